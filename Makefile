@@ -1,0 +1,56 @@
+# Thin on purpose: every line can be run by hand. The first target is what plain `make` does.
+
+BIN := .venv/bin
+JOBS ?= 2
+BACKENDS_REPORT := .cache/backends.txt
+
+.PHONY: help setup services-setup format lint check test torture bench mutants demo clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
+
+setup: .venv/.complete ## Make .venv with the pinned dependencies and headway itself
+
+.venv/.complete: requirements-dev.txt pyproject.toml tools/setup
+	tools/setup
+	@touch $@
+
+services-setup: ## Install the servers that have no wheel (as root on Debian; else say how)
+	@tools/services-setup
+
+format: setup ## Format the code and mend what ruff can mend
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+lint: setup ## Check style, types, import contracts and the workflow
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/zizmor --offline --no-progress --quiet .github
+
+check: lint ## The quick loop: lint, and the tests that need no server
+	$(BIN)/pytest -q -n $(JOBS) --backends=sqlite
+
+test: setup services-setup lint ## Everything: lint, all tests on every backend, coverage
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -q -n $(JOBS) --backends-report=$(BACKENDS_REPORT)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+	@cat $(BACKENDS_REPORT)
+
+torture: setup services-setup ## The long fault runs: kills, pauses, failovers under load
+	$(BIN)/python -m tests.torture
+
+bench: setup services-setup ## Rates of the store beside those of the raw drivers
+	$(BIN)/python -m tests.bench
+
+mutants: setup services-setup ## Break each guard in turn, and see the tests notice
+	$(BIN)/python -m tests.mutants
+
+demo: setup ## See what headway does
+	$(BIN)/python -m headway demo
+
+clean: ## Remove the environment, the caches and what was built
+	rm -rf .venv .cache dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

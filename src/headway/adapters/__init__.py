@@ -1,0 +1,1 @@
+"""One folder per outside thing; only the composition root names them."""

@@ -1,0 +1,1 @@
+"""SQLite, PostgreSQL and MariaDB/MySQL."""

@@ -1,0 +1,169 @@
+"""The database as its readers see it: one engine, sessions that open and close, and retries."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from headway.adapters.sql.connect import Connector
+from headway.adapters.sql.dsn import Address
+from headway.adapters.sql.engine import READ_ONLY, memory_engine, server_engine, sqlite_engine
+from headway.adapters.sql.faults import is_disconnect, is_duplicate
+from headway.adapters.sql.sqlite import Durability, open_sqlite
+from headway.core.errors import DatabaseUnavailable
+
+if TYPE_CHECKING:
+    import sqlite3
+
+RETRY_DELAYS_S: Final = (1.0, 2.0, 4.0)
+
+T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Database:
+    """One database on whichever driver. Nothing is connected before it is first used.
+
+    Sessions belong to one event loop; the connector may be used from any.
+    """
+
+    def __init__(self, addresses: Sequence[Address], *, durability: Durability) -> None:
+        address = addresses[0]
+        self.driver = address.driver
+        # How connections to a server are made; SQLite has none.
+        self.connector: Connector | None = None
+        # The one connection of a `:memory:` database, which the writer uses too; and what is held
+        # by whoever is inside a transaction of it, so that nobody sees what is not committed.
+        self.memory_connection: sqlite3.Connection | None = None
+        self.memory_gate: threading.Lock | None = None
+        self.engine: AsyncEngine
+        if address.driver != "sqlite":
+            self.connector = Connector(addresses)
+            self.engine = server_engine(address.driver, self.connector)
+        elif address.is_memory:
+            self.memory_connection = open_sqlite(address.database, durability=durability)
+            self.memory_gate = threading.Lock()
+            self.engine = memory_engine(self.memory_connection)
+        else:
+            self.engine = sqlite_engine(
+                lambda: open_sqlite(address.database, durability=durability)
+            )
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[AsyncConnection]:
+        """Open a connection for reading, and close it; transactions are the caller's.
+
+        On a `:memory:` database there is one at a time: a session inside a session never opens.
+        """
+        async with self._opened({READ_ONLY: True}) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncConnection]:
+        """A session that may write, for migrations; everything else goes through the writer."""
+        async with self._opened({}) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[AsyncConnection]:
+        """A session in which every read sees the same instant."""
+        options: dict[str, Any] = {READ_ONLY: True}
+        if self.driver == "postgres":
+            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        async with self._opened(options) as connection:
+            if self.driver == "mysql":
+                # Said in SQL: SQLAlchemy's option would also switch the user's autocommit off.
+                await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+                await connection.execute(
+                    text("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+                )
+            yield connection
+
+    async def with_retry(
+        self, read: Callable[[AsyncConnection], Awaitable[T]], *, sleep: Sleep = asyncio.sleep
+    ) -> T:
+        """Read; when the database has gone away, wait and read again in a new session.
+
+        Never around a compare-and-set, nor around several steps: what the first attempt did may
+        have been committed although its answer was lost.
+        """
+        return await self._retry({READ_ONLY: True}, read, sleep)
+
+    async def write_with_retry(
+        self, write: Callable[[AsyncConnection], Awaitable[T]], *, sleep: Sleep = asyncio.sleep
+    ) -> T | None:
+        """The same for one write that may be done twice. None when an earlier attempt has done it.
+
+        That is what a duplicate means on a repeat; at the first attempt it is somebody else's row,
+        and is raised.
+        """
+        has_tried = False
+
+        async def write_or_find(connection: AsyncConnection) -> T | None:
+            nonlocal has_tried
+            is_repeat, has_tried = has_tried, True
+            try:
+                return await write(connection)
+            except IntegrityError as error:
+                if is_repeat and is_duplicate(error):
+                    return None
+                raise
+
+        return await self._retry({}, write_or_find, sleep)
+
+    async def close(self) -> None:
+        await self.engine.dispose()
+        if self.memory_connection is not None:
+            self.memory_connection.close()
+
+    async def _retry(
+        self,
+        options: Mapping[str, Any],
+        work: Callable[[AsyncConnection], Awaitable[T]],
+        sleep: Sleep,
+    ) -> T:
+        for delay_s in RETRY_DELAYS_S:
+            has_connected = False
+            try:
+                async with self._opened(options) as connection:
+                    has_connected = True
+                    return await work(connection)
+            except DBAPIError as error:
+                if not is_disconnect(error):
+                    raise
+            except (OSError, DatabaseUnavailable):
+                if has_connected:  # It came from the work itself, and means something else.
+                    raise
+            await sleep(delay_s)
+        async with self._opened(options) as connection:
+            return await work(connection)
+
+    @asynccontextmanager
+    async def _opened(self, options: Mapping[str, Any]) -> AsyncIterator[AsyncConnection]:
+        gate = nullcontext() if self.memory_gate is None else _held(self.memory_gate)
+        # The connection is closed inside the gate: closing rolls back, and would undo the
+        # writer's transaction.
+        async with gate, self.engine.connect() as connection:
+            await connection.execution_options(**options)
+            yield connection
+
+
+@asynccontextmanager
+async def _held(gate: threading.Lock) -> AsyncIterator[None]:
+    """Hold a lock of threads without stopping the event loop while it is waited for."""
+    acquiring = asyncio.get_running_loop().run_in_executor(None, gate.acquire)
+    try:
+        await asyncio.shield(acquiring)
+    except asyncio.CancelledError:
+        # The waiting thread cannot be called back: it will get the lock, for nobody.
+        acquiring.add_done_callback(lambda _: gate.release())
+        raise
+    try:
+        yield
+    finally:
+        gate.release()

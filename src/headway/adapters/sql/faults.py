@@ -1,0 +1,83 @@
+"""What an error of a driver means for the one who got it.
+
+Each takes the driver's own error or SQLAlchemy's around it. None of them needs the driver: an error
+of one that is not installed cannot come.
+"""
+
+import sqlite3
+from typing import Final, Protocol, runtime_checkable
+
+from sqlalchemy.exc import DBAPIError
+
+from headway.core.errors import DatabaseUnavailable
+
+DUPLICATE: Final = frozenset(
+    {"23505", 1062, "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY"}
+)
+CONFLICT: Final = frozenset(
+    {"40001", "40P01", "55P03", 1205, 1213, "SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT"}
+)
+READ_ONLY: Final = frozenset({"25006", 1290, 1792, 1836, "SQLITE_READONLY"})
+# 25P03: idle for too long inside a transaction. 57P0x: the server stops, crashed, or is starting.
+LOST: Final = frozenset(
+    {"25P03", "57P01", "57P02", "57P03", "57P05"} | {1053, 1927, 2003, 2006, 2013, 2055, 4031}
+)
+LOST_CLASS: Final = "08"
+# asyncpg and aiomysql give these neither a code nor a class of their own.
+LOST_WORDS: Final = (
+    "connection is closed",
+    "connection was closed",
+    "not connected",
+    "already closed",
+)
+
+
+@runtime_checkable
+class _WithState(Protocol):
+    sqlstate: str | None
+
+
+def is_duplicate(error: BaseException) -> bool:
+    """A row with this key is there already."""
+    return _code(error) in DUPLICATE
+
+
+def is_serialization_conflict(error: BaseException) -> bool:
+    """Others held the rows: the transaction is undone, and the same again may succeed."""
+    return _code(error) in CONFLICT
+
+
+def is_read_only(error: BaseException) -> bool:
+    """The node has stopped taking writes: it is no longer the primary."""
+    return _code(error) in READ_ONLY
+
+
+def is_disconnect(error: BaseException) -> bool:
+    """The connection is gone. Whether a commit under way has landed is not known."""
+    if isinstance(error, DatabaseUnavailable | ConnectionError):
+        return True
+    if isinstance(error, OSError):
+        # A limit that ran out has no number, and its connection lives.
+        return error.errno is not None
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    code = _code(error)
+    if code is None:
+        return any(word in str(error).lower() for word in LOST_WORDS)
+    return code in LOST or (isinstance(code, str) and code.startswith(LOST_CLASS))
+
+
+def _code(error: BaseException) -> str | int | None:
+    match error:
+        case DBAPIError(orig=BaseException() as orig):
+            return _code(orig)
+        case sqlite3.Error(sqlite_errorname=str() as name):
+            return name
+        case OSError():  # Its number is the operating system's.
+            return None
+        case _WithState(sqlstate=str() as state):  # asyncpg, and SQLAlchemy's translation of it
+            return state
+        case BaseException(args=(int() as number, *_)):  # pymysql
+            return number
+        case _:
+            return None

@@ -1,0 +1,1 @@
+"""How the writer reaches each driver."""

@@ -1,0 +1,86 @@
+"""PostgreSQL through asyncpg: many rows travel as one array per column, in one statement."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
+from sqlalchemy.engine import Dialect
+
+from headway.adapters.sql.server import RawConnection
+from headway.adapters.sql.statements import Delete, Insert, Query, Row, Update, Write, compile_query
+
+
+class PostgresLink:
+    dialect: Dialect = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
+    now_sql: str | None = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
+
+    def __init__(self, connection: RawConnection) -> None:
+        self._connection = connection
+
+    async def begin(self) -> None:
+        await self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+
+    async def commit(self) -> None:
+        await self._connection.execute("COMMIT")
+
+    async def rollback(self) -> None:
+        if self._connection.is_in_transaction():
+            await self._connection.execute("ROLLBACK")
+
+    async def fetch(self, query: Query, parameters: Mapping[str, Any]) -> Sequence[Row]:
+        compiled = compile_query(query, self.dialect)
+        rows = await self._connection.fetch(compiled.sql, *compiled.arguments(parameters))
+        return [tuple(row) for row in rows]
+
+    async def fetch_each(self, query: Query, many: Sequence[Mapping[str, Any]]) -> Sequence[Row]:
+        compiled = compile_query(query, self.dialect)
+        rows = await self._connection.fetchmany(
+            compiled.sql, [compiled.arguments(each) for each in many]
+        )
+        return [tuple(row) for row in rows]
+
+    async def write(self, statement: Write, rows: Sequence[Row]) -> int:
+        columns = list(zip(*rows, strict=True))
+        status = await self._connection.execute(_set_based(statement), *columns)
+        return int(status.rpartition(" ")[2])
+
+    async def close(self) -> None:
+        await self._connection.close(timeout=5)
+
+
+@lru_cache(maxsize=512)
+def _set_based(write: Write) -> str:
+    table = _quote(write.table.name)
+    match write:
+        case Insert(columns=columns):
+            names = ", ".join(map(_quote, columns))
+            return f"INSERT INTO {table} ({names}) SELECT * FROM {_arrays(write.table, columns)}"
+        case Update(sets=sets, guards=guards):
+            arrays = _arrays(write.table, (*sets, *guards))
+            changes = ", ".join(f"{_quote(name)} = v.c{i}" for i, name in enumerate(sets))
+            where = _matches(table, guards, start=len(sets))
+            return f"UPDATE {table} SET {changes} FROM {arrays} WHERE {where}"
+        case Delete(guards=guards, is_prefix=is_prefix):
+            arrays = _arrays(write.table, guards)
+            where = _matches(table, guards, operator="<=" if is_prefix else "=")
+            return f"DELETE FROM {table} USING {arrays} WHERE {where}"
+
+
+def _arrays(table: sa.Table, columns: Sequence[str]) -> str:
+    """`unnest($1::text[], …) AS v(c0, …)`: the rows, as a relation."""
+    parameters = ", ".join(
+        f"${i}::{'text' if isinstance(table.c[name].type, sa.String) else 'bigint'}[]"
+        for i, name in enumerate(columns, start=1)
+    )
+    return f"unnest({parameters}) AS v({', '.join(f'c{i}' for i in range(len(columns)))})"
+
+
+def _matches(table: str, guards: Sequence[str], start: int = 0, operator: str = "=") -> str:
+    return " AND ".join(
+        f"{table}.{_quote(name)} {operator} v.c{i}" for i, name in enumerate(guards, start)
+    )
+
+
+_quote: Final = PostgresLink.dialect.identifier_preparer.quote

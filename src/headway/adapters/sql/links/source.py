@@ -1,0 +1,92 @@
+"""Where the writer's links come from."""
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from headway.adapters.sql.connect import Connector
+from headway.adapters.sql.database import Database
+from headway.adapters.sql.dsn import Address
+from headway.adapters.sql.links.link import Link
+from headway.adapters.sql.links.mysql import MysqlLink
+from headway.adapters.sql.links.postgres import PostgresLink
+from headway.adapters.sql.links.sqlite import FileGate, MemoryGate, SqliteLink
+from headway.adapters.sql.server import Purpose, RawConnection
+from headway.adapters.sql.sqlite import Durability, open_sqlite
+
+GATE_SUFFIX: Final = ".lock"
+
+
+class Source(Protocol):
+    async def connect(self) -> Link: ...
+
+    def check(self) -> None:
+        """Raise ConnectionError when the link in use leads to a node that is no longer ours."""
+        ...
+
+    def saw(self, seq: int) -> None:
+        """Remember that `seq` is committed where the link in use leads."""
+        ...
+
+    def lost(self) -> None: ...
+
+
+class SqliteSource:
+    def __init__(self, open_link: Callable[[], SqliteLink]) -> None:
+        self._open_link = open_link
+
+    async def connect(self) -> Link:
+        return self._open_link()
+
+    def check(self) -> None:
+        """A file is where it is."""
+
+    def saw(self, seq: int) -> None:
+        """A file cannot be behind itself."""
+
+    def lost(self) -> None:
+        """There is no other place to look."""
+
+
+class ServerSource:
+    def __init__(self, connector: Connector, prepare: Callable[[RawConnection], Link]) -> None:
+        self._connector = connector
+        self._prepare = prepare
+        self._raw: RawConnection = None
+
+    async def connect(self) -> Link:
+        self._raw = await self._connector.connect(Purpose.WRITE)
+        return self._prepare(self._raw)
+
+    def check(self) -> None:
+        if not self._connector.is_current(self._raw):
+            raise ConnectionError("the process has moved to another node")
+
+    def saw(self, seq: int) -> None:
+        self._connector.saw(seq, on=self._raw)
+
+    def lost(self) -> None:
+        self._connector.lost()
+
+
+def source_for(database: Database, address: Address, *, durability: Durability) -> Source:
+    """The source that fits the driver."""
+    if database.connector is not None:
+        if database.driver == "postgres":
+            return ServerSource(database.connector, PostgresLink)
+        return ServerSource(database.connector, MysqlLink)
+    if database.memory_connection is not None:
+        assert database.memory_gate is not None
+        shared: sqlite3.Connection = database.memory_connection
+        gate = MemoryGate(database.memory_gate)
+        return SqliteSource(lambda: SqliteLink(shared, gate, owns_connection=False))
+
+    def open_file() -> SqliteLink:
+        return SqliteLink(
+            open_sqlite(address.database, durability=durability),
+            FileGate(Path(address.database + GATE_SUFFIX)),
+            owns_connection=True,
+        )
+
+    return SqliteSource(open_file)

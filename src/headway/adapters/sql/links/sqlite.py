@@ -1,0 +1,133 @@
+"""SQLite: the standard driver, in the writer's own thread.
+
+Every write transaction holds two locks: a `flock` on a file beside the database, which makes the
+writers of all processes wait in line instead of failing, and SQLite's own write lock from BEGIN on.
+The write-ahead log is copied back into the file only here, behind the same gate: before version
+3.51.3 SQLite could corrupt the log when one connection did so while another wrote.
+"""
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.engine import Dialect
+
+from headway.adapters.sql.statements import Query, Row, Write, compile_query, compile_write
+
+CHECKPOINT_ROW_COUNT: Final = 10_000
+
+
+class SqliteLink:
+    dialect: Dialect = SQLiteDialect_pysqlite()
+    now_sql: str | None = None
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        gate: "FileGate | MemoryGate",
+        *,
+        owns_connection: bool,
+    ) -> None:
+        self._connection = connection
+        self._owns_connection = owns_connection
+        self._gate = gate
+        self._row_count = 0
+
+    async def begin(self) -> None:
+        self._gate.acquire()
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error:
+            self._gate.release()
+            raise
+
+    async def commit(self) -> None:
+        self._connection.execute("COMMIT")
+        if self._row_count >= CHECKPOINT_ROW_COUNT:
+            self._row_count = 0
+            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        self._gate.release()
+
+    async def rollback(self) -> None:
+        try:
+            # SQLite ends the transaction by itself on some errors (disk full, I/O).
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        finally:
+            self._gate.release()
+
+    async def fetch(self, query: Query, parameters: Mapping[str, Any]) -> Sequence[Row]:
+        compiled = compile_query(query, self.dialect)
+        return self._connection.execute(
+            compiled.sql, [_bindable(value) for value in compiled.arguments(parameters)]
+        ).fetchall()
+
+    async def fetch_each(self, query: Query, many: Sequence[Mapping[str, Any]]) -> Sequence[Row]:
+        compiled = compile_query(query, self.dialect)
+        execute = self._connection.execute
+        return [row for each in many for row in execute(compiled.sql, compiled.arguments(each))]
+
+    async def write(self, statement: Write, rows: Sequence[Row]) -> int:
+        cursor = self._connection.executemany(compile_write(statement, self.dialect), rows)
+        self._row_count += len(rows)
+        return cursor.rowcount
+
+    async def close(self) -> None:
+        # The last connection to close copies the log back, so it too waits for the gate.
+        self._gate.acquire()
+        try:
+            if self._owns_connection:
+                self._connection.close()
+        finally:
+            self._gate.release()
+            self._gate.close()
+
+
+def _bindable(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list) else value
+
+
+class FileGate:
+    """One writer at a time over all processes; the kernel opens it when its holder dies."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._is_held = False
+
+    def acquire(self) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._is_held = True
+
+    def release(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class MemoryGate:
+    """In memory there is one connection for all: whoever uses it keeps the others out."""
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+        self._is_held = False
+
+    def acquire(self) -> None:
+        self._lock.acquire()
+        self._is_held = True
+
+    def release(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._lock.release()
+
+    def close(self) -> None:
+        """The lock belongs to the database."""

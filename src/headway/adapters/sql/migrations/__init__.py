@@ -1,0 +1,1 @@
+"""Forward-only, expand-only changes of the schema."""

@@ -1,0 +1,68 @@
+"""PostgreSQL through asyncpg."""
+
+from typing import Final
+
+import asyncpg
+
+from headway.adapters.sql.dsn import Address
+from headway.adapters.sql.lineage import Stream
+from headway.adapters.sql.server import Purpose, RawConnection
+
+# Given when the session starts, so that they are its defaults: a RESET ALL comes back to them.
+SESSION_SETTINGS: Final = {
+    "timezone": "UTC",
+    "default_transaction_isolation": "read committed",
+}
+WRITE_SETTINGS: Final = {
+    "idle_in_transaction_session_timeout": "2s",
+    "lock_timeout": "5s",
+    # Each statement of the writer finds its rows by an index. Statistics that are a minute old
+    # can make the planner believe otherwise after a burst, and read the whole table per batch.
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+
+
+class Postgres:
+    errors: tuple[type[Exception], ...] = (
+        OSError,
+        UnicodeError,  # A host name that cannot be one.
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
+    )
+
+    async def open(self, address: Address, purpose: Purpose) -> RawConnection:
+        settings = address.arguments.get("server_settings", {}) | SESSION_SETTINGS
+        if purpose is Purpose.WRITE:
+            settings |= WRITE_SETTINGS
+        return await asyncpg.connect(**{**address.arguments, "server_settings": settings})
+
+    async def why_not_writable(self, connection: RawConnection) -> str | None:
+        # Outside a transaction the second is what the next one will get: also what an
+        # administrator set for the server, the database or the role.
+        standby, read_only = await connection.fetchrow(
+            "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')"
+        )
+        if standby:
+            return "is a standby"
+        return None if read_only == "off" else "is read-only"
+
+    async def read_stream(self, connection: RawConnection) -> Stream | None:
+        try:
+            row = await connection.fetchrow(
+                "SELECT cluster_id, epoch, seq FROM stream WHERE id = 1"
+            )
+        except asyncpg.UndefinedTableError:
+            return None
+        return None if row is None else Stream(*row)
+
+    async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int) -> bool:
+        status = await connection.execute(
+            "UPDATE stream SET epoch = epoch + 1 WHERE id = 1 AND epoch = $1", seen_epoch
+        )
+        return bool(status == "UPDATE 1")
+
+    def discard(self, connection: RawConnection) -> None:
+        connection.terminate()

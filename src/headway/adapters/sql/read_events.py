@@ -1,0 +1,26 @@
+"""Reading the event stream."""
+
+import sqlalchemy as sa
+
+from headway.adapters.sql.database import Database
+from headway.adapters.sql.tables import events, stream
+from headway.core.ids import RunId
+from headway.core.run.events import Event
+from headway.ports.event_reader import Page
+
+
+class SqlEventReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def events(self, *, after_seq: int, limit: int, run_id: RunId | None = None) -> Page:
+        query = (
+            sa.select(*events.c).where(events.c.seq > after_seq).order_by(events.c.seq).limit(limit)
+        )
+        if run_id is not None:
+            query = query.where(events.c.run_id == run_id)
+        async with self._database.snapshot() as connection:
+            found = await connection.execute(sa.select(stream.c.seq, stream.c.pruned_seq))
+            last_seq, pruned_seq = found.one()
+            rows = await connection.execute(query)
+            return Page([Event(*row) for row in rows], last_seq, pruned_seq)

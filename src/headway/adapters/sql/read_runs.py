@@ -1,0 +1,127 @@
+"""Reading runs, lanes, keys and instances. Lists go by keyset, and never count a whole table."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.adapters.sql.database import Database
+from headway.adapters.sql.tables import (
+    RUN_COLUMNS,
+    inbox,
+    instances,
+    lanes,
+    runs,
+    saved_keys,
+    stream,
+)
+from headway.core.ids import InstanceId, Instant, Key, RunId
+from headway.core.lane import Lane
+from headway.core.run.run import Run, RunRecord
+from headway.core.run.status import RunStatus
+from headway.core.world import InboxItem, Instance, SavedKey
+from headway.ports.run_reader import LaneView, RunFilter, Snapshot
+
+_DOCUMENTS: Final = [runs.c[name] for name in RunRecord._fields[1:]]
+_RECORDS: Final = sa.select(*RUN_COLUMNS, *_DOCUMENTS)
+_STATES: Final = sa.select(*RUN_COLUMNS)
+_ACTIVE: Final = runs.c.head_key.is_not(None) | runs.c.waiting_key.is_not(None)
+
+
+class SqlRunReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def run(self, run_id: RunId) -> RunRecord | None:
+        rows = await self._rows(_RECORDS.where(runs.c.id == run_id))
+        return _record(rows[0]) if rows else None
+
+    async def list_runs(
+        self, wanted: RunFilter, *, limit: int, before_seq: int | None = None
+    ) -> Sequence[RunRecord]:
+        query = _RECORDS.order_by(runs.c.seq.desc()).limit(limit)
+        if wanted.statuses:
+            query = query.where(runs.c.status.in_(sorted(wanted.statuses)))
+        if wanted.key is not None:
+            query = query.where(runs.c.key == wanted.key)
+        if wanted.lane is not None:
+            query = query.where(runs.c.lane == wanted.lane)
+        if wanted.job is not None:
+            query = query.where(runs.c.job == wanted.job)
+        if before_seq is not None:
+            query = query.where(runs.c.seq < before_seq)
+        return [_record(row) for row in await self._rows(query)]
+
+    async def snapshot(self) -> Snapshot:
+        async with self._database.snapshot() as connection:
+            seq = await connection.scalar(sa.select(stream.c.seq))
+            assert seq is not None
+            keys = await connection.execute(sa.select(*saved_keys.c).order_by(saved_keys.c.key))
+            active = await connection.execute(_RECORDS.where(_ACTIVE).order_by(runs.c.seq))
+            return Snapshot(
+                seq=seq,
+                lanes=await _lanes(connection),
+                keys=[SavedKey(*row) for row in keys],
+                runs=[_record(row) for row in active],
+            )
+
+    async def lanes(self) -> Sequence[LaneView]:
+        async with self._database.session() as connection:
+            return await _lanes(connection)
+
+    async def keys(self, *, limit: int, after: Key | None = None) -> Sequence[SavedKey]:
+        query = sa.select(*saved_keys.c).order_by(saved_keys.c.key).limit(limit)
+        if after is not None:
+            query = query.where(saved_keys.c.key > after)
+        return [SavedKey._make(row) for row in await self._rows(query)]
+
+    async def inbox(self, run_id: RunId) -> Sequence[InboxItem]:
+        query = sa.select(*inbox.c).where(inbox.c.run_id == run_id).order_by(inbox.c.seq)
+        return [InboxItem._make(row) for row in await self._rows(query)]
+
+    async def instances(self) -> Sequence[Instance]:
+        query = sa.select(*instances.c).order_by(instances.c.started_at, instances.c.id)
+        return [Instance._make(row) for row in await self._rows(query)]
+
+    async def runs_due(self, now: Instant, *, limit: int) -> Sequence[Run]:
+        query = _STATES.where(runs.c.due_at <= now).order_by(runs.c.due_at).limit(limit)
+        return [Run.from_row(row) for row in await self._rows(query)]
+
+    async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[Run]:
+        query = _STATES.where(runs.c.instance_id == instance_id).order_by(runs.c.seq).limit(limit)
+        return [Run.from_row(row) for row in await self._rows(query)]
+
+    async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:
+        query = _STATES.where(runs.c.seq > after_seq).order_by(runs.c.seq).limit(limit)
+        return [Run.from_row(row) for row in await self._rows(query)]
+
+    async def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
+        async def read(connection: AsyncConnection) -> Sequence[sa.Row[Any]]:
+            rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
+            return rows
+
+        return await self._database.with_retry(read)
+
+
+async def _lanes(connection: AsyncConnection) -> list[LaneView]:
+    held = dict(await _counts(connection, runs.c.slot, runs.c.slot.is_not(None)))
+    waits = runs.c.queue_rank.is_not(None) & (runs.c.status == RunStatus.QUEUED.value)
+    queued = dict(await _counts(connection, runs.c.lane, waits))
+    rows = await connection.execute(sa.select(*lanes.c).order_by(lanes.c.name))
+    return [
+        LaneView(lane, held.get(lane.name, 0), queued.get(lane.name, 0))
+        for lane in (Lane(*row) for row in rows)
+    ]
+
+
+async def _counts(
+    connection: AsyncConnection, column: sa.Column[str], condition: sa.ColumnElement[bool]
+) -> Sequence[tuple[str, int]]:
+    query = sa.select(column, sa.func.count()).where(condition).group_by(column)
+    return [(name, count) for name, count in await connection.execute(query)]
+
+
+def _record(row: sa.Row[Any]) -> RunRecord:
+    values = tuple(row)
+    return RunRecord(Run.from_row(values[: len(RUN_COLUMNS)]), *values[len(RUN_COLUMNS) :])

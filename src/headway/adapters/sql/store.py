@@ -1,0 +1,88 @@
+"""The store on SQL: a door for writing, and readers beside it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from headway.adapters.sql.database import Database
+from headway.adapters.sql.dsn import parse_addresses
+from headway.adapters.sql.links.source import source_for
+from headway.adapters.sql.read_events import SqlEventReader
+from headway.adapters.sql.read_runs import SqlRunReader
+from headway.adapters.sql.schema import prepare_schema
+from headway.adapters.sql.sqlite import Durability
+from headway.adapters.sql.writer import Writer
+from headway.core.command.command import Command
+from headway.core.ids import Instant
+from headway.core.run.events import Event
+
+A = TypeVar("A")
+
+
+class SqlStore:
+    """Opened by `open_store`, and closed by whoever opened it."""
+
+    def __init__(self, database: Database, writer: Writer, listeners: "Listeners") -> None:
+        self._database = database
+        self._listeners = listeners
+        self.writer = writer
+        self.runs = SqlRunReader(database)
+        self.events = SqlEventReader(database)
+
+    async def apply(self, command: Command[A]) -> A:
+        answer: A = await self.writer.put(command)
+        return answer
+
+    def listen(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+        return self._listeners.add(listener)
+
+    async def close(self) -> None:
+        """Commit what waits, then close all connections."""
+        await self.writer.close()
+        await self._database.close()
+
+
+class Listeners:
+    def __init__(self) -> None:
+        self._listeners: dict[object, Callable[[Sequence[Event]], None]] = {}
+
+    def add(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+        ticket = object()
+        self._listeners[ticket] = listener
+        return lambda: _drop(self._listeners, ticket)
+
+    def tell(self, events: Sequence[Event]) -> None:
+        for listener in list(self._listeners.values()):
+            listener(events)
+
+
+def _drop(listeners: dict[object, Any], ticket: object) -> None:
+    listeners.pop(ticket, None)
+
+
+async def open_store(
+    urls: Sequence[str],
+    *,
+    durability: Durability = "process",
+    now: Callable[[], Instant] | None = None,
+) -> SqlStore:
+    """Open the store, or raise ConfigurationError or DatabaseUnavailable with nothing left open.
+
+    `now` replaces the database's clock, for tests.
+    """
+    addresses = parse_addresses(urls)
+    database = Database(addresses, durability=durability)
+    listeners = Listeners()
+    try:
+        await prepare_schema(database, addresses[0])
+        writer = Writer(
+            writer_id=str(uuid4()),
+            source=source_for(database, addresses[0], durability=durability),
+            now=now,
+            on_committed=listeners.tell,
+        )
+        await writer.start()
+    except BaseException:
+        await database.close()
+        raise
+    return SqlStore(database, writer, listeners)

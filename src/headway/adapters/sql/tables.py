@@ -1,0 +1,199 @@
+"""The tables. Instants are microseconds, flags 0 or 1, documents text: the same on every database.
+
+Where other designs want a partial index, a nullable column stands: it holds a value only while the
+row is of interest, so its index stays small on databases that have no partial indexes either.
+"""
+
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from headway.core.run.run import QueueRank, Run
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import TERMINAL
+
+metadata: Final = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _table(name: str, *items: sa.schema.SchemaItem) -> sa.Table:
+    # Compared byte by byte everywhere, or `Ann` would equal `ann` on MariaDB.
+    return sa.Table(name, metadata, *items, mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin")
+
+
+def _seq() -> sa.Column[int]:
+    # On SQLite an INTEGER key is the row's own address, and needs no index.
+    number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    return sa.Column("seq", number, primary_key=True, autoincrement=False)
+
+
+def _name(length: int = 255) -> sa.types.TypeEngine[str]:
+    return sa.String(length)
+
+
+def _text() -> sa.types.TypeEngine[str]:
+    return sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+
+
+def _one_of(statuses: frozenset[RunStatus]) -> str:
+    words = ", ".join(sorted(f"'{status}'" for status in statuses))
+    return f"status IN ({words})"
+
+
+def _small_index(*columns: str) -> sa.Index:
+    """An index that holds only the rows in which its first column is set, where that can be."""
+    is_set = sa.text(f"{columns[0]} IS NOT NULL")
+    return sa.Index(None, *columns, sqlite_where=is_set, postgresql_where=is_set)
+
+
+runs: Final = _table(
+    "runs",
+    _seq(),
+    sa.Column("id", _name(36), nullable=False, unique=True),
+    sa.Column("key", _name(), nullable=False),
+    sa.Column("lane", _name(), nullable=False),
+    sa.Column("job", _name(), nullable=False),
+    sa.Column("mode", _name(16), nullable=False),
+    sa.Column("recovery", _name(16), nullable=False),
+    sa.Column("status", _name(16), nullable=False),
+    # The key while this run is the head of its key, NULL before and afterwards: one head per key.
+    sa.Column("head_key", _name(), unique=True),
+    sa.Column("waiting_key", _name()),
+    sa.Column("queue_rank", sa.SmallInteger),
+    sa.Column("ready_seq", sa.BigInteger),
+    sa.Column("slot", _name()),
+    sa.Column("instance_id", _name(36)),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("token", _name(64), nullable=False),
+    sa.Column("death_count", sa.Integer, nullable=False),
+    sa.Column("is_interactive", sa.SmallInteger, nullable=False),
+    sa.Column("unread_count", sa.Integer, nullable=False),
+    sa.Column("queued_at", sa.BigInteger, nullable=False),
+    sa.Column("started_at", sa.BigInteger),
+    sa.Column("ended_at", sa.BigInteger),
+    sa.Column("queue_by", sa.BigInteger),
+    sa.Column("timeout_us", sa.BigInteger),
+    sa.Column("run_by", sa.BigInteger),
+    sa.Column("wake_at", sa.BigInteger),
+    sa.Column("cancel_by", sa.BigInteger),
+    sa.Column("due_at", sa.BigInteger),
+    sa.Column("run_seq", sa.Integer, nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("continued_from", _name(36)),
+    sa.Column("parent_id", _name(36)),
+    sa.Column("params", _text(), nullable=False),
+    sa.Column("progress", _text()),
+    sa.Column("checkpoint", _text()),
+    sa.Column("result", _text()),
+    sa.Column("error", _text()),
+    sa.Column("cancel", _text()),
+    sa.CheckConstraint(
+        f"(ended_at IS NOT NULL) = ({_one_of(TERMINAL)})", name="ended_iff_terminal"
+    ),
+    sa.CheckConstraint("slot IS NULL OR head_key IS NOT NULL", name="only_a_head_holds_a_slot"),
+    sa.CheckConstraint("head_key IS NULL OR waiting_key IS NULL", name="head_or_waiting"),
+    sa.CheckConstraint("instance_id IS NULL OR token <> ''", name="a_holder_has_a_token"),
+    _small_index("waiting_key", "seq"),
+    sa.Index(
+        "ix_runs_queue",
+        "lane",
+        "queue_rank",
+        "ready_seq",
+        sqlite_where=sa.text("queue_rank IS NOT NULL"),
+        postgresql_where=sa.text("queue_rank IS NOT NULL"),
+    ),
+    _small_index("slot"),
+    _small_index("instance_id"),
+    _small_index("due_at"),
+    sa.Index("ix_runs_key_seq", "key", "seq"),
+)
+RUN_COLUMNS: Final = [runs.c[name] for name in Run._fields]
+READY_RANKS: Final = (int(QueueRank.RESUMED), int(QueueRank.READY))
+
+events: Final = _table(
+    "events",
+    _seq(),
+    sa.Column("run_id", _name(36)),
+    sa.Column("run_seq", sa.Integer),
+    sa.Column("key", _name()),
+    sa.Column("lane", _name()),
+    sa.Column("type", _name(64), nullable=False),
+    sa.Column("payload", _text(), nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.UniqueConstraint("run_id", "run_seq"),
+)
+
+lanes: Final = _table(
+    "lanes",
+    sa.Column("name", _name(), primary_key=True),
+    sa.Column("max_concurrent", sa.Integer, nullable=False),
+    sa.Column("max_queued", sa.Integer),
+    sa.Column("is_paused", sa.SmallInteger, nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+)
+
+instances: Final = _table(
+    "instances",
+    sa.Column("id", _name(36), primary_key=True),
+    sa.Column("lease_expires_at", sa.BigInteger, nullable=False),
+    sa.Column("is_dead", sa.SmallInteger, nullable=False),
+    sa.Column("host", _name(), nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("started_at", sa.BigInteger, nullable=False),
+)
+
+inbox: Final = _table(
+    "inbox",
+    sa.Column("run_id", _name(36), primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("kind", _name(32), nullable=False),
+    sa.Column("call_id", _name(64)),
+    sa.Column("payload", _text(), nullable=False),
+    sa.Column("by", _name(), nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
+    sa.Column("consumed_by", sa.Integer),
+)
+
+saved_keys: Final = _table(
+    "saved_keys",
+    sa.Column("key", _name(), primary_key=True),
+    sa.Column("job", _name(), nullable=False),
+    sa.Column("params", _text(), nullable=False),
+    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+)
+
+remembered: Final = _table(
+    "remembered",
+    sa.Column("idempotency_key", _name(), primary_key=True),
+    sa.Column("run_id", _name(36), nullable=False),
+    sa.Column("fingerprint", _name(64), nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False, index=True),
+)
+
+# One row. `seq` is the last number of the event stream, locked last by every batch, so that commit
+# order is its order. `cluster_id` and `epoch` tell a node of this cluster from any other, and an
+# old primary from the present one.
+stream: Final = _table(
+    "stream",
+    sa.Column("id", sa.SmallInteger, primary_key=True, autoincrement=False),
+    sa.Column("cluster_id", _name(36), nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("pruned_seq", sa.BigInteger, nullable=False),
+)
+
+# Who writes, and the number of its last batch: after a lost answer a read tells whether it landed.
+writers: Final = _table(
+    "writers",
+    sa.Column("id", _name(36), primary_key=True),
+    sa.Column("batch", sa.BigInteger, nullable=False),
+    sa.Column("seen_at", sa.BigInteger, nullable=False),
+)

@@ -1,0 +1,151 @@
+"""Write what a batch has decided: a few statements, each for many rows, each guarded."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from headway.adapters.sql.links.link import Link
+from headway.adapters.sql.statements import Delete, Insert, Row, Update, Write
+from headway.adapters.sql.tables import (
+    events,
+    inbox,
+    instances,
+    lanes,
+    remembered,
+    runs,
+    saved_keys,
+    stream,
+    writers,
+)
+from headway.core.ids import RunId
+from headway.core.run.events import Event
+from headway.core.run.run import Run
+from headway.core.world import InboxItem, Instance, Remembered, World
+
+# The row is the one that was locked, in the state in which it was decided on, under the claim that
+# was in force, and nothing at all has happened to it since.
+RUN_GUARDS: Final = ("seq", "status", "token", "revision")
+STREAM_SEQ: Final = Update(stream, ("seq",), ("id", "seq"))
+WRITER_BATCH: Final = Update(writers, ("batch", "seen_at"), ("id",))
+_EVENTS: Final = Insert(events, Event._fields)
+_POSTED: Final = Insert(inbox, InboxItem._fields)
+_CONSUMED: Final = Update(inbox, ("consumed_by",), ("run_id", "seq"))
+_REMEMBERED: Final = Insert(remembered, Remembered._fields)
+_LANE_COLUMNS: Final = tuple(column.name for column in lanes.c)
+_KEY_COLUMNS: Final = tuple(column.name for column in saved_keys.c)
+_ENUM_COLUMNS: Final = ("status", "mode", "recovery")
+
+
+class GuardFailed(Exception):
+    """Something changed between the decision and its write; the batch must be decided again."""
+
+
+async def write_world(link: Link, world: World, *, loaded_seq: int) -> None:
+    """Write all changes of `world`, or raise GuardFailed with the transaction still open."""
+    changes = world.changes
+    await _write_lanes(link, world)
+    await _write_instances(link, world)
+    await _write_keys(link, world)
+    await _write_runs(link, world)
+    await _expect(link, _EVENTS, changes.events)
+    await _expect(link, _POSTED, changes.posted)
+    await _expect(
+        link, _CONSUMED, [(item.consumed_by, item.run_id, item.seq) for item in changes.consumed]
+    )
+    await _expect(link, _REMEMBERED, changes.remembered)
+    if changes.runs_removed:
+        removed = [(run_id,) for run_id in changes.runs_removed]
+        await _expect(link, Delete(runs, ("id",)), removed)
+        await link.write(Delete(inbox, ("run_id",)), removed)
+    if changes.events_pruned_to is not None:
+        await link.write(Delete(events, ("seq",), is_prefix=True), [(changes.events_pruned_to,)])
+        await link.write(Update(stream, ("pruned_seq",), ("id",)), [(changes.events_pruned_to, 1)])
+    if changes.forget_before is not None:
+        await link.write(Delete(remembered, ("at",), is_prefix=True), [(changes.forget_before,)])
+    if world.seq != loaded_seq:
+        await _expect(link, STREAM_SEQ, [(world.seq, 1, loaded_seq)])
+
+
+async def _expect(link: Link, statement: Write, rows: list[Any]) -> None:
+    if rows and await link.write(statement, rows) != len(rows):
+        raise GuardFailed(statement)
+
+
+async def _write_runs(link: Link, world: World) -> None:
+    changes = world.changes
+    if __debug__:
+        for run_id in (*changes.runs_added, *changes.runs_changed):
+            if run_id in world.runs:
+                world.runs[run_id].check()
+    for columns, rows in _by_shape(changes.runs_added.values()):
+        await _expect(link, Insert(runs, columns), rows)
+    # Who leaves the head of a key goes before who takes it, or the unique index would object.
+    leaving, others = _split(changes.runs_changed)
+    for group in (leaving, others):
+        for columns, rows in _updates(group, world):
+            await _expect(link, Update(runs, columns, RUN_GUARDS), rows)
+
+
+def _split(
+    changed: Mapping[RunId, dict[str, Any]],
+) -> tuple[dict[RunId, dict[str, Any]], dict[RunId, dict[str, Any]]]:
+    leaving: dict[RunId, dict[str, Any]] = {}
+    others: dict[RunId, dict[str, Any]] = {}
+    for run_id, change in changed.items():
+        is_leaving = "head_key" in change and change["head_key"] is None
+        (leaving if is_leaving else others)[run_id] = change
+    return leaving, others
+
+
+def _updates(
+    changed: Mapping[RunId, dict[str, Any]], world: World
+) -> Iterable[tuple[tuple[str, ...], list[Row]]]:
+    shapes: dict[tuple[str, ...], list[Row]] = {}
+    for run_id, change in changed.items():
+        if "status" in change:
+            change["status"] = change["status"].value
+        before: Run = world.loaded[run_id]
+        guards = (before.seq, before.status.value, before.token, before.revision)
+        shapes.setdefault(tuple(change), []).append((*change.values(), *guards))
+    return shapes.items()
+
+
+def _by_shape(
+    added: Iterable[dict[str, Any]],
+) -> Iterable[tuple[tuple[str, ...], list[Row]]]:
+    shapes: dict[tuple[str, ...], list[Row]] = {}
+    for row in added:
+        for name in _ENUM_COLUMNS:
+            row[name] = row[name].value
+        shapes.setdefault(tuple(row), []).append(tuple(row.values()))
+    return shapes.items()
+
+
+async def _write_lanes(link: Link, world: World) -> None:
+    for lane in world.changes.lanes.values():
+        if lane.revision == 0:
+            await _expect(link, Insert(lanes, _LANE_COLUMNS), [tuple(lane)])
+            continue
+        update = Update(lanes, _LANE_COLUMNS[1:], ("name",))
+        if not await link.write(update, [(*lane[1:], lane.name)]):
+            await _expect(link, Insert(lanes, _LANE_COLUMNS), [tuple(lane)])
+
+
+async def _write_instances(link: Link, world: World) -> None:
+    changes = world.changes
+    kept = [instance for instance in changes.instances.values() if instance is not None]
+    renewed = [(one.lease_expires_at, one.is_dead, one.id) for one in kept]
+    retired = [(key,) for key, instance in changes.instances.items() if instance is None]
+    await _expect(link, Insert(instances, Instance._fields), list(changes.instances_added.values()))
+    await _expect(link, Update(instances, ("lease_expires_at", "is_dead"), ("id",)), renewed)
+    await _expect(link, Delete(instances, ("id",)), retired)
+
+
+async def _write_keys(link: Link, world: World) -> None:
+    for key, saved in world.changes.keys.items():
+        if saved is None:
+            await _expect(link, Delete(saved_keys, ("key",)), [(key,)])
+        elif saved.revision == 1:
+            await _expect(link, Insert(saved_keys, _KEY_COLUMNS), [tuple(saved)])
+        else:
+            update = Update(saved_keys, _KEY_COLUMNS[1:], ("key",))
+            await _expect(link, update, [(*saved[1:], key)])

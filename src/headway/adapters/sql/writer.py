@@ -1,0 +1,340 @@
+"""The write door: one thread, one connection; commands that wait together commit together.
+
+A batch is locked, decided and written in one transaction. When a guard fails, or one command of it
+goes wrong, the batch is rolled back and its commands are replayed one by one, each in a transaction
+of its own, so that none can undo its neighbours.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from headway.adapters.sql.faults import (
+    is_disconnect,
+    is_duplicate,
+    is_read_only,
+    is_serialization_conflict,
+)
+from headway.adapters.sql.links.source import Source
+from headway.adapters.sql.load import load_world
+from headway.adapters.sql.statements import Insert, Query
+from headway.adapters.sql.tables import writers
+from headway.adapters.sql.write import WRITER_BATCH, GuardFailed, write_world
+from headway.core.command.command import Command, Needs
+from headway.core.command.instance import RenewInstance
+from headway.core.errors import (
+    DatabaseUnavailable,
+    InfrastructureError,
+    StoreClosed,
+    StoreFailed,
+    StoreOverloaded,
+)
+from headway.core.ids import Instant
+from headway.core.run.events import Event
+
+BATCH_COUNT_MAX: Final = 1_000
+WAITING_COUNT_MAX: Final = 100_000
+CONFLICT_COUNT_MAX: Final = 20
+OUTAGE_S_MAX: Final = 10.0
+RECONNECT_DELAY_S: Final = 0.2
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    command: Command[Any]
+    answer: "asyncio.Future[Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class _InDoubt:
+    """A batch whose commit was sent and not yet answered."""
+
+    number: int
+    answers: list[Any]
+    events: list[Event]
+
+
+class Writer:
+    """Belongs to the event loop that started it; only its own thread touches the link."""
+
+    def __init__(
+        self,
+        *,
+        writer_id: str,
+        source: Source,
+        now: Callable[[], Instant] | None,
+        on_committed: Callable[[Sequence[Event]], None],
+    ) -> None:
+        self._id = writer_id
+        self._source = source
+        self._now = now
+        self._on_committed = on_committed
+        self._waiting: deque[_Pending] = deque()
+        self._batch_number = 0
+        self._in_doubt: _InDoubt | None = None
+        self._is_closing = False
+        self._is_idle = False
+        self.conflict_count = 0
+        """Batches that had to be decided again because others had changed the same rows."""
+        self.batch_count = 0
+
+    async def start(self) -> None:
+        """Open the link in the writer's thread; what goes wrong there is raised here."""
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        started: asyncio.Future[None] = self._loop.create_future()
+        self._stopped = self._loop.create_future()
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._live(started)), name="headway-writer", daemon=True
+        )
+        self._thread.start()
+        await started
+
+    def put(self, command: Command[Any]) -> "asyncio.Future[Any]":
+        """The answer to come, once it is durable."""
+        if self._is_closing:
+            raise StoreClosed
+        if len(self._waiting) >= WAITING_COUNT_MAX:
+            raise StoreOverloaded(len(self._waiting))
+        pending = _Pending(command, self._loop.create_future())
+        if isinstance(command, RenewInstance):
+            self._waiting.appendleft(pending)
+        else:
+            self._waiting.append(pending)
+        self._rouse()
+        return pending.answer
+
+    async def close(self) -> None:
+        """Commit what waits, then close the link."""
+        self._is_closing = True
+        self._rouse()
+        await self._stopped
+        self._thread.join()
+
+    def _rouse(self) -> None:
+        # Appended first, looked at second; the writer does it the other way round, so that one of
+        # the two always sees the other.
+        if self._is_idle:
+            self._is_idle = False
+            self._writer_loop.call_soon_threadsafe(self._wake.set)
+
+    # From here on: the writer's thread.
+
+    async def _live(self, started: "asyncio.Future[None]") -> None:
+        self._writer_loop = asyncio.get_running_loop()
+        try:
+            self._link = await self._source.connect()
+            await self._introduce()
+        except BaseException as error:
+            self._answer([(started, None, error)])
+            self._answer([(self._stopped, None, None)])
+            return
+        self._answer([(started, None, None)])
+        try:
+            while batch := await self._next_batch():
+                await self._commit(batch)
+        finally:
+            try:
+                await self._link.close()
+            finally:
+                self._answer([(self._stopped, None, None)])
+
+    async def _next_batch(self) -> list[_Pending]:
+        """What waits, up to a limit; nothing only when the writer is to end."""
+        while not self._waiting:
+            if self._is_closing:
+                return []
+            self._wake.clear()
+            self._is_idle = True
+            if not self._waiting and not self._is_closing:
+                await self._wake.wait()
+            self._is_idle = False
+        count = min(len(self._waiting), BATCH_COUNT_MAX)
+        return [self._waiting.popleft() for _ in range(count)]
+
+    async def _commit(self, batch: list[_Pending]) -> None:
+        """Answer every command of `batch`, whatever happens."""
+        give_up_at_s = time.monotonic() + OUTAGE_S_MAX
+        for _ in range(CONFLICT_COUNT_MAX):
+            try:
+                answers, events = await self._transact([pending.command for pending in batch])
+            except Exception as error:  # The top of the loop: every fault becomes an answer.
+                if is_disconnect(error) or is_read_only(error):
+                    landed = await self._recover(error, give_up_at_s)
+                    if landed is None:
+                        continue
+                    if isinstance(landed, InfrastructureError):
+                        self._answer([(pending.answer, None, landed) for pending in batch])
+                        return
+                    answers, events = landed.answers, landed.events
+                else:
+                    await self._undo()
+                    if len(batch) > 1:
+                        for pending in batch:
+                            await self._commit([pending])
+                        return
+                    if not _is_conflict(error):
+                        self._answer([(batch[0].answer, None, _explained(error))])
+                        return
+                    self.conflict_count += 1
+                    continue
+            self._answer(
+                [
+                    (pending.answer, answer, None)
+                    for pending, answer in zip(batch, answers, strict=True)
+                ],
+                events,
+            )
+            return
+        failed = StoreFailed("others kept changing the same rows; nothing was written")
+        self._answer([(pending.answer, None, failed) for pending in batch])
+
+    async def _transact(self, commands: Sequence[Command[Any]]) -> tuple[list[Any], list[Event]]:
+        needs = Needs()
+        for command in commands:
+            command.need(needs)
+        self._source.check()
+        await self._link.begin()
+        now = await self._lock_own_row()
+        world = await load_world(self._link, needs, now=now)
+        loaded_seq = world.seq
+        answers = [command.decide(world) for command in commands]
+        if not world.has_changed:
+            await self._link.rollback()
+            return answers, []
+        await write_world(self._link, world, loaded_seq=loaded_seq)
+        number = self._batch_number + 1
+        await self._link.write(WRITER_BATCH, [(number, now, self._id)])
+        self._in_doubt = _InDoubt(number, answers, world.changes.events)
+        await self._link.commit()
+        self._in_doubt = None
+        self._batch_number = number
+        self.batch_count += 1
+        self._source.saw(world.seq)
+        return answers, world.changes.events
+
+    async def _lock_own_row(self) -> Instant:
+        query = _OWN_ROW_HERE if self._link.now_sql is None else _own_row(self._link.now_sql)
+        ((_, now),) = await self._link.fetch(query, {"id": self._id})
+        if self._now is not None:
+            return self._now()
+        return Instant(time.time_ns() // 1_000 if self._link.now_sql is None else now)
+
+    async def _introduce(self) -> None:
+        """Make the writer's own row, or find it again after a reconnect."""
+        await self._link.begin()
+        try:
+            if not await self._link.fetch(_OWN_ROW_HERE, {"id": self._id}):
+                row = (self._id, self._batch_number, time.time_ns() // 1_000)
+                await self._link.write(Insert(writers, ("id", "batch", "seen_at")), [row])
+        except BaseException:
+            await self._link.rollback()
+            raise
+        await self._link.commit()
+
+    async def _recover(
+        self, error: Exception, give_up_at_s: float
+    ) -> _InDoubt | InfrastructureError | None:
+        """Reconnect. The batch in doubt if it has landed, None if the commands must be replayed."""
+        log.warning("database_lost", extra={"reason": str(error)})
+        self._source.lost()
+        await self._drop_link()
+        last: Exception = error
+        while time.monotonic() < give_up_at_s:
+            try:
+                self._link = await self._source.connect()
+                # Locked, so that a commit which is still under way on the other side has ended.
+                await self._introduce()
+                in_doubt, self._in_doubt = self._in_doubt, None
+                if in_doubt is None:
+                    return None
+                await self._link.begin()
+                ((number, _),) = await self._link.fetch(_OWN_ROW_HERE, {"id": self._id})
+                await self._link.rollback()
+            except Exception as again:  # Whatever it is, the way out is to try again until the end.
+                last = again
+                await self._drop_link()
+                await asyncio.sleep(RECONNECT_DELAY_S)
+            else:
+                if number != in_doubt.number:
+                    return None
+                self._batch_number = number
+                return in_doubt
+        if isinstance(last, DatabaseUnavailable):
+            return last
+        return DatabaseUnavailable({"database": str(last) or type(last).__name__})
+
+    async def _drop_link(self) -> None:
+        try:
+            await self._link.close()
+        except Exception as error:  # It is broken already; there is nothing to save.
+            log.debug("link_closed_badly", extra={"reason": str(error)})
+
+    async def _undo(self) -> None:
+        self._in_doubt = None
+        try:
+            await self._link.rollback()
+        except Exception as error:  # The next transaction finds out and reconnects.
+            log.debug("rollback_failed", extra={"reason": str(error)})
+
+    def _answer(
+        self,
+        answers: Sequence[tuple["asyncio.Future[Any]", Any, BaseException | None]],
+        events: Sequence[Event] = (),
+    ) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._deliver, answers, events)
+        except RuntimeError:  # Its event loop is closed: nobody listens any more.
+            log.debug("answers_undeliverable", extra={"count": len(answers)})
+
+    def _deliver(
+        self,
+        answers: Sequence[tuple["asyncio.Future[Any]", Any, BaseException | None]],
+        events: Sequence[Event],
+    ) -> None:
+        for future, answer, error in answers:
+            if future.done():  # Its caller was cancelled; what it asked for was done all the same.
+                continue
+            if error is None:
+                future.set_result(answer)
+            else:
+                future.set_exception(error)
+        if events:
+            self._on_committed(events)
+
+
+_OWN_ROW: Final = (
+    sa.select(writers.c.batch)
+    .where(writers.c.id == sa.bindparam("id", type_=sa.String()))
+    .with_for_update()
+)
+_OWN_ROW_HERE: Final = Query(_OWN_ROW.add_columns(sa.literal_column("0")))
+_OWN_ROWS_THERE: dict[str, Query] = {}
+
+
+def _own_row(now_sql: str) -> Query:
+    if now_sql not in _OWN_ROWS_THERE:
+        _OWN_ROWS_THERE[now_sql] = Query(_OWN_ROW.add_columns(sa.literal_column(now_sql)))
+    return _OWN_ROWS_THERE[now_sql]
+
+
+def _is_conflict(error: Exception) -> bool:
+    return isinstance(error, GuardFailed) or is_duplicate(error) or is_serialization_conflict(error)
+
+
+def _explained(error: Exception) -> BaseException:
+    if isinstance(error, AssertionError | InfrastructureError):
+        return error
+    log.error("write_failed", exc_info=error)
+    failed = StoreFailed(f"the database refused the write ({error}); nothing of it was kept")
+    failed.__cause__ = error
+    return failed

@@ -1,0 +1,99 @@
+"""Cancel is a durable intent: recorded first, then delivered, and forced when its time is up."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from headway.core.command.command import Needs
+from headway.core.document import Document, encode_document
+from headway.core.ids import RunId, later
+from headway.core.run.run import NO_TOKEN, Files, Run
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import Trigger
+from headway.core.world import World
+
+GRACE_S: Final = 30.0
+INTENT_BYTE_COUNT_MAX: Final = 4096
+
+
+class CancelAnswer(StrEnum):
+    CANCELED = "canceled"
+    """It is over: it never ran, or nobody held it."""
+    REQUESTED = "requested"
+    """Its executor has until `cancel_by` to unwind."""
+    ALREADY_REQUESTED = "already_requested"
+    TOO_LATE = "too_late"
+    NOT_FOUND = "not_found"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestCancel:
+    run_id: RunId
+    files: Files = Files.KEEP
+    reason: str = ""
+    by: str = ""
+    grace_s: float = GRACE_S
+
+    def __post_init__(self) -> None:
+        self.intent()  # Refused here, where the caller is, and not in the middle of a batch.
+
+    def intent(self) -> Document:
+        intent = {"files": self.files.value, "reason": self.reason, "by": self.by}
+        return encode_document(intent, place="cancel", byte_count_max=INTENT_BYTE_COUNT_MAX)
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.run_id, may_end=True)
+
+    def decide(self, world: World) -> CancelAnswer:
+        run = world.run(self.run_id)
+        if run is None:
+            return CancelAnswer.NOT_FOUND
+        if run.status is RunStatus.CANCELLING:
+            return CancelAnswer.ALREADY_REQUESTED
+        if not run.is_active:
+            return CancelAnswer.TOO_LATE
+        return cancel_run(world, run, self)
+
+
+def cancel_run(world: World, run: Run, wanted: RequestCancel) -> CancelAnswer:
+    """Cancel an active run that is not cancelling yet."""
+    intent = wanted.intent()
+    documents = {"cancel": intent}
+    if run.status is RunStatus.QUEUED:
+        moved = world.move(run, Trigger.CANCEL, details=f',"cancel":{intent}', documents=documents)
+        assert moved is not None
+        return CancelAnswer.CANCELED
+    moved = world.move(
+        run,
+        Trigger.CANCEL,
+        details=f',"cancel":{intent}',
+        documents=documents,
+        cancel_by=later(world.now, seconds=wanted.grace_s),
+        queue_rank=None,
+        ready_seq=None,
+        is_interactive=0,
+    )
+    assert moved is not None
+    if moved.token == NO_TOKEN:  # Parked or orphaned: nobody has to be asked.
+        world.move(moved, Trigger.FORCE_CANCEL, generation=moved.generation + 1)
+        return CancelAnswer.CANCELED
+    return CancelAnswer.REQUESTED
+
+
+@dataclass(frozen=True, slots=True)
+class ForceCancel:
+    """End a run whose executor did not unwind in time; its claim is void from here on."""
+
+    run_id: RunId
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.run_id, may_end=True)
+
+    def decide(self, world: World) -> bool:
+        run = world.run(self.run_id)
+        if run is None or run.cancel_by is None or run.cancel_by > world.now:
+            return False
+        moved = world.move(
+            run, Trigger.FORCE_CANCEL, details=',"forced":true', generation=run.generation + 1
+        )
+        return moved is not None

@@ -1,0 +1,56 @@
+"""A command says which rows it concerns, and decides on them once they are locked."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from headway.core.ids import InstanceId, Key, LaneName, RunId
+from headway.core.world import World
+
+A_co = TypeVar("A_co", covariant=True)
+
+
+@dataclass(slots=True)
+class Needs:
+    """The rows that a batch of commands concerns, for the store to lock in its one order."""
+
+    run_ids: dict[RunId, bool] = field(default_factory=dict)
+    """Each with whether a command may end it, so that its key goes to the next."""
+    waking_ids: dict[RunId, None] = field(default_factory=dict)
+    """Runs that a command may make ready, so that a claim in the same batch may take them."""
+    head_keys: dict[Key, None] = field(default_factory=dict)
+    whole_keys: dict[Key, None] = field(default_factory=dict)
+    """Keys of which every active run is needed."""
+    latest_keys: dict[Key, None] = field(default_factory=dict)
+    """Keys of which the newest run is needed, ended or not."""
+    lanes: dict[LaneName, None] = field(default_factory=dict)
+    claims: Counter["ClaimNeed"] = field(default_factory=Counter)
+    instance_ids: dict[InstanceId, None] = field(default_factory=dict)
+    idempotency_keys: dict[str, None] = field(default_factory=dict)
+    inbox_run_ids: dict[RunId, None] = field(default_factory=dict)
+    saved_keys: dict[Key, None] = field(default_factory=dict)
+    changed_lanes: dict[LaneName, None] = field(default_factory=dict)
+    pruned_ids: dict[RunId, None] = field(default_factory=dict)
+    """Runs of whose keys the heads are needed too."""
+
+    def run(self, run_id: RunId, *, may_end: bool = False, may_wake: bool = False) -> None:
+        self.run_ids[run_id] = may_end or self.run_ids.get(run_id, False)
+        if may_wake:
+            self.waking_ids[run_id] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimNeed:
+    lane: LaneName
+    instance_id: InstanceId
+    jobs: frozenset[str]
+
+
+class Command(Protocol[A_co]):
+    def need(self, needs: Needs) -> None:
+        """Add the rows that `decide` will look at."""
+        ...
+
+    def decide(self, world: World) -> A_co:
+        """Change `world`, and answer. A refusal changes nothing. Losing a race is an answer."""
+        ...

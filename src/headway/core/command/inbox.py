@@ -1,0 +1,96 @@
+"""The inbox of a run: messages, answers, signals and approvals, one mechanism for all."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from headway.core.command.command import Needs
+from headway.core.command.wait import wake
+from headway.core.document import Document
+from headway.core.ids import RunId
+from headway.core.run.events import EventType
+from headway.core.run.run import Claim, Run
+from headway.core.run.status import RunStatus
+from headway.core.world import InboxItem, World
+
+MESSAGE: Final = "message"
+UNREAD_COUNT_MAX: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class InboxFull:
+    unread_count_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotActive:
+    """There is no such run, or it is over."""
+
+
+PostAnswer = Posted | InboxFull | NotActive
+
+
+def post(
+    world: World, run: Run, *, kind: str, payload: Document, by: str, call_id: str | None = None
+) -> Posted | InboxFull:
+    """Put an item into the inbox of an active run, and wake the run if it is parked."""
+    if run.unread_count >= UNREAD_COUNT_MAX:
+        return InboxFull(UNREAD_COUNT_MAX)
+    run = world.update(run, unread_count=run.unread_count + 1)
+    run = world.emit(run, EventType.MESSAGE_POSTED, f'{{"kind":"{kind}"}}')
+    item = InboxItem(run.id, world.seq, kind, call_id, payload, by, world.now, None)
+    world.changes.posted.append(item)
+    if run.id in world.inbox:
+        world.inbox[run.id].append(item)
+    if run.is_parked:
+        wake(world, run)
+    return Posted(item.seq)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostToInbox:
+    run_id: RunId
+    kind: str = MESSAGE
+    payload: Document
+    by: str = ""
+    call_id: str | None = None
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.run_id, may_wake=True)
+
+    def decide(self, world: World) -> PostAnswer:
+        run = world.run(self.run_id)
+        if run is None or run.status not in (RunStatus.QUEUED, RunStatus.RUNNING):
+            return NotActive()
+        return post(
+            world, run, kind=self.kind, payload=self.payload, by=self.by, call_id=self.call_id
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeInbox:
+    """Take everything unread, in order, at once; only the holder of the claim may."""
+
+    claim: Claim
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id)
+        needs.inbox_run_ids[self.claim.run_id] = None
+
+    def decide(self, world: World) -> tuple[InboxItem, ...] | None:
+        run = world.held(self.claim)
+        if run is None:
+            return None
+        items = tuple(
+            item._replace(consumed_by=run.generation) for item in world.inbox.pop(run.id, [])
+        )
+        world.inbox[run.id] = []
+        if items:
+            world.changes.consumed.extend(items)
+            run = world.update(run, unread_count=0)
+            world.emit(run, EventType.MESSAGES_CONSUMED, f'{{"count":{len(items)}}}')
+        return items

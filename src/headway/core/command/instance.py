@@ -1,0 +1,141 @@
+"""Instances: the processes that execute runs. The lease is theirs; their runs fall with it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from headway.core.command.command import Needs
+from headway.core.ids import InstanceId, Instant, RunId, later
+from headway.core.run.events import EventType
+from headway.core.run.run import DEATH_COUNT_MAX, NO_TOKEN, QueueRank, Recovery
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import Trigger
+from headway.core.world import Instance, World
+
+LEASE_TTL_S: Final = 15.0
+_POISON: Final = '{"code":"poison","message":"its executor died %d times without progress"}'
+_LOST: Final = '{"code":"executor_lost","message":"its executor died and the job does not resume"}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterInstance:
+    instance_id: InstanceId
+    host: str
+    pid: int
+    ttl_s: float = LEASE_TTL_S
+
+    def need(self, needs: Needs) -> None:
+        needs.instance_ids[self.instance_id] = None
+
+    def decide(self, world: World) -> Instant:
+        """When the lease runs out. An id is used once; a known one was not chosen at random."""
+        assert self.instance_id not in world.instances
+        expires_at = later(world.now, seconds=self.ttl_s)
+        instance = Instance(
+            self.instance_id, expires_at, 0, self.host, self.pid, started_at=world.now
+        )
+        world.instances[instance.id] = world.changes.instances_added[instance.id] = instance
+        return expires_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewInstance:
+    instance_id: InstanceId
+    ttl_s: float = LEASE_TTL_S
+
+    def need(self, needs: Needs) -> None:
+        needs.instance_ids[self.instance_id] = None
+
+    def decide(self, world: World) -> Instant | None:
+        """When the lease runs out now, or None: a dead instance never revives."""
+        instance = world.instances.get(self.instance_id)
+        if instance is None or instance.is_dead:
+            return None
+        expires_at = later(world.now, seconds=self.ttl_s)
+        instance = instance._replace(lease_expires_at=expires_at)
+        world.instances[instance.id] = world.changes.instances[instance.id] = instance
+        return expires_at
+
+
+@dataclass(frozen=True, slots=True)
+class DeclareDead:
+    instance_id: InstanceId
+    is_proven: bool = False
+    """Its process is known to be gone, so nobody has to wait for the lease."""
+
+    def need(self, needs: Needs) -> None:
+        needs.instance_ids[self.instance_id] = None
+
+    def decide(self, world: World) -> bool:
+        """Whether it is dead, by this word or an earlier one. Its runs are orphans from here on."""
+        instance = world.instances.get(self.instance_id)
+        if instance is None:
+            return False
+        if instance.is_dead:
+            return True
+        if not self.is_proven and instance.lease_expires_at > world.now:
+            return False
+        instance = instance._replace(is_dead=1)
+        world.instances[instance.id] = world.changes.instances[instance.id] = instance
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class RetireInstance:
+    """An instance that stopped in good order takes its row away; its runs must be released."""
+
+    instance_id: InstanceId
+
+    def need(self, needs: Needs) -> None:
+        needs.instance_ids[self.instance_id] = None
+
+    def decide(self, world: World) -> bool:
+        if world.instances.pop(self.instance_id, None) is None:
+            return False
+        world.changes.instances[self.instance_id] = None
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseOrphan:
+    """Take a run from an instance that is dead, so that it can be claimed again (or end)."""
+
+    run_id: RunId
+    instance_id: InstanceId
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.run_id, may_end=True, may_wake=True)
+        needs.instance_ids[self.instance_id] = None
+
+    def decide(self, world: World) -> bool:
+        run = world.run(self.run_id)
+        instance = world.instances.get(self.instance_id)
+        if run is None or run.instance_id != self.instance_id:
+            return False
+        if instance is not None and not instance.is_dead:
+            return False
+        death_count = run.death_count + 1
+        if run.status is RunStatus.CANCELLING:
+            world.move(run, Trigger.FORCE_CANCEL, generation=run.generation + 1)
+            return True
+        if run.recovery is Recovery.FAIL or death_count >= DEATH_COUNT_MAX:
+            error = _LOST if run.recovery is Recovery.FAIL else _POISON % death_count
+            world.move(
+                run,
+                Trigger.ABANDON,
+                details=f',"error":{error}',
+                documents={"error": error},
+                death_count=death_count,
+            )
+            return True
+        run = world.update(
+            run,
+            instance_id=None,
+            token=NO_TOKEN,
+            slot=None,
+            is_interactive=0,
+            death_count=death_count,
+            queue_rank=int(QueueRank.RESUMED),
+            ready_seq=world.seq + 1,
+        )
+        world.emit(run, EventType.TAKEN_OVER, f'{{"death_count":{death_count}}}')
+        return True

@@ -1,0 +1,65 @@
+"""Set a lane's limits. Raising takes effect at the next claim; lowering interrupts nobody."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headway.core.command.command import Needs
+from headway.core.errors import InvalidInput
+from headway.core.ids import LaneName
+from headway.core.lane import Lane, default_lane
+from headway.core.run.events import EventType
+from headway.core.world import World
+
+LIMIT_MAX: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Somebody has changed it since the caller read it; nothing was done."""
+
+    revision: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLane:
+    """What is None stays as it is; `max_queued=-1` lifts that limit."""
+
+    name: LaneName
+    max_concurrent: int | None = None
+    max_queued: int | None = None
+    is_paused: bool | None = None
+    expected_revision: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_concurrent is not None and not 0 <= self.max_concurrent <= LIMIT_MAX:
+            raise InvalidInput("max_concurrent", f"must be 0 to {LIMIT_MAX:,}")
+        if self.max_queued is not None and not -1 <= self.max_queued <= LIMIT_MAX:
+            raise InvalidInput("max_queued", f"must be 0 to {LIMIT_MAX:,}, or -1 for no limit")
+
+    def need(self, needs: Needs) -> None:
+        needs.lanes[self.name] = None
+        needs.changed_lanes[self.name] = None
+
+    def decide(self, world: World) -> Lane | Changed:
+        lane = world.known_lanes.get(self.name) or default_lane(self.name)
+        if self.expected_revision is not None and self.expected_revision != lane.revision:
+            return Changed(lane.revision)
+        changes: dict[str, Any] = {}
+        if self.max_concurrent is not None:
+            changes["max_concurrent"] = self.max_concurrent
+        if self.max_queued is not None:
+            changes["max_queued"] = None if self.max_queued == -1 else self.max_queued
+        if self.is_paused is not None:
+            changes["is_paused"] = int(self.is_paused)
+        lane = lane._replace(revision=lane.revision + 1, **changes)
+        world.known_lanes[lane.name] = world.changes.lanes[lane.name] = lane
+        if lane.name in world.lanes:
+            world.lanes[lane.name].lane = lane
+        limit = "null" if lane.max_queued is None else lane.max_queued
+        world.announce(
+            EventType.LANE_CHANGED,
+            f'{{"max_concurrent":{lane.max_concurrent},"max_queued":{limit},'
+            f'"is_paused":{"true" if lane.is_paused else "false"}}}',
+            lane=lane.name,
+        )
+        return lane

@@ -1,0 +1,62 @@
+"""Retention: what is over and old enough is removed, a few rows at a time."""
+
+from dataclasses import dataclass
+
+from headway.core.command.command import Needs
+from headway.core.ids import Instant, RunId
+from headway.core.run.transitions import TERMINAL
+from headway.core.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class PruneRuns:
+    run_ids: tuple[RunId, ...]
+    ended_before: Instant
+
+    def need(self, needs: Needs) -> None:
+        for run_id in self.run_ids:
+            needs.run(run_id)
+            needs.pruned_ids[run_id] = None
+
+    def decide(self, world: World) -> int:
+        """How many were over and old enough; a busy key keeps its runs: one may be continued."""
+        removed = [
+            run_id
+            for run_id in self.run_ids
+            if (run := world.run(run_id)) is not None
+            and run.status in TERMINAL
+            and run.ended_at is not None
+            and run.ended_at < self.ended_before
+            and world.head_of(run.key) is None
+        ]
+        for run_id in removed:
+            del world.runs[run_id]
+            world.changes.runs_removed[run_id] = None
+        return len(removed)
+
+
+@dataclass(frozen=True, slots=True)
+class PruneEvents:
+    """Remove the beginning of the stream; a subscriber that still wants it is told to resync."""
+
+    up_to_seq: int
+
+    def need(self, needs: Needs) -> None:
+        """The stream's own row is locked by every batch."""
+
+    def decide(self, world: World) -> None:
+        assert self.up_to_seq <= world.seq
+        world.changes.events_pruned_to = max(self.up_to_seq, world.changes.events_pruned_to or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSubmissions:
+    """Forget idempotency keys that are older than their promise."""
+
+    before: Instant
+
+    def need(self, needs: Needs) -> None:
+        """Nothing decides on the rows that go."""
+
+    def decide(self, world: World) -> None:
+        world.changes.forget_before = self.before

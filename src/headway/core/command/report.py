@@ -1,0 +1,90 @@
+"""What an execution reports while it runs: progress, checkpoints, log lines, its window."""
+
+from dataclasses import dataclass
+
+from headway.core.command.command import Needs
+from headway.core.document import Document
+from headway.core.run.events import EventType
+from headway.core.run.run import Claim
+from headway.core.run.status import RunStatus
+from headway.core.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class SaveProgress:
+    """Replace the run's progress. Several in one batch become one event: the last one counts."""
+
+    claim: Claim
+    progress: Document
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id)
+
+    def decide(self, world: World) -> bool:
+        run = world.held(self.claim)
+        if run is None:
+            return False
+        run = world.update(run, {"progress": self.progress})
+        events = world.changes.events
+        if events and events[-1].run_id == run.id and events[-1].type == EventType.PROGRESS:
+            events[-1] = events[-1]._replace(payload=self.progress)
+        else:
+            world.emit(run, EventType.PROGRESS, self.progress)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCheckpoint:
+    """From here a later execution goes on. It is progress: earlier deaths are forgiven."""
+
+    claim: Claim
+    checkpoint: Document
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id)
+
+    def decide(self, world: World) -> bool:
+        run = world.held(self.claim)
+        if run is None:
+            return False
+        world.checkpoints[run.id] = self.checkpoint
+        run = world.update(run, {"checkpoint": self.checkpoint}, death_count=0)
+        world.emit(run, EventType.CHECKPOINT, "{}")
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class AppendEvent:
+    """A log line, or an event of the job's own making."""
+
+    claim: Claim
+    type: str
+    payload: Document
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id)
+
+    def decide(self, world: World) -> bool:
+        run = world.held(self.claim)
+        if run is None:
+            return False
+        world.emit(run, self.type, self.payload)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class SetInteractive:
+    """Open or close the window in which the run takes messages."""
+
+    claim: Claim
+    is_interactive: bool
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id)
+
+    def decide(self, world: World) -> bool:
+        run = world.held(self.claim)
+        if run is None or (self.is_interactive and run.status is not RunStatus.RUNNING):
+            return False
+        world.update(run, is_interactive=int(self.is_interactive))
+        return True

@@ -1,0 +1,71 @@
+"""How an execution ends, said by the one who holds its claim."""
+
+from dataclasses import dataclass
+
+from headway.core.command.command import Needs
+from headway.core.document import NULL, Document
+from headway.core.run.run import Claim
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import Trigger
+from headway.core.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    status: RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TooLate:
+    """The claim is no longer in force, or the run has moved on; nothing was changed."""
+
+    status: RunStatus | None
+    """Where the run is now; None when there is no such run."""
+
+
+def _settle(
+    world: World, claim: Claim, trigger: Trigger, documents: dict[str, str], details: str
+) -> Settled | TooLate:
+    run = world.held(claim)
+    moved = run and world.move(run, trigger, documents=documents, details=details)
+    if moved is None:
+        run = world.run(claim.run_id)
+        return TooLate(None if run is None else run.status)
+    return Settled(moved.status)
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    claim: Claim
+    result: Document = NULL
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id, may_end=True)
+
+    def decide(self, world: World) -> Settled | TooLate:
+        return _settle(world, self.claim, Trigger.COMPLETE, {"result": self.result}, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    claim: Claim
+    error: Document
+    """A JSON object with at least `code` and `message`."""
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id, may_end=True)
+
+    def decide(self, world: World) -> Settled | TooLate:
+        details = f',"error":{self.error}'
+        return _settle(world, self.claim, Trigger.FAIL, {"error": self.error}, details)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmCancel:
+    claim: Claim
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id, may_end=True)
+
+    def decide(self, world: World) -> Settled | TooLate:
+        return _settle(world, self.claim, Trigger.CONFIRM_CANCEL, {}, "")

@@ -1,0 +1,233 @@
+"""Submit: the door for new runs."""
+
+import hashlib
+from dataclasses import dataclass
+
+from headway.core.command.cancel import RequestCancel, cancel_run
+from headway.core.command.command import Needs
+from headway.core.command.inbox import MESSAGE, InboxFull, Posted, post
+from headway.core.document import EMPTY_OBJECT, Document, check_name
+from headway.core.ids import MAIN_LANE, Key, LaneName, RunId, later
+from headway.core.lane import default_lane
+from headway.core.run.admission import Admission, OnConflict, decide_admission
+from headway.core.run.events import EventType, state_payload
+from headway.core.run.run import NO_TOKEN, Mode, QueueRank, Recovery, Run
+from headway.core.run.status import RunStatus
+from headway.core.world import Remembered, World
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    run_id: RunId
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """The idempotency key was used before, with the same request: this is its run."""
+
+    run_id: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    active_run_id: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    run_id: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    run_id: RunId
+    inbox_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """The lane has as many queued runs as it takes."""
+
+    lane: LaneName
+    queued_count_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRequest:
+    """The idempotency key was used before, with another request."""
+
+    run_id: RunId
+
+
+SubmitAnswer = Accepted | Repeated | Busy | Joined | Steered | NoRoom | OtherRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submit:
+    run_id: RunId
+    key: Key
+    job: str
+    params: Document = EMPTY_OBJECT
+    mode: Mode = Mode.START
+    lane: LaneName = MAIN_LANE
+    on_conflict: OnConflict = OnConflict.REJECT
+    idempotency_key: str | None = None
+    queue_timeout_s: float | None = None
+    timeout_s: float | None = None
+    recovery: Recovery = Recovery.RESUME
+    parent_id: RunId | None = None
+    is_unattended: bool = False
+    """Nobody waits for the answer (a schedule's, a parent's child): a refusal is recorded."""
+    by: str = ""
+
+    def __post_init__(self) -> None:
+        check_name(self.key, place="key")
+        check_name(self.lane, place="lane")
+        check_name(self.job, place="job")
+        if self.idempotency_key is not None:
+            check_name(self.idempotency_key, place="idempotency_key")
+
+    def need(self, needs: Needs) -> None:
+        needs.head_keys[self.key] = None
+        needs.lanes[self.lane] = None
+        if self.on_conflict is OnConflict.REPLACE:
+            needs.whole_keys[self.key] = None
+        if self.mode is Mode.CONTINUE:
+            needs.latest_keys[self.key] = None
+        if self.idempotency_key is not None:
+            needs.idempotency_keys[self.idempotency_key] = None
+
+    def decide(self, world: World) -> SubmitAnswer:
+        if self.idempotency_key is not None:
+            earlier = world.remembered.get(self.idempotency_key)
+            if earlier is not None:
+                if earlier.fingerprint == self._fingerprint():
+                    return Repeated(earlier.run_id)
+                return OtherRequest(earlier.run_id)
+        head = world.head_of(self.key)
+        admission = decide_admission(self.on_conflict, head)
+        if admission is Admission.INJECT:
+            assert head is not None
+            posted = post(world, head, kind=MESSAGE, payload=self.params, by=self.by)
+            if isinstance(posted, Posted):
+                self._remember(world, head.id)
+                return Steered(head.id, posted.seq)
+            assert isinstance(posted, InboxFull)
+            admission = Admission.QUEUE
+        if admission is Admission.SHARE:
+            assert head is not None
+            self._remember(world, head.id)
+            return Joined(head.id)
+        refusal = self._refusal(world, admission, head)
+        if refusal is not None:
+            if self.is_unattended:
+                self._record_rejected(world, refusal)
+            return refusal
+        if admission is Admission.SUPERSEDE:
+            self._cancel_others(world)
+        return self._enter(world)
+
+    def _refusal(
+        self, world: World, admission: Admission, head: Run | None
+    ) -> Busy | NoRoom | None:
+        if admission is Admission.REFUSE:
+            assert head is not None
+            return Busy(head.id)
+        queue = world.lanes.get(self.lane)
+        if queue is None or queue.lane.max_queued is None:
+            return None
+        queued_count = queue.queued_count
+        if admission is Admission.SUPERSEDE:
+            queued_count -= sum(
+                run.status is RunStatus.QUEUED and run.lane == self.lane
+                for run in world.active_of(self.key)
+            )
+        # What finds a free slot does not wait, so it needs no place in the queue.
+        free_count = max(0, queue.lane.capacity - queue.held_count)
+        if queued_count < queue.lane.max_queued + free_count:
+            return None
+        return NoRoom(self.lane, queue.lane.max_queued)
+
+    def _cancel_others(self, world: World) -> None:
+        # From the back, so that nobody becomes head on the way only to be canceled in turn.
+        for run in reversed(list(world.active_of(self.key))):
+            if run.status is not RunStatus.CANCELLING:
+                request = RequestCancel(run_id=run.id, reason="replaced", by=self.by)
+                cancel_run(world, run, request)
+
+    def _enter(self, world: World) -> Accepted:
+        if self.lane not in world.known_lanes:
+            # Written down on first use, so that it can be seen, limited and locked.
+            world.known_lanes[self.lane] = default_lane(self.lane)
+            world.changes.lanes[self.lane] = world.known_lanes[self.lane]
+        is_head = world.head_of(self.key) is None
+        run = self._new_run(world, RunStatus.QUEUED)._replace(
+            head_key=self.key if is_head else None,
+            waiting_key=None if is_head else self.key,
+            queue_rank=int(QueueRank.READY if is_head else QueueRank.BEHIND),
+            ready_seq=world.seq + 1 if is_head else None,
+            queue_by=None
+            if self.queue_timeout_s is None
+            else later(world.now, seconds=self.queue_timeout_s),
+        )
+        self._add(world, run, details="")
+        return Accepted(run.id, run.seq)
+
+    def _record_rejected(self, world: World, refusal: Busy | NoRoom) -> None:
+        run = self._new_run(world, RunStatus.REJECTED)._replace(ended_at=world.now)
+        reason = "busy" if isinstance(refusal, Busy) else "no_room"
+        self._add(world, run, details=f',"reason":"{reason}"')
+
+    def _add(self, world: World, run: Run, details: str) -> None:
+        world.add_run(run, self.params)
+        payload = state_payload(None, run.status, details)
+        world.emit(run, EventType.STATE_CHANGED, payload)
+        world.latest[self.key] = run.id
+        self._remember(world, run.id)
+
+    def _new_run(self, world: World, status: RunStatus) -> Run:
+        return Run(
+            seq=world.seq + 1,
+            id=self.run_id,
+            key=self.key,
+            lane=self.lane,
+            job=self.job,
+            mode=self.mode,
+            recovery=self.recovery,
+            status=status,
+            head_key=None,
+            waiting_key=None,
+            queue_rank=None,
+            ready_seq=None,
+            slot=None,
+            instance_id=None,
+            generation=0,
+            token=NO_TOKEN,
+            death_count=0,
+            is_interactive=0,
+            unread_count=0,
+            queued_at=world.now,
+            started_at=None,
+            ended_at=None,
+            queue_by=None,
+            timeout_us=None if self.timeout_s is None else round(self.timeout_s * 1_000_000),
+            run_by=None,
+            wake_at=None,
+            cancel_by=None,
+            due_at=None,
+            run_seq=0,
+            revision=0,
+            continued_from=world.latest.get(self.key) if self.mode is Mode.CONTINUE else None,
+            parent_id=self.parent_id,
+        )
+
+    def _remember(self, world: World, run_id: RunId) -> None:
+        if self.idempotency_key is not None:
+            remembered = Remembered(self.idempotency_key, run_id, self._fingerprint(), world.now)
+            world.remembered[self.idempotency_key] = remembered
+            world.changes.remembered.append(remembered)
+
+    def _fingerprint(self) -> str:
+        request = (self.job, self.key, self.mode, self.lane, self.on_conflict, self.params)
+        return hashlib.sha256("\0".join(request).encode()).hexdigest()

@@ -1,0 +1,109 @@
+"""Waiting: a run gives its slot back, keeps its key, and comes back ahead of new runs."""
+
+from dataclasses import dataclass
+
+from headway.core.command.command import Needs
+from headway.core.ids import Instant, RunId
+from headway.core.run.events import EventType
+from headway.core.run.run import NO_TOKEN, Claim, QueueRank, Run
+from headway.core.run.status import RunStatus
+from headway.core.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class GiveSlotBack:
+    """The executor keeps its claim and its task, and waits without a slot."""
+
+    claim: Claim
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id)
+
+    def decide(self, world: World) -> bool:
+        run = world.held(self.claim)
+        if run is None or run.status is not RunStatus.RUNNING or run.slot is None:
+            return False
+        world.emit(world.update(run, slot=None), EventType.WAITING, "{}")
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class WantSlot:
+    """Its wait is over: it stands in the queue of its lane again, ahead of what never started."""
+
+    claim: Claim
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id, may_wake=True)
+
+    def decide(self, world: World) -> bool:
+        run = world.held(self.claim)
+        is_waiting = run is not None and run.slot is None and run.queue_rank is None
+        if run is None or not is_waiting or run.status is not RunStatus.RUNNING:
+            return False
+        _make_ready(world, run)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """Nobody holds it any more: no slot, no claim, no memory, until it is woken."""
+
+    claim: Claim
+    wake_at: Instant | None = None
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id, may_wake=True)
+
+    def decide(self, world: World) -> bool:
+        run = world.held(self.claim)
+        if run is None or run.status is not RunStatus.RUNNING:
+            return False
+        # A parked run's time does not count: what is left is kept and granted at the next claim.
+        left_us = None if run.run_by is None else max(0, run.run_by - world.now)
+        run = world.update(
+            run,
+            slot=None,
+            instance_id=None,
+            token=NO_TOKEN,
+            is_interactive=0,
+            queue_rank=None,
+            ready_seq=None,
+            death_count=0,
+            run_by=None,
+            timeout_us=run.timeout_us if left_us is None else left_us,
+            wake_at=self.wake_at,
+        )
+        run = world.emit(run, EventType.PARKED, "{}")
+        # What came in before it parked would otherwise never wake it.
+        if run.unread_count or (self.wake_at is not None and self.wake_at <= world.now):
+            wake(world, run)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    run_id: RunId
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.run_id, may_wake=True)
+
+    def decide(self, world: World) -> bool:
+        """Whether it was parked and is ready now. A timer that is not due yet stays set."""
+        run = world.run(self.run_id)
+        if run is None or not run.is_parked:
+            return False
+        if run.wake_at is not None and run.wake_at > world.now:
+            return False
+        wake(world, run)
+        return True
+
+
+def wake(world: World, run: Run) -> None:
+    """Make a parked run ready, whatever its timer says."""
+    _make_ready(world, world.update(run, wake_at=None))
+
+
+def _make_ready(world: World, run: Run) -> None:
+    run = world.update(run, queue_rank=int(QueueRank.RESUMED), ready_seq=world.seq + 1)
+    world.emit(run, EventType.WOKEN, "{}")

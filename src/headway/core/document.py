@@ -1,0 +1,92 @@
+"""Documents: JSON that every store keeps unchanged, or that none accepts.
+
+A document is encoded once, at the door, and travels as text from then on. What some database would
+refuse or alter (NaN, lone surrogates, NUL) is refused here, so that all of them behave alike.
+"""
+
+import json
+import math
+import re
+from typing import Final, NewType
+
+from headway.core.errors import InvalidInput
+
+Document = NewType("Document", str)
+"""JSON text that `encode_document` has made."""
+
+DEPTH_MAX: Final = 64
+BYTE_COUNT_MAX: Final = 1 << 20
+NAME_LENGTH_MAX: Final = 255
+EMPTY_OBJECT: Final = Document("{}")
+NULL: Final = Document("null")
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_ESCAPED_NUL: Final = "\\u0000"
+_encode: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, check_circular=True, separators=(",", ":")
+).encode
+
+
+def encode_document(value: object, *, place: str, byte_count_max: int = BYTE_COUNT_MAX) -> Document:
+    """`value` as JSON text, or InvalidInput that names the place of the first fault."""
+    try:
+        text = _encode(value)
+        byte_count = len(text.encode())
+    except (TypeError, ValueError, RecursionError):
+        fault_place, problem = _first_fault(value, place)
+        raise InvalidInput(fault_place, problem) from None
+    if byte_count > byte_count_max:
+        raise InvalidInput(place, f"is {byte_count:,} bytes; the limit is {byte_count_max:,}")
+    # Cheap tests first: only a suspicious document is walked.
+    if _ESCAPED_NUL in text or text.count("[") + text.count("{") > DEPTH_MAX:
+        fault = _find_fault(value, place)
+        if fault is not None:
+            raise InvalidInput(*fault)
+    return Document(text)
+
+
+def check_name(name: str, *, place: str) -> str:
+    """`name` trimmed, if it is 1 to 255 storable characters; else InvalidInput."""
+    if not isinstance(name, str):
+        raise InvalidInput(place, "must be text")
+    trimmed = name.strip()
+    if not trimmed:
+        raise InvalidInput(place, "must not be empty")
+    if len(trimmed) > NAME_LENGTH_MAX:
+        raise InvalidInput(place, f"is {len(trimmed):,} characters; the limit is {NAME_LENGTH_MAX}")
+    if _UNSTORABLE.search(trimmed):
+        raise InvalidInput(place, "contains NUL or a lone surrogate")
+    return trimmed
+
+
+def _first_fault(value: object, place: str) -> tuple[str, str]:
+    return _find_fault(value, place) or (place, "cannot be written as JSON")
+
+
+def _find_fault(value: object, place: str) -> tuple[str, str] | None:
+    """Walk without recursion; the deepest document we accept is far below Python's own limit."""
+    waiting: list[tuple[object, str, int]] = [(value, place, 1)]
+    while waiting:
+        item, where, depth = waiting.pop()
+        if depth > DEPTH_MAX:
+            return where, f"is nested deeper than {DEPTH_MAX} levels"
+        match item:
+            case None | bool() | int():
+                continue
+            case float():
+                if not math.isfinite(item):
+                    return where, "is not a finite number"
+            case str():
+                if _UNSTORABLE.search(item):
+                    return where, "contains NUL or a lone surrogate"
+            case dict():
+                for name, member in item.items():
+                    if not isinstance(name, str):
+                        return where, f"has the name {name!r}, which is not text"
+                    if _UNSTORABLE.search(name):
+                        return where, "has a name with NUL or a lone surrogate"
+                    waiting.append((member, f"{where}.{name}", depth + 1))
+            case list() | tuple():
+                waiting.extend((m, f"{where}[{i}]", depth + 1) for i, m in enumerate(item))
+            case _:
+                return where, f"is a {type(item).__name__}, which JSON cannot hold"
+    return None

@@ -1,0 +1,115 @@
+"""Every error that a caller may catch.
+
+Error
+├── InvalidInput             the caller's words cannot be taken; names the place
+├── ConflictError            right words, wrong moment
+│   ├── KeyBusy              the key has an active run
+│   ├── KeyLocked            a key's saved row cannot change while its run is active
+│   ├── IdempotencyConflict  another request used this idempotency key
+│   └── RevisionConflict     somebody changed it since it was read
+├── LaneFull                 the lane takes no more queued runs for now
+├── RunNotFound
+├── ConfigurationError       what was configured cannot work; the program does not start
+│   └── SchemaMismatch       the database's schema is missing, older or newer than the program
+└── InfrastructureError      something outside did not answer
+    ├── DatabaseUnavailable  no address could be used; lists each one's reason
+    ├── StoreFailed          the database refused the write (disk full, read-only …)
+    ├── StoreOverloaded      more writes wait than the limit allows
+    └── StoreClosed
+"""
+
+from collections.abc import Mapping
+
+from headway.core.ids import Key, LaneName, RunId
+
+
+class Error(Exception):
+    """The root of all errors that headway raises on purpose."""
+
+
+class InvalidInput(Error):
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(f"{place}: {problem}")
+        self.place = place
+        self.problem = problem
+
+
+class ConflictError(Error):
+    """What was asked is sensible, but not now."""
+
+
+class KeyBusy(ConflictError):
+    def __init__(self, key: Key, active_run_id: RunId) -> None:
+        super().__init__(f"key {key!r} already has an active run ({active_run_id})")
+        self.key = key
+        self.active_run_id = active_run_id
+
+
+class KeyLocked(ConflictError):
+    def __init__(self, key: Key, active_run_id: RunId) -> None:
+        super().__init__(f"key {key!r} cannot change while run {active_run_id} is active")
+        self.key = key
+        self.active_run_id = active_run_id
+
+
+class IdempotencyConflict(ConflictError):
+    def __init__(self, idempotency_key: str, run_id: RunId) -> None:
+        super().__init__(
+            f"idempotency key {idempotency_key!r} was used with another request (run {run_id})"
+        )
+        self.idempotency_key = idempotency_key
+        self.run_id = run_id
+
+
+class RevisionConflict(ConflictError):
+    def __init__(self, what: str, revision: int) -> None:
+        super().__init__(f"{what} has changed since it was read; it is at revision {revision} now")
+        self.what = what
+        self.revision = revision
+
+
+class LaneFull(Error):
+    def __init__(self, lane: LaneName, queued_count_max: int) -> None:
+        super().__init__(f"lane {lane!r} already has {queued_count_max} queued runs")
+        self.lane = lane
+        self.queued_count_max = queued_count_max
+
+
+class RunNotFound(Error):
+    def __init__(self, run_id: RunId) -> None:
+        super().__init__(f"there is no run {run_id!r}")
+        self.run_id = run_id
+
+
+class ConfigurationError(Error):
+    """What was configured cannot work. One sentence: the place, and what to do."""
+
+
+class SchemaMismatch(ConfigurationError):
+    """The database's schema is not the one this program was written for."""
+
+
+class InfrastructureError(Error):
+    """Something outside this program did not answer, or refused."""
+
+
+class DatabaseUnavailable(InfrastructureError):
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        listed = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
+        super().__init__(f"no database address can be used: {listed}")
+        self.reasons = dict(reasons)
+
+
+class StoreFailed(InfrastructureError):
+    """The database refused the write; nothing of it was kept."""
+
+
+class StoreOverloaded(InfrastructureError):
+    def __init__(self, waiting_count: int) -> None:
+        super().__init__(f"{waiting_count} writes wait already; try again in a moment")
+        self.waiting_count = waiting_count
+
+
+class StoreClosed(InfrastructureError):
+    def __init__(self) -> None:
+        super().__init__("the store is closed")

@@ -1,0 +1,26 @@
+"""Lanes: named gates, each with a limit."""
+
+from typing import Final, NamedTuple
+
+from headway.core.ids import MAIN_LANE, LaneName
+
+DEFAULT_LIMITS: Final = {MAIN_LANE: 3, LaneName("cron"): 1, LaneName("subagent"): 1}
+OTHER_LIMIT: Final = 1
+
+
+class Lane(NamedTuple):
+    name: LaneName
+    max_concurrent: int
+    """How many of its runs may hold a slot at once; 0 pauses the lane."""
+    max_queued: int | None = None
+    is_paused: int = 0
+    revision: int = 0
+
+    @property
+    def capacity(self) -> int:
+        return 0 if self.is_paused else self.max_concurrent
+
+
+def default_lane(name: LaneName) -> Lane:
+    """A lane that nobody has configured."""
+    return Lane(name, DEFAULT_LIMITS.get(name, OTHER_LIMIT))

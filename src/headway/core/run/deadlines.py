@@ -1,0 +1,26 @@
+"""The four clocks of a run, and which of them rings next."""
+
+from headway.core.ids import Instant
+from headway.core.run.run import Run
+from headway.core.run.status import RunStatus
+
+
+def next_deadline(run: Run) -> Instant | None:
+    """The instant at which the sweep must look at `run`, or None when nothing is due by itself."""
+    match run.status:
+        case RunStatus.QUEUED:
+            return run.queue_by
+        case RunStatus.RUNNING:
+            if run.run_by is None or run.wake_at is None:
+                return run.run_by if run.wake_at is None else run.wake_at
+            return min(run.run_by, run.wake_at)
+        case RunStatus.CANCELLING:
+            return run.cancel_by
+        case _:
+            return None
+
+
+def is_overdue(run: Run, now: Instant) -> bool:
+    """Whether its queue or execution time is over. (A late cancel is forced, not expired.)"""
+    by = run.queue_by if run.status is RunStatus.QUEUED else run.run_by
+    return by is not None and by <= now

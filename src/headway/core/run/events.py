@@ -1,0 +1,45 @@
+"""What happened, in the order of the one global stream."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from headway.core.ids import Instant, Key, LaneName, RunId
+from headway.core.run.status import RunStatus
+
+
+class EventType(StrEnum):
+    STATE_CHANGED = "run_state_changed"
+    TAKEN_OVER = "run_taken_over"
+    """The executor died or was declared dead; the run is ready again."""
+    RESUMED = "run_resumed"
+    """A run that had waited goes on: it has a slot again."""
+    WAITING = "run_waiting"
+    """A run gave its slot back."""
+    PARKED = "run_parked"
+    WOKEN = "run_woken"
+    PROGRESS = "run_progress"
+    CHECKPOINT = "run_checkpoint"
+    LOG = "run_log"
+    MESSAGE_POSTED = "run_message_posted"
+    MESSAGES_CONSUMED = "run_messages_consumed"
+    LANE_CHANGED = "lane_changed"
+    KEY_CHANGED = "key_changed"
+
+
+class Event(NamedTuple):
+    seq: int
+    """1, 2, 3 … over everything, without gaps, in commit order (I13)."""
+    run_id: RunId | None
+    run_seq: int | None
+    """1, 2, 3 … within its run."""
+    key: Key | None
+    lane: LaneName | None
+    type: str
+    payload: str
+    at: Instant
+
+
+def state_payload(before: RunStatus | None, after: RunStatus, details: str = "") -> str:
+    """The document of a state change; `details` is more of its members, already JSON."""
+    source = f'"{before}"' if before else "null"
+    return f'{{"from":{source},"to":"{after}"{details}}}'

@@ -1,0 +1,51 @@
+"""The one table of moves. SQL guards, documentation and tests are made from it."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+from headway.core.run.status import RunStatus
+
+
+class Trigger(StrEnum):
+    CLAIM = "claim"
+    COMPLETE = "complete"
+    FAIL = "fail"
+    CANCEL = "cancel"
+    CONFIRM_CANCEL = "confirm_cancel"
+    FORCE_CANCEL = "force_cancel"
+    EXPIRE = "expire"
+    ABANDON = "abandon"
+
+
+TRANSITIONS: Final[Mapping[Trigger, Mapping[RunStatus, RunStatus]]] = {
+    Trigger.CLAIM: {
+        RunStatus.QUEUED: RunStatus.RUNNING,
+        RunStatus.RUNNING: RunStatus.RUNNING,  # Woken, retried, or its executor died.
+    },
+    Trigger.COMPLETE: {
+        RunStatus.RUNNING: RunStatus.SUCCEEDED,
+        RunStatus.CANCELLING: RunStatus.SUCCEEDED,  # It finished before it saw the cancel.
+    },
+    Trigger.FAIL: {
+        RunStatus.RUNNING: RunStatus.FAILED,
+        RunStatus.CANCELLING: RunStatus.FAILED,
+    },
+    Trigger.CANCEL: {
+        RunStatus.QUEUED: RunStatus.CANCELED,
+        RunStatus.RUNNING: RunStatus.CANCELLING,
+    },
+    Trigger.CONFIRM_CANCEL: {RunStatus.CANCELLING: RunStatus.CANCELED},
+    # Past its deadline, or held by nobody.
+    Trigger.FORCE_CANCEL: {RunStatus.CANCELLING: RunStatus.CANCELED},
+    Trigger.EXPIRE: {
+        RunStatus.QUEUED: RunStatus.TIMED_OUT,
+        RunStatus.RUNNING: RunStatus.TIMED_OUT,
+    },
+    # The executor died once too often without progress, or the job said `recovery="fail"`.
+    Trigger.ABANDON: {RunStatus.RUNNING: RunStatus.FAILED},
+}
+TERMINAL: Final = frozenset(RunStatus) - {s for edges in TRANSITIONS.values() for s in edges}
+ACTIVE: Final = frozenset(RunStatus) - TERMINAL
+# Only the holder of the claim's token may fire these: one whose run was taken over is too late.
+BY_EXECUTOR: Final = frozenset({Trigger.COMPLETE, Trigger.FAIL, Trigger.CONFIRM_CANCEL})

@@ -1,0 +1,300 @@
+"""What a batch of commands has locked: decisions read it, and write their changes into it.
+
+The store loads a World, lets each command decide in turn, and writes what has changed in one
+transaction. A command sees the effects of those before it in the batch, so a batch behaves exactly
+as its commands would one by one. Nothing here does I/O.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
+from headway.core.lane import Lane
+from headway.core.run.deadlines import next_deadline
+from headway.core.run.events import Event, EventType, state_payload
+from headway.core.run.run import NO_TOKEN, Claim, QueueRank, Run
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import TERMINAL, TRANSITIONS, Trigger
+
+
+class Instance(NamedTuple):
+    id: InstanceId
+    lease_expires_at: Instant
+    is_dead: int
+    host: str
+    pid: int
+    started_at: Instant
+
+
+class InboxItem(NamedTuple):
+    run_id: RunId
+    seq: int
+    kind: str
+    call_id: str | None
+    payload: str
+    by: str
+    at: Instant
+    consumed_by: int | None
+    """The generation that consumed it."""
+
+
+class SavedKey(NamedTuple):
+    """The row of a key: what a person has entered for its next run."""
+
+    key: Key
+    job: str
+    params: str
+    revision: int
+    updated_at: Instant
+
+
+class Remembered(NamedTuple):
+    """The first answer to a submission that carried an idempotency key."""
+
+    idempotency_key: str
+    run_id: RunId
+    fingerprint: str
+    at: Instant
+
+
+@dataclass(slots=True)
+class LaneQueue:
+    lane: Lane
+    held_count: int = 0
+    queued_count: int = 0
+    """Runs that have not started; counted only when the lane limits them."""
+    ready: list[tuple[int, int, RunId]] = field(default_factory=list)
+    """A heap by rank and ready_seq. An entry may be stale: the run's own fields decide."""
+
+
+@dataclass(slots=True)
+class Changes:
+    """What the batch has decided, for the store to write."""
+
+    runs_added: dict[RunId, dict[str, Any]] = field(default_factory=dict)
+    runs_changed: dict[RunId, dict[str, Any]] = field(default_factory=dict)
+    runs_removed: dict[RunId, None] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    lanes: dict[LaneName, Lane] = field(default_factory=dict)
+    instances_added: dict[InstanceId, Instance] = field(default_factory=dict)
+    instances: dict[InstanceId, Instance | None] = field(default_factory=dict)
+    keys: dict[Key, SavedKey | None] = field(default_factory=dict)
+    remembered: list[Remembered] = field(default_factory=list)
+    posted: list[InboxItem] = field(default_factory=list)
+    consumed: list[InboxItem] = field(default_factory=list)
+    events_pruned_to: int | None = None
+    forget_before: Instant | None = None
+
+
+class World:
+    def __init__(self, *, now: Instant, seq: int) -> None:
+        self.now = now
+        self.seq = seq
+        self.runs: dict[RunId, Run] = {}
+        self.loaded: dict[RunId, Run] = {}
+        """As the rows were when they were locked; the guards of the updates come from here."""
+        self.heads: dict[Key, RunId] = {}
+        self.waiting: dict[Key, list[RunId]] = {}
+        self.latest: dict[Key, RunId] = {}
+        self.lanes: dict[LaneName, LaneQueue] = {}
+        self.known_lanes: dict[LaneName, Lane] = {}
+        self.instances: dict[InstanceId, Instance] = {}
+        self.remembered: dict[str, Remembered] = {}
+        self.inbox: dict[RunId, list[InboxItem]] = {}
+        self.keys: dict[Key, SavedKey] = {}
+        self.params: dict[RunId, str] = {}
+        """Of the runs that may be claimed."""
+        self.checkpoints: dict[RunId, str] = {}
+        """Of the runs that may be claimed, and of those they continue from."""
+        self.changes = Changes()
+
+    @property
+    def has_changed(self) -> bool:
+        return self.changes != _NOTHING
+
+    # Loading: the store tells what it has found.
+
+    def load_run(self, run: Run) -> None:
+        if run.id in self.loaded:
+            return
+        self.runs[run.id] = self.loaded[run.id] = run
+        if run.head_key is not None:
+            self.heads[run.head_key] = run.id
+
+    def load_ready(self, lane: LaneName, run: Run) -> None:
+        """`run` may be claimed, unless the batch changes it before."""
+        self.load_run(run)
+        assert run.queue_rank is not None
+        assert run.ready_seq is not None
+        heappush(self.lanes[lane].ready, (run.queue_rank, run.ready_seq, run.id))
+
+    # Reading.
+
+    def run(self, run_id: RunId) -> Run | None:
+        return self.runs.get(run_id)
+
+    def head_of(self, key: Key) -> Run | None:
+        run_id = self.heads.get(key)
+        return None if run_id is None else self.runs[run_id]
+
+    def held(self, claim: Claim) -> Run | None:
+        """The run, if `claim` is the one in force: the fence that every executor's word passes."""
+        run = self.runs.get(claim.run_id)
+        if run is None or run.token == NO_TOKEN or run.token != claim.token:
+            return None
+        return run
+
+    def active_of(self, key: Key) -> Iterator[Run]:
+        """The head and all that wait behind it; only for a key that was loaded whole."""
+        head = self.head_of(key)
+        if head is not None:
+            yield head
+            for run_id in list(self.waiting[key]):
+                yield self.runs[run_id]
+
+    def pop_ready(self, lane: LaneName) -> Run | None:
+        """The next run that may be claimed, taken off the queue; stale entries are dropped."""
+        ready = self.lanes[lane].ready
+        while ready:
+            rank, ready_seq, run_id = heappop(ready)
+            run = self.runs[run_id]
+            if (run.queue_rank, run.ready_seq) == (rank, ready_seq):
+                return run
+        return None
+
+    # Writing.
+
+    def emit(self, run: Run, kind: str, payload: str) -> Run:
+        """Append an event of `run`; the run's own counter moves with it."""
+        return self._record(run, {"run_seq": self._append(run, kind, payload)})
+
+    def announce(
+        self, kind: EventType, payload: str, *, key: Key | None = None, lane: LaneName | None = None
+    ) -> None:
+        """Append an event that is about no run."""
+        self.seq += 1
+        self.changes.events.append(Event(self.seq, None, None, key, lane, kind, payload, self.now))
+
+    def add_run(self, run: Run, params: str) -> None:
+        run = run._replace(due_at=next_deadline(run))
+        self.runs[run.id] = run
+        self.changes.runs_added[run.id] = {**run._asdict(), "params": params}
+        self.params[run.id] = params
+        if run.head_key is not None:
+            self.heads[run.head_key] = run.id
+            self.waiting.setdefault(run.head_key, [])
+        elif run.waiting_key is not None and run.waiting_key in self.waiting:
+            self.waiting[run.waiting_key].append(run.id)
+        self._count(None, run)
+
+    def update(self, run: Run, documents: dict[str, Any] | None = None, **changes: Any) -> Run:
+        """Change `run` without moving its state; `documents` are columns that no decision reads."""
+        after = self._record(run, changes, documents)
+        self._count(run, after)
+        return after
+
+    def move(
+        self,
+        run: Run,
+        trigger: Trigger,
+        *,
+        details: str = "",
+        documents: dict[str, Any] | None = None,
+        **changes: Any,
+    ) -> Run | None:
+        """Move `run` along the table with its one event, or return None: it may not move so.
+
+        An end frees everything the run holds and hands its key to the next in line.
+        """
+        status = TRANSITIONS[trigger].get(run.status)
+        if status is None:
+            return None
+        payload = state_payload(run.status, status, details)
+        changes["status"] = status
+        changes["run_seq"] = self._append(run, EventType.STATE_CHANGED, payload)
+        if status in TERMINAL:
+            changes = _ENDED | changes
+            changes["ended_at"] = self.now
+        after = self._record(run, changes, documents)
+        self._count(run, after)
+        if status in TERMINAL:
+            self._leave_key(run)
+        return after
+
+    def _append(self, run: Run, kind: str, payload: str) -> int:
+        self.seq += 1
+        run_seq = run.run_seq + 1
+        self.changes.events.append(
+            Event(self.seq, run.id, run_seq, run.key, run.lane, kind, payload, self.now)
+        )
+        return run_seq
+
+    def _leave_key(self, run: Run) -> None:
+        if run.waiting_key is not None:
+            waiting = self.waiting.get(run.key)
+            if waiting and run.id in waiting:
+                waiting.remove(run.id)
+            return
+        if run.head_key is None:
+            return
+        del self.heads[run.key]
+        waiting = self.waiting[run.key]
+        if waiting:
+            heir = self.runs[waiting.pop(0)]
+            # Ready since the end of the one before it: `self.seq` is the seq of that event.
+            self.update(
+                heir,
+                head_key=run.key,
+                waiting_key=None,
+                queue_rank=int(QueueRank.READY),
+                ready_seq=self.seq,
+            )
+            self.heads[run.key] = heir.id
+
+    def _record(
+        self, run: Run, changes: dict[str, Any], documents: dict[str, Any] | None = None
+    ) -> Run:
+        changes["revision"] = run.revision + 1
+        after = run._replace(**changes)
+        due_at = next_deadline(after)
+        if due_at != after.due_at:
+            changes["due_at"] = due_at
+            after = after._replace(due_at=due_at)
+        self.runs[run.id] = after
+        added = self.changes.runs_added.get(run.id)
+        recorded = self.changes.runs_changed.setdefault(run.id, {}) if added is None else added
+        recorded.update(changes)
+        if documents:
+            recorded.update(documents)
+        return after
+
+    def _count(self, before: Run | None, after: Run) -> None:
+        """Keep the lane's figures true within the batch."""
+        queue = self.lanes.get(after.lane)
+        if queue is None:
+            return
+        slot_before = before is not None and before.slot is not None
+        queue.held_count += (after.slot is not None) - slot_before
+        queued_before = before is not None and before.status is RunStatus.QUEUED
+        queue.queued_count += (after.status is RunStatus.QUEUED) - queued_before
+        if after.ready_seq is not None and (before is None or before.ready_seq != after.ready_seq):
+            assert after.queue_rank is not None
+            heappush(queue.ready, (after.queue_rank, after.ready_seq, after.id))
+
+
+_ENDED: dict[str, Any] = {
+    "head_key": None,
+    "waiting_key": None,
+    "queue_rank": None,
+    "ready_seq": None,
+    "slot": None,
+    "instance_id": None,
+    "token": NO_TOKEN,
+    "is_interactive": 0,
+    "run_by": None,
+    "wake_at": None,
+    "cancel_by": None,
+}
+_NOTHING = Changes()

@@ -1,0 +1,23 @@
+"""The event stream, as it can be read."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from headway.core.ids import RunId
+from headway.core.run.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    events: Sequence[Event]
+    last_seq: int
+    """Of the whole stream."""
+    pruned_seq: int
+    """What was asked for begins before this: events are missing, take a snapshot instead."""
+
+
+class EventReader(Protocol):
+    async def events(self, *, after_seq: int, limit: int, run_id: RunId | None = None) -> Page:
+        """What came after `after_seq`, in order; without gaps if nothing of it was pruned."""
+        ...

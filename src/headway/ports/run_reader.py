@@ -1,0 +1,67 @@
+"""What can be read of runs, keys, lanes and instances. Readers change nothing and lock nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
+from headway.core.lane import Lane
+from headway.core.run.run import Run, RunRecord
+from headway.core.run.status import RunStatus
+from headway.core.world import InboxItem, Instance, SavedKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    statuses: frozenset[RunStatus] = frozenset()
+    key: Key | None = None
+    lane: LaneName | None = None
+    job: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneView:
+    lane: Lane
+    held_count: int
+    queued_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that is going on, as of one instant of the stream (I13)."""
+
+    seq: int
+    lanes: Sequence[LaneView]
+    keys: Sequence[SavedKey]
+    runs: Sequence[RunRecord]
+    """The active ones."""
+
+
+class RunReader(Protocol):
+    async def run(self, run_id: RunId) -> RunRecord | None: ...
+
+    async def list_runs(
+        self, wanted: RunFilter, *, limit: int, before_seq: int | None = None
+    ) -> Sequence[RunRecord]:
+        """Newest first; the last one's `seq` is where the next page begins."""
+        ...
+
+    async def snapshot(self) -> Snapshot: ...
+
+    async def lanes(self) -> Sequence[LaneView]: ...
+
+    async def keys(self, *, limit: int, after: Key | None = None) -> Sequence[SavedKey]: ...
+
+    async def inbox(self, run_id: RunId) -> Sequence[InboxItem]: ...
+
+    async def instances(self) -> Sequence[Instance]: ...
+
+    async def runs_due(self, now: Instant, *, limit: int) -> Sequence[Run]:
+        """Active runs whose next deadline has passed, the longest overdue first."""
+        ...
+
+    async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[Run]: ...
+
+    async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:
+        """In the order in which they were accepted: where retention begins."""
+        ...

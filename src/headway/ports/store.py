@@ -1,0 +1,26 @@
+"""The one door through which anything is written."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+from headway.core.command.command import Command
+from headway.core.run.events import Event
+
+A = TypeVar("A")
+
+
+class Store(Protocol):
+    async def apply(self, command: Command[A]) -> A:
+        """Decide and write `command`, with its events, in one transaction (often shared).
+
+        The answer says who won; losing a race is an answer, not an error, and is never retried
+        here. When this returns, what it says is durable. InfrastructureError: it was not written.
+        """
+        ...
+
+    def listen(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+        """Call `listener` with the events of each commit of this process; returns the way to stop.
+
+        A hint, never the truth: other processes commit too.
+        """
+        ...

@@ -1,0 +1,34 @@
+"""Real servers for the tests: private, throw-away processes on loopback.
+
+Each comes from the first of these that exists: a URL in the environment
+(`HEADWAY_TEST_POSTGRES_URL`, `HEADWAY_TEST_MARIADB_URL`, `HEADWAY_TEST_REDIS_URL`), the programs
+installed on this machine, the wheel in the dependency group `services`. Else it is `Missing`.
+They end with the process that started them, however that ends.
+"""
+
+from tests.services.mariadb import (
+    MariaDBPair,
+    MariaDBServer,
+    start_mariadb,
+    start_mariadb_pair,
+)
+from tests.services.postgres import PostgresServer, start_postgres
+from tests.services.postgres_pair import PostgresPair, start_postgres_pair
+from tests.services.process import Missing
+from tests.services.redis import RedisCluster, RedisServer, start_redis, start_redis_cluster
+
+__all__ = [
+    "MariaDBPair",
+    "MariaDBServer",
+    "Missing",
+    "PostgresPair",
+    "PostgresServer",
+    "RedisCluster",
+    "RedisServer",
+    "start_mariadb",
+    "start_mariadb_pair",
+    "start_postgres",
+    "start_postgres_pair",
+    "start_redis",
+    "start_redis_cluster",
+]

@@ -1,0 +1,43 @@
+"""Nodes to connect to, and addresses where there is none."""
+
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+
+from tests.services import MariaDBServer, PostgresServer
+from tests.services.process import free_port
+from tests.sql.nodes import MariaDBNode, Node, PostgresNode
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def a_node(request: pytest.FixtureRequest, backend: str) -> Iterator[Callable[[], Node]]:
+    server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{backend}_server")
+    made: list[Node] = []
+
+    def make() -> Node:
+        name = f"node_{uuid4().hex[:12]}"
+        node: Node
+        if isinstance(server, PostgresServer):
+            node = PostgresNode(server, name)
+        else:
+            node = MariaDBNode(server, name)
+        node.create()
+        made.append(node)
+        return node
+
+    yield make
+    for node in made:
+        node.drop()
+
+
+@pytest.fixture
+def silent_url(backend: str) -> str:
+    """An address at which nobody listens."""
+    scheme = {"postgres": "postgresql", "mariadb": "mysql"}[backend]
+    return f"{scheme}://headway:hush@127.0.0.1:{free_port()}/headway"

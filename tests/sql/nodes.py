@@ -1,0 +1,143 @@
+"""Nodes to connect to. To the client an address is a node, so every database of a server is one."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import asyncpg
+
+from headway.adapters.sql.connect import Connector
+from headway.adapters.sql.dsn import parse_addresses
+from headway.adapters.sql.server import Purpose, RawConnection
+from tests.services import MariaDBServer, PostgresServer
+
+
+class Node(Protocol):
+    database: str
+    url: str
+
+    def create(self) -> None: ...
+
+    def execute(self, *statements: str) -> str:
+        """The last statement's first value, as text."""
+        ...
+
+    def leave(self) -> None:
+        """Take no more connections, as if the machine were gone."""
+        ...
+
+    def come_back(self) -> None: ...
+
+    def drop(self) -> None: ...
+
+
+class PostgresNode:
+    def __init__(self, server: PostgresServer, database: str) -> None:
+        self.server = server
+        self.database = database
+        self.url = server.url(database)
+
+    def create(self) -> None:
+        self.server.create_database(self.database)
+
+    def execute(self, *statements: str) -> str:
+        return self.server.execute(*statements, database=self.database)
+
+    def leave(self) -> None:
+        self.server.execute(f"ALTER DATABASE {self.database} ALLOW_CONNECTIONS false")
+
+    def come_back(self) -> None:
+        self.server.execute(f"ALTER DATABASE {self.database} ALLOW_CONNECTIONS true")
+
+    def drop(self) -> None:
+        self.server.drop_database(self.database)
+
+
+class MariaDBNode:
+    """It has a user of its own, who can be locked out."""
+
+    def __init__(self, server: MariaDBServer, database: str) -> None:
+        self.server = server
+        self.database = database
+        self.url = f"mysql://{database}:{database}@{server.host}:{server.port}/{database}"
+
+    def create(self) -> None:
+        self.server.create_database(self.database)
+        self.server.execute(
+            f"CREATE USER {self.database} IDENTIFIED BY '{self.database}'",
+            f"GRANT ALL ON {self.database}.* TO {self.database}",
+        )
+
+    def execute(self, *statements: str) -> str:
+        return self.server.execute(f"USE {self.database}", *statements)
+
+    def leave(self) -> None:
+        self.server.execute(f"ALTER USER {self.database} ACCOUNT LOCK")
+
+    def come_back(self) -> None:
+        self.server.execute(f"ALTER USER {self.database} ACCOUNT UNLOCK")
+
+    def drop(self) -> None:
+        self.server.execute(f"DROP USER {self.database}")
+        self.server.drop_database(self.database)
+
+
+def make_stream(node: Node, *, cluster_id: str = "ours", epoch: int = 0, seq: int = 0) -> None:
+    """Let the node hold this state, whatever it held before."""
+    node.execute(
+        "CREATE TABLE IF NOT EXISTS stream"
+        " (id BIGINT PRIMARY KEY, cluster_id VARCHAR(36), epoch BIGINT, seq BIGINT)",
+        "DELETE FROM stream",
+        f"INSERT INTO stream VALUES (1, '{cluster_id}', {epoch}, {seq})",  # noqa: S608
+    )
+
+
+def epoch_of(node: Node) -> int:
+    return int(node.execute("SELECT epoch FROM stream"))
+
+
+def connector_to(*nodes: Node | str, clock_s: Callable[[], float] = lambda: 0.0) -> Connector:
+    urls = [node if isinstance(node, str) else node.url for node in nodes]
+    return Connector(parse_addresses(urls), clock_s=clock_s)
+
+
+@asynccontextmanager
+async def connected(
+    connector: Connector, purpose: Purpose = Purpose.READ
+) -> AsyncIterator[RawConnection]:
+    connection = await connector.connect(purpose)
+    try:
+        yield connection
+    finally:
+        if isinstance(connection, asyncpg.Connection):
+            await connection.close(timeout=5)
+        else:
+            await connection.ensure_closed()
+
+
+async def run(connection: RawConnection, statement: str) -> None:
+    """Run a statement in a transaction of its own."""
+    if isinstance(connection, asyncpg.Connection):
+        await connection.execute(statement)
+        return
+    async with connection.cursor() as cursor:
+        await cursor.execute(statement)
+    await connection.commit()
+
+
+async def ask(connection: RawConnection, query: str) -> object:
+    """The first value of the first row."""
+    if isinstance(connection, asyncpg.Connection):
+        return await connection.fetchval(query)
+    async with connection.cursor() as cursor:
+        await cursor.execute(query)
+        ((value, *_),) = await cursor.fetchall()
+        return value
+
+
+async def database_of(connector: Connector) -> object:
+    """The database to which a new connection leads."""
+    async with connected(connector) as connection:
+        if isinstance(connection, asyncpg.Connection):
+            return await ask(connection, "SELECT current_database()")
+        return await ask(connection, "SELECT database()")

@@ -1,0 +1,253 @@
+"""I21: which of several nodes is used, and which is refused, on real servers."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from headway.adapters.sql import connect
+from headway.adapters.sql.connect import Connector
+from headway.adapters.sql.lineage import Stream
+from headway.adapters.sql.server import Purpose, RawConnection
+from headway.core.errors import DatabaseUnavailable
+from tests.sql.nodes import (
+    Node,
+    connected,
+    connector_to,
+    database_of,
+    epoch_of,
+    make_stream,
+    run,
+)
+
+MakeNode = Callable[[], Node]
+
+OLD_PRIMARY = "is behind: an old primary that came back"
+
+
+async def refused_by(connector: Connector) -> list[str]:
+    with pytest.raises(DatabaseUnavailable) as refused:
+        await connector.connect(Purpose.WRITE)
+    return list(refused.value.reasons.values())
+
+
+async def test_i21_before_the_tables_are_made_the_check_is_passed_over(a_node: MakeNode) -> None:
+    node = a_node()
+    connector = connector_to(node)
+    assert await database_of(connector) == node.database
+    make_stream(node, epoch=3)
+    assert await database_of(connector) == node.database
+    assert epoch_of(node) == 3
+
+
+async def test_i21_another_cluster_is_refused(a_node: MakeNode) -> None:
+    node = a_node()
+    make_stream(node)
+    connector = connector_to(node)
+    await database_of(connector)
+    make_stream(node, cluster_id="theirs", epoch=9, seq=900)
+    assert await refused_by(connector) == ["belongs to another cluster"]
+
+
+async def test_i21_an_emptied_database_is_refused(a_node: MakeNode) -> None:
+    node = a_node()
+    make_stream(node)
+    connector = connector_to(node)
+    await database_of(connector)
+    node.execute("DROP TABLE stream")
+    assert await refused_by(connector) == ["belongs to another cluster"]
+
+
+async def test_i21_a_new_process_does_not_guess_between_two_clusters(a_node: MakeNode) -> None:
+    first, second = a_node(), a_node()
+    make_stream(first)
+    make_stream(second, cluster_id="theirs")
+    reasons = await refused_by(connector_to(first, second))
+    assert len(reasons) == 2
+    assert all("belongs to another cluster" in reason for reason in reasons)
+
+
+async def test_i21_a_database_restored_from_a_backup_is_refused(a_node: MakeNode) -> None:
+    node = a_node()
+    make_stream(node, seq=50)
+    connector = connector_to(node)
+    async with connected(connector, Purpose.WRITE) as connection:
+        connector.saw(60, on=connection)
+    make_stream(node, seq=59)
+    (reason,) = await refused_by(connector)
+    assert "is behind" in reason
+    assert "backup" in reason
+    make_stream(node, seq=60)
+    assert await database_of(connector) == node.database
+
+
+async def test_i21_a_failover_raises_the_epoch_and_the_old_home_is_refused_for_ever(
+    a_node: MakeNode,
+) -> None:
+    first, second = a_node(), a_node()
+    make_stream(first, seq=50)
+    second.leave()
+    connector = connector_to(first, second)
+    assert await database_of(connector) == first.database
+    first.leave()
+    second.come_back()
+    make_stream(second, seq=49)  # Promoted, without the last commit.
+    assert await database_of(connector) == second.database
+    assert epoch_of(second) == 1
+
+    first.come_back()
+    assert await database_of(connector) == second.database
+    second.leave()
+    behind, _ = await refused_by(connector)
+    assert behind == OLD_PRIMARY
+    assert epoch_of(first) == 0
+
+
+async def test_i21_a_new_process_takes_the_new_primary_beside_the_old_one(a_node: MakeNode) -> None:
+    old, new = a_node(), a_node()
+    make_stream(old, epoch=0, seq=99)
+    make_stream(new, epoch=1, seq=50)
+    assert await database_of(connector_to(old, new)) == new.database
+    assert (epoch_of(old), epoch_of(new)) == (0, 1)
+
+
+async def test_i21_two_writable_nodes_of_one_epoch_are_told_apart_once(a_node: MakeNode) -> None:
+    old, new = a_node(), a_node()
+    make_stream(old, seq=50)
+    make_stream(new, seq=60)
+    for _ in range(2):
+        assert await database_of(connector_to(old, new)) == new.database
+        assert (epoch_of(old), epoch_of(new)) == (0, 1)
+
+
+async def test_i21_with_one_address_the_epoch_is_never_raised(a_node: MakeNode) -> None:
+    node = a_node()
+    make_stream(node, epoch=4)
+    connector = connector_to(node)
+    for _ in range(3):
+        connector.lost()
+        await database_of(connector)
+    assert epoch_of(node) == 4
+
+
+async def test_i21_home_as_expected_ends_the_walk(a_node: MakeNode) -> None:
+    home, other = a_node(), a_node()
+    make_stream(home)
+    connector = connector_to(home, other)
+    await database_of(connector)
+    make_stream(other, epoch=5)
+    assert await database_of(connector) == home.database
+
+
+async def test_i21_after_a_loss_a_failover_that_others_have_marked_is_followed(
+    a_node: MakeNode,
+) -> None:
+    home, other = a_node(), a_node()
+    make_stream(home, seq=50)
+    connector = connector_to(home, other)
+    await database_of(connector)
+    make_stream(other, epoch=1, seq=40)
+    connector.lost()
+    assert await database_of(connector) == other.database
+    assert epoch_of(other) == 1
+
+
+async def test_i21_an_old_home_is_not_trusted_again_when_it_was_away(a_node: MakeNode) -> None:
+    home, other = a_node(), a_node()
+    make_stream(home, seq=50)
+    other.leave()
+    connector = connector_to(home, other)
+    await database_of(connector)
+    home.leave()
+    await refused_by(connector)
+    home.come_back()
+    other.come_back()
+    make_stream(other, epoch=1, seq=40)  # Somebody else moved there in the meantime.
+    assert await database_of(connector) == other.database
+
+
+async def test_i21_while_an_address_is_silent_it_is_asked_again_from_time_to_time(
+    a_node: MakeNode,
+) -> None:
+    now_s = 0.0
+    home, other = a_node(), a_node()
+    make_stream(home)
+    other.leave()
+    connector = connector_to(home, other, clock_s=lambda: now_s)
+    assert await database_of(connector) == home.database
+    other.come_back()
+    make_stream(other, epoch=1)
+    now_s = connect.LOOK_AGAIN_S - 1
+    assert await database_of(connector) == home.database
+    now_s = connect.LOOK_AGAIN_S
+    assert await database_of(connector) == other.database
+
+
+async def test_i21_a_connection_to_the_old_home_is_no_longer_current(a_node: MakeNode) -> None:
+    home, other = a_node(), a_node()
+    make_stream(home)
+    connector = connector_to(home, other)
+    async with connected(connector, Purpose.WRITE) as before:
+        assert connector.is_current(before)
+        make_stream(other, epoch=1, seq=7)
+        connector.lost()
+        async with connected(connector, Purpose.WRITE) as after:
+            assert connector.is_current(after)
+            assert not connector.is_current(before)
+            connector.saw(99, on=before)  # Too late: it says nothing about the new home.
+    assert await database_of(connector) == other.database
+
+
+async def test_i21_of_many_who_see_a_failover_at_once_one_raises_the_epoch(
+    a_node: MakeNode,
+) -> None:
+    first, second = a_node(), a_node()
+    make_stream(first, seq=50)
+    second.leave()
+    connectors = [connector_to(first, second) for _ in range(4)]
+    for connector in connectors:
+        await database_of(connector)
+    first.leave()
+    second.come_back()
+    make_stream(second, seq=50)
+    found = await asyncio.gather(*(database_of(each) for each in connectors for _ in range(3)))
+    assert set(found) == {second.database}
+    assert epoch_of(second) == 1
+
+
+async def test_i21_a_commit_during_a_connect_does_not_make_the_node_look_behind(
+    a_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = a_node()
+    make_stream(node, seq=50)
+    connector = connector_to(node)
+    async with connected(connector, Purpose.WRITE) as writer:
+        read_stream = connector._server.read_stream
+
+        async def read_and_be_overtaken(connection: RawConnection) -> Stream | None:
+            found = await read_stream(connection)
+            connector.saw(51, on=writer)
+            return found
+
+        monkeypatch.setattr(connector._server, "read_stream", read_and_be_overtaken)
+        assert await database_of(connector) == node.database
+    make_stream(node, seq=50)
+    (reason,) = await refused_by(connector)
+    assert "is behind" in reason
+
+
+async def test_i21_a_connector_serves_a_writer_in_a_loop_of_its_own(a_node: MakeNode) -> None:
+    node = a_node()
+    make_stream(node)
+    connector = connector_to(node)
+
+    async def write() -> None:
+        async with connected(connector, Purpose.WRITE) as connection:
+            for seq in range(1, 200):
+                await run(connection, f"UPDATE stream SET seq = {seq}")  # noqa: S608
+                connector.saw(seq, on=connection)
+
+    writing = asyncio.get_running_loop().run_in_executor(None, lambda: asyncio.run(write()))
+    while not writing.done():
+        assert await database_of(connector) == node.database
+    await writing
