@@ -9,7 +9,7 @@ class PostgresPair:
     """A primary and a standby. The names stay with the addresses when the roles change.
 
     A commit is answered only when the other server has it too, so that a failover loses none that
-    was answered. A primary that nobody follows therefore waits, until `stop_waiting`.
+    was answered. A primary that nobody follows therefore waits.
     """
 
     def __init__(self, primary: PostgresServer, standby: PostgresServer) -> None:

@@ -30,7 +30,7 @@ _PLACES: Final = (
 _WHEELS_HINT: Final = "pip install --require-hashes -r requirements-dev.txt"
 _INSTALL: Final = {
     "PostgreSQL": ("apt-get install postgresql", "brew install postgresql"),
-    "MariaDB": ("apt-get install mariadb-server-core", "brew install mariadb"),
+    "MariaDB": ("apt-get install mariadb-server-core mariadb-client-core", "brew install mariadb"),
     "Redis": ("apt-get install redis-server", "brew install redis"),
 }
 

@@ -1,10 +1,13 @@
 """Nodes to connect to, and addresses where there is none."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
+from headway.adapters.sql.database import Database
+from headway.adapters.sql.dsn import parse_addresses
 from tests.services import MariaDBServer, PostgresServer
 from tests.services.process import free_port
 from tests.sql.nodes import MariaDBNode, Node, PostgresNode
@@ -34,6 +37,26 @@ def a_node(request: pytest.FixtureRequest, backend: str) -> Iterator[Callable[[]
     yield make
     for node in made:
         node.drop()
+
+
+@pytest.fixture
+def url(request: pytest.FixtureRequest, backend: str, tmp_path: Path) -> str:
+    """An empty database."""
+    match backend:
+        case "sqlite":
+            return f"sqlite:///{tmp_path}/headway.db"
+        case "sqlite-memory":
+            return "sqlite:///:memory:"
+        case _:
+            make: Callable[[], Node] = request.getfixturevalue("a_node")
+            return make().url
+
+
+@pytest.fixture
+async def database(url: str) -> AsyncIterator[Database]:
+    database = Database(parse_addresses([url]), durability="process")
+    yield database
+    await database.close()
 
 
 @pytest.fixture

@@ -116,13 +116,25 @@ async def connected(
 
 
 async def run(connection: RawConnection, statement: str) -> None:
-    """Run a statement in a transaction of its own."""
+    """Run a statement, and commit the transaction that it is in."""
     if isinstance(connection, asyncpg.Connection):
         await connection.execute(statement)
+        if connection.is_in_transaction():
+            await connection.execute("COMMIT")
         return
     async with connection.cursor() as cursor:
         await cursor.execute(statement)
     await connection.commit()
+
+
+async def start(connection: RawConnection, statement: str) -> None:
+    """Run a statement, and leave its transaction open."""
+    if isinstance(connection, asyncpg.Connection):
+        await connection.execute(f"BEGIN; {statement}")
+        return
+    await connection.begin()
+    async with connection.cursor() as cursor:
+        await cursor.execute(statement)
 
 
 async def ask(connection: RawConnection, query: str) -> object:

@@ -12,6 +12,7 @@ from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
 from headway.core.errors import DatabaseUnavailable
 from tests.services import MariaDBPair, PostgresPair
+from tests.services.process import wait_until
 from tests.sql.nodes import MariaDBNode, Node, PostgresNode, epoch_of, make_stream
 
 
@@ -51,6 +52,13 @@ def postgres_nodes(postgres_pair: PostgresPair) -> Iterator[list[PostgresNode]]:
     first = PostgresNode(postgres_pair.primary, name)
     first.create()
     make_stream(first, seq=50)
+    written = first.execute("SELECT pg_current_wal_lsn()::text")
+    replayed = f"SELECT pg_last_wal_replay_lsn() >= '{written}'"
+    wait_until(
+        lambda: postgres_pair.standby.execute(replayed) == "True",
+        what="the standby has the database",
+        timeout_s=10,
+    )
     yield [first, PostgresNode(postgres_pair.standby, name)]
     first.drop()
 

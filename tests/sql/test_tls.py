@@ -1,32 +1,134 @@
-"""R4.5: what the URL says about TLS is what happens, on servers that have it and on one without."""
+"""R4.5: what the URL says about TLS is what happens, with servers that have it and without."""
 
-import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
-import asyncpg
 import pytest
 
 from headway.adapters.sql.server import Purpose
 from headway.core.errors import DatabaseUnavailable
-from tests.services import (
-    MariaDBServer,
-    Missing,
-    PostgresServer,
-    start_mariadb,
-    start_postgres,
-)
-from tests.services.certificates import Certificates, make_certificates
+from tests.services import MariaDBServer, Missing, PostgresServer, start_mariadb, start_postgres
+from tests.services.certificates import make_certificates
+from tests.services.folder import Folder
 from tests.sql.nodes import ask, connected, connector_to
 
-POSTGRES_TLS = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
-MARIADB_TLS = (
-    "SELECT variable_value <> '' FROM information_schema.session_status"
-    " WHERE variable_name = 'Ssl_cipher'"
-)
+S = TypeVar("S")
+
+USES_TLS = {
+    "postgresql": "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()",
+    "mysql": "SELECT variable_value <> '' FROM information_schema.session_status"
+    " WHERE variable_name = 'Ssl_cipher'",
+}
+
+
+def started(start: Callable[[], S], request: pytest.FixtureRequest) -> S:
+    try:
+        return start()
+    except Missing as reason:
+        if request.config.getoption("--require-services"):
+            pytest.fail(str(reason), pytrace=False)
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Of an authority that no server here knows."""
-    return make_certificates(tmp_path_factory.mktemp("other"), client="app")
+def postgres_with_tls(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
+    server = started(lambda: start_postgres(tls=True), request)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def mariadb_with_tls(request: pytest.FixtureRequest) -> Iterator[tuple[MariaDBServer, Path]]:
+    """A server that offers TLS, and the file of the authority that vouches for it."""
+    folder = Folder("tls")
+    made = make_certificates(folder.path, client="app")
+    files = {
+        "ssl_ca": made.ca_file,
+        "ssl_cert": made.certificate_file("server"),
+        "ssl_key": made.key_file("server"),
+    }
+    for path in files.values():
+        folder.hand_over(path)
+    settings = {name: str(path) for name, path in files.items()}
+    server = started(lambda: start_mariadb(settings=settings), request)
+    yield server, made.ca_file
+    server.stop()
+    folder.remove()
+
+
+@pytest.fixture(scope="module")
+def other_authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificates(tmp_path_factory.mktemp("other"), client="app").ca_file
+
+
+async def is_encrypted(url: str) -> bool:
+    async with connected(connector_to(url)) as connection:
+        return bool(await ask(connection, USES_TLS[url.partition(":")[0]]))
+
+
+async def reason_of(url: str) -> str:
+    with pytest.raises(DatabaseUnavailable) as refused:
+        await connector_to(url).connect(Purpose.WRITE)
+    (reason,) = refused.value.reasons.values()
+    return reason
+
+
+@pytest.mark.backend("postgres")
+async def test_r4_5_sslmode_require_encrypts_and_asks_for_no_certificate(
+    postgres_with_tls: PostgresServer,
+) -> None:
+    assert await is_encrypted(f"{postgres_with_tls.url()}?sslmode=require")
+
+
+@pytest.mark.backend("postgres")
+async def test_r4_5_sslmode_disable_does_not_encrypt(postgres_with_tls: PostgresServer) -> None:
+    reason = await reason_of(f"{postgres_with_tls.url()}?sslmode=disable")
+    assert "no encryption" in reason
+
+
+@pytest.mark.backend("postgres")
+async def test_r4_5_postgres_is_verified_by_the_authority_that_was_named(
+    postgres_with_tls: PostgresServer, other_authority: Path
+) -> None:
+    url = postgres_with_tls.url()
+    assert await is_encrypted(f"{url}?ssl_ca={postgres_with_tls.ca_file}")
+    assert "CERTIFICATE_VERIFY_FAILED" in await reason_of(f"{url}?ssl_ca={other_authority}")
+
+
+@pytest.mark.backend("postgres")
+async def test_r4_5_a_client_certificate_proves_who_asks(postgres_with_tls: PostgresServer) -> None:
+    server = postgres_with_tls
+    url = f"{server.url(user='app')}?ssl_ca={server.ca_file}"
+    files = f"ssl_cert={server.client_cert_file}&ssl_key={server.client_key_file}"
+    assert await is_encrypted(f"{url}&{files}")
+    assert "certificate" in await reason_of(url)
+
+
+@pytest.mark.backend("postgres")
+async def test_r4_5_files_never_fall_back_to_clear_text_on_postgres(
+    postgres_server: PostgresServer, other_authority: Path
+) -> None:
+    reason = await reason_of(f"{postgres_server.url()}?ssl_ca={other_authority}")
+    assert "rejected SSL upgrade" in reason
+    assert not await is_encrypted(f"{postgres_server.url()}?sslmode=prefer")
+
+
+@pytest.mark.backend("mariadb")
+async def test_r4_5_mariadb_is_verified_by_the_authority_that_was_named(
+    mariadb_with_tls: tuple[MariaDBServer, Path], other_authority: Path
+) -> None:
+    server, authority = mariadb_with_tls
+    assert await is_encrypted(f"{server.url()}?ssl_ca={authority}")
+    assert not await is_encrypted(server.url())
+    assert "CERTIFICATE_VERIFY_FAILED" in await reason_of(
+        f"{server.url()}?ssl_ca={other_authority}"
+    )
+
+
+@pytest.mark.backend("mariadb")
+async def test_r4_5_files_never_fall_back_to_clear_text_on_mariadb(
+    mariadb_server: MariaDBServer, other_authority: Path
+) -> None:
+    reason = await reason_of(f"{mariadb_server.url()}?ssl_ca={other_authority}")
+    assert "offers no TLS" in reason

@@ -13,6 +13,7 @@ Error
 │   └── SchemaMismatch       the database's schema is missing, older or newer than the program
 └── InfrastructureError      something outside did not answer
     ├── DatabaseUnavailable  no address could be used; lists each one's reason
+    ├── LeaseLost            this instance was declared dead: its work is no longer its own
     ├── StoreFailed          the database refused the write (disk full, read-only …)
     ├── StoreOverloaded      more writes wait than the limit allows
     └── StoreClosed
@@ -20,7 +21,7 @@ Error
 
 from collections.abc import Mapping
 
-from headway.core.ids import Key, LaneName, RunId
+from headway.core.ids import InstanceId, Key, LaneName, RunId
 
 
 class Error(Exception):
@@ -98,6 +99,12 @@ class DatabaseUnavailable(InfrastructureError):
         listed = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
         super().__init__(f"no database address can be used: {listed}")
         self.reasons = dict(reasons)
+
+
+class LeaseLost(InfrastructureError):
+    def __init__(self, instance_id: InstanceId) -> None:
+        super().__init__(f"instance {instance_id} has lost its lease; its runs go on elsewhere")
+        self.instance_id = instance_id
 
 
 class StoreFailed(InfrastructureError):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
-from headway.core.run.deadlines import next_deadline
+from headway.core.run.deadlines import changed
 from headway.core.run.events import Event, EventType, state_payload
 from headway.core.run.run import NO_TOKEN, Claim, QueueRank, Run
 from headway.core.run.status import RunStatus
@@ -74,7 +74,9 @@ class Changes:
     """What the batch has decided, for the store to write."""
 
     runs_added: dict[RunId, dict[str, Any]] = field(default_factory=dict)
+    """With their documents; their state is the World's."""
     runs_changed: dict[RunId, dict[str, Any]] = field(default_factory=dict)
+    """With the columns that have changed, documents included."""
     runs_removed: dict[RunId, None] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     lanes: dict[LaneName, Lane] = field(default_factory=dict)
@@ -168,7 +170,7 @@ class World:
 
     def emit(self, run: Run, kind: str, payload: str) -> Run:
         """Append an event of `run`; the run's own counter moves with it."""
-        return self._record(run, {"run_seq": self._append(run, kind, payload)})
+        return self._record(run, {"run_seq": self._append(run, run.run_seq + 1, kind, payload)})
 
     def announce(
         self, kind: EventType, payload: str, *, key: Key | None = None, lane: LaneName | None = None
@@ -177,10 +179,12 @@ class World:
         self.seq += 1
         self.changes.events.append(Event(self.seq, None, None, key, lane, kind, payload, self.now))
 
-    def add_run(self, run: Run, params: str) -> None:
-        run = run._replace(due_at=next_deadline(run))
+    def add_run(self, run: Run, params: str, payload: str) -> None:
+        """Add a run that carries the next `seq`, with the event that says so."""
+        assert run.seq == self.seq + 1
+        self._append(run, run.run_seq, EventType.STATE_CHANGED, payload)
         self.runs[run.id] = run
-        self.changes.runs_added[run.id] = {**run._asdict(), "params": params}
+        self.changes.runs_added[run.id] = {"params": params}
         self.params[run.id] = params
         if run.head_key is not None:
             self.heads[run.head_key] = run.id
@@ -213,7 +217,8 @@ class World:
             return None
         payload = state_payload(run.status, status, details)
         changes["status"] = status
-        changes["run_seq"] = self._append(run, EventType.STATE_CHANGED, payload)
+        run_seq = run.run_seq + 1
+        changes["run_seq"] = self._append(run, run_seq, EventType.STATE_CHANGED, payload)
         if status in TERMINAL:
             changes = _ENDED | changes
             changes["ended_at"] = self.now
@@ -223,9 +228,8 @@ class World:
             self._leave_key(run)
         return after
 
-    def _append(self, run: Run, kind: str, payload: str) -> int:
+    def _append(self, run: Run, run_seq: int, kind: str, payload: str) -> int:
         self.seq += 1
-        run_seq = run.run_seq + 1
         self.changes.events.append(
             Event(self.seq, run.id, run_seq, run.key, run.lane, kind, payload, self.now)
         )
@@ -257,17 +261,17 @@ class World:
         self, run: Run, changes: dict[str, Any], documents: dict[str, Any] | None = None
     ) -> Run:
         changes["revision"] = run.revision + 1
-        after = run._replace(**changes)
-        due_at = next_deadline(after)
-        if due_at != after.due_at:
-            changes["due_at"] = due_at
-            after = after._replace(due_at=due_at)
+        after = changed(run, changes)
         self.runs[run.id] = after
-        added = self.changes.runs_added.get(run.id)
-        recorded = self.changes.runs_changed.setdefault(run.id, {}) if added is None else added
-        recorded.update(changes)
+        documents_added = self.changes.runs_added.get(run.id)
+        if documents_added is not None:
+            documents_added.update(documents or {})
+            return after
         if documents:
-            recorded.update(documents)
+            changes.update(documents)
+        recorded = self.changes.runs_changed.setdefault(run.id, changes)
+        if recorded is not changes:
+            recorded.update(changes)
         return after
 
     def _count(self, before: Run | None, after: Run) -> None:

@@ -185,6 +185,8 @@ def _reason(error: Exception, address: Address) -> str:
     if isinstance(error, TimeoutError) and not error.args:
         return f"gave no answer within {PROBE_LIMIT_S:g} s"
     text = " ".join(str(part) for part in error.args) or type(error).__name__
+    if isinstance(error.__cause__, OSError):  # aiomysql keeps what really happened there.
+        text = f"{text}: {error.__cause__}"
     # The drivers do not repeat the password today. Nothing says that they never will.
     return text.replace(address.password, "***") if address.password else text
 

@@ -14,9 +14,7 @@ from headway.core.errors import DatabaseUnavailable
 DUPLICATE: Final = frozenset(
     {"23505", 1062, "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY"}
 )
-CONFLICT: Final = frozenset(
-    {"40001", "40P01", "55P03", 1205, 1213, "SQLITE_BUSY", "SQLITE_BUSY_SNAPSHOT"}
-)
+CONFLICT: Final = frozenset({"40001", "40P01", "55P03", 1205, 1213, "SQLITE_BUSY"})
 READ_ONLY: Final = frozenset({"25006", 1290, 1792, 1836, "SQLITE_READONLY"})
 # 25P03: idle for too long inside a transaction. 57P0x: the server stops, crashed, or is starting.
 LOST: Final = frozenset(
@@ -72,12 +70,14 @@ def _code(error: BaseException) -> str | int | None:
         case DBAPIError(orig=BaseException() as orig):
             return _code(orig)
         case sqlite3.Error(sqlite_errorname=str() as name):
-            return name
+            # SQLITE_BUSY_SNAPSHOT is SQLITE_BUSY; which constraint it was, says only the last word.
+            is_constraint = name.startswith("SQLITE_CONSTRAINT")
+            return name if is_constraint else "_".join(name.split("_")[:2])
         case OSError():  # Its number is the operating system's.
             return None
+        case BaseException(args=(int() as number, *_)):  # pymysql; its states are too coarse
+            return number
         case _WithState(sqlstate=str() as state):  # asyncpg, and SQLAlchemy's translation of it
             return state
-        case BaseException(args=(int() as number, *_)):  # pymysql
-            return number
         case _:
             return None

@@ -49,11 +49,24 @@ def _text(name: str) -> sa.BindParameter[str]:
 
 
 _RUNS: Final = sa.select(*RUN_COLUMNS).order_by(runs.c.key, runs.c.seq)
-_RUNS_BY_ID: Final = Query(_RUNS.where(in_list(runs.c.id, "ids")).with_for_update())
-_HEADS: Final = Query(_RUNS.where(in_list(runs.c.head_key, "keys")).with_for_update())
+_RUNS_BY_ID: Final = Query(
+    _RUNS.where(in_list(runs.c.id, "ids")).with_for_update(), orders_locks=True
+)
+_HEADS: Final = Query(
+    _RUNS.where(in_list(runs.c.head_key, "keys")).with_for_update(), orders_locks=True
+)
 # One statement, so that both kinds are locked in one order.
 _RUNS_AND_HEADS: Final = Query(
-    _RUNS.where(in_list(runs.c.id, "ids") | in_list(runs.c.head_key, "keys")).with_for_update()
+    _RUNS.where(in_list(runs.c.id, "ids") | in_list(runs.c.head_key, "keys")).with_for_update(),
+    orders_locks=True,
+)
+_behind: Final = runs.alias("behind")
+# Asked once the heads are locked: by a statement before, one who joined meanwhile is not seen.
+_HEADS_FOLLOWED: Final = Query(
+    sa.select(runs.c.head_key).where(
+        in_list(runs.c.head_key, "keys"),
+        sa.exists().where(_behind.c.waiting_key == runs.c.head_key),
+    )
 )
 _WAITING: Final = Query(
     sa.select(*RUN_COLUMNS)
@@ -185,7 +198,10 @@ async def _load_waiting(link: Link, needs: Needs, world: World) -> None:
     if not counts:
         return
     world.waiting.update({key: [] for key in counts})
-    wanted = [{"key": key, "count": count} for key, count in counts.items()]
+    followed = await link.fetch(_HEADS_FOLLOWED, {"keys": list(counts)})
+    if not followed:
+        return
+    wanted = [{"key": key, "count": counts[key]} for (key,) in followed]
     for row in await link.fetch_each(_WAITING, wanted):
         run = Run.from_row(row)
         world.load_run(run)

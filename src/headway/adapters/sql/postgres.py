@@ -1,5 +1,6 @@
 """PostgreSQL through asyncpg."""
 
+from contextlib import suppress
 from typing import Final
 
 import asyncpg
@@ -13,6 +14,7 @@ SESSION_SETTINGS: Final = {
     "timezone": "UTC",
     "default_transaction_isolation": "read committed",
 }
+CLOSE_LIMIT_S: Final = 1.0
 WRITE_SETTINGS: Final = {
     "idle_in_transaction_session_timeout": "2s",
     "lock_timeout": "5s",
@@ -37,7 +39,8 @@ class Postgres:
         settings = address.arguments.get("server_settings", {}) | SESSION_SETTINGS
         if purpose is Purpose.WRITE:
             settings |= WRITE_SETTINGS
-        return await asyncpg.connect(**{**address.arguments, "server_settings": settings})
+        arguments = {**address.arguments, "server_settings": settings}
+        return await asyncpg.connect(**arguments, connection_class=_Connection)
 
     async def why_not_writable(self, connection: RawConnection) -> str | None:
         # Outside a transaction the second is what the next one will get: also what an
@@ -66,3 +69,11 @@ class Postgres:
 
     def discard(self, connection: RawConnection) -> None:
         connection.terminate()
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver is not typed.
+    async def close(self, *, timeout: float | None = CLOSE_LIMIT_S) -> None:  # noqa: ASYNC109
+        # The driver would wait for ever for a server that does not answer, and a program that is
+        # asked to stop with it. When the time is up it has closed the connection, as we wished.
+        with suppress(TimeoutError):
+            await super().close(timeout=timeout)

@@ -89,7 +89,9 @@ class SqlRunReader:
         return [Run.from_row(row) for row in await self._rows(query)]
 
     async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[Run]:
-        query = _STATES.where(runs.c.instance_id == instance_id).order_by(runs.c.seq).limit(limit)
+        # Only heads are held, so the index of heads serves; asked for when an instance has died.
+        is_held = runs.c.head_key.is_not(None) & (runs.c.instance_id == instance_id)
+        query = _STATES.where(is_held).order_by(runs.c.seq).limit(limit)
         return [Run.from_row(row) for row in await self._rows(query)]
 
     async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:

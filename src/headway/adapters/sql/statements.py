@@ -55,6 +55,8 @@ class Query:
     """A SELECT whose parameters are named."""
 
     select: sa.Select[Any]
+    orders_locks: bool = False
+    """Its order only says in which order rows are locked: of no use where none are."""
 
     def __hash__(self) -> int:
         return id(self.select)
@@ -105,7 +107,10 @@ class Compiled:
 
 @lru_cache(maxsize=512)
 def compile_query(query: Query, dialect: Dialect) -> Compiled:
-    compiled = query.select.compile(dialect=dialect)
+    select = query.select
+    if query.orders_locks and dialect.name == "sqlite":
+        select = select.order_by(None)
+    compiled = select.compile(dialect=dialect)
     # SQLAlchemy binds some constants of its own, such as the OFFSET 0 of a LIMIT on SQLite.
     constants = {name: value for name, value in compiled.params.items() if value is not None}
     return Compiled(str(compiled), tuple(compiled.positiontup or ()), constants)

@@ -110,7 +110,6 @@ runs: Final = _table(
         postgresql_where=sa.text("queue_rank IS NOT NULL"),
     ),
     _small_index("slot"),
-    _small_index("instance_id"),
     _small_index("due_at"),
     sa.Index("ix_runs_key_seq", "key", "seq"),
 )

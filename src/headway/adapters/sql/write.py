@@ -18,7 +18,8 @@ from headway.adapters.sql.tables import (
 )
 from headway.core.ids import RunId
 from headway.core.run.events import Event
-from headway.core.run.run import Run
+from headway.core.run.run import Mode, Recovery, Run
+from headway.core.run.status import RunStatus
 from headway.core.world import InboxItem, Instance, Remembered, World
 
 # The row is the one that was locked, in the state in which it was decided on, under the claim that
@@ -32,7 +33,6 @@ _CONSUMED: Final = Update(inbox, ("consumed_by",), ("run_id", "seq"))
 _REMEMBERED: Final = Insert(remembered, Remembered._fields)
 _LANE_COLUMNS: Final = tuple(column.name for column in lanes.c)
 _KEY_COLUMNS: Final = tuple(column.name for column in saved_keys.c)
-_ENUM_COLUMNS: Final = ("status", "mode", "recovery")
 
 
 class GuardFailed(Exception):
@@ -76,7 +76,7 @@ async def _write_runs(link: Link, world: World) -> None:
         for run_id in (*changes.runs_added, *changes.runs_changed):
             if run_id in world.runs:
                 world.runs[run_id].check()
-    for columns, rows in _by_shape(changes.runs_added.values()):
+    for columns, rows in _inserts(changes.runs_added, world):
         await _expect(link, Insert(runs, columns), rows)
     # Who leaves the head of a key goes before who takes it, or the unique index would object.
     leaving, others = _split(changes.runs_changed)
@@ -96,28 +96,33 @@ def _split(
     return leaving, others
 
 
-def _updates(
-    changed: Mapping[RunId, dict[str, Any]], world: World
-) -> Iterable[tuple[tuple[str, ...], list[Row]]]:
+Shapes = Iterable[tuple[tuple[str, ...], list[Row]]]
+
+
+def _updates(changed: Mapping[RunId, dict[str, Any]], world: World) -> Shapes:
+    """Rows of the same columns travel in one statement."""
     shapes: dict[tuple[str, ...], list[Row]] = {}
     for run_id, change in changed.items():
         if "status" in change:
-            change["status"] = change["status"].value
-        before: Run = world.loaded[run_id]
-        guards = (before.seq, before.status.value, before.token, before.revision)
+            change["status"] = _PLAIN[change["status"]]
+        before = world.loaded[run_id]
+        guards = (before.seq, _PLAIN[before.status], before.token, before.revision)
         shapes.setdefault(tuple(change), []).append((*change.values(), *guards))
     return shapes.items()
 
 
-def _by_shape(
-    added: Iterable[dict[str, Any]],
-) -> Iterable[tuple[tuple[str, ...], list[Row]]]:
+def _inserts(added: Mapping[RunId, dict[str, Any]], world: World) -> Shapes:
     shapes: dict[tuple[str, ...], list[Row]] = {}
-    for row in added:
-        for name in _ENUM_COLUMNS:
-            row[name] = row[name].value
-        shapes.setdefault(tuple(row), []).append(tuple(row.values()))
-    return shapes.items()
+    for run_id, documents in added.items():
+        run = world.runs[run_id]
+        plain = (_PLAIN[run.mode], _PLAIN[run.recovery], _PLAIN[run.status])
+        row = (*run[:5], *plain, *run[8:], *documents.values())
+        shapes.setdefault(tuple(documents), []).append(row)
+    return [((*Run._fields, *documents), rows) for documents, rows in shapes.items()]
+
+
+# A driver pays dearly for a string that is also an enumeration's member.
+_PLAIN: Final = {word: word.value for kind in (RunStatus, Mode, Recovery) for word in kind}
 
 
 async def _write_lanes(link: Link, world: World) -> None:

@@ -164,10 +164,12 @@ class Writer:
     async def _commit(self, batch: list[_Pending]) -> None:
         """Answer every command of `batch`, whatever happens."""
         give_up_at_s = time.monotonic() + OUTAGE_S_MAX
+        last: Exception = GuardFailed()
         for _ in range(CONFLICT_COUNT_MAX):
             try:
                 answers, events = await self._transact([pending.command for pending in batch])
             except Exception as error:  # The top of the loop: every fault becomes an answer.
+                last = error
                 if is_disconnect(error) or is_read_only(error):
                     landed = await self._recover(error, give_up_at_s)
                     if landed is None:
@@ -195,7 +197,7 @@ class Writer:
                 events,
             )
             return
-        failed = StoreFailed("others kept changing the same rows; nothing was written")
+        failed = _explained(last)
         self._answer([(pending.answer, None, failed) for pending in batch])
 
     async def _transact(self, commands: Sequence[Command[Any]]) -> tuple[list[Any], list[Event]]:

@@ -7,10 +7,10 @@ from headway.core.command.cancel import RequestCancel, cancel_run
 from headway.core.command.command import Needs
 from headway.core.command.inbox import MESSAGE, InboxFull, Posted, post
 from headway.core.document import EMPTY_OBJECT, Document, check_name
-from headway.core.ids import MAIN_LANE, Key, LaneName, RunId, later
+from headway.core.ids import MAIN_LANE, SECOND, Key, LaneName, RunId, later
 from headway.core.lane import default_lane
 from headway.core.run.admission import Admission, OnConflict, decide_admission
-from headway.core.run.events import EventType, state_payload
+from headway.core.run.events import state_payload
 from headway.core.run.run import NO_TOKEN, Mode, QueueRank, Recovery, Run
 from headway.core.run.status import RunStatus
 from headway.core.world import Remembered, World
@@ -162,33 +162,22 @@ class Submit:
             world.known_lanes[self.lane] = default_lane(self.lane)
             world.changes.lanes[self.lane] = world.known_lanes[self.lane]
         is_head = world.head_of(self.key) is None
-        run = self._new_run(world, RunStatus.QUEUED)._replace(
-            head_key=self.key if is_head else None,
-            waiting_key=None if is_head else self.key,
-            queue_rank=int(QueueRank.READY if is_head else QueueRank.BEHIND),
-            ready_seq=world.seq + 1 if is_head else None,
-            queue_by=None
-            if self.queue_timeout_s is None
-            else later(world.now, seconds=self.queue_timeout_s),
-        )
-        self._add(world, run, details="")
-        return Accepted(run.id, run.seq)
+        rank = QueueRank.READY if is_head else QueueRank.BEHIND
+        return self._add(world, RunStatus.QUEUED, rank)
 
     def _record_rejected(self, world: World, refusal: Busy | NoRoom) -> None:
-        run = self._new_run(world, RunStatus.REJECTED)._replace(ended_at=world.now)
         reason = "busy" if isinstance(refusal, Busy) else "no_room"
-        self._add(world, run, details=f',"reason":"{reason}"')
+        self._add(world, RunStatus.REJECTED, None, details=f',"reason":"{reason}"')
 
-    def _add(self, world: World, run: Run, details: str) -> None:
-        world.add_run(run, self.params)
-        payload = state_payload(None, run.status, details)
-        world.emit(run, EventType.STATE_CHANGED, payload)
-        world.latest[self.key] = run.id
-        self._remember(world, run.id)
-
-    def _new_run(self, world: World, status: RunStatus) -> Run:
-        return Run(
-            seq=world.seq + 1,
+    def _add(
+        self, world: World, status: RunStatus, rank: QueueRank | None, details: str = ""
+    ) -> Accepted:
+        seq = world.seq + 1
+        queue_by = None
+        if self.queue_timeout_s is not None and rank is not None:
+            queue_by = later(world.now, seconds=self.queue_timeout_s)
+        run = Run(
+            seq=seq,
             id=self.run_id,
             key=self.key,
             lane=self.lane,
@@ -196,10 +185,10 @@ class Submit:
             mode=self.mode,
             recovery=self.recovery,
             status=status,
-            head_key=None,
-            waiting_key=None,
-            queue_rank=None,
-            ready_seq=None,
+            head_key=self.key if rank is QueueRank.READY else None,
+            waiting_key=self.key if rank is QueueRank.BEHIND else None,
+            queue_rank=None if rank is None else int(rank),
+            ready_seq=seq if rank is QueueRank.READY else None,
             slot=None,
             instance_id=None,
             generation=0,
@@ -209,18 +198,23 @@ class Submit:
             unread_count=0,
             queued_at=world.now,
             started_at=None,
-            ended_at=None,
-            queue_by=None,
-            timeout_us=None if self.timeout_s is None else round(self.timeout_s * 1_000_000),
+            ended_at=world.now if rank is None else None,
+            queue_by=queue_by,
+            timeout_us=None if self.timeout_s is None else round(self.timeout_s * SECOND),
             run_by=None,
             wake_at=None,
             cancel_by=None,
-            due_at=None,
-            run_seq=0,
-            revision=0,
+            due_at=queue_by,
+            run_seq=1,
+            revision=1,
             continued_from=world.latest.get(self.key) if self.mode is Mode.CONTINUE else None,
             parent_id=self.parent_id,
         )
+        world.add_run(run, self.params, state_payload(None, status, details))
+        if rank is not None:
+            world.latest[self.key] = run.id
+        self._remember(world, run.id)
+        return Accepted(run.id, seq)
 
     def _remember(self, world: World, run_id: RunId) -> None:
         if self.idempotency_key is not None:

@@ -1,5 +1,7 @@
 """The four clocks of a run, and which of them rings next."""
 
+from typing import Any, Final
+
 from headway.core.ids import Instant
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
@@ -18,6 +20,23 @@ def next_deadline(run: Run) -> Instant | None:
             return run.cancel_by
         case _:
             return None
+
+
+def changed(run: Run, changes: dict[str, Any]) -> Run:
+    """`run` with `changes`, and with `due_at` to match (which is added to `changes`)."""
+    values = list(run)
+    for name, value in changes.items():
+        values[_PLACES[name]] = value
+    after = Run._make(values)
+    due_at = next_deadline(after)
+    if due_at != after.due_at:
+        changes["due_at"] = values[_PLACES["due_at"]] = due_at
+        after = Run._make(values)
+    return after
+
+
+# A third of the price of `_replace`, on the hottest path there is.
+_PLACES: Final = {name: place for place, name in enumerate(Run._fields)}
 
 
 def is_overdue(run: Run, now: Instant) -> bool:

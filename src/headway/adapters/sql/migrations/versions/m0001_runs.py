@@ -203,14 +203,6 @@ def _create_runs() -> None:
         sqlite_where=sa.text("due_at IS NOT NULL"),
         postgresql_where=sa.text("due_at IS NOT NULL"),
     )
-    op.create_index(
-        "ix_runs_instance_id",
-        "runs",
-        ["instance_id"],
-        if_not_exists=True,
-        sqlite_where=sa.text("instance_id IS NOT NULL"),
-        postgresql_where=sa.text("instance_id IS NOT NULL"),
-    )
     op.create_index("ix_runs_key_seq", "runs", ["key", "seq"], if_not_exists=True)
     op.create_index(
         "ix_runs_queue",

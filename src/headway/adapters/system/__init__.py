@@ -1,0 +1,1 @@
+"""What the operating system gives: randomness, and this process's own name."""

@@ -1,0 +1,174 @@
+"""The library face: register jobs, start runs, wait for what they give."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from headway.bootstrap import Durability, SqlStore, SystemIds, open_store
+from headway.core.command.cancel import CancelAnswer, RequestCancel
+from headway.core.command.submit import Submit
+from headway.core.document import check_name, encode_document
+from headway.core.errors import Error, InvalidInput, RunNotFound
+from headway.core.ids import MAIN_LANE, Key, LaneName, RunId
+from headway.core.run.admission import OnConflict
+from headway.core.run.events import Event
+from headway.core.run.run import Files, Mode, RunRecord
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import TERMINAL
+from headway.services.admit import admit
+from headway.services.engine import Engine
+from headway.services.job import Job, JobFunction
+
+
+class RunFailed(Error):
+    """The run ended without a result; `status` says how and `error` why."""
+
+    def __init__(self, run_id: RunId, status: RunStatus, error: Any) -> None:
+        why = error["message"] if error else status.value
+        super().__init__(f"run {run_id} {status.value}: {why}")
+        self.run_id = run_id
+        self.status = status
+        self.error = error
+
+
+class RunHandle:
+    """A run that was accepted. It goes on whether or not anybody holds its handle."""
+
+    def __init__(self, run_id: RunId, store: SqlStore) -> None:
+        self.id = run_id
+        self._store = store
+
+    async def record(self) -> RunRecord:
+        record = await self._store.runs.run(self.id)
+        if record is None:
+            raise RunNotFound(self.id)
+        return record
+
+    async def status(self) -> RunStatus:
+        return (await self.record()).run.status
+
+    async def cancel(self, *, files: Files = Files.KEEP, reason: str = "") -> CancelAnswer:
+        """Ask for its end; the answer tells whether it is over already or has yet to unwind."""
+        return await self._store.apply(RequestCancel(run_id=self.id, files=files, reason=reason))
+
+    async def result(self) -> Any:
+        """What the job returned, once it has; RunFailed when the run ends in any other way."""
+        record = await self.ended()
+        if record.run.status is RunStatus.SUCCEEDED:
+            assert record.result is not None
+            return json.loads(record.result)
+        error = None if record.error is None else json.loads(record.error)
+        raise RunFailed(self.id, record.run.status, error)
+
+    async def ended(self) -> RunRecord:
+        """The run, once it is over, however it ended."""
+        changed = asyncio.Event()
+
+        def note(events: Sequence[Event]) -> None:
+            if any(event.run_id == self.id for event in events):
+                changed.set()
+
+        stop_listening = self._store.listen(note)
+        try:
+            while True:  # Until the run ends; whoever does not want to wait sets a timeout.
+                record = await self.record()
+                if record.run.status in TERMINAL:
+                    return record
+                changed.clear()
+                try:
+                    async with asyncio.timeout(1.0):  # Another process may be executing it.
+                        await changed.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            stop_listening()
+
+
+class Headway:
+    """Runs jobs, one at a time per key. An async context manager: inside it, work goes on."""
+
+    def __init__(self, *urls: str, durability: Durability = "process") -> None:
+        self._urls = urls or ("sqlite:///headway.db",)
+        self._durability: Durability = durability
+        self._ids = SystemIds()
+        self._jobs: dict[str, Job] = {}
+        self._store: SqlStore | None = None
+
+    def job(
+        self, *, lane: str = MAIN_LANE, timeout_s: float | None = None
+    ) -> Callable[[JobFunction], JobFunction]:
+        """Register an async function, under its own name, as a job."""
+
+        def register(function: JobFunction) -> JobFunction:
+            name = check_name(function.__name__, place="job")
+            if name in self._jobs:
+                raise InvalidInput("job", f"{name!r} is registered twice")
+            self._jobs[name] = Job(
+                name, function, LaneName(check_name(lane, place="lane")), timeout_s
+            )
+            return function
+
+        return register
+
+    @property
+    def store(self) -> SqlStore:
+        if self._store is None:
+            raise RuntimeError("use `async with` on Headway before you start runs")
+        return self._store
+
+    async def start(
+        self,
+        job: str,
+        *,
+        key: str | None = None,
+        params: dict[str, Any] | None = None,
+        on_conflict: OnConflict = OnConflict.REJECT,
+        mode: Mode = Mode.START,
+    ) -> RunHandle:
+        """Accept a run, durably. KeyBusy: its key has an active one, and the policy is `reject`."""
+        if job not in self._jobs:
+            known = ", ".join(sorted(self._jobs)) or "none"
+            raise InvalidInput("job", f"{job!r} is not registered; registered are: {known}")
+        run_id = self._ids.run_id()
+        submission = Submit(
+            run_id=run_id,
+            # A run without a key is its own key.
+            key=Key(run_id if key is None else check_name(key, place="key")),
+            job=job,
+            lane=self._jobs[job].lane,
+            params=encode_document(params or {}, place="params"),
+            timeout_s=self._jobs[job].timeout_s,
+            on_conflict=on_conflict,
+            mode=mode,
+        )
+        return RunHandle(await admit(self.store, submission), self.store)
+
+    async def continue_(
+        self, job: str, *, key: str, params: dict[str, Any] | None = None
+    ) -> RunHandle:
+        """Start a run that goes on from the last checkpoint of its key."""
+        return await self.start(job, key=key, params=params, mode=Mode.CONTINUE)
+
+    async def __aenter__(self) -> Self:
+        self._store = await open_store(self._urls, durability=self._durability)
+        self._group = await asyncio.TaskGroup().__aenter__()
+        started = asyncio.Event()
+        engine = Engine(self._store, self._ids, self._jobs)
+        self._engine = self._group.create_task(engine.run(started))
+        await started.wait()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._engine.cancel()
+        try:
+            await self._group.__aexit__(kind, error, traceback)
+        finally:
+            await self.store.close()
+            self._store = None

@@ -1,0 +1,34 @@
+"""Admit a new run, and turn a refusal into the error that its caller can act on."""
+
+from typing import assert_never
+
+from headway.core.command.submit import (
+    Accepted,
+    Busy,
+    Joined,
+    NoRoom,
+    OtherRequest,
+    Repeated,
+    Steered,
+    Submit,
+)
+from headway.core.errors import IdempotencyConflict, KeyBusy, LaneFull
+from headway.core.ids import RunId
+from headway.ports.store import Store
+
+
+async def admit(store: Store, submission: Submit) -> RunId:
+    """The run that the submission led to: its own, or the one it joined, steered or repeated."""
+    answer = await store.apply(submission)
+    match answer:
+        case Accepted(run_id=run_id) | Repeated(run_id) | Joined(run_id) | Steered(run_id=run_id):
+            return run_id
+        case Busy(active_run_id):
+            raise KeyBusy(submission.key, active_run_id)
+        case NoRoom(lane, queued_count_max):
+            raise LaneFull(lane, queued_count_max)
+        case OtherRequest(run_id):
+            assert submission.idempotency_key is not None
+            raise IdempotencyConflict(submission.idempotency_key, run_id)
+        case _:
+            assert_never(answer)

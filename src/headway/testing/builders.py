@@ -1,0 +1,120 @@
+"""Commands in which a test names only what it is about.
+
+Whatever must be unique (run ids, instance ids, nonces) is made anew by every call.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+from uuid import uuid4
+
+from uuid_utils import uuid7
+
+from headway.core.command.claim import Claimed, ClaimRuns
+from headway.core.command.inbox import MESSAGE, PostToInbox
+from headway.core.command.instance import LEASE_TTL_S, RegisterInstance
+from headway.core.command.submit import Submit
+from headway.core.document import Document, encode_document
+from headway.core.ids import MAIN_LANE, InstanceId, Key, LaneName, RunId
+from headway.core.run.admission import OnConflict
+from headway.core.run.run import Claim, Mode, Recovery
+
+JOB: Final = "mirror"
+KEY: Final = "ann"
+
+
+def document(value: object, *, place: str = "document") -> Document:
+    """`value` as the JSON text that commands take."""
+    return encode_document(value, place=place)
+
+
+def a_run_id() -> RunId:
+    return RunId(str(uuid7()))
+
+
+def a_submit(
+    key: str = KEY,
+    *,
+    run_id: str | None = None,
+    job: str = JOB,
+    params: object = None,
+    mode: Mode = Mode.START,
+    lane: str = MAIN_LANE,
+    on_conflict: OnConflict = OnConflict.REJECT,
+    idempotency_key: str | None = None,
+    queue_timeout_s: float | None = None,
+    timeout_s: float | None = None,
+    recovery: Recovery = Recovery.RESUME,
+    parent_id: RunId | None = None,
+    is_unattended: bool = False,
+    by: str = "",
+) -> Submit:
+    """A submission of `params` (any value that JSON can hold; nothing means `{}`)."""
+    return Submit(
+        run_id=a_run_id() if run_id is None else RunId(run_id),
+        key=Key(key),
+        job=job,
+        params=document({} if params is None else params, place="params"),
+        mode=mode,
+        lane=LaneName(lane),
+        on_conflict=on_conflict,
+        idempotency_key=idempotency_key,
+        queue_timeout_s=queue_timeout_s,
+        timeout_s=timeout_s,
+        recovery=recovery,
+        parent_id=parent_id,
+        is_unattended=is_unattended,
+        by=by,
+    )
+
+
+def an_instance(
+    instance_id: str | None = None, *, ttl_s: float = LEASE_TTL_S, host: str = "localhost"
+) -> RegisterInstance:
+    return RegisterInstance(
+        instance_id=InstanceId(str(uuid4()) if instance_id is None else instance_id),
+        host=host,
+        pid=1,
+        ttl_s=ttl_s,
+    )
+
+
+def a_claim(
+    instance_id: InstanceId,
+    *,
+    lane: str = MAIN_LANE,
+    jobs: Iterable[str] = (JOB,),
+    count: int = 1,
+) -> ClaimRuns:
+    return ClaimRuns(
+        lane=LaneName(lane),
+        instance_id=instance_id,
+        jobs=frozenset(jobs),
+        count=count,
+        nonce=str(uuid4()),
+    )
+
+
+def claim_of(claimed: Claimed) -> Claim:
+    """What the executor of `claimed` shows with everything it writes."""
+    return Claim(claimed.run_id, claimed.token)
+
+
+def a_message(
+    run_id: RunId,
+    content: object = "hello",
+    *,
+    kind: str = MESSAGE,
+    call_id: str | None = None,
+    by: str = "",
+) -> PostToInbox:
+    return PostToInbox(
+        run_id=run_id,
+        kind=kind,
+        payload=document(content, place="content"),
+        by=by,
+        call_id=call_id,
+    )
+
+
+def an_error(code: str = "broken", message: str = "it broke") -> Document:
+    return document({"code": code, "message": message}, place="error")

@@ -1,0 +1,152 @@
+"""The places where the contract must hold: each an empty headway database, new for every test."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from headway.adapters.sql.database import Database
+from headway.adapters.sql.dsn import parse_addresses
+from headway.adapters.sql.links.source import source_for
+from headway.adapters.sql.schema import upgrade_schema
+from headway.adapters.sql.store import Listeners, SqlStore, open_store
+from headway.adapters.sql.tables import lanes, metadata, stream
+from headway.adapters.sql.writer import Writer
+from headway.core.lane import DEFAULT_LIMITS
+from headway.testing import FakeClock
+from tests.services import MariaDBServer, PostgresServer
+
+BACKENDS: Final = (
+    "sqlite-file",
+    "sqlite-memory",
+    "postgres",
+    "mariadb",
+    "postgres-several",
+    "mariadb-several",
+)
+# What a new database holds, and nothing else. The epoch stays: it never goes back.
+EMPTY: Final = (
+    *(f"DELETE FROM {table.name}" for table in metadata.sorted_tables if table is not stream),  # noqa: S608
+    *(
+        f"INSERT INTO {lanes.name} (name, max_concurrent, is_paused, revision)"  # noqa: S608
+        f" VALUES ('{name}', {limit}, 0, 0)"
+        for name, limit in DEFAULT_LIMITS.items()
+    ),
+    "UPDATE stream SET seq = 0, pruned_seq = 0",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A database with the schema and no runs, by the addresses under which it is found."""
+
+    backend: str
+    urls: Sequence[str]
+
+    @property
+    def is_server(self) -> bool:
+        return not self.backend.startswith("sqlite")
+
+    @property
+    def is_memory(self) -> bool:
+        return self.backend == "sqlite-memory"
+
+
+@asynccontextmanager
+async def opened(place: Place, clock: FakeClock) -> AsyncIterator[SqlStore]:
+    store = await open_store(place.urls, now=clock)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def opened_beside(
+    store: SqlStore, place: Place, clock: FakeClock
+) -> AsyncIterator[SqlStore]:
+    """A second store on the same database, with a writer of its own: another process, nearly.
+
+    What is in memory cannot be opened twice: there the two share the database and its one
+    connection, as the readers do.
+    """
+    if not place.is_memory:
+        async with opened(place, clock) as another:
+            yield another
+        return
+    (address,) = parse_addresses(place.urls)
+    listeners = Listeners()
+    writer = Writer(
+        writer_id=str(uuid4()),
+        source=source_for(store._database, address, durability="process"),
+        now=clock,
+        on_committed=listeners.tell,
+    )
+    await writer.start()
+    try:
+        yield SqlStore(store._database, writer, listeners)
+    finally:
+        await writer.close()
+
+
+@contextmanager
+def database_on(server: PostgresServer | MariaDBServer) -> Iterator[str]:
+    """A database with the schema; its name."""
+    name = f"contract_{uuid4().hex[:12]}"
+    server.create_database(name)
+    try:
+        run_apart(lambda: upgrade(server.url(name)))
+        yield name
+    finally:
+        server.drop_database(name)
+
+
+@contextmanager
+def closed_port() -> Iterator[int]:
+    """A port that refuses connections, and that nobody else can take meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+async def upgrade(*urls: str) -> str:
+    addresses = parse_addresses(urls)
+    database = Database(addresses, durability="process")
+    try:
+        return await upgrade_schema(database, addresses[0])
+    finally:
+        await database.close()
+
+
+def empty(server: PostgresServer | MariaDBServer, name: str) -> None:
+    if isinstance(server, PostgresServer):
+        server.execute(f"DO $$ BEGIN {'; '.join(EMPTY)}; END $$", database=name)
+    else:
+        server.execute(f"USE {name}", *EMPTY)
+
+
+def run_apart(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Run a coroutine to its end from plain code, wherever that is called from."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(lambda: asyncio.run(main())).result()
+
+
+async def read_all(store: SqlStore) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of every table but the writers' own: what "nothing has changed" means."""
+    async with store._database.snapshot() as connection:
+        return {
+            table.name: [
+                tuple(row)
+                for row in await connection.execute(
+                    sa.select(*table.c).order_by(*table.primary_key.columns)
+                )
+            ]
+            for table in metadata.sorted_tables
+            if table.name != "writers"
+        }

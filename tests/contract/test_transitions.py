@@ -1,0 +1,242 @@
+"""A run moves along the one table, by the one who may move it, or not at all."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
+
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.cancel import CancelAnswer, ForceCancel, RequestCancel
+from headway.core.command.command import Command
+from headway.core.command.expire import Expire
+from headway.core.command.instance import DeclareDead, ReleaseOrphan
+from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
+from headway.core.run.events import EventType
+from headway.core.run.run import NO_TOKEN, Claim
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import ACTIVE, TERMINAL, TRANSITIONS, Trigger
+from headway.testing import FakeClock, a_claim, an_error, claim_of
+from tests.contract.backends import read_all
+from tests.contract.scenes import (
+    QUEUE_TIMEOUT_S,
+    Given,
+    claimed,
+    claimed_one,
+    events,
+    given,
+    instance,
+    kinds,
+    moves,
+    orphaned,
+    record,
+    running,
+    state,
+    status,
+    submitted,
+)
+
+# What fires a trigger that needs no more than the run and its claim.
+COMMANDS: Final[Mapping[Trigger, Callable[[Given], Command[Any]]]] = {
+    Trigger.COMPLETE: lambda run: Complete(run.claim),
+    Trigger.FAIL: lambda run: Fail(run.claim, an_error()),
+    Trigger.CANCEL: lambda run: RequestCancel(run_id=run.run_id),
+    Trigger.CONFIRM_CANCEL: lambda run: ConfirmCancel(run.claim),
+    Trigger.FORCE_CANCEL: lambda run: ForceCancel(run.run_id),
+    Trigger.EXPIRE: lambda run: Expire(run.run_id),
+}
+
+
+async def fire(store: SqlStore, run: Given, trigger: Trigger) -> None:
+    if trigger is Trigger.CLAIM:
+        await store.apply(a_claim(await instance(store), count=10))
+    elif trigger is Trigger.ABANDON:  # Whoever may hold it dies once too often.
+        before = await state(store, run.run_id)
+        if before.instance_id is not None and before.status is RunStatus.RUNNING:
+            await orphaned(store, run.run_id, times=3)
+    else:
+        await store.apply(COMMANDS[trigger](run))
+
+
+@pytest.mark.parametrize("trigger", Trigger)
+@pytest.mark.parametrize("source", RunStatus)
+async def test_r2_1_a_run_moves_along_the_table_or_not_at_all(
+    store: SqlStore, clock: FakeClock, source: RunStatus, trigger: Trigger
+) -> None:
+    run = await given(store, clock, source)
+    clock.advance(QUEUE_TIMEOUT_S)  # Every deadline has passed, so that only the table decides.
+    await fire(store, run, trigger)
+    assert await status(store, run.run_id) is TRANSITIONS[trigger].get(source, source)
+
+
+@pytest.mark.parametrize("source", sorted(TERMINAL))
+async def test_r2_3_i7_what_has_ended_stays_as_it_is_whoever_asks(
+    store: SqlStore, clock: FakeClock, source: RunStatus
+) -> None:
+    run = await given(store, clock, source)
+    clock.advance(1e6)
+    record_before, events_before = await record(store, run.run_id), await kinds(store, run.run_id)
+    commands = [make(run) for make in COMMANDS.values()]
+    commands.append(ReleaseOrphan(run.run_id, await instance(store)))
+    for command in [*commands, *reversed(commands)]:
+        await store.apply(command)
+    assert await record(store, run.run_id) == record_before
+    assert await kinds(store, run.run_id) == events_before
+
+
+@pytest.mark.parametrize("source", sorted(TERMINAL))
+async def test_r2_2_who_comes_too_late_is_told_and_nothing_changes(
+    store: SqlStore, clock: FakeClock, source: RunStatus
+) -> None:
+    run = await given(store, clock, source)
+    before = await read_all(store)
+    assert await store.apply(Complete(run.claim)) == TooLate(source)
+    assert await store.apply(Fail(run.claim, an_error())) == TooLate(source)
+    assert await store.apply(ConfirmCancel(run.claim)) == TooLate(source)
+    assert await store.apply(RequestCancel(run_id=run.run_id)) is CancelAnswer.TOO_LATE
+    assert await store.apply(ForceCancel(run.run_id)) is False
+    assert await store.apply(Expire(run.run_id)) is False
+    assert await read_all(store) == before
+
+
+async def test_r2_2_a_run_that_does_not_exist_is_said_not_to(store: SqlStore) -> None:
+    nobody = Given(Claim("none", "x").run_id, Claim("none", "x"))  # type: ignore[arg-type]
+    before = await read_all(store)
+    assert await store.apply(Complete(nobody.claim)) == TooLate(None)
+    assert await store.apply(RequestCancel(run_id=nobody.run_id)) is CancelAnswer.NOT_FOUND
+    assert await store.apply(ForceCancel(nobody.run_id)) is False
+    assert await store.apply(Expire(nobody.run_id)) is False
+    assert await store.runs.run(nobody.run_id) is None
+    assert await read_all(store) == before
+
+
+async def test_r2_2_of_two_who_settle_one_wins_and_the_other_learns_what_is(
+    store: SqlStore, another_store: SqlStore
+) -> None:
+    claim = claim_of(await running(store))
+    answers = await asyncio.gather(
+        store.apply(Complete(claim)), another_store.apply(Fail(claim, an_error()))
+    )
+    winner = await status(store, claim.run_id)
+    assert winner in {RunStatus.SUCCEEDED, RunStatus.FAILED}
+    assert sorted(map(repr, answers)) == sorted(map(repr, [Settled(winner), TooLate(winner)]))
+
+
+async def test_r2_4_of_two_who_claim_the_only_run_one_gets_it(
+    store: SqlStore, another_store: SqlStore
+) -> None:
+    run_id = await submitted(store)
+    one, other = await instance(store), await instance(another_store)
+    answers = await asyncio.gather(
+        claimed(store, a_claim(one)), claimed(another_store, a_claim(other))
+    )
+    assert sorted(len(answer) for answer in answers) == [0, 1]
+    run = await state(store, run_id)
+    winner = one if answers[0] else other
+    assert (run.instance_id, run.generation) == (winner, 1)
+    assert await moves(store, run_id) == [(None, "queued"), ("queued", "running")]
+
+
+async def test_r2_4_many_claims_at_once_share_the_runs_out(
+    store: SqlStore, another_store: SqlStore
+) -> None:
+    """No run goes to two, and between them they take every slot."""
+    run_ids = {await submitted(store, f"key-{n}", lane="wide") for n in range(12)}
+    from_store = [(store, await instance(store)) for _ in range(6)]
+    from_another = [(another_store, await instance(store)) for _ in range(6)]
+    await store.apply(_wide())
+    answers = await asyncio.gather(
+        *(
+            claimed(one, a_claim(holder, lane="wide", count=3))
+            for one, holder in (*from_store, *from_another)
+        )
+    )
+    taken = [one.run_id for answer in answers for one in answer]
+    assert len(taken) == len(set(taken))
+    assert set(taken) == run_ids
+
+
+def _wide() -> Command[Any]:
+    from headway.core.command.lane import SetLane
+    from headway.core.ids import LaneName
+
+    return SetLane(name=LaneName("wide"), max_concurrent=100)
+
+
+async def test_r2_5_completed_then_canceled_is_succeeded(store: SqlStore) -> None:
+    claim = claim_of(await running(store))
+    assert await store.apply(Complete(claim)) == Settled(RunStatus.SUCCEEDED)
+    assert await store.apply(RequestCancel(run_id=claim.run_id)) is CancelAnswer.TOO_LATE
+    assert await status(store, claim.run_id) is RunStatus.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("settle", "end"),
+    [
+        (lambda claim: Complete(claim), RunStatus.SUCCEEDED),
+        (lambda claim: Fail(claim, an_error()), RunStatus.FAILED),
+        (lambda claim: ConfirmCancel(claim), RunStatus.CANCELED),
+    ],
+    ids=["completed", "failed", "confirmed"],
+)
+async def test_r2_5_canceled_first_the_executor_decides_how_it_ends(
+    store: SqlStore, settle: Callable[[Claim], Command[Any]], end: RunStatus
+) -> None:
+    claim = claim_of(await running(store))
+    assert await store.apply(RequestCancel(run_id=claim.run_id)) is CancelAnswer.REQUESTED
+    assert await store.apply(settle(claim)) == Settled(end)
+    assert await moves(store, claim.run_id) == [
+        (None, "queued"),
+        ("queued", "running"),
+        ("running", "cancelling"),
+        ("cancelling", end),
+    ]
+
+
+async def test_r2_5_cancel_and_completion_at_once_end_legally(
+    store: SqlStore, another_store: SqlStore
+) -> None:
+    for number in range(20):
+        claim = claim_of(await running(store, f"key-{number}"))
+        completed, canceled = await asyncio.gather(
+            store.apply(Complete(claim)), another_store.apply(RequestCancel(run_id=claim.run_id))
+        )
+        assert completed == Settled(RunStatus.SUCCEEDED)
+        assert canceled in {CancelAnswer.TOO_LATE, CancelAnswer.REQUESTED}
+        seen_cancel = ("running", "cancelling") in await moves(store, claim.run_id)
+        assert seen_cancel == (canceled is CancelAnswer.REQUESTED)
+
+
+async def test_r2_5_a_confirmed_cancel_nobody_asked_for_is_refused(store: SqlStore) -> None:
+    claim = claim_of(await running(store))
+    assert await store.apply(ConfirmCancel(claim)) == TooLate(RunStatus.RUNNING)
+    assert await status(store, claim.run_id) is RunStatus.RUNNING
+
+
+async def test_r2_6_a_takeover_is_running_to_running_with_an_event_each(store: SqlStore) -> None:
+    first = await running(store)
+    assert await store.apply(DeclareDead(await _holder(store, first.run_id), is_proven=True))
+    await orphaned(store, first.run_id)
+    assert (await state(store, first.run_id)).token == NO_TOKEN
+    second = await claimed_one(store, await instance(store))
+    assert (second.run_id, second.generation) == (first.run_id, 2)
+    assert second.token != first.token
+    assert await moves(store, first.run_id) == [(None, "queued"), ("queued", "running")]
+    assert (await kinds(store, first.run_id))[2:] == [EventType.TAKEN_OVER, EventType.RESUMED]
+
+
+async def _holder(store: SqlStore, run_id: Any) -> Any:
+    return (await state(store, run_id)).instance_id
+
+
+async def test_i7_the_table_has_a_way_out_of_every_state_that_is_active(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """Nothing active is stuck: some command ends it."""
+    for source in sorted(ACTIVE):
+        run = await given(store, clock, source)
+        await store.apply(RequestCancel(run_id=run.run_id))
+        clock.advance(1e6)
+        await store.apply(ForceCancel(run.run_id))
+        assert await status(store, run.run_id) in TERMINAL
+    assert len(await events(store)) > 0

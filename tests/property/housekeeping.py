@@ -1,0 +1,108 @@
+"""What must become of instances, lanes, saved keys, and what is old."""
+
+from headway.core.command.instance import (
+    DeclareDead,
+    RegisterInstance,
+    RenewInstance,
+    RetireInstance,
+)
+from headway.core.command.key_row import DeleteKey, Locked, SaveKey
+from headway.core.command.lane import Changed, SetLane
+from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.ids import Instant
+from headway.core.lane import Lane
+from headway.core.world import Instance, SavedKey
+from tests.property.model import Model, Told
+
+
+class Housekeeping(Model):
+    def lease(
+        self, wanted: RegisterInstance | RenewInstance | DeclareDead | RetireInstance
+    ) -> Instant | bool | None:
+        instance = self.instances.get(wanted.instance_id)
+        match wanted:
+            case RegisterInstance():
+                expires_at = self.after(wanted.ttl_s)
+                self.instances[wanted.instance_id] = Instance(
+                    wanted.instance_id, expires_at, 0, wanted.host, wanted.pid, self.now
+                )
+                return expires_at
+            case RenewInstance():
+                if instance is None or instance.is_dead:
+                    return None
+                expires_at = self.after(wanted.ttl_s)
+                self.instances[instance.id] = instance._replace(lease_expires_at=expires_at)
+                return expires_at
+            case DeclareDead():
+                if instance is None:
+                    return False
+                is_expired = instance.lease_expires_at <= self.now
+                if not (instance.is_dead or wanted.is_proven or is_expired):
+                    return False
+                self.instances[instance.id] = instance._replace(is_dead=1)
+                return True
+            case RetireInstance():
+                return self.instances.pop(wanted.instance_id, None) is not None
+
+    def set_lane(self, wanted: SetLane) -> Lane | Changed:
+        lane = self.lane(wanted.name)
+        if wanted.expected_revision not in (None, lane.revision):
+            return Changed(lane.revision)
+        if wanted.max_concurrent is not None:
+            lane = lane._replace(max_concurrent=wanted.max_concurrent)
+        if wanted.max_queued is not None:
+            lane = lane._replace(max_queued=wanted.max_queued if wanted.max_queued >= 0 else None)
+        if wanted.is_paused is not None:
+            lane = lane._replace(is_paused=int(wanted.is_paused))
+        lane = self.lanes[wanted.name] = lane._replace(revision=lane.revision + 1)
+        payload = {
+            "max_concurrent": lane.max_concurrent,
+            "max_queued": lane.max_queued,
+            "is_paused": bool(lane.is_paused),
+        }
+        self.emit(None, "lane_changed", payload, lane=lane.name)
+        return lane
+
+    def save_key(self, wanted: SaveKey) -> SavedKey | Locked | Changed:
+        head = self.head_of(wanted.key)
+        if head is not None:
+            return Locked(head.id)
+        saved = self.keys.get(wanted.key)
+        revision = 0 if saved is None else saved.revision
+        if wanted.expected_revision not in (None, revision):
+            return Changed(revision)
+        saved = SavedKey(wanted.key, wanted.job, wanted.params, revision + 1, self.now)
+        self.keys[wanted.key] = saved
+        self.emit(None, "key_changed", {"revision": revision + 1}, key=wanted.key)
+        return saved
+
+    def delete_key(self, wanted: DeleteKey) -> bool | Locked:
+        head = self.head_of(wanted.key)
+        if head is not None:
+            return Locked(head.id)
+        if self.keys.pop(wanted.key, None) is None:
+            return False
+        self.emit(None, "key_changed", {"revision": None}, key=wanted.key)
+        return True
+
+    def prune(self, wanted: PruneRuns | PruneEvents | ForgetSubmissions) -> int | None:
+        match wanted:
+            case PruneRuns():
+                gone = [run for run in self.runs if self._may_go(run, wanted)]
+                self.runs = [run for run in self.runs if run not in gone]
+                ids = {run.id for run in gone}
+                self.inbox = [item for item in self.inbox if item.run_id not in ids]
+                return len(gone)
+            case PruneEvents():
+                self.pruned_seq = max(self.pruned_seq, wanted.up_to_seq)
+                self.events = [event for event in self.events if event["seq"] > self.pruned_seq]
+            case ForgetSubmissions():
+                self.remembered = {
+                    key: kept for key, kept in self.remembered.items() if kept[2] >= wanted.before
+                }
+        return None
+
+    def _may_go(self, run: Told, wanted: PruneRuns) -> bool:
+        """Over, old enough, and its key has nothing going on that might continue it."""
+        is_old = run.ended_at is not None and run.ended_at < wanted.ended_before
+        return run.id in wanted.run_ids and is_old and self.head_of(run.key) is None

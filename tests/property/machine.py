@@ -1,0 +1,153 @@
+"""The machines: random commands go to the oracle and to a store, and both must say the same."""
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from headway.core.command.claim import Claimed
+from headway.core.command.command import Needs
+from headway.core.command.report import SaveProgress
+from headway.core.errors import StoreFailed
+from headway.core.ids import RunId
+from headway.core.run.run import Claim
+from headway.core.world import World
+from tests.property.drawing import NOBODY, Drawing
+from tests.property.opened import Opened, difference, expected
+
+BATCH_COUNT_MAX = 12
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Both modes have a clock that moves, and compare all there is after each step."""
+
+    def __init__(self, opened: Opened) -> None:
+        super().__init__()
+        self.opened = opened
+        self.oracle = opened.start_over()
+        self.drawing = Drawing(self.oracle)
+        self.revisions: dict[RunId, tuple[int, dict[str, Any]]] = {}
+
+    @initialize(data=st.data())
+    def begin_with_two_instances(self, data: st.DataObject) -> None:
+        for _ in range(2):
+            self.check_one(data.draw(self.drawing.of_kind(Drawing.register)))
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 5.0, 20.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.oracle.now = self.opened.clock.advance(seconds)
+
+    @invariant()
+    def the_store_holds_what_the_oracle_says(self) -> None:
+        found = self.opened.run(self.opened.read_all())
+        wrong = difference(expected(self.oracle), found)
+        assert not wrong, "\n".join(wrong)
+        for row in found["runs"]:
+            self.revision_grows_with_each_change(row)
+
+    def revision_grows_with_each_change(self, row: dict[str, Any]) -> None:
+        revision = row.pop("revision")
+        before = self.revisions.get(row["id"])
+        if before is not None:
+            assert revision > before[0] or (revision, row) == before
+        self.revisions[row["id"]] = (revision, row)
+
+    def check_one(self, command: Any) -> None:
+        told = self.told(command)
+        answer = self.opened.run(self.opened.store.apply(command))
+        assert answer == told, f"{command}\nanswers {answer}\n    not {told}"
+
+    def told(self, command: Any) -> Any:
+        answer = self.oracle.apply(command)
+        if isinstance(answer, tuple):
+            claimed = [one for one in answer if isinstance(one, Claimed)]
+            self.drawing.claims += [Claim(one.run_id, one.token) for one in claimed]
+        return answer
+
+
+class OneByOne(StoreMachine):
+    @rule(data=st.data())
+    def apply(self, data: st.DataObject) -> None:
+        self.check_one(data.draw(self.drawing.command()))
+
+
+class InBatches(StoreMachine):
+    """Commands that wait together share a transaction, and end as if each had come alone."""
+
+    @rule(data=st.data(), count=st.integers(2, BATCH_COUNT_MAX), is_broken=st.booleans())
+    def apply_together(self, data: st.DataObject, count: int, is_broken: bool) -> None:
+        renewals = [
+            data.draw(self.drawing.of_kind(Drawing.renew))
+            for _ in range(data.draw(st.integers(0, 2)))
+        ]
+        told: list[tuple[Any, Any]] = [(renewal, self.told(renewal)) for renewal in renewals]
+        # The writer puts each renewal first, so that the last to come is the first to go.
+        told.reverse()
+        batch_from_seq = self.oracle.seq
+        while len(told) < count:
+            command = data.draw(self.drawing.command())
+            if not self.would_be_merged(command, batch_from_seq):
+                told.append((command, self.told(command)))
+        if is_broken:
+            broken = Broken(self.oracle.runs[-1].id if self.oracle.runs else NOBODY)
+            told.insert(data.draw(st.integers(len(renewals), len(told))), (broken, StoreFailed))
+        answers = self.opened.run(self.apply_at_once([command for command, _ in told]))
+        for (command, should), answer in zip(told, answers, strict=True):
+            found = type(answer) if isinstance(answer, Exception) else answer
+            assert found == should, f"{command}\nanswers {answer!r}\n    not {should}"
+
+    def would_be_merged(self, command: Any, batch_from_seq: int) -> bool:
+        """Whether it is progress right after progress, which becomes one event when it can."""
+        if not isinstance(command, SaveProgress) or self.oracle.seq == batch_from_seq:
+            return False
+        last = self.oracle.events[-1]
+        return (last["type"], last["run_id"]) == ("run_progress", command.claim.run_id)
+
+    async def apply_at_once(self, commands: list[Any]) -> list[Any]:
+        """Let them come while the writer is busy, so that they are one batch."""
+        store, gate = self.opened.store, Gate()
+        async with asyncio.TaskGroup() as group:
+            holding = group.create_task(store.apply(gate))
+            await asyncio.to_thread(gate.is_entered.wait, 10)
+            try:
+                batch = asyncio.gather(*map(store.apply, commands), return_exceptions=True)
+                await asyncio.sleep(0)
+            finally:
+                gate.may_go.set()
+            answers = await batch
+            await holding
+        return list(answers)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A command that keeps the writer inside its transaction."""
+
+    is_entered: threading.Event = field(default_factory=threading.Event)
+    may_go: threading.Event = field(default_factory=threading.Event)
+
+    def need(self, needs: Needs) -> None:
+        pass
+
+    def decide(self, world: World) -> None:  # noqa: ARG002
+        self.is_entered.set()
+        assert self.may_go.wait(10)
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A command that goes wrong after it has changed something."""
+
+    run_id: RunId
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.run_id)
+
+    def decide(self, world: World) -> None:
+        run = world.run(self.run_id)
+        if run is not None:
+            world.emit(run, "broken", "{}")
+        raise RuntimeError("broken on purpose")

@@ -1,0 +1,377 @@
+"""What each command must do, said once more in the plainest way.
+
+It shares nothing with the code under test but the words: commands, answers, enumerations. It was
+written from what the commands promise, not from how they keep it.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from headway.core.command.cancel import CancelAnswer, ForceCancel, RequestCancel
+from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
+from headway.core.command.expire import Expire
+from headway.core.command.inbox import ConsumeInbox, InboxFull, NotActive, Posted, PostToInbox
+from headway.core.command.instance import (
+    DeclareDead,
+    RegisterInstance,
+    ReleaseOrphan,
+    RenewInstance,
+    RetireInstance,
+)
+from headway.core.command.key_row import DeleteKey, SaveKey
+from headway.core.command.lane import SetLane
+from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetInteractive
+from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
+from headway.core.command.submit import (
+    Accepted,
+    Busy,
+    Joined,
+    NoRoom,
+    OtherRequest,
+    Repeated,
+    Steered,
+    Submit,
+    SubmitAnswer,
+)
+from headway.core.command.wait import GiveSlotBack, Park, Wake, WantSlot
+from headway.core.ids import Instant, RunId
+from headway.core.run.admission import OnConflict
+from headway.core.run.run import Mode, Recovery
+from headway.core.run.status import RunStatus
+from headway.core.world import InboxItem
+from tests.property.housekeeping import Housekeeping
+from tests.property.model import CANCELLING, QUEUED, RUNNING, Told
+
+
+class Oracle(Housekeeping):
+    def apply(self, command: Any) -> Any:
+        return _COMMANDS[type(command)](self, command)
+
+    def submit(self, wanted: Submit) -> SubmitAnswer:
+        if wanted.idempotency_key in self.remembered:
+            run_id, earlier, _ = self.remembered[wanted.idempotency_key]
+            return Repeated(run_id) if _is_same(earlier, wanted) else OtherRequest(run_id)
+        head = self.head_of(wanted.key)
+        policy = wanted.on_conflict
+        if head is not None and policy is OnConflict.JOIN:
+            self.remember(wanted, head.id)
+            return Joined(head.id)
+        takes_messages = head is not None and head.status is RUNNING and head.is_interactive
+        if head is not None and policy is OnConflict.STEER and takes_messages:
+            posted = self.post(
+                head, PostToInbox(run_id=head.id, payload=wanted.params, by=wanted.by)
+            )
+            if isinstance(posted, Posted):
+                self.remember(wanted, head.id)
+                return Steered(head.id, posted.seq)
+        refusal = self.refusal(wanted, head)
+        if refusal is not None:
+            if wanted.is_unattended:
+                reason = "busy" if isinstance(refusal, Busy) else "no_room"
+                self.add(wanted, RunStatus.REJECTED, reason=reason).ended_at = self.now
+            return refusal
+        if policy is OnConflict.REPLACE:
+            for rival in reversed(self.active_of(wanted.key)):
+                if rival.status is not CANCELLING:
+                    self.cancel(
+                        rival, RequestCancel(run_id=rival.id, reason="replaced", by=wanted.by)
+                    )
+        self.lanes.setdefault(wanted.lane, self.lane(wanted.lane))
+        run = self.add(wanted, QUEUED)
+        return Accepted(run.id, run.seq)
+
+    def refusal(self, wanted: Submit, head: Told | None) -> Busy | NoRoom | None:
+        if head is not None and wanted.on_conflict is OnConflict.REJECT:
+            return Busy(head.id)
+        limit = self.lane(wanted.lane).max_queued
+        if limit is None:
+            return None
+        queued_count = self.queued_count(wanted.lane)
+        if wanted.on_conflict is OnConflict.REPLACE:
+            rivals = self.active_of(wanted.key)
+            queued_count -= sum(r.lane == wanted.lane and r.status is QUEUED for r in rivals)
+        has_room = queued_count < limit + self.free_count(wanted.lane)
+        return None if has_room else NoRoom(wanted.lane, limit)
+
+    def add(self, wanted: Submit, status: RunStatus, **details: str) -> Told:
+        run = Told(wanted, seq=self.seq + 1, queued_at=self.now, status=status)
+        run.documents["params"] = wanted.params
+        earlier = [r for r in self.runs if r.key == wanted.key and r.status != "rejected"]
+        if wanted.mode is Mode.CONTINUE and earlier:
+            run.continued_from = earlier[-1].id
+        if wanted.timeout_s is not None:
+            run.timeout_us = round(wanted.timeout_s * 1_000_000)
+        if status is QUEUED:
+            run.ready_seq = None if self.active_of(wanted.key) else run.seq
+            if wanted.queue_timeout_s is not None:
+                run.queue_by = self.after(wanted.queue_timeout_s)
+        self.runs.append(run)
+        self.emit(run, "run_state_changed", {"from": None, "to": status.value, **details})
+        self.remember(wanted, run.id)
+        return run
+
+    def remember(self, wanted: Submit, run_id: RunId) -> None:
+        if wanted.idempotency_key is not None:
+            self.remembered[wanted.idempotency_key] = (run_id, wanted, self.now)
+
+    def claim(self, wanted: ClaimRuns) -> tuple[Claimed, ...] | NotAlive:
+        instance = self.instances.get(wanted.instance_id)
+        if instance is None or instance.is_dead or instance.lease_expires_at <= self.now:
+            return NotAlive()
+        mine = [
+            run
+            for run in self.ready(wanted.lane)
+            if run.command.job in wanted.jobs and run.instance_id in (None, wanted.instance_id)
+        ]
+        taken = mine[: min(wanted.count, self.free_count(wanted.lane))]
+        return tuple(self.take(run, wanted, f"{wanted.nonce}-{n}") for n, run in enumerate(taken))
+
+    def take(self, run: Told, wanted: ClaimRuns, token: str) -> Claimed:
+        is_resumed = bool(run.token)
+        run.has_slot, run.wants_slot, run.ready_seq, run.queue_by = True, False, None, None
+        if not is_resumed:
+            run.token, run.generation = token, run.generation + 1
+            run.instance_id = wanted.instance_id
+        if run.run_by is None and run.timeout_us is not None:
+            run.run_by = Instant(self.now + run.timeout_us)
+        if run.status is QUEUED:
+            run.started_at = self.now
+            before = self.run(run.continued_from)
+            if before is not None and "checkpoint" in before.documents:
+                run.documents["checkpoint"] = before.documents["checkpoint"]
+            self.move(run, RUNNING)
+        else:
+            self.emit(run, "run_resumed", {"generation": run.generation})
+        command = run.command
+        return Claimed(
+            run_id=command.run_id,
+            key=command.key,
+            job=command.job,
+            mode=command.mode,
+            token=run.token,
+            generation=run.generation,
+            params=command.params,
+            checkpoint=run.documents.get("checkpoint"),
+            run_by=run.run_by,
+            is_resumed=is_resumed,
+        )
+
+    def settle(self, wanted: Complete | Fail | ConfirmCancel) -> Settled | TooLate:
+        run = self.held(wanted.claim)
+        is_early = isinstance(wanted, ConfirmCancel) and run is not None and run.status is RUNNING
+        if run is None or is_early:
+            run = self.run(wanted.claim.run_id)
+            return TooLate(None if run is None else run.status)
+        match wanted:
+            case Complete():
+                run.documents["result"] = wanted.result
+                self.move(run, RunStatus.SUCCEEDED)
+            case Fail():
+                run.documents["error"] = wanted.error
+                self.move(run, RunStatus.FAILED, error=json.loads(wanted.error))
+            case ConfirmCancel():
+                self.move(run, RunStatus.CANCELED)
+        return Settled(run.status)
+
+    def request_cancel(self, wanted: RequestCancel) -> CancelAnswer:
+        run = self.run(wanted.run_id)
+        if run is None:
+            return CancelAnswer.NOT_FOUND
+        if run.status is CANCELLING:
+            return CancelAnswer.ALREADY_REQUESTED
+        return self.cancel(run, wanted) if run.is_active else CancelAnswer.TOO_LATE
+
+    def force_cancel(self, wanted: ForceCancel) -> bool:
+        run = self.run(wanted.run_id)
+        if run is None or run.status is not CANCELLING or not self._is_over(run.cancel_by):
+            return False
+        run.generation += 1
+        self.move(run, RunStatus.CANCELED, forced=True)
+        return True
+
+    def expire(self, wanted: Expire) -> bool:
+        run = self.run(wanted.run_id)
+        if run is None or run.status not in (QUEUED, RUNNING):
+            return False
+        clock = "queue" if run.status is QUEUED else "execution"
+        if not self._is_over(run.queue_by if run.status is QUEUED else run.run_by):
+            return False
+        self.move(run, RunStatus.TIMED_OUT, clock=clock)
+        return True
+
+    def wake(self, wanted: Wake) -> bool:
+        run = self.run(wanted.run_id)
+        if run is None or not run.is_parked:
+            return False
+        if run.wake_at is not None and not self._is_over(run.wake_at):
+            return False
+        self.make_ready(run, "run_woken", {})
+        return True
+
+    def _is_over(self, deadline: Instant | None) -> bool:
+        return deadline is not None and deadline <= self.now
+
+    def cancel(self, run: Told, wanted: RequestCancel) -> CancelAnswer:
+        intent = {"files": wanted.files.value, "reason": wanted.reason, "by": wanted.by}
+        run.documents["cancel"] = intent
+        if run.status is QUEUED:
+            self.move(run, RunStatus.CANCELED, cancel=intent)
+            return CancelAnswer.CANCELED
+        run.cancel_by = self.after(wanted.grace_s)
+        run.wants_slot, run.ready_seq, run.is_interactive = False, None, False
+        self.move(run, CANCELLING, cancel=intent)
+        if run.token:
+            return CancelAnswer.REQUESTED
+        run.generation += 1
+        self.move(run, RunStatus.CANCELED)
+        return CancelAnswer.CANCELED
+
+    def wait(self, wanted: GiveSlotBack | WantSlot | Park) -> bool:
+        run = self.held(wanted.claim)
+        if run is None or run.status is not RUNNING:
+            return False
+        match wanted:
+            case GiveSlotBack():
+                if not run.has_slot:
+                    return False
+                run.has_slot = False
+                self.emit(run, "run_waiting", {})
+            case WantSlot():
+                if run.has_slot or run.wants_slot:
+                    return False
+                self.make_ready(run, "run_woken", {})
+            case Park():
+                run.token, run.instance_id, run.ready_seq = "", None, None
+                run.has_slot = run.wants_slot = run.is_interactive = False
+                run.death_count = 0
+                if run.run_by is not None:
+                    run.timeout_us, run.run_by = max(0, run.run_by - self.now), None
+                run.wake_at = wanted.wake_at
+                self.emit(run, "run_parked", {})
+                if run.unread_count or self._is_over(run.wake_at):
+                    self.make_ready(run, "run_woken", {})
+        return True
+
+    def report(self, wanted: SaveProgress | SaveCheckpoint | AppendEvent | SetInteractive) -> bool:
+        run = self.held(wanted.claim)
+        if run is None:
+            return False
+        match wanted:
+            case SaveProgress():
+                run.documents["progress"] = wanted.progress
+                self.emit(run, "run_progress", wanted.progress)
+            case SaveCheckpoint():
+                run.documents["checkpoint"] = wanted.checkpoint
+                run.death_count = 0
+                self.emit(run, "run_checkpoint", {})
+            case AppendEvent():
+                self.emit(run, wanted.type, wanted.payload)
+            case SetInteractive():
+                if wanted.is_interactive and run.status is not RUNNING:
+                    return False
+                run.is_interactive = wanted.is_interactive
+        return True
+
+    def post_to_inbox(self, wanted: PostToInbox) -> Posted | InboxFull | NotActive:
+        run = self.run(wanted.run_id)
+        if run is None or run.status not in (QUEUED, RUNNING):
+            return NotActive()
+        return self.post(run, wanted)
+
+    def post(self, run: Told, wanted: PostToInbox) -> Posted | InboxFull:
+        if run.unread_count >= 1_000:
+            return InboxFull(1_000)
+        run.unread_count += 1
+        seq = self.emit(run, "run_message_posted", {"kind": wanted.kind})
+        self.inbox.append(
+            InboxItem(
+                *(run.id, seq, wanted.kind, wanted.call_id),
+                *(wanted.payload, wanted.by, self.now, None),
+            )
+        )
+        if run.is_parked:
+            self.make_ready(run, "run_woken", {})
+        return Posted(seq)
+
+    def consume(self, wanted: ConsumeInbox) -> tuple[InboxItem, ...] | None:
+        run = self.held(wanted.claim)
+        if run is None:
+            return None
+        taken = []
+        for place, item in enumerate(self.inbox):
+            if item.run_id == run.id and item.consumed_by is None:
+                self.inbox[place] = item._replace(consumed_by=run.generation)
+                taken.append(self.inbox[place])
+        run.unread_count = 0
+        if taken:
+            self.emit(run, "run_messages_consumed", {"count": len(taken)})
+        return tuple(taken)
+
+    def release(self, wanted: ReleaseOrphan) -> bool:
+        run = self.run(wanted.run_id)
+        instance = self.instances.get(wanted.instance_id)
+        if run is None or run.instance_id != wanted.instance_id:
+            return False
+        if instance is not None and not instance.is_dead:
+            return False
+        if run.status is CANCELLING:
+            run.generation += 1
+            self.move(run, RunStatus.CANCELED)
+            return True
+        run.death_count += 1
+        if run.command.recovery is Recovery.FAIL or run.death_count >= 3:
+            poison = "its executor died 3 times without progress"
+            lost = "its executor died and the job does not resume"
+            is_lost = run.command.recovery is Recovery.FAIL
+            error = {
+                "code": "executor_lost" if is_lost else "poison",
+                "message": lost if is_lost else poison,
+            }
+            run.documents["error"] = error
+            self.move(run, RunStatus.FAILED, error=error)
+            return True
+        run.token, run.instance_id = "", None
+        run.has_slot = run.is_interactive = False
+        self.make_ready(run, "run_taken_over", {"death_count": run.death_count})
+        return True
+
+
+def _is_same(earlier: Submit, wanted: Submit) -> bool:
+    """Whether it is the same request. A try has an id of its own, and who makes it is no matter."""
+    return replace(earlier, run_id=wanted.run_id, by=wanted.by) == wanted
+
+
+_COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {
+    Submit: Oracle.submit,
+    ClaimRuns: Oracle.claim,
+    Complete: Oracle.settle,
+    Fail: Oracle.settle,
+    ConfirmCancel: Oracle.settle,
+    RequestCancel: Oracle.request_cancel,
+    ForceCancel: Oracle.force_cancel,
+    Expire: Oracle.expire,
+    Wake: Oracle.wake,
+    GiveSlotBack: Oracle.wait,
+    WantSlot: Oracle.wait,
+    Park: Oracle.wait,
+    SaveProgress: Oracle.report,
+    SaveCheckpoint: Oracle.report,
+    AppendEvent: Oracle.report,
+    SetInteractive: Oracle.report,
+    PostToInbox: Oracle.post_to_inbox,
+    ConsumeInbox: Oracle.consume,
+    RegisterInstance: Oracle.lease,
+    RenewInstance: Oracle.lease,
+    DeclareDead: Oracle.lease,
+    RetireInstance: Oracle.lease,
+    ReleaseOrphan: Oracle.release,
+    SetLane: Oracle.set_lane,
+    SaveKey: Oracle.save_key,
+    DeleteKey: Oracle.delete_key,
+    PruneRuns: Oracle.prune,
+    PruneEvents: Oracle.prune,
+    ForgetSubmissions: Oracle.prune,
+}

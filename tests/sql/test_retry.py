@@ -1,0 +1,189 @@
+"""R4.6: what is tried again, how often, and what is not."""
+
+import asyncio
+from collections.abc import Callable
+
+import asyncpg
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.adapters.sql.database import Database
+from headway.adapters.sql.dsn import parse_addresses
+from headway.core.errors import DatabaseUnavailable
+from tests.services import PostgresServer
+from tests.sql.nodes import Node
+
+END_OWN_SESSION = {
+    "postgresql": "SELECT pg_terminate_backend(pg_backend_pid())",
+    "mysql": "KILL CONNECTION_ID()",
+}
+
+
+class Waits:
+    """Stands in for `asyncio.sleep`, and notes what was waited for."""
+
+    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
+        self.delays_s: list[float] = []
+        self._then = then
+
+    async def __call__(self, delay_s: float) -> None:
+        self.delays_s.append(delay_s)
+        self._then()
+
+
+async def lose_connection(connection: AsyncConnection) -> None:
+    await connection.execute(text(END_OWN_SESSION[connection.dialect.name]))
+    await connection.execute(text("SELECT 1"))
+
+
+async def test_r4_6_a_lost_connection_is_tried_four_times_in_sessions_of_their_own(
+    database: Database,
+) -> None:
+    waits = Waits()
+    sessions: list[AsyncConnection] = []
+
+    async def read(connection: AsyncConnection) -> None:
+        sessions.append(connection)
+        await lose_connection(connection)
+
+    with pytest.raises(DBAPIError) as lost:
+        await database.with_retry(read, sleep=waits)
+    assert lost.value.connection_invalidated
+    assert waits.delays_s == [1, 2, 4]
+    assert len({id(session) for session in sessions}) == 4
+
+
+async def test_r4_6_it_ends_with_the_first_success(database: Database) -> None:
+    waits = Waits()
+
+    async def read(connection: AsyncConnection) -> str:
+        if len(waits.delays_s) < 2:
+            await lose_connection(connection)
+        return "done"
+
+    assert await database.with_retry(read, sleep=waits) == "done"
+    assert waits.delays_s == [1, 2]
+
+
+async def test_r4_6_an_address_that_does_not_answer_is_tried_four_times(silent_url: str) -> None:
+    waits = Waits()
+    database = Database(parse_addresses([silent_url]), durability="process")
+    with pytest.raises(DatabaseUnavailable):
+        await database.with_retry(lose_connection, sleep=waits)
+    assert waits.delays_s == [1, 2, 4]
+    await database.close()
+
+
+@pytest.mark.parametrize("backend", ["postgres"])
+async def test_r4_6_a_server_that_dies_under_a_session_is_survived(
+    database: Database, postgres_server: PostgresServer
+) -> None:
+    waits = Waits(then=postgres_server.restart)
+    failures: list[type[DBAPIError]] = []
+
+    async def read(connection: AsyncConnection) -> int:
+        raw = (await connection.get_raw_connection()).driver_connection
+        assert isinstance(raw, asyncpg.Connection)
+        if not waits.delays_s:
+            closed = asyncio.Event()
+            raw.add_termination_listener(lambda _: closed.set())
+            postgres_server.kill()
+            await closed.wait()
+        try:
+            return int((await connection.execute(text("SELECT 7"))).scalar_one())
+        except DBAPIError as error:
+            failures.append(type(error))
+            raise
+
+    assert await database.with_retry(read, sleep=waits) == 7
+    assert failures == [InterfaceError]  # Not an OperationalError, and still a lost connection.
+    assert waits.delays_s == [1]
+
+
+async def test_r4_6_what_would_fail_again_is_not_tried_again(database: Database) -> None:
+    waits = Waits()
+
+    async def read(connection: AsyncConnection) -> None:
+        await connection.execute(text("SELECT * FROM nowhere"))
+
+    with pytest.raises(DBAPIError):
+        await database.with_retry(read, sleep=waits)
+    assert waits.delays_s == []
+
+
+async def test_r4_6_an_error_of_the_work_itself_is_not_taken_for_the_databases(
+    database: Database,
+) -> None:
+    waits = Waits()
+
+    async def read(_: AsyncConnection) -> None:
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        await database.with_retry(read, sleep=waits)
+    assert waits.delays_s == []
+
+
+async def make_table(database: Database) -> None:
+    async with database.engine.begin() as connection:
+        await connection.execute(text("CREATE TABLE fruit (id INTEGER PRIMARY KEY)"))
+
+
+async def insert(connection: AsyncConnection) -> str:
+    async with connection.begin():
+        await connection.execute(text("INSERT INTO fruit VALUES (1)"))
+    return "written"
+
+
+async def test_r4_6_a_duplicate_on_repeat_is_the_first_attempts_success(
+    database: Database,
+) -> None:
+    await make_table(database)
+    waits = Waits()
+
+    async def insert_and_lose_the_answer(connection: AsyncConnection) -> str:
+        answer = await insert(connection)
+        if not waits.delays_s:
+            await lose_connection(connection)
+        return answer
+
+    assert await database.write_with_retry(insert_and_lose_the_answer, sleep=waits) is None
+    assert waits.delays_s == [1]
+
+
+async def test_r4_6_a_write_that_did_not_land_is_written_by_the_repeat(database: Database) -> None:
+    await make_table(database)
+    waits = Waits()
+
+    async def lose_the_connection_and_insert(connection: AsyncConnection) -> str:
+        if not waits.delays_s:
+            await lose_connection(connection)
+        return await insert(connection)
+
+    written = await database.write_with_retry(lose_the_connection_and_insert, sleep=waits)
+    assert written == "written"
+
+
+async def test_r4_6_a_duplicate_at_the_first_attempt_is_somebody_elses_row(
+    database: Database,
+) -> None:
+    await make_table(database)
+    assert await database.write_with_retry(insert) == "written"
+    with pytest.raises(IntegrityError):
+        await database.write_with_retry(insert)
+
+
+async def test_r4_6_an_attempt_that_never_connected_does_not_count_as_the_first(
+    a_node: Callable[[], Node],
+) -> None:
+    node = a_node()
+    database = Database(parse_addresses([node.url]), durability="process")
+    await make_table(database)
+    await database.write_with_retry(insert)
+    await database.engine.dispose()
+    node.leave()
+    with pytest.raises(IntegrityError):
+        await database.write_with_retry(insert, sleep=Waits(then=node.come_back))
+    await database.close()

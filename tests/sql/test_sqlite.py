@@ -1,0 +1,159 @@
+"""R4.2: SQLite, in a file and in memory."""
+
+import asyncio
+import sqlite3
+import stat
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from headway.adapters.sql.database import Database
+from headway.adapters.sql.dsn import parse_addresses
+from headway.adapters.sql.sqlite import Durability, open_sqlite
+from headway.core.errors import ConfigurationError
+
+PRAGMAS = {
+    "journal_mode": "wal",
+    "synchronous": 1,
+    "cache_size": -64000,
+    "foreign_keys": 1,
+    "busy_timeout": 5000,
+    "wal_autocheckpoint": 0,
+}
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+async def test_r4_2_every_new_connection_has_the_pragmas(database: Database) -> None:
+    async with AsyncExitStack() as stack:
+        sessions = [await stack.enter_async_context(database.session()) for _ in range(7)]
+        for connection in sessions:
+            found = {
+                name: (await connection.execute(text(f"PRAGMA {name}"))).scalar_one()
+                for name in PRAGMAS
+            }
+            assert found == PRAGMAS
+
+
+@pytest.mark.parametrize(("durability", "synchronous"), [("process", 1), ("power", 2)])
+async def test_r4_2_durability_says_what_a_commit_survives(
+    durability: Durability, synchronous: int, tmp_path: Path
+) -> None:
+    database = Database(parse_addresses([f"sqlite:///{tmp_path}/a.db"]), durability=durability)
+    async with database.session() as connection:
+        assert (await connection.execute(text("PRAGMA synchronous"))).scalar_one() == synchronous
+    await database.close()
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+async def test_r4_2_a_read_and_the_write_that_builds_on_it_are_one(database: Database) -> None:
+    async with database.engine.begin() as connection:
+        await connection.execute(text("CREATE TABLE counter (value INTEGER)"))
+        await connection.execute(text("INSERT INTO counter VALUES (0)"))
+
+    async def add_one() -> None:
+        for _ in range(30):
+            async with database.engine.begin() as connection:
+                value = (await connection.execute(text("SELECT value FROM counter"))).scalar_one()
+                await asyncio.sleep(0)
+                changed = text("UPDATE counter SET value = :value")
+                await connection.execute(changed, {"value": value + 1})
+
+    await asyncio.gather(*(add_one() for _ in range(4)))
+    async with database.session() as connection:
+        assert (await connection.execute(text("SELECT value FROM counter"))).scalar_one() == 120
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+async def test_r4_2_a_reader_does_not_wait_for_a_writer(database: Database, tmp_path: Path) -> None:
+    writer = open_sqlite(f"{tmp_path}/headway.db", durability="process")
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("CREATE TABLE fruit (name TEXT)")
+    async with asyncio.timeout(2), database.session() as connection:
+        tables = await connection.execute(text("SELECT count(*) FROM sqlite_schema"))
+        assert tables.scalar_one() == 0
+    writer.rollback()
+    writer.close()
+
+
+def test_s10_a_new_database_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "headway.db"
+    connection = open_sqlite(str(path), durability="process")
+    connection.execute("CREATE TABLE fruit (name TEXT)")
+    for made in (path, path.with_name("headway.db-wal"), path.with_name("headway.db-shm")):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    connection.close()
+
+
+def test_s10_an_existing_database_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "headway.db"
+    path.touch()
+    path.chmod(0o640)
+    open_sqlite(str(path), durability="process").close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_r4_2_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    with pytest.raises(ConfigurationError, match=r"taken/headway\.db"):
+        open_sqlite(f"{tmp_path}/taken/headway.db", durability="process")
+
+
+@pytest.mark.parametrize("backend", ["sqlite-memory"])
+async def test_r4_2_in_memory_there_is_one_connection_for_all(database: Database) -> None:
+    assert database.memory_connection is not None
+    database.memory_connection.execute("CREATE TABLE fruit (name TEXT)")
+    for _ in range(3):
+        async with database.session() as connection:
+            await connection.execute(text("SELECT * FROM fruit"))
+
+
+@pytest.mark.parametrize("backend", ["sqlite-memory"])
+async def test_r4_2_in_memory_nobody_sees_what_is_not_committed(database: Database) -> None:
+    writer, gate = database.memory_connection, database.memory_gate
+    assert writer is not None
+    assert gate is not None
+    writer.execute("CREATE TABLE fruit (name TEXT)")
+
+    async def count() -> int:
+        async with database.session() as connection:
+            return int((await connection.execute(text("SELECT count(*) FROM fruit"))).scalar_one())
+
+    gate.acquire()
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("INSERT INTO fruit VALUES ('fig')")
+    async with asyncio.TaskGroup() as group:
+        counting = group.create_task(count())
+        done, _ = await asyncio.wait([counting], timeout=0.05)
+        assert not done
+        writer.execute("ROLLBACK")
+        gate.release()
+    assert counting.result() == 0
+
+
+@pytest.mark.parametrize("backend", ["sqlite-memory"])
+async def test_r4_2_in_memory_a_session_that_gives_up_leaves_the_gate_open(
+    database: Database,
+) -> None:
+    gate = database.memory_gate
+    assert gate is not None
+    gate.acquire()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05), database.session():
+            pass
+    gate.release()
+    async with asyncio.timeout(2):
+        for _ in range(3):
+            async with database.session():
+                assert gate.locked()
+    assert not gate.locked()
+
+
+@pytest.mark.parametrize("backend", ["sqlite-memory"])
+async def test_r4_2_a_closed_memory_is_closed_for_the_writer_too(database: Database) -> None:
+    assert database.memory_connection is not None
+    await database.close()
+    with pytest.raises(sqlite3.ProgrammingError):
+        database.memory_connection.execute("SELECT 1")
