@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 
 from headway.adapters.sql.faults import (
     is_disconnect,
@@ -124,6 +125,7 @@ async def test_r4_6_a_connection_that_was_ended_is_gone_at_once_and_afterwards(
         ConnectionError("unexpected connection_lost() call"),
         OSError(errno.EHOSTUNREACH, "no route to host"),
         DatabaseUnavailable({"a": "is a standby"}),
+        DBAPIError("SELECT 1", None, Exception("odd"), connection_invalidated=True),
     ],
 )
 def test_r4_6_a_broken_network_is_a_lost_connection(error: Exception) -> None:

@@ -94,6 +94,7 @@ class World:
     def __init__(self, *, now: Instant, seq: int) -> None:
         self.now = now
         self.seq = seq
+        self.pruned_seq = 0
         self.runs: dict[RunId, Run] = {}
         self.loaded: dict[RunId, Run] = {}
         """As the rows were when they were locked; the guards of the updates come from here."""

@@ -48,16 +48,26 @@ def _text(name: str) -> sa.BindParameter[str]:
     return sa.bindparam(name, type_=sa.String())
 
 
+# MariaDB reads all of a small table rather than look up a third of it, and would wait for the locks
+# on rows that are none of its business; so the index is named.
 _RUNS: Final = sa.select(*RUN_COLUMNS).order_by(runs.c.key, runs.c.seq)
 _RUNS_BY_ID: Final = Query(
-    _RUNS.where(in_list(runs.c.id, "ids")).with_for_update(), orders_locks=True
+    _RUNS.where(in_list(runs.c.id, "ids"))
+    .with_hint(runs, "FORCE INDEX (uq_runs_id)", "mysql")
+    .with_for_update(),
+    orders_locks=True,
 )
 _HEADS: Final = Query(
-    _RUNS.where(in_list(runs.c.head_key, "keys")).with_for_update(), orders_locks=True
+    _RUNS.where(in_list(runs.c.head_key, "keys"))
+    .with_hint(runs, "FORCE INDEX (uq_runs_head_key)", "mysql")
+    .with_for_update(),
+    orders_locks=True,
 )
 # One statement, so that both kinds are locked in one order.
 _RUNS_AND_HEADS: Final = Query(
-    _RUNS.where(in_list(runs.c.id, "ids") | in_list(runs.c.head_key, "keys")).with_for_update(),
+    _RUNS.where(in_list(runs.c.id, "ids") | in_list(runs.c.head_key, "keys"))
+    .with_hint(runs, "FORCE INDEX (uq_runs_id, uq_runs_head_key)", "mysql")
+    .with_for_update(),
     orders_locks=True,
 )
 _behind: Final = runs.alias("behind")
@@ -66,7 +76,10 @@ _HEADS_FOLLOWED: Final = Query(
     sa.select(runs.c.head_key).where(
         in_list(runs.c.head_key, "keys"),
         sa.exists().where(_behind.c.waiting_key == runs.c.head_key),
-    )
+    ),
+    on_mysql=sa.select(runs.c.waiting_key)
+    .where(in_list(runs.c.waiting_key, "keys"))
+    .group_by(runs.c.waiting_key),
 )
 _WAITING: Final = Query(
     sa.select(*RUN_COLUMNS)
@@ -134,7 +147,9 @@ _READY: Final = Query(
     .with_for_update(skip_locked=True)
 )
 _STREAM: Final = Query(
-    sa.select(stream.c.seq).where(stream.c.id == sa.literal_column("1")).with_for_update()
+    sa.select(stream.c.seq, stream.c.pruned_seq)
+    .where(stream.c.id == sa.literal_column("1"))
+    .with_for_update()
 )
 
 
@@ -157,7 +172,7 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> World:
             item = InboxItem(*row)
             world.inbox[item.run_id].append(item)
     await _load_lanes(link, needs, world)
-    ((world.seq,),) = await link.fetch(_STREAM, {})
+    ((world.seq, world.pruned_seq),) = await link.fetch(_STREAM, {})
     return world
 
 

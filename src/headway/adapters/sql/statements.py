@@ -22,6 +22,8 @@ class in_list(sa.ColumnElement[bool]):  # noqa: N801  # Reads as an operator, li
 
     inherit_cache = False
     type = sa.Boolean()
+    # Else SQLAlchemy writes `(…) = 1` where a database has no booleans, and no index is used.
+    _is_implicitly_boolean = True
 
     def __init__(self, column: sa.Column[Any], name: str) -> None:
         self.column = column
@@ -57,6 +59,8 @@ class Query:
     select: sa.Select[Any]
     orders_locks: bool = False
     """Its order only says in which order rows are locked: of no use where none are."""
+    on_mysql: sa.Select[Any] | None = None
+    """The same question, put so that MariaDB and MySQL answer it from an index."""
 
     def __hash__(self) -> int:
         return id(self.select)
@@ -108,6 +112,8 @@ class Compiled:
 @lru_cache(maxsize=512)
 def compile_query(query: Query, dialect: Dialect) -> Compiled:
     select = query.select
+    if query.on_mysql is not None and dialect.name == "mysql":
+        select = query.on_mysql
     if query.orders_locks and dialect.name == "sqlite":
         select = select.order_by(None)
     compiled = select.compile(dialect=dialect)

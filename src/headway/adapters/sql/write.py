@@ -61,6 +61,7 @@ async def write_world(link: Link, world: World, *, loaded_seq: int) -> None:
         await link.write(Update(stream, ("pruned_seq",), ("id",)), [(changes.events_pruned_to, 1)])
     if changes.forget_before is not None:
         await link.write(Delete(remembered, ("at",), is_prefix=True), [(changes.forget_before,)])
+        await link.write(Delete(writers, ("seen_at",), is_prefix=True), [(changes.forget_before,)])
     if world.seq != loaded_seq:
         await _expect(link, STREAM_SEQ, [(world.seq, 1, loaded_seq)])
 

@@ -1,8 +1,8 @@
 """The write door: one thread, one connection; commands that wait together commit together.
 
 A batch is locked, decided and written in one transaction. When a guard fails, or one command of it
-goes wrong, the batch is rolled back and its commands are replayed one by one, each in a transaction
-of its own, so that none can undo its neighbours.
+goes wrong, the batch is rolled back and decided anew, then in halves, down to single commands, so
+that none can undo its neighbours.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from headway.adapters.sql.faults import (
 )
 from headway.adapters.sql.links.source import Source
 from headway.adapters.sql.load import load_world
-from headway.adapters.sql.statements import Insert, Query
+from headway.adapters.sql.statements import Delete, Insert, Query
 from headway.adapters.sql.tables import writers
 from headway.adapters.sql.write import WRITER_BATCH, GuardFailed, write_world
 from headway.core.command.command import Command, Needs
@@ -41,7 +41,7 @@ from headway.core.run.events import Event
 
 BATCH_COUNT_MAX: Final = 1_000
 WAITING_COUNT_MAX: Final = 100_000
-CONFLICT_COUNT_MAX: Final = 20
+ATTEMPT_COUNT_MAX: Final = 20
 OUTAGE_S_MAX: Final = 10.0
 RECONNECT_DELAY_S: Final = 0.2
 
@@ -143,10 +143,8 @@ class Writer:
             while batch := await self._next_batch():
                 await self._commit(batch)
         finally:
-            try:
-                await self._link.close()
-            finally:
-                self._answer([(self._stopped, None, None)])
+            await self._retire()
+            self._answer([(self._stopped, None, None)])
 
     async def _next_batch(self) -> list[_Pending]:
         """What waits, up to a limit; nothing only when the writer is to end."""
@@ -165,7 +163,7 @@ class Writer:
         """Answer every command of `batch`, whatever happens."""
         give_up_at_s = time.monotonic() + OUTAGE_S_MAX
         last: Exception = GuardFailed()
-        for _ in range(CONFLICT_COUNT_MAX):
+        for attempt in range(ATTEMPT_COUNT_MAX):
             try:
                 answers, events = await self._transact([pending.command for pending in batch])
             except Exception as error:  # The top of the loop: every fault becomes an answer.
@@ -175,30 +173,31 @@ class Writer:
                     if landed is None:
                         continue
                     if isinstance(landed, InfrastructureError):
-                        self._answer([(pending.answer, None, landed) for pending in batch])
+                        self._refuse(batch, landed)
                         return
                     answers, events = landed.answers, landed.events
                 else:
                     await self._undo()
+                    if _is_conflict(error):
+                        self.conflict_count += 1
+                        if attempt == 0:  # Most likely the others are through by now.
+                            continue
                     if len(batch) > 1:
-                        for pending in batch:
-                            await self._commit([pending])
+                        # Apart from its neighbours, each half stands or falls by itself.
+                        middle = len(batch) // 2
+                        await self._commit(batch[:middle])
+                        await self._commit(batch[middle:])
                         return
                     if not _is_conflict(error):
-                        self._answer([(batch[0].answer, None, _explained(error))])
-                        return
-                    self.conflict_count += 1
+                        break
                     continue
-            self._answer(
-                [
-                    (pending.answer, answer, None)
-                    for pending, answer in zip(batch, answers, strict=True)
-                ],
-                events,
-            )
+            told = zip(batch, answers, strict=True)
+            self._answer([(pending.answer, answer, None) for pending, answer in told], events)
             return
-        failed = _explained(last)
-        self._answer([(pending.answer, None, failed) for pending in batch])
+        self._refuse(batch, _explained(last))
+
+    def _refuse(self, batch: list[_Pending], error: BaseException) -> None:
+        self._answer([(pending.answer, None, error) for pending in batch])
 
     async def _transact(self, commands: Sequence[Command[Any]]) -> tuple[list[Any], list[Event]]:
         needs = Needs()
@@ -206,16 +205,16 @@ class Writer:
             command.need(needs)
         self._source.check()
         await self._link.begin()
-        now = await self._lock_own_row()
+        _, now = await self._lock_own_row()
         world = await load_world(self._link, needs, now=now)
         loaded_seq = world.seq
         answers = [command.decide(world) for command in commands]
         if not world.has_changed:
             await self._link.rollback()
             return answers, []
-        await write_world(self._link, world, loaded_seq=loaded_seq)
         number = self._batch_number + 1
         await self._link.write(WRITER_BATCH, [(number, now, self._id)])
+        await write_world(self._link, world, loaded_seq=loaded_seq)
         self._in_doubt = _InDoubt(number, answers, world.changes.events)
         await self._link.commit()
         self._in_doubt = None
@@ -224,56 +223,69 @@ class Writer:
         self._source.saw(world.seq)
         return answers, world.changes.events
 
-    async def _lock_own_row(self) -> Instant:
+    async def _lock_own_row(self) -> tuple[int, Instant]:
+        """The number of the last batch that landed, and what time it is there."""
         query = _OWN_ROW_HERE if self._link.now_sql is None else _own_row(self._link.now_sql)
-        ((_, now),) = await self._link.fetch(query, {"id": self._id})
+        rows = await self._link.fetch(query, {"id": self._id})
+        if not rows:  # New here; or so long silent that it was forgotten.
+            own = (self._id, self._batch_number, 0)
+            await self._link.write(Insert(writers, ("id", "batch", "seen_at")), [own])
+            rows = await self._link.fetch(query, {"id": self._id})
+        ((number, now),) = rows
         if self._now is not None:
-            return self._now()
-        return Instant(time.time_ns() // 1_000 if self._link.now_sql is None else now)
+            now = self._now()
+        elif self._link.now_sql is None:
+            now = time.time_ns() // 1_000
+        return number, Instant(now)
 
-    async def _introduce(self) -> None:
-        """Make the writer's own row, or find it again after a reconnect."""
+    async def _introduce(self) -> int:
+        """Make the writer's own row, or find it again: the number of the last batch that landed."""
         await self._link.begin()
         try:
-            if not await self._link.fetch(_OWN_ROW_HERE, {"id": self._id}):
-                row = (self._id, self._batch_number, time.time_ns() // 1_000)
-                await self._link.write(Insert(writers, ("id", "batch", "seen_at")), [row])
+            number, _ = await self._lock_own_row()
         except BaseException:
             await self._link.rollback()
             raise
         await self._link.commit()
+        return number
 
     async def _recover(
         self, error: Exception, give_up_at_s: float
     ) -> _InDoubt | InfrastructureError | None:
         """Reconnect. The batch in doubt if it has landed, None if the commands must be replayed."""
         log.warning("database_lost", extra={"reason": str(error)})
+        in_doubt, self._in_doubt = self._in_doubt, None
         self._source.lost()
         await self._drop_link()
         last: Exception = error
         while time.monotonic() < give_up_at_s:
             try:
                 self._link = await self._source.connect()
-                # Locked, so that a commit which is still under way on the other side has ended.
-                await self._introduce()
-                in_doubt, self._in_doubt = self._in_doubt, None
-                if in_doubt is None:
-                    return None
-                await self._link.begin()
-                ((number, _),) = await self._link.fetch(_OWN_ROW_HERE, {"id": self._id})
-                await self._link.rollback()
+                # This locks our row: a commit still under way on the other side has ended then.
+                number = await self._introduce()
             except Exception as again:  # Whatever it is, the way out is to try again until the end.
                 last = again
                 await self._drop_link()
                 await asyncio.sleep(RECONNECT_DELAY_S)
-            else:
-                if number != in_doubt.number:
-                    return None
-                self._batch_number = number
-                return in_doubt
+                continue
+            if in_doubt is None or number != in_doubt.number:
+                return None
+            self._batch_number = number
+            return in_doubt
         if isinstance(last, DatabaseUnavailable):
             return last
         return DatabaseUnavailable({"database": str(last) or type(last).__name__})
+
+    async def _retire(self) -> None:
+        """Take the own row away, and close; if that fails the row is forgotten in time."""
+        try:
+            await self._link.begin()
+            await self._link.write(Delete(writers, ("id",)), [(self._id,)])
+            await self._link.commit()
+        except Exception as error:  # At the end of its life there is nobody to tell.
+            log.debug("writer_not_retired", extra={"reason": str(error)})
+            await self._undo()
+        await self._drop_link()
 
     async def _drop_link(self) -> None:
         try:

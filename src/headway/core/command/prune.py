@@ -45,13 +45,13 @@ class PruneEvents:
         """The stream's own row is locked by every batch."""
 
     def decide(self, world: World) -> None:
-        assert self.up_to_seq <= world.seq
-        world.changes.events_pruned_to = max(self.up_to_seq, world.changes.events_pruned_to or 0)
+        if self.up_to_seq > world.pruned_seq:
+            world.pruned_seq = world.changes.events_pruned_to = min(self.up_to_seq, world.seq)
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetSubmissions:
-    """Forget idempotency keys that are older than their promise."""
+    """Forget idempotency keys that are older than their promise, and writers long silent."""
 
     before: Instant
 

@@ -8,6 +8,7 @@ The write-ahead log is copied back into the file only here, behind the same gate
 
 import fcntl
 import json
+import logging
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ from sqlalchemy.engine import Dialect
 from headway.adapters.sql.statements import Query, Row, Write, compile_query, compile_write
 
 CHECKPOINT_ROW_COUNT: Final = 10_000
+
+log = logging.getLogger(__name__)
 
 
 class SqliteLink:
@@ -49,9 +52,13 @@ class SqliteLink:
 
     async def commit(self) -> None:
         self._connection.execute("COMMIT")
-        if self._row_count >= CHECKPOINT_ROW_COUNT:
-            self._row_count = 0
-            self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        try:
+            if self._row_count >= CHECKPOINT_ROW_COUNT:
+                self._row_count = 0
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        except sqlite3.Error as error:
+            # The commit stands; only the log stays longer for now (a full disk, say).
+            log.warning("checkpoint_failed", extra={"reason": str(error)})
         self._gate.release()
 
     async def rollback(self) -> None:

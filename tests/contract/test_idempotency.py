@@ -1,0 +1,96 @@
+"""The same idempotency key, the same run, whatever the retries (I6)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.report import SetInteractive
+from headway.core.command.settle import Complete
+from headway.core.command.submit import Accepted, Busy, Joined, OtherRequest, Repeated, Steered
+from headway.core.run.admission import OnConflict
+from headway.core.run.run import Mode
+from headway.testing import FakeClock, a_submit, claim_of
+from tests.contract.backends import read_all
+from tests.contract.scenes import claimed_one, instance, running, submitted
+
+
+async def test_i6_a_repeat_gives_the_same_run_and_changes_nothing(store: SqlStore) -> None:
+    run_id = await submitted(store, idempotency_key="once")
+    before = await read_all(store)
+    assert await store.apply(a_submit(idempotency_key="once")) == Repeated(run_id)
+    assert await read_all(store) == before
+
+
+async def test_i6_a_repeat_gives_the_same_run_when_that_has_long_ended(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    run_id = await submitted(store, idempotency_key="once")
+    await store.apply(Complete(claim_of(await claimed_one(store, await instance(store)))))
+    clock.advance(3600)
+    await submitted(store)
+    assert await store.apply(a_submit(idempotency_key="once")) == Repeated(run_id)
+
+
+@pytest.mark.parametrize(
+    "difference",
+    [
+        {"params": {"page": 2}},
+        {"job": "other"},
+        {"key": "bob"},
+        {"lane": "cron"},
+        {"mode": Mode.CONTINUE},
+        {"on_conflict": OnConflict.ENQUEUE},
+    ],
+    ids=lambda difference: next(iter(difference)),
+)
+async def test_i6_another_request_under_the_same_key_is_refused(
+    store: SqlStore, difference: dict[str, Any]
+) -> None:
+    run_id = await submitted(store, idempotency_key="once", params={"page": 1})
+    before = await read_all(store)
+    other: dict[str, Any] = {"params": {"page": 1}, "idempotency_key": "once", **difference}
+    assert await store.apply(a_submit(**other)) == OtherRequest(run_id)
+    assert await read_all(store) == before
+
+
+async def test_i6_of_many_repeats_at_once_one_is_accepted(
+    store: SqlStore, another_store: SqlStore
+) -> None:
+    """Each under a key of its own, so that only the idempotency key tells them to be one."""
+    stores = (store, another_store)
+    for number in range(10):
+        wanted = {"key": f"key-{number}", "idempotency_key": f"once-{number}"}
+        answers = await asyncio.gather(
+            *(stores[n % 2].apply(a_submit(**wanted)) for n in range(20))
+        )
+        (accepted,) = [answer for answer in answers if isinstance(answer, Accepted)]
+        assert [answer for answer in answers if answer != accepted] == [
+            Repeated(accepted.run_id)
+        ] * 19
+
+
+async def test_i6_a_refusal_is_not_remembered(store: SqlStore) -> None:
+    """Nothing came of it, so the same request may succeed later."""
+    active = await submitted(store)
+    assert await store.apply(a_submit(idempotency_key="once")) == Busy(active)
+    await store.apply(Complete(claim_of(await claimed_one(store, await instance(store)))))
+    assert isinstance(await store.apply(a_submit(idempotency_key="once")), Accepted)
+
+
+async def test_i6_a_repeated_steer_is_injected_once(store: SqlStore) -> None:
+    one = await running(store)
+    await store.apply(SetInteractive(claim_of(one), is_interactive=True))
+    wanted: dict[str, Any] = {"on_conflict": OnConflict.STEER, "idempotency_key": "once"}
+    assert isinstance(await store.apply(a_submit(**wanted)), Steered)
+    assert await store.apply(a_submit(**wanted)) == Repeated(one.run_id)
+    assert len(await store.runs.inbox(one.run_id)) == 1
+
+
+async def test_i6_a_repeated_join_gives_the_run_that_was_joined(store: SqlStore) -> None:
+    one = await running(store)
+    wanted: dict[str, Any] = {"on_conflict": OnConflict.JOIN, "idempotency_key": "once"}
+    assert await store.apply(a_submit(**wanted)) == Joined(one.run_id)
+    await store.apply(Complete(claim_of(one)))
+    assert await store.apply(a_submit(**wanted)) == Repeated(one.run_id)
