@@ -12,6 +12,7 @@ from headway.core.command.lane import SetLane
 from headway.core.command.report import SetInteractive
 from headway.core.command.settle import Complete, ConfirmCancel
 from headway.core.command.submit import Accepted, Busy, Joined, NoRoom, Steered
+from headway.core.command.wait import Park
 from headway.core.ids import LaneName, RunId, later
 from headway.core.lane import Lane
 from headway.core.run.admission import OnConflict
@@ -74,8 +75,11 @@ async def test_r1_1_times_follow_the_run(store: SqlStore, clock: FakeClock) -> N
     ended_at = clock.advance(7)
     await store.apply(Complete(claim_of(one), document({"files": 3})))
     kept = await record(store, one.run_id)
-    assert kept.run[kept.run._fields.index("queued_at")] == queued_at
-    assert (kept.run.started_at, kept.run.ended_at) == (started_at, ended_at)
+    assert (kept.run.queued_at, kept.run.started_at, kept.run.ended_at) == (
+        queued_at,
+        started_at,
+        ended_at,
+    )
     assert kept.result == '{"files":3}'
 
 
@@ -88,8 +92,6 @@ async def test_r1_5_reject_names_the_active_run_and_changes_nothing(store: SqlSt
 
 @pytest.mark.parametrize("source", ["queued", "running", "cancelling", "parked"])
 async def test_r1_5_a_key_is_busy_until_its_run_has_ended(store: SqlStore, source: str) -> None:
-    from headway.core.command.wait import Park
-
     if source == "queued":
         active = await submitted(store)
     else:

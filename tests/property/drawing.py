@@ -1,7 +1,7 @@
 """Random commands: most make sense for what is going on, some come late or are nonsense."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -100,6 +100,13 @@ class Drawing:
             is_unattended=self.one_of([False, False, True]),
             by=self.one_of(["", "eve"]),
         )
+
+    def submit_again(self) -> Submit:
+        """As one does who got no answer."""
+        earlier = [wanted for _, wanted, _ in self.oracle.remembered.values()]
+        if not earlier:
+            return self.submit()
+        return replace(self.one_of(earlier), run_id=RunId(f"r{next(self.numbers)}"))
 
     def claim_runs(self) -> ClaimRuns:
         jobs = self.one_of([frozenset(JOBS), frozenset(JOBS), *(frozenset({j}) for j in JOBS)])
@@ -216,6 +223,7 @@ class Drawing:
 # As often as it stands here.
 _KINDS: Final = [
     *[Drawing.submit] * 8,
+    Drawing.submit_again,
     *[Drawing.claim_runs] * 6,
     *[Drawing.settle] * 4,
     *[Drawing.request_cancel] * 2,

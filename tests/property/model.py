@@ -70,7 +70,7 @@ class Model:
     def __init__(self, *, now: Instant, seq: int) -> None:
         self.now = now
         self.seq = seq
-        self.pruned_seq = 0
+        self.pruned_seq = seq
         self.runs: list[Told] = []
         self.events: list[dict[str, Any]] = []
         self.lanes: dict[LaneName, Lane] = {}

@@ -51,7 +51,7 @@ class Opened:
         async with self.store._database.writing() as connection:
             for table in TABLES:
                 await connection.execute(sa.delete(table))
-            await connection.execute(sa.update(stream).values(pruned_seq=0))
+            await connection.execute(sa.update(stream).values(pruned_seq=stream.c.seq))
             rows = [lane._asdict() for lane in _DEFAULT_LANES.values()]
             await connection.execute(sa.insert(lanes), rows)
             seq = await connection.scalar(sa.select(stream.c.seq))

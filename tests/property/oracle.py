@@ -6,7 +6,6 @@ written from what the commands promise, not from how they keep it.
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from headway.core.command.cancel import CancelAnswer, ForceCancel, RequestCancel
@@ -340,8 +339,9 @@ class Oracle(Housekeeping):
 
 
 def _is_same(earlier: Submit, wanted: Submit) -> bool:
-    """Whether it is the same request. A try has an id of its own, and who makes it is no matter."""
-    return replace(earlier, run_id=wanted.run_id, by=wanted.by) == wanted
+    """Whether it is the same work. How long it may take, and who asks, is beside the point."""
+    names = ("key", "job", "params", "mode", "lane", "on_conflict")
+    return all(getattr(earlier, name) == getattr(wanted, name) for name in names)
 
 
 _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {

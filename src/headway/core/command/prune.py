@@ -59,4 +59,7 @@ class ForgetSubmissions:
         """Nothing decides on the rows that go."""
 
     def decide(self, world: World) -> None:
-        world.changes.forget_before = self.before
+        for key in [key for key, one in world.remembered.items() if one.at < self.before]:
+            del world.remembered[key]
+        forget_before = world.changes.forget_before
+        world.changes.forget_before = max(self.before, forget_before or self.before)

@@ -1,0 +1,173 @@
+"""The row of a key: its word, its saved parameters, and its lock."""
+
+import asyncio
+import json
+
+import pytest
+
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.cancel import CancelAnswer, RequestCancel
+from headway.core.command.key_row import DeleteKey, Locked, SaveKey
+from headway.core.command.lane import Changed
+from headway.core.command.settle import Complete
+from headway.core.ids import Key
+from headway.core.run.admission import OnConflict
+from headway.core.run.events import EventType
+from headway.core.run.run import Run
+from headway.core.run.status import RunStatus, row_word
+from headway.core.world import SavedKey
+from headway.ports.run_reader import RunFilter
+from headway.testing import FakeClock, a_submit, claim_of, document
+from tests.contract.backends import read_all
+from tests.contract.scenes import (
+    claimed_one,
+    events,
+    given,
+    instance,
+    running,
+    state,
+    submitted,
+)
+
+ANN = Key("ann")
+
+
+async def word(store: SqlStore, key: str) -> str:
+    """What the row shows: the word of the key's last run that was not turned away."""
+    wanted = RunFilter(key=Key(key), statuses=frozenset(RunStatus) - {RunStatus.REJECTED})
+    last = await store.runs.list_runs(wanted, limit=1)
+    return row_word_of(last[0].run) if last else "Idle"
+
+
+def row_word_of(run: Run) -> str:
+    return row_word(run.status, has_started=run.started_at is not None)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (RunStatus.QUEUED, "Queued"),
+        (RunStatus.RUNNING, "Running"),
+        (RunStatus.CANCELLING, "Running"),
+        (RunStatus.SUCCEEDED, "Done"),
+        (RunStatus.FAILED, "Failed"),
+        (RunStatus.CANCELED, "Cancelled"),
+        (RunStatus.TIMED_OUT, "Failed"),
+    ],
+)
+async def test_r1_6_a_person_sees_one_of_six_words(
+    store: SqlStore, clock: FakeClock, source: RunStatus, expected: str
+) -> None:
+    assert await word(store, "ann") == "Idle"
+    await given(store, clock, source)
+    assert await word(store, "ann") == expected
+
+
+async def test_r1_6_a_canceled_queued_run_leaves_its_key_idle_and_nothing_else(
+    store: SqlStore,
+) -> None:
+    run_id = await submitted(store)
+    assert await store.apply(RequestCancel(run_id=run_id)) is CancelAnswer.CANCELED
+    run = await state(store, run_id)
+    assert (run.started_at, run.generation, run.slot, run.head_key) == (None, 0, None, None)
+    assert await word(store, "ann") == "Idle"
+    assert isinstance(await store.apply(SaveKey(key=ANN, job="mirror")), SavedKey)
+    await submitted(store)
+
+
+async def test_r2_1_a_rejected_run_never_changes_the_word(store: SqlStore) -> None:
+    one = await running(store)
+    await store.apply(a_submit(is_unattended=True))
+    assert await word(store, "ann") == "Running"
+    await store.apply(Complete(claim_of(one)))
+    assert await word(store, "ann") == "Done"
+    assert row_word(RunStatus.REJECTED, has_started=False) == "Idle"
+
+
+async def test_r1_7_a_row_is_saved_with_its_revision_and_event(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    saved = await store.apply(SaveKey(key=ANN, job="mirror", params=document({"page": 1})))
+    assert saved == SavedKey(ANN, "mirror", '{"page":1}', 1, clock())
+    clock.advance(1)
+    changed = await store.apply(SaveKey(key=ANN, job="other"))
+    assert changed == SavedKey(ANN, "other", "{}", 2, clock())
+    assert list(await store.runs.keys(limit=10)) == [changed]
+    seen = [(event.type, event.key, json.loads(event.payload)) for event in await events(store)]
+    assert seen == [
+        (EventType.KEY_CHANGED, ANN, {"revision": 1}),
+        (EventType.KEY_CHANGED, ANN, {"revision": 2}),
+    ]
+
+
+async def test_r1_7_a_row_changed_meanwhile_is_not_overwritten(store: SqlStore) -> None:
+    await store.apply(SaveKey(key=ANN, job="mirror", expected_revision=0))
+    before = await read_all(store)
+    stale = SaveKey(key=ANN, job="other", expected_revision=0)
+    assert await store.apply(stale) == Changed(1)
+    assert await read_all(store) == before
+
+
+@pytest.mark.parametrize(
+    "source", [RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.CANCELLING], ids=str
+)
+async def test_r1_7_the_row_is_locked_while_its_run_is_active(
+    store: SqlStore, clock: FakeClock, source: RunStatus
+) -> None:
+    await store.apply(SaveKey(key=ANN, job="mirror"))
+    run = await given(store, clock, source)
+    before = await read_all(store)
+    assert await store.apply(SaveKey(key=ANN, job="other")) == Locked(run.run_id)
+    assert await store.apply(DeleteKey(ANN)) == Locked(run.run_id)
+    assert await read_all(store) == before
+    # Another key's row is nobody's business.
+    assert isinstance(await store.apply(SaveKey(key=Key("bob"), job="mirror")), SavedKey)
+
+
+async def test_r1_7_the_lock_outlasts_one_run_when_another_waits(store: SqlStore) -> None:
+    one = await running(store)
+    second = await submitted(store, on_conflict=OnConflict.ENQUEUE)
+    await store.apply(Complete(claim_of(one)))
+    assert await store.apply(SaveKey(key=ANN, job="other")) == Locked(second)
+    await store.apply(Complete(claim_of(await claimed_one(store, await instance(store)))))
+    assert isinstance(await store.apply(SaveKey(key=ANN, job="other")), SavedKey)
+
+
+async def test_r1_7_a_submit_and_a_save_at_once_never_both_win_out_of_order(
+    store: SqlStore, another_store: SqlStore
+) -> None:
+    """Either the row was saved before the run was accepted, or the save found it locked."""
+    for number in range(10):
+        key = Key(f"key-{number}")
+        accepted, saved = await asyncio.gather(
+            store.apply(a_submit(key)), another_store.apply(SaveKey(key=key, job="other"))
+        )
+        order = [event.type for event in await events(store) if event.key == key]
+        if isinstance(saved, SavedKey):
+            assert order == [EventType.KEY_CHANGED, EventType.STATE_CHANGED]
+        else:
+            assert saved == Locked(accepted.run_id)
+            assert order == [EventType.STATE_CHANGED]
+
+
+async def test_r1_7_a_row_can_be_deleted(store: SqlStore) -> None:
+    assert await store.apply(DeleteKey(ANN)) is False
+    await store.apply(SaveKey(key=ANN, job="mirror"))
+    assert await store.apply(DeleteKey(ANN)) is True
+    assert list(await store.runs.keys(limit=10)) == []
+    assert json.loads((await events(store))[-1].payload) == {"revision": None}
+
+
+async def test_r1_7_several_changes_at_once_behave_as_one_after_the_other(
+    store: SqlStore,
+) -> None:
+    answers = await asyncio.gather(
+        store.apply(SaveKey(key=ANN, job="a")),
+        store.apply(SaveKey(key=ANN, job="b")),
+        store.apply(DeleteKey(ANN)),
+        store.apply(SaveKey(key=ANN, job="c")),
+    )
+    assert [getattr(answer, "job", answer) for answer in answers] == ["a", "b", True, "c"]
+    (saved,) = await store.runs.keys(limit=10)
+    assert saved.job == "c"
+    assert [event.type for event in await events(store)] == [EventType.KEY_CHANGED] * 4

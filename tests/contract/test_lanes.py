@@ -1,0 +1,209 @@
+"""Lanes: how many keys run at once, and in which order they start."""
+
+import asyncio
+import json
+
+import pytest
+
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.lane import LIMIT_MAX, Changed, SetLane
+from headway.core.command.settle import Complete, Fail
+from headway.core.errors import InvalidInput
+from headway.core.ids import LaneName
+from headway.core.lane import Lane
+from headway.core.run.events import EventType
+from headway.testing import a_claim, a_submit, an_error, claim_of
+from tests.contract.backends import read_all
+from tests.contract.scenes import (
+    claimed,
+    events,
+    instance,
+    lane_view,
+    raise_limit,
+    submitted,
+)
+
+
+async def test_r1_2_main_takes_three_unless_told_otherwise(store: SqlStore) -> None:
+    views = {view.lane.name: view.lane for view in await store.runs.lanes()}
+    assert views == {
+        "main": Lane(LaneName("main"), 3),
+        "cron": Lane(LaneName("cron"), 1),
+        "subagent": Lane(LaneName("subagent"), 1),
+    }
+
+
+async def test_r1_2_i5_no_more_start_than_the_limit(store: SqlStore) -> None:
+    for number in range(5):
+        await submitted(store, f"key-{number}")
+    holder = await instance(store)
+    assert len(await claimed(store, a_claim(holder, count=10))) == 3
+    assert await claimed(store, a_claim(holder, count=10)) == ()
+    view = await lane_view(store)
+    assert (view.held_count, view.queued_count) == (3, 2)
+
+
+async def test_r1_2_i5_the_limit_holds_when_many_claim_at_once(
+    store: SqlStore, another_store: SqlStore
+) -> None:
+    for number in range(20):
+        await submitted(store, f"key-{number}")
+    claims = [
+        claimed(one, a_claim(await instance(store), count=2))
+        for _ in range(5)
+        for one in (store, another_store)
+    ]
+    answers = await asyncio.gather(*claims)
+    assert sum(len(answer) for answer in answers) == 3
+    assert (await lane_view(store)).held_count == 3
+
+
+async def test_r1_2_lanes_do_not_share_their_slots(store: SqlStore) -> None:
+    holder = await instance(store)
+    for lane in ("main", "cron", "new"):
+        for number in range(4):
+            await submitted(store, f"{lane}-{number}", lane=lane)
+    counts = {
+        lane: len(await claimed(store, a_claim(holder, lane=lane, count=10)))
+        for lane in ("main", "cron", "new")
+    }
+    assert counts == {"main": 3, "cron": 1, "new": 1}
+
+
+async def test_r1_2_a_lane_nobody_has_heard_of_has_nothing_to_claim(store: SqlStore) -> None:
+    assert await claimed(store, a_claim(await instance(store), lane="nowhere")) == ()
+
+
+async def test_r1_3_runs_start_in_the_order_in_which_they_came(store: SqlStore) -> None:
+    run_ids = [await submitted(store, f"key-{number}") for number in range(6)]
+    holder = await instance(store)
+    started = [one.run_id for one in await claimed(store, a_claim(holder, count=10))]
+    assert started == run_ids[:3]
+    view = await lane_view(store)
+    assert view.queued_count == 3
+
+
+async def test_r1_4_each_end_lets_the_next_start(store: SqlStore) -> None:
+    run_ids = [await submitted(store, f"key-{number}") for number in range(6)]
+    holder = await instance(store)
+    first = await claimed(store, a_claim(holder, count=10))
+    await store.apply(Complete(claim_of(first[1])))
+    assert [one.run_id for one in await claimed(store, a_claim(holder, count=10))] == [run_ids[3]]
+    await store.apply(Fail(claim_of(first[0]), an_error()))
+    await store.apply(Complete(claim_of(first[2])))
+    assert [one.run_id for one in await claimed(store, a_claim(holder, count=10))] == run_ids[4:]
+
+
+async def test_r1_4_an_end_and_a_claim_at_once_behave_as_one_after_the_other(
+    store: SqlStore,
+) -> None:
+    """In one batch the claim sees the slot that the end before it has freed."""
+    run_ids = [await submitted(store, f"key-{number}") for number in range(4)]
+    holder = await instance(store)
+    first = await claimed(store, a_claim(holder, count=3))
+    _, second = await asyncio.gather(
+        store.apply(Complete(claim_of(first[0]))), claimed(store, a_claim(holder, count=3))
+    )
+    assert [one.run_id for one in second] == [run_ids[3]]
+
+
+async def test_r1_4_raising_the_limit_lets_more_start(store: SqlStore) -> None:
+    run_ids = [await submitted(store, f"key-{number}") for number in range(6)]
+    holder = await instance(store)
+    await claimed(store, a_claim(holder, count=10))
+    _, more = await asyncio.gather(
+        store.apply(SetLane(name=LaneName("main"), max_concurrent=5)),
+        claimed(store, a_claim(holder, count=10)),
+    )
+    assert [one.run_id for one in more] == run_ids[3:5]
+
+
+async def test_r1_4_i5_lowering_the_limit_interrupts_nobody(store: SqlStore) -> None:
+    for number in range(6):
+        await submitted(store, f"key-{number}")
+    holder = await instance(store)
+    ones = await claimed(store, a_claim(holder, count=10))
+    await raise_limit(store, 1)
+    assert (await lane_view(store)).held_count == 3
+    for one in ones[:2]:
+        assert await claimed(store, a_claim(holder)) == ()
+        await store.apply(Complete(claim_of(one)))
+    assert await claimed(store, a_claim(holder)) == ()
+    await store.apply(Complete(claim_of(ones[2])))
+    assert len(await claimed(store, a_claim(holder, count=10))) == 1
+
+
+@pytest.mark.parametrize("pause", [{"max_concurrent": 0}, {"is_paused": True}])
+async def test_r1_4_a_paused_lane_starts_nothing_and_keeps_its_queue(
+    store: SqlStore, pause: dict[str, int]
+) -> None:
+    run_id = await submitted(store)
+    holder = await instance(store)
+    await store.apply(SetLane(name=LaneName("main"), **pause))
+    assert await claimed(store, a_claim(holder)) == ()
+    await store.apply(SetLane(name=LaneName("main"), max_concurrent=3, is_paused=False))
+    assert [one.run_id for one in await claimed(store, a_claim(holder))] == [run_id]
+
+
+async def test_r1_2_a_change_of_a_lane_is_an_event_and_a_new_revision(store: SqlStore) -> None:
+    changed = await store.apply(
+        SetLane(name=LaneName("main"), max_concurrent=7, max_queued=9, is_paused=True)
+    )
+    assert changed == Lane(LaneName("main"), 7, 9, 1, 1)
+    assert (await lane_view(store)).lane == changed
+    (event,) = await events(store)
+    assert (event.type, event.lane, event.run_id) == (EventType.LANE_CHANGED, "main", None)
+    assert json.loads(event.payload) == {"max_concurrent": 7, "max_queued": 9, "is_paused": True}
+
+
+async def test_r1_2_a_lane_changed_meanwhile_is_not_overwritten(store: SqlStore) -> None:
+    await raise_limit(store, 7)
+    before = await read_all(store)
+    stale = SetLane(name=LaneName("main"), max_concurrent=1, expected_revision=0)
+    assert await store.apply(stale) == Changed(1)
+    assert await read_all(store) == before
+    current = SetLane(name=LaneName("main"), max_concurrent=1, expected_revision=1)
+    assert isinstance(await store.apply(current), Lane)
+
+
+async def test_r1_2_a_lane_may_be_set_before_it_is_used(store: SqlStore) -> None:
+    await raise_limit(store, 2, lane="new")
+    for number in range(3):
+        await submitted(store, f"key-{number}", lane="new")
+    assert len(await claimed(store, a_claim(await instance(store), lane="new", count=9))) == 2
+
+
+async def test_r1_2_first_use_and_first_setting_at_once_both_count(store: SqlStore) -> None:
+    lane = LaneName("new")
+    await asyncio.gather(
+        store.apply(a_submit("a", lane=lane)),
+        store.apply(SetLane(name=lane, max_concurrent=2)),
+        store.apply(SetLane(name=lane, max_queued=5)),
+        store.apply(a_submit("b", lane=lane)),
+    )
+    assert (await lane_view(store, lane)).lane == Lane(lane, 2, 5, 0, 2)
+
+
+async def test_i3_no_change_of_a_lane_is_lost(store: SqlStore, another_store: SqlStore) -> None:
+    for number in range(10):
+        lane = LaneName(f"lane-{number}")
+        await asyncio.gather(
+            store.apply(SetLane(name=lane, max_concurrent=7)),
+            another_store.apply(SetLane(name=lane, max_queued=9)),
+        )
+        assert (await lane_view(store, lane)).lane == Lane(lane, 7, 9, 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("max_concurrent", -1),
+        ("max_concurrent", LIMIT_MAX + 1),
+        ("max_queued", -2),
+        ("max_queued", LIMIT_MAX + 1),
+    ],
+)
+def test_i15_a_limit_out_of_range_is_refused(place: str, value: int) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        SetLane(name=LaneName("main"), **{place: value})
+    assert refused.value.place == place
