@@ -1,15 +1,22 @@
 """The `headway` command. Its parts are imported when they are called, so that help is instant."""
 
+import logging
 import sys
-from typing import Final
+from typing import Final, NoReturn
 
-from cyclopts import App
+from cyclopts import App, CycloptsError
 
 from headway.core.errors import Error
 
-EXIT_USAGE: Final = 2
+EXIT_FAULT: Final = 2
+EXIT_INTERRUPTED: Final = 130
 
-app: Final = App(name="headway", help="Runs long work one at a time per key, and never loses it.")
+app: Final = App(
+    name="headway",
+    help="Runs long work one at a time per key, and never loses it.",
+    print_error=False,
+    exit_on_error=False,
+)
 database: Final = App(name="db", help="Look after the database.")
 app.command(database)
 app.command("headway.cli.demo:demo", name="demo", help="Watch a small board of runs at work.")
@@ -23,10 +30,18 @@ database.command(
 
 def main() -> None:
     """Run the command; a mistake or an outage ends in one sentence on stderr and exit code 2."""
+    # A person reads the sentence below, and not beside it what the parts have logged.
+    logging.getLogger("headway").addHandler(logging.NullHandler())
     try:
         app()
-    except Error as error:
-        print(f"headway: {error}", file=sys.stderr)
-        sys.exit(EXIT_USAGE)
+    except CycloptsError as error:
+        _end_with(f"{error} See: headway --help")
+    except (Error, OSError) as error:
+        _end_with(str(error))
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _end_with(sentence: str) -> NoReturn:
+    print(f"headway: {' '.join(sentence.splitlines())}", file=sys.stderr)
+    sys.exit(EXIT_FAULT)

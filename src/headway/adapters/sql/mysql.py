@@ -84,6 +84,8 @@ async def _prepare_session(connection: RawConnection, purpose: Purpose) -> None:
     }
     if purpose is Purpose.WRITE:
         settings["innodb_lock_wait_timeout"] = "5"
+        # As the tables are, so that a value may be compared with a column wherever it stands.
+        settings["collation_connection"] = "utf8mb4_bin"
         if "mariadb" in connection.get_server_info().lower():  # MySQL has no such limit.
             settings["idle_write_transaction_timeout"] = "2"
     assignments = ", ".join(f"SESSION {name} = {value}" for name, value in settings.items())

@@ -20,13 +20,18 @@ from headway.core.ids import InstanceId, Instant, Key, RunId
 from headway.core.lane import Lane
 from headway.core.run.run import Run, RunRecord
 from headway.core.run.status import RunStatus
+from headway.core.run.transitions import ACTIVE
 from headway.core.world import InboxItem, Instance, SavedKey
 from headway.ports.run_reader import LaneView, RunFilter, Snapshot
 
 _DOCUMENTS: Final = [runs.c[name] for name in RunRecord._fields[1:]]
 _RECORDS: Final = sa.select(*RUN_COLUMNS, *_DOCUMENTS)
 _STATES: Final = sa.select(*RUN_COLUMNS)
-_ACTIVE: Final = runs.c.head_key.is_not(None) | runs.c.waiting_key.is_not(None)
+# Found by the two indexes that hold active runs only: compared and not asked for NULL, and sorted
+# by an expression, or SQLite would rather read a million finished runs in the order of `seq`.
+_IS_HEAD: Final = runs.c.head_key > sa.literal_column("''")
+_IS_ACTIVE: Final = _IS_HEAD | (runs.c.waiting_key > sa.literal_column("''"))
+_SORTED_SEQ: Final = runs.c.seq + sa.literal_column("0")
 
 
 class SqlRunReader:
@@ -40,9 +45,13 @@ class SqlRunReader:
     async def list_runs(
         self, wanted: RunFilter, *, limit: int, before_seq: int | None = None
     ) -> Sequence[RunRecord]:
-        query = _RECORDS.order_by(runs.c.seq.desc()).limit(limit)
+        query = _RECORDS.limit(limit)
         if wanted.statuses:
-            query = query.where(runs.c.status.in_(sorted(wanted.statuses)))
+            query = query.where(runs.c.status.in_([status.value for status in wanted.statuses]))
+        if wanted.statuses and wanted.statuses <= ACTIVE:
+            query = query.where(_IS_ACTIVE).order_by(_SORTED_SEQ.desc())
+        else:
+            query = query.order_by(runs.c.seq.desc())
         if wanted.key is not None:
             query = query.where(runs.c.key == wanted.key)
         if wanted.lane is not None:
@@ -58,7 +67,7 @@ class SqlRunReader:
             seq = await connection.scalar(sa.select(stream.c.seq))
             assert seq is not None
             keys = await connection.execute(sa.select(*saved_keys.c).order_by(saved_keys.c.key))
-            active = await connection.execute(_RECORDS.where(_ACTIVE).order_by(runs.c.seq))
+            active = await connection.execute(_RECORDS.where(_IS_ACTIVE).order_by(_SORTED_SEQ))
             return Snapshot(
                 seq=seq,
                 lanes=await _lanes(connection),
@@ -90,8 +99,8 @@ class SqlRunReader:
 
     async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[Run]:
         # Only heads are held, so the index of heads serves; asked for when an instance has died.
-        is_held = runs.c.head_key.is_not(None) & (runs.c.instance_id == instance_id)
-        query = _STATES.where(is_held).order_by(runs.c.seq).limit(limit)
+        is_held = _IS_HEAD & (runs.c.instance_id == instance_id)
+        query = _STATES.where(is_held).order_by(_SORTED_SEQ).limit(limit)
         return [Run.from_row(row) for row in await self._rows(query)]
 
     async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:

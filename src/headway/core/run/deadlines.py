@@ -23,10 +23,18 @@ def next_deadline(run: Run) -> Instant | None:
 
 
 def changed(run: Run, changes: dict[str, Any]) -> Run:
-    """`run` with `changes`, and with `due_at` to match (which is added to `changes`)."""
+    """`run` with `changes`, and with `due_at` to match.
+
+    Afterwards `changes` holds what is really new, `due_at` included: a column that keeps its value
+    is not written, and its indexes are left alone.
+    """
     values = list(run)
-    for name, value in changes.items():
-        values[_PLACES[name]] = value
+    for name, value in tuple(changes.items()):
+        place = _PLACES[name]
+        if values[place] == value:
+            del changes[name]
+        else:
+            values[place] = value
     after = Run._make(values)
     due_at = next_deadline(after)
     if due_at != after.due_at:

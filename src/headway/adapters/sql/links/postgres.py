@@ -1,4 +1,4 @@
-"""PostgreSQL through asyncpg: many rows travel as one array per column, in one statement."""
+"""PostgreSQL through asyncpg: many rows travel in one statement, as arrays or by COPY."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -10,6 +10,9 @@ from sqlalchemy.engine import Dialect
 
 from headway.adapters.sql.server import RawConnection
 from headway.adapters.sql.statements import Delete, Insert, Query, Row, Update, Write, compile_query
+
+# COPY takes one exchange more than INSERT, and a tenth of the driver's time per row.
+COPY_ROW_COUNT_MIN: Final = 20
 
 
 class PostgresLink:
@@ -42,8 +45,13 @@ class PostgresLink:
         return [tuple(row) for row in rows]
 
     async def write(self, statement: Write, rows: Sequence[Row]) -> int:
-        columns = list(zip(*rows, strict=True))
-        status = await self._connection.execute(_set_based(statement), *columns)
+        if isinstance(statement, Insert) and len(rows) >= COPY_ROW_COUNT_MIN:
+            status = await self._connection.copy_records_to_table(
+                statement.table.name, records=rows, columns=statement.columns
+            )
+        else:
+            columns = zip(*rows, strict=True)
+            status = await self._connection.execute(_set_based(statement), *columns)
         return int(status.rpartition(" ")[2])
 
     async def close(self) -> None:

@@ -1,0 +1,196 @@
+"""One measurement, in a process of its own, so that none disturbs the next."""
+
+import asyncio
+import multiprocessing
+import time
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import asynccontextmanager
+from statistics import quantiles
+from typing import Final
+
+from headway.adapters.sql.database import Database
+from headway.adapters.sql.dsn import parse_addresses
+from headway.adapters.sql.schema import upgrade_schema
+from tests.bench.plan import Assignment, Outcome, Side, What
+from tests.bench.raw import RawDriver, RawRun, RawRuns, open_raw
+from tests.bench.recorded import record
+from tests.bench.work import Claims, Cycles, Submits, repeat, working_store
+
+OUTCOME_TIMEOUT_S: Final = 600.0
+BATCH_COUNT: Final = 1_000
+IDLE_S: Final = 0.001
+
+
+def carry_out_apart(assignment: Assignment) -> Outcome:
+    """Measure in a new process, with everything imported and nothing else done."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
+        return pool.submit(carry_out, assignment).result(timeout=OUTCOME_TIMEOUT_S)
+
+
+def carry_out(assignment: Assignment) -> Outcome:
+    return asyncio.run(_carry_out(assignment))
+
+
+async def _carry_out(assignment: Assignment) -> Outcome:
+    await _upgrade(assignment)
+    if assignment.side is Side.RAW:
+        async with _raw_runs(assignment) as (driver, runs):
+            return await _measure_raw(assignment, driver, runs)
+    if assignment.backlog_count or assignment.finished_count:
+        async with _raw_runs(assignment) as (driver, runs):
+            await _fill(assignment, driver, runs)
+    return await _measure_store(assignment)
+
+
+async def _upgrade(assignment: Assignment) -> None:
+    addresses = parse_addresses([assignment.url])
+    database = Database(addresses, durability=assignment.durability)
+    try:
+        await upgrade_schema(database, addresses[0])
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def _raw_runs(assignment: Assignment) -> AsyncIterator[tuple[RawDriver, RawRuns]]:
+    async with working_store(assignment.url, durability=assignment.durability) as (store, instance):
+        pattern = await record(store, instance)
+    driver = await open_raw(assignment.url, durability=assignment.durability)
+    try:
+        seq = await driver.introduce()
+        yield driver, RawRuns(driver, pattern, seq=seq)
+    finally:
+        await driver.close()
+
+
+async def _fill(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> list[RawRun]:
+    """Finished runs, then the backlog: those that wait to be claimed."""
+    for _ in range(assignment.finished_count // BATCH_COUNT):
+        for transaction in runs.cycle(BATCH_COUNT):
+            await driver.transact(transaction)
+    waiting: list[RawRun] = []
+    while len(waiting) < assignment.backlog_count:
+        submitted, transaction = runs.submit(
+            min(BATCH_COUNT, assignment.backlog_count - len(waiting))
+        )
+        await driver.transact(transaction)
+        waiting += submitted
+    return waiting
+
+
+class Stopwatch:
+    """Runs while it is entered."""
+
+    def __init__(self) -> None:
+        self.elapsed_s = 0.0
+        self.cpu_s = 0.0
+
+    def __enter__(self) -> None:
+        self._started_s = time.perf_counter()
+        self._started_cpu_s = time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.elapsed_s += time.perf_counter() - self._started_s
+        self.cpu_s += time.process_time() - self._started_cpu_s
+
+    def outcome(self, count: int, times_ms: Sequence[float] = ()) -> Outcome:
+        p50_ms, p99_ms = 0.0, 0.0
+        if times_ms:
+            cuts = quantiles(times_ms, n=100)
+            p50_ms, p99_ms = cuts[49], cuts[98]
+        return Outcome(
+            count=count,
+            elapsed_s=self.elapsed_s,
+            cpu_s=self.cpu_s,
+            p50_ms=p50_ms,
+            p99_ms=p99_ms,
+        )
+
+
+async def _measure_raw(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> Outcome:
+    for transaction in runs.cycle(assignment.callers):  # Statements are prepared, files grow.
+        await driver.transact(transaction)
+    match assignment.what:
+        case What.LATENCY:
+            return await _time_raw_submits(assignment, driver, runs)
+        case What.CLAIMS:
+            return await _measure_raw_claims(assignment, driver, runs)
+        case _:
+            return await _measure_raw_rate(assignment, driver, runs)
+
+
+async def _measure_raw_rate(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> Outcome:
+    watch, count = Stopwatch(), 0
+    while watch.elapsed_s < assignment.duration_s:
+        if assignment.what is What.SUBMITS:
+            _, submit = runs.submit(assignment.callers)
+            with watch:
+                await driver.transact(submit)
+        else:
+            for transaction in runs.cycle(assignment.callers):
+                with watch:
+                    await driver.transact(transaction)
+        count += assignment.callers
+    return watch.outcome(count)
+
+
+async def _measure_raw_claims(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> Outcome:
+    waiting = await _fill(assignment, driver, runs)
+    watch, count = Stopwatch(), 0
+    while count < len(waiting) and watch.elapsed_s < assignment.duration_s:
+        batch = waiting[count : count + assignment.callers]
+        transaction = runs.claim(batch)
+        with watch:
+            await driver.transact(transaction)
+        count += len(batch)
+    return watch.outcome(count)
+
+
+async def _time_raw_submits(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> Outcome:
+    watch, times_ms = Stopwatch(), []
+    for _ in range(assignment.latency_count):
+        _, submit = runs.submit(1)
+        await asyncio.sleep(IDLE_S)
+        before_s = watch.elapsed_s
+        with watch:
+            await driver.transact(submit)
+        times_ms.append((watch.elapsed_s - before_s) * 1_000)
+    return watch.outcome(len(times_ms), times_ms)
+
+
+async def _measure_store(assignment: Assignment) -> Outcome:
+    async with working_store(assignment.url, durability=assignment.durability) as (store, instance):
+        match assignment.what:
+            case What.SUBMITS:
+                return await _measure_calls(assignment, Submits(store))
+            case What.CLAIMS:
+                return await _measure_calls(assignment, Claims(store, instance))
+            case What.LATENCY:
+                return await _time_submits(assignment, Submits(store))
+            case What.CYCLES | What.GROWTH:
+                cycles = Cycles(store, instance)
+                async with cycles.claiming():
+                    return await _measure_calls(assignment, cycles)
+
+
+async def _measure_calls(assignment: Assignment, once: Submits | Claims | Cycles) -> Outcome:
+    await repeat(once, callers=assignment.callers, duration_s=0)
+    watch = Stopwatch()
+    with watch:
+        count = await repeat(once, callers=assignment.callers, duration_s=assignment.duration_s)
+    return watch.outcome(count)
+
+
+async def _time_submits(assignment: Assignment, once: Submits) -> Outcome:
+    await repeat(once, callers=1, duration_s=0)
+    watch, times_ms = Stopwatch(), []
+    for _ in range(assignment.latency_count):
+        await asyncio.sleep(IDLE_S)
+        before_s = watch.elapsed_s
+        with watch:
+            await once()
+        times_ms.append((watch.elapsed_s - before_s) * 1_000)
+    return watch.outcome(len(times_ms), times_ms)

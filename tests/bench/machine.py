@@ -1,0 +1,48 @@
+"""On what it was measured."""
+
+import os
+import platform
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    date: str
+    processor: str
+    core_count: int
+    load_average: float
+    """Of the minute before: anything beside 0 means that others were at work too."""
+    system: str
+    python: str
+
+    def lines(self) -> list[tuple[str, str]]:
+        return [
+            ("date", self.date),
+            ("processor", f"{self.processor}, {self.core_count} cores"),
+            ("load before", f"{self.load_average:.1f}"),
+            ("system", self.system),
+            ("Python", self.python),
+        ]
+
+
+def this_machine() -> Machine:
+    return Machine(
+        date=datetime.now(UTC).date().isoformat(),
+        processor=_processor(),
+        core_count=os.cpu_count() or 1,
+        load_average=os.getloadavg()[0],
+        system=f"{platform.system()} {platform.release()}",
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+    )
+
+
+def _processor() -> str:
+    described = Path("/proc/cpuinfo")
+    if described.exists():
+        for line in described.read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.machine()

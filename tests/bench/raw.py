@@ -1,0 +1,191 @@
+"""The raw side: each driver at its best, with nothing around it.
+
+The rows are made beforehand, and only the driver's own time counts. A program of its own would have
+to make them too, so this is more than it could reach.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from headway.adapters.sql.dsn import parse_addresses
+from headway.adapters.sql.links.mysql import MysqlLink
+from headway.adapters.sql.links.postgres import PostgresLink, _set_based
+from headway.adapters.sql.links.sqlite import CHECKPOINT_ROW_COUNT, SqliteLink
+from headway.adapters.sql.mysql import Mysql
+from headway.adapters.sql.postgres import Postgres
+from headway.adapters.sql.server import Purpose, RawConnection
+from headway.adapters.sql.sqlite import Durability, open_sqlite
+from headway.adapters.sql.statements import Row, Write, compile_write
+from headway.adapters.system.ids import SystemIds
+from tests.bench.recorded import Pattern, RawRun, Recorded, Transaction, rows_for
+from tests.bench.work import Keys
+
+WRITER_ID: Final = "raw"
+_INSERT_WRITER: Final = f"INSERT INTO writers (id, batch, seen_at) VALUES ('{WRITER_ID}', 0, 0)"  # noqa: S608
+_READ_SEQ: Final = "SELECT seq FROM stream"
+
+
+class Prepared(NamedTuple):
+    sql: str
+    arguments: Any
+    """As the driver's bulk call wants them."""
+    row_count: int
+
+
+class RawDriver(Protocol):
+    def prepare(self, statement: Write, rows: Sequence[Row]) -> Prepared: ...
+
+    async def transact(self, statements: Sequence[Prepared]) -> None:
+        """Run them in one transaction; each must match as many rows as it was given."""
+        ...
+
+    async def introduce(self) -> int:
+        """Make the raw writer's row; the last number of the stream."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class RawSqlite:
+    """`executemany`, and the log copied back as often as the store does it."""
+
+    def __init__(self, path: str, *, durability: Durability) -> None:
+        self._connection = open_sqlite(path, durability=durability)
+        self._row_count = 0
+
+    def prepare(self, statement: Write, rows: Sequence[Row]) -> Prepared:
+        return Prepared(compile_write(statement, SqliteLink.dialect), rows, len(rows))
+
+    async def transact(self, statements: Sequence[Prepared]) -> None:
+        connection = self._connection
+        connection.execute("BEGIN IMMEDIATE")
+        for sql, rows, row_count in statements:
+            assert connection.executemany(sql, rows).rowcount == row_count
+            self._row_count += row_count
+        connection.execute("COMMIT")
+        if self._row_count >= CHECKPOINT_ROW_COUNT:
+            self._row_count = 0
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+    async def introduce(self) -> int:
+        self._connection.execute(_INSERT_WRITER)
+        return int(self._connection.execute(_READ_SEQ).fetchone()[0])
+
+    async def close(self) -> None:
+        self._connection.close()
+
+
+class RawPostgres:
+    """One array for each column, so that many rows are one statement."""
+
+    def __init__(self, connection: RawConnection) -> None:
+        self._connection = connection
+
+    def prepare(self, statement: Write, rows: Sequence[Row]) -> Prepared:
+        return Prepared(_set_based(statement), list(zip(*rows, strict=True)), len(rows))
+
+    async def transact(self, statements: Sequence[Prepared]) -> None:
+        execute = self._connection.execute
+        await execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+        for sql, columns, row_count in statements:
+            status = await execute(sql, *columns)
+            assert int(status.rpartition(" ")[2]) == row_count
+        await execute("COMMIT")
+
+    async def introduce(self) -> int:
+        await self._connection.execute(_INSERT_WRITER)
+        return int(await self._connection.fetchval(_READ_SEQ))
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class RawMysql:
+    """`executemany`: inserts travel together, updates one by one."""
+
+    def __init__(self, connection: RawConnection) -> None:
+        self._connection = connection
+
+    def prepare(self, statement: Write, rows: Sequence[Row]) -> Prepared:
+        return Prepared(compile_write(statement, MysqlLink.dialect), rows, len(rows))
+
+    async def transact(self, statements: Sequence[Prepared]) -> None:
+        await self._connection.begin()
+        for sql, rows, row_count in statements:
+            async with self._connection.cursor() as cursor:
+                assert await cursor.executemany(sql, rows) == row_count
+        await self._connection.commit()
+
+    async def introduce(self) -> int:
+        async with self._connection.cursor() as cursor:
+            await cursor.execute(_INSERT_WRITER)
+            await cursor.execute(_READ_SEQ)
+            (seq,) = await cursor.fetchone()
+        await self._connection.commit()
+        return int(seq)
+
+    async def close(self) -> None:
+        self._connection.close()
+
+
+async def open_raw(url: str, *, durability: Durability) -> RawDriver:
+    """A connection with the settings of the store's own."""
+    (address,) = parse_addresses([url])
+    match address.driver:
+        case "sqlite":
+            return RawSqlite(address.database, durability=durability)
+        case "postgres":
+            return RawPostgres(await Postgres().open(address, Purpose.WRITE))
+        case "mysql":
+            return RawMysql(await Mysql().open(address, Purpose.WRITE))
+
+
+class RawRuns:
+    """Makes the transactions that the store would send for runs of its own."""
+
+    def __init__(self, driver: RawDriver, pattern: Pattern, *, seq: int) -> None:
+        self._driver = driver
+        self._pattern = pattern
+        self._seq = seq
+        self._batch_number = 0
+        self._ids = SystemIds()
+        self._keys = Keys()
+
+    def submit(self, count: int) -> tuple[list[RawRun], list[Prepared]]:
+        runs = [
+            RawRun(self._seq + n, self._ids.run_id(), self._keys.next(), self._ids.nonce() + "-0")
+            for n in range(1, count + 1)
+        ]
+        return runs, self._prepare(self._pattern.submit, runs)
+
+    def claim(self, runs: Sequence[RawRun]) -> list[Prepared]:
+        return self._prepare(self._pattern.claim, runs)
+
+    def settle(self, runs: Sequence[RawRun]) -> list[Prepared]:
+        return self._prepare(self._pattern.settle, runs)
+
+    def cycle(self, count: int) -> Iterator[list[Prepared]]:
+        runs, submit = self.submit(count)
+        yield submit
+        yield self.claim(runs)
+        yield self.settle(runs)
+
+    def _prepare(self, transaction: Transaction, runs: Sequence[RawRun]) -> list[Prepared]:
+        self._batch_number += 1
+        prepared = [
+            self._driver.prepare(recorded.statement, self._rows(recorded, runs))
+            for recorded in transaction
+        ]
+        self._seq += len(runs)
+        return prepared
+
+    def _rows(self, recorded: Recorded, runs: Sequence[RawRun]) -> list[Row]:
+        match recorded.statement.table.name:
+            case "stream":
+                _, stream_id, _ = recorded.row
+                return [(self._seq + len(runs), stream_id, self._seq)]
+            case "writers":
+                _, seen_at, _ = recorded.row
+                return [(self._batch_number, seen_at, WRITER_ID)]
+            case _:
+                return rows_for(recorded, runs, seq=self._seq)

@@ -1,0 +1,119 @@
+"""The statements of a life cycle, as the store itself sends them to its link.
+
+The raw side repeats them for other runs. So it writes the same rows by the same statements, whatever
+becomes of the store, and cannot be flattered or slandered by a copy that has grown old.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from headway.adapters.sql.statements import Insert, Row, Update, Write
+from headway.adapters.sql.store import SqlStore
+from tests.bench.work import cycle_once
+
+
+class Recorded(NamedTuple):
+    statement: Write
+    row: Row
+
+
+Transaction = Sequence[Recorded]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What the store writes for one run: three transactions."""
+
+    submit: Transaction
+    claim: Transaction
+    settle: Transaction
+
+
+class RecordingLink:
+    """Stands before the writer's link and writes down what goes through."""
+
+    def __init__(self, link: Any) -> None:
+        self._link = link
+        self._open: list[Recorded] = []
+        self.transactions: list[Transaction] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._link, name)
+
+    def write(self, statement: Write, rows: Sequence[Row]) -> Any:
+        self._open += [Recorded(statement, row) for row in rows]
+        return self._link.write(statement, rows)
+
+    def commit(self) -> Any:
+        self.transactions.append(self._open)
+        self._open = []
+        return self._link.commit()
+
+
+async def record(store: SqlStore, instance_id: str) -> Pattern:
+    """Take one run through its life and see what is written."""
+    recording: Any = RecordingLink(store.writer._link)
+    store.writer._link = recording
+    await cycle_once(store, instance_id)
+    submit, claim, settle = recording.transactions
+    return Pattern(submit, claim, settle)
+
+
+class RawRun(NamedTuple):
+    """What differs from run to run."""
+
+    seq: int
+    id: str
+    key: str
+    token: str
+
+
+# Which columns differ from run to run, and which field of RawRun they hold; `event` is the event's
+# own number. All others are as recorded, the instants included.
+_EVENT: Final = len(RawRun._fields)
+_VARYING: Final[Mapping[str, Mapping[str, int]]] = {
+    "runs": {
+        "seq": RawRun._fields.index("seq"),
+        "ready_seq": RawRun._fields.index("seq"),
+        "id": RawRun._fields.index("id"),
+        "key": RawRun._fields.index("key"),
+        "head_key": RawRun._fields.index("key"),
+        "token": RawRun._fields.index("token"),
+    },
+    "events": {
+        "seq": _EVENT,
+        "run_id": RawRun._fields.index("id"),
+        "key": RawRun._fields.index("key"),
+    },
+}
+
+
+def rows_for(recorded: Recorded, runs: Sequence[RawRun], *, seq: int) -> list[Row]:
+    """The recorded row, made anew for each of `runs`, whose events are numbered after `seq`."""
+    varying = _VARYING[recorded.statement.table.name]
+    places = [
+        (place, varying[name])
+        for place, (name, value) in enumerate(_named(recorded))
+        # What is empty stays empty: a column that is set free, or was not set yet.
+        if name in varying and value not in (None, "")
+    ]
+    template = list(recorded.row)
+    rows: list[Row] = []
+    for number, run in enumerate(runs, start=seq + 1):
+        row, values = template.copy(), (*run, number)
+        for place, value in places:
+            row[place] = values[value]
+        rows.append(tuple(row))
+    return rows
+
+
+def _named(recorded: Recorded) -> Iterator[tuple[str, Any]]:
+    match recorded.statement:
+        case Insert(columns=columns):
+            names = columns
+        case Update(sets=sets, guards=guards):
+            names = (*sets, *guards)
+        case _:
+            raise AssertionError(f"a life cycle deletes nothing: {recorded.statement}")
+    return zip(names, recorded.row, strict=True)

@@ -1,0 +1,141 @@
+"""The figures for people (a table, a page) and for programs (one object per line)."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench.figures import Figure, Series
+from tests.bench.machine import Machine
+from tests.bench.places import ROOT, Place, Places
+from tests.bench.plan import GROWTH_RATIO_MIN, LATENCY_MS_MAX, RATIO_AIM, RATIO_MIN, What
+
+PAGE: Final = ROOT / "docs" / "benchmarks.md"
+HEADINGS: Final = ("database", "what", "callers", "headway", "raw driver", "ratio", "CPU, µs each")
+GROWTH_HEADINGS: Final = ("database", "what", "callers", "many", "few", "ratio", "CPU, µs each")
+INTRODUCTION: Final = f"""\
+# Benchmarks
+
+What the store does, beside what the raw driver does for the same rows in the same run. The ratio is
+what counts: the rates are those of one machine on one day.
+
+- A **life cycle** is submit → claim → succeed: three transitions, each with its event, of a run with
+  a key of its own. One task claims for all callers, up to 1,000 runs at a time, as an engine does.
+- **Callers** are tasks of one process, each waiting for its answer before it goes on. What they
+  send while a commit is under way is committed together.
+- A **claim** is one caller's for one run. No slot is given back while claims are measured.
+- The **raw driver** runs the statements that the store was seen to send (the rows, guards, events,
+  and the counters, without any of the reads), on the same tables, in transactions of as many runs as
+  there are callers: `executemany` of `sqlite3` and `aiomysql`, one array per column with `asyncpg`.
+  Its rows are made before the clock starts.
+- Every figure is the median of several rounds (lowest – highest); rounds alternate raw, headway,
+  raw …; the ratio is taken within each round. Each measurement has a new process and a new database.
+- **CPU** is that of the measuring process, headway / raw; a server's own is not in it.
+- Must hold: life cycles with 1,000 callers at {RATIO_MIN:.0%} or more of the raw driver on SQLite
+  and PostgreSQL (the aim is {RATIO_AIM:.0%}); a single caller's submit under
+  {LATENCY_MS_MAX:g} ms on SQLite (process);
+  the rate beside 1,000,000 finished runs at {GROWTH_RATIO_MIN:.0%} or more of that beside 1,000.
+  `python -m tests.bench --check` says which of these does not.
+"""
+
+
+def show(console: Console, figures: Sequence[Figure]) -> None:
+    for is_growth in (False, True):
+        chosen = [figure for figure in figures if (figure.what is What.GROWTH) == is_growth]
+        if not chosen:
+            continue
+        table = Table(*(GROWTH_HEADINGS if is_growth else HEADINGS))
+        for column in table.columns[2:]:
+            column.justify = "right"
+        for figure in chosen:
+            style = "" if figure.miss is None else "red"
+            table.add_row(*_cells(figure), style=style)
+        console.print(table)
+
+
+def print_json(figure: Figure) -> None:
+    print(json.dumps(figure.as_json()), flush=True)
+
+
+def write_page(
+    figures: Sequence[Figure], places: Places, machine: Machine, command: str, path: Path = PAGE
+) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "\n".join(
+            [
+                INTRODUCTION,
+                f"Repeat it with `{command}`.\n",
+                *_table(("measured on", ""), [*machine.lines(), *places.versions.items()]),
+                "",
+                *_table(("database", "a commit is kept by"), [_settings(p) for p in places.all]),
+                "",
+                *_sections(figures),
+            ]
+        ),
+        encoding="utf-8",
+    )
+
+
+def _settings(place: Place) -> tuple[str, str]:
+    return place.title, place.settings
+
+
+def _sections(figures: Sequence[Figure]) -> list[str]:
+    rates = [_cells(figure) for figure in figures if figure.what is not What.GROWTH]
+    growth = [_cells(figure) for figure in figures if figure.what is What.GROWTH]
+    lines: list[str] = []
+    if rates:
+        lines += ["## Rates and latency\n", *_table(HEADINGS, rates), ""]
+    if growth:
+        lines += [
+            "## Growth\n",
+            "The finished runs were made by the raw driver, all with their three events.\n",
+            *_table(GROWTH_HEADINGS, growth),
+            "",
+        ]
+    return lines
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    rule = ["---"] * 2 + ["---:"] * (len(headings) - 2)
+    return [_line(headings), _line(rule), *(_line(row) for row in rows)]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(figure: Figure) -> tuple[str, ...]:
+    return (
+        figure.title,
+        figure.detail,
+        f"{figure.callers:,}",
+        _spread(figure.headway, figure),
+        _spread(figure.reference, figure),
+        _ratio(figure),
+        _cpu(figure),
+    )
+
+
+def _spread(series: Series, figure: Figure) -> str:
+    if figure.unit == "ms":
+        return f"{series.median:.2f} ms ({series.low:.2f} – {series.high:.2f})"
+    return f"{series.median:,.0f}/s ({series.low:,.0f} – {series.high:,.0f})"
+
+
+def _ratio(figure: Figure) -> str:
+    if figure.unit == "ms":
+        return "—"
+    ratio = figure.ratio
+    said = f"{ratio.median:.0%} ({ratio.low:.0%} – {ratio.high:.0%})"
+    return said if figure.miss is None else f"{said} ✗"
+
+
+def _cpu(figure: Figure) -> str:
+    if figure.headway_cpu_us is None or figure.reference_cpu_us is None:
+        return "—"
+    return f"{figure.headway_cpu_us.median:,.0f} / {figure.reference_cpu_us.median:,.0f}"

@@ -1,0 +1,156 @@
+"""Rounds of measurements: raw, ours, raw, ours …, each in a new process on a new database."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tests.bench.child import carry_out_apart
+from tests.bench.figures import Figure, Series, Unit
+from tests.bench.places import Place
+from tests.bench.plan import (
+    FEW_FINISHED_COUNT,
+    FILL_COUNT,
+    GROWTH_BACKENDS,
+    GROWTH_CALLERS,
+    RATES,
+    Assignment,
+    Outcome,
+    Scale,
+    Side,
+    What,
+)
+
+Step = Callable[[str], None]
+"""Called before each measurement, with what it is."""
+DETAILS: Final = {
+    What.SUBMITS: "submits",
+    What.CLAIMS: "claims",
+    What.CYCLES: "life cycles",
+}
+
+
+def step_count(places: Sequence[Place], whats: Sequence[What], scale: Scale) -> int:
+    """How many times `measure` will call its `step`."""
+    rates = sum(2 * scale.rounds_of(what) * len(scale.callers) for what in whats if what in RATES)
+    latency = 2 * scale.rounds if What.LATENCY in whats else 0
+    count = len(places) * (rates + latency)
+    if What.GROWTH in whats:
+        grown = sum(place.name in GROWTH_BACKENDS for place in places)
+        count += grown * (scale.finished_count // FILL_COUNT + 2 * scale.cycle_rounds)
+    return count
+
+
+def measure(
+    places: Sequence[Place], whats: Sequence[What], scale: Scale, step: Step
+) -> Iterator[Figure]:
+    for place in places:
+        for what in whats:
+            match what:
+                case What.LATENCY:
+                    yield from _latency(place, scale, step)
+                case What.GROWTH:
+                    if place.name in GROWTH_BACKENDS:
+                        yield _growth(place, scale, step)
+                case _:
+                    for callers in scale.callers:
+                        yield _rate(place, what, callers, scale, step)
+
+
+def _rate(place: Place, what: What, callers: int, scale: Scale, step: Step) -> Figure:
+    assignment = Assignment(
+        what=what,
+        side=Side.RAW,
+        url="",
+        durability=place.durability,
+        callers=callers,
+        duration_s=scale.duration_s,
+        backlog_count=scale.backlog_of(callers) if what is What.CLAIMS else 0,
+    )
+    rounds = _rounds(place, assignment, scale.rounds_of(what), step)
+    return _figure(place, what, DETAILS[what], callers, rounds)
+
+
+def _latency(place: Place, scale: Scale, step: Step) -> Iterator[Figure]:
+    assignment = Assignment(
+        what=What.LATENCY,
+        side=Side.RAW,
+        url="",
+        durability=place.durability,
+        latency_count=scale.latency_count,
+    )
+    rounds = _rounds(place, assignment, scale.rounds, step)
+    for detail, attribute in (("submit, p50", "p50_ms"), ("submit, p99", "p99_ms")):
+        yield _figure(place, What.LATENCY, detail, 1, rounds, attribute=attribute, unit="ms")
+
+
+def _rounds(
+    place: Place, assignment: Assignment, round_count: int, step: Step
+) -> list[tuple[Outcome, Outcome]]:
+    """For each round: the raw driver's outcome, and ours."""
+    rounds = []
+    for _ in range(round_count):
+        outcomes = []
+        for side in (Side.RAW, Side.HEADWAY):
+            step(f"{place.title}: {assignment.what}, {assignment.callers:,} callers, {side}")
+            with place.new_database() as url:
+                outcomes.append(carry_out_apart(replace(assignment, side=side, url=url)))
+        rounds.append((outcomes[0], outcomes[1]))
+    return rounds
+
+
+def _growth(place: Place, scale: Scale, step: Step) -> Figure:
+    assignment = Assignment(
+        what=What.GROWTH,
+        side=Side.HEADWAY,
+        url="",
+        durability=place.durability,
+        callers=GROWTH_CALLERS,
+        duration_s=scale.duration_s,
+    )
+    many, few = f"{scale.finished_count:,}", f"{FEW_FINISHED_COUNT:,}"
+    rounds = []
+    with place.new_database() as grown_url:
+        for done_count in range(0, scale.finished_count, FILL_COUNT):
+            step(f"{place.title}: making finished runs, {done_count:,} of {many}")
+            filling = replace(assignment, url=grown_url, finished_count=FILL_COUNT, callers=1)
+            carry_out_apart(replace(filling, duration_s=0.0))
+        for _ in range(scale.cycle_rounds):
+            step(f"{place.title}: life cycles beside {few} finished runs")
+            with place.new_database() as url:
+                small = replace(assignment, url=url, finished_count=FEW_FINISHED_COUNT)
+                before = carry_out_apart(small)
+            step(f"{place.title}: life cycles beside {many} finished runs")
+            place.settle(grown_url)
+            rounds.append((before, carry_out_apart(replace(assignment, url=grown_url))))
+    detail = f"life cycles beside {many} finished runs and beside {few}"
+    return _figure(place, What.GROWTH, detail, GROWTH_CALLERS, rounds)
+
+
+def _figure(
+    place: Place,
+    what: What,
+    detail: str,
+    callers: int,
+    rounds: Sequence[tuple[Outcome, Outcome]],
+    *,
+    attribute: str = "rate",
+    unit: Unit = "1/s",
+) -> Figure:
+    references = [reference for reference, _ in rounds]
+    ours = [headway for _, headway in rounds]
+    return Figure(
+        backend=place.name,
+        title=place.title,
+        what=what,
+        detail=detail,
+        callers=callers,
+        unit=unit,
+        headway=Series(tuple(getattr(one, attribute) for one in ours)),
+        reference=Series(tuple(getattr(one, attribute) for one in references)),
+        headway_cpu_us=_cpu(ours),
+        reference_cpu_us=_cpu(references),
+    )
+
+
+def _cpu(outcomes: Sequence[Outcome]) -> Series:
+    return Series(tuple(one.cpu_s / one.count * 1e6 for one in outcomes))

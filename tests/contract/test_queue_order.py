@@ -1,0 +1,232 @@
+"""Who is next: within a key, within a lane, and after a wait (I9, I10)."""
+
+import asyncio
+
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.cancel import RequestCancel
+from headway.core.command.settle import Complete, Fail
+from headway.core.command.wait import GiveSlotBack, Park, Wake, WantSlot
+from headway.core.run.admission import OnConflict
+from headway.core.run.events import EventType
+from headway.testing import a_claim, a_submit, an_error, claim_of
+from tests.contract.scenes import (
+    claimed,
+    claimed_one,
+    instance,
+    kinds,
+    lane_view,
+    orphaned,
+    raise_limit,
+    running,
+    state,
+    submitted,
+)
+
+
+async def test_i9_a_key_keeps_its_order_through_deaths_and_failures(store: SqlStore) -> None:
+    run_ids = [await submitted(store)]
+    run_ids += [await submitted(store, on_conflict=OnConflict.ENQUEUE) for _ in range(3)]
+    holder = await instance(store)
+    finished = []
+    for number, run_id in enumerate(run_ids):
+        one = await claimed_one(store, holder)
+        if number % 2:
+            await orphaned(store, run_id)
+            holder = await instance(store)
+            one = await claimed_one(store, holder)
+        await store.apply(Fail(claim_of(one), an_error()))
+        finished.append(one.run_id)
+    assert finished == run_ids
+
+
+async def test_i9_a_canceled_run_in_the_middle_leaves_the_others_their_places(
+    store: SqlStore,
+) -> None:
+    run_ids = [await submitted(store)]
+    run_ids += [await submitted(store, on_conflict=OnConflict.ENQUEUE) for _ in range(3)]
+    await store.apply(RequestCancel(run_id=run_ids[2]))
+    await store.apply(RequestCancel(run_id=run_ids[0]))
+    holder = await instance(store)
+    for expected in (run_ids[1], run_ids[3]):
+        one = await claimed_one(store, holder)
+        assert one.run_id == expected
+        await store.apply(Complete(claim_of(one)))
+
+
+async def test_i9_many_ends_of_a_key_at_once_hand_it_to_the_right_one(store: SqlStore) -> None:
+    """In one batch: the head and the two behind it go, so the fourth is the heir."""
+    run_ids = [await submitted(store)]
+    run_ids += [await submitted(store, on_conflict=OnConflict.ENQUEUE) for _ in range(5)]
+    await asyncio.gather(
+        *(store.apply(RequestCancel(run_id=run_ids[number])) for number in (1, 0, 2)),
+        store.apply(a_submit(on_conflict=OnConflict.ENQUEUE)),
+    )
+    assert (await state(store, run_ids[3])).head_key == "ann"
+    assert [(await state(store, run_id)).waiting_key for run_id in run_ids[4:]] == ["ann"] * 2
+    one, *_ = await claimed(store, a_claim(await instance(store), count=9))
+    assert one.run_id == run_ids[3]
+
+
+async def test_i9_keys_start_in_the_order_in_which_they_became_ready(store: SqlStore) -> None:
+    """The second run of a key is ready when the first has ended, not when it was submitted."""
+    holder = await instance(store)
+    await raise_limit(store, 1)
+    one = await running(store, "ann", by=holder)
+    second_of_ann = await submitted(store, "ann", on_conflict=OnConflict.ENQUEUE)
+    bob = await submitted(store, "bob")
+    await store.apply(Complete(claim_of(one)))
+    carl = await submitted(store, "carl")
+    order = []
+    for _ in range(3):
+        one = await claimed_one(store, holder)
+        order.append(one.run_id)
+        await store.apply(Complete(claim_of(one)))
+    assert order == [bob, second_of_ann, carl]
+
+
+async def test_i10_a_key_with_a_thousand_queued_runs_does_not_starve_the_others(
+    store: SqlStore,
+) -> None:
+    await raise_limit(store, 1)
+    crowd = [a_submit("crowd", on_conflict=OnConflict.ENQUEUE) for _ in range(1000)]
+    await asyncio.gather(*(store.apply(each) for each in crowd))
+    lonely = await submitted(store, "lonely")
+    holder = await instance(store)
+    first = await claimed_one(store, holder)
+    assert first.run_id == crowd[0].run_id
+    await store.apply(Complete(claim_of(first)))
+    second = await claimed_one(store, holder)
+    assert second.run_id == lonely
+    await store.apply(Complete(claim_of(second)))
+    assert (await claimed_one(store, holder)).run_id == crowd[1].run_id
+    assert (await lane_view(store)).queued_count == 998
+
+
+async def test_i9_jobs_that_nobody_here_knows_neither_block_nor_vanish(store: SqlStore) -> None:
+    strange = [await submitted(store, f"strange-{n}", job="strange") for n in range(5)]
+    known = await submitted(store, "known", job="mirror")
+    holder = await instance(store)
+    assert [one.run_id for one in await claimed(store, a_claim(holder, count=9))] == [known]
+    expert = await instance(store)
+    learned = await claimed(store, a_claim(expert, jobs=["strange", "mirror"], count=9))
+    assert [one.run_id for one in learned] == strange[:2]
+
+
+async def test_i9_claims_for_different_jobs_at_once_each_get_their_own(store: SqlStore) -> None:
+    """In one batch, what one claim passes over is still there for the next."""
+    await raise_limit(store, 10)
+    red = [await submitted(store, f"red-{n}", job="red") for n in range(2)]
+    blue = [await submitted(store, f"blue-{n}", job="blue") for n in range(2)]
+    holder = await instance(store)
+    first, second, third = await asyncio.gather(
+        claimed(store, a_claim(holder, jobs=["blue"], count=9)),
+        claimed(store, a_claim(holder, jobs=["red"], count=1)),
+        claimed(store, a_claim(holder, jobs=["red", "blue"], count=9)),
+    )
+    assert [one.run_id for one in first] == blue
+    assert [one.run_id for one in second] == red[:1]
+    assert [one.run_id for one in third] == red[1:]
+
+
+async def test_i9_claims_of_several_instances_at_once_leave_no_slot_empty(
+    store: SqlStore,
+) -> None:
+    """In one batch, as if they had come one after the other."""
+    await raise_limit(store, 10)
+    run_ids = [await submitted(store, f"key-{number}") for number in range(6)]
+    holders = [await instance(store) for _ in range(3)]
+    answers = await asyncio.gather(
+        *(claimed(store, a_claim(holder, count=2)) for holder in holders)
+    )
+    assert [one.run_id for answer in answers for one in answer] == run_ids
+
+
+async def test_i9_a_claim_for_no_job_at_all_takes_nothing(store: SqlStore) -> None:
+    await submitted(store)
+    assert await claimed(store, a_claim(await instance(store), jobs=())) == ()
+
+
+async def test_i9_who_ran_already_goes_before_who_never_started(store: SqlStore) -> None:
+    await raise_limit(store, 1)
+    holder = await instance(store)
+    waiter = await running(store, "waiter", by=holder)
+    assert await store.apply(GiveSlotBack(claim_of(waiter)))
+    parked = await running(store, "parked", by=holder)
+    assert await store.apply(Park(claim_of(parked)))
+    orphan = await running(store, "orphan")
+    await submitted(store, "new")
+    await orphaned(store, orphan.run_id)
+    assert await store.apply(Wake(parked.run_id))
+    assert await store.apply(WantSlot(claim_of(waiter)))
+    order = []
+    for _ in range(4):
+        one = await claimed_one(store, holder)
+        order.append(one.key)
+        await store.apply(Complete(claim_of(one)))
+    assert order == ["orphan", "parked", "waiter", "new"]
+
+
+async def test_i9_a_slot_given_back_is_free_and_the_key_is_not(store: SqlStore) -> None:
+    await raise_limit(store, 1)
+    holder = await instance(store)
+    waiter = await running(store, "waiter", by=holder)
+    await submitted(store, "waiter", on_conflict=OnConflict.ENQUEUE)
+    assert await store.apply(GiveSlotBack(claim_of(waiter)))
+    assert await store.apply(GiveSlotBack(claim_of(waiter))) is False
+    other = await submitted(store, "other")
+    assert [one.run_id for one in await claimed(store, a_claim(holder, count=9))] == [other]
+    run = await state(store, waiter.run_id)
+    assert (run.slot, run.token, run.head_key) == (None, waiter.token, "waiter")
+
+
+async def test_i9_a_slot_wanted_again_comes_to_the_same_claim(store: SqlStore) -> None:
+    holder, stranger = await instance(store), await instance(store)
+    waiter = await running(store, by=holder)
+    claim = claim_of(waiter)
+    assert await store.apply(WantSlot(claim)) is False  # It has one.
+    await store.apply(GiveSlotBack(claim))
+    assert await claimed(store, a_claim(holder)) == ()  # It has not said that its wait is over.
+    assert await store.apply(WantSlot(claim)) is True
+    assert await store.apply(WantSlot(claim)) is False  # It stands in line already.
+    assert await claimed(store, a_claim(stranger)) == ()
+    again = await claimed_one(store, holder)
+    assert (again.run_id, again.token, again.generation) == (*claim, 1)
+    assert again.is_resumed
+    assert (await kinds(store, claim.run_id))[2:] == [
+        EventType.WAITING,
+        EventType.WOKEN,
+        EventType.RESUMED,
+    ]
+    assert (await lane_view(store)).held_count == 1
+
+
+async def test_i5_who_wants_a_slot_again_waits_for_a_free_one(store: SqlStore) -> None:
+    await raise_limit(store, 1)
+    holder = await instance(store)
+    waiter = await running(store, "waiter", by=holder)
+    await store.apply(GiveSlotBack(claim_of(waiter)))
+    other = await running(store, "other", by=holder)
+    await store.apply(WantSlot(claim_of(waiter)))
+    assert await claimed(store, a_claim(holder)) == ()
+    # In one batch the end frees the slot, and the claim gives it to the one who waited.
+    await submitted(store, "new")
+    _, (one,) = await asyncio.gather(
+        store.apply(Complete(claim_of(other))), claimed(store, a_claim(holder, count=9))
+    )
+    assert one.run_id == waiter.run_id
+
+
+async def test_i9_what_becomes_ready_in_the_batch_can_be_claimed_in_it(store: SqlStore) -> None:
+    holder = await instance(store)
+    waiter = await running(store, "waiter", by=holder)
+    parked = await running(store, "parked", by=holder)
+    await store.apply(GiveSlotBack(claim_of(waiter)))
+    await store.apply(Park(claim_of(parked)))
+    _, _, _, ones = await asyncio.gather(
+        store.apply(a_submit("new", params={"n": 1})),
+        store.apply(Wake(parked.run_id)),
+        store.apply(WantSlot(claim_of(waiter))),
+        claimed(store, a_claim(holder, count=9)),
+    )
+    assert [one.key for one in ones] == ["parked", "waiter", "new"]
+    assert [one.params for one in ones] == ["{}", "{}", '{"n":1}']
