@@ -3,8 +3,9 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from headway.bootstrap import Durability, SqlStore, SystemIds, open_store
 from headway.core.command.cancel import CancelAnswer, RequestCancel
@@ -21,13 +22,15 @@ from headway.services.admit import admit
 from headway.services.engine import Engine
 from headway.services.job import Job, JobFunction
 
+POLL_S: Final = 1.0
+
 
 class RunFailed(Error):
     """The run ended without a result; `status` says how and `error` why."""
 
     def __init__(self, run_id: RunId, status: RunStatus, error: Any) -> None:
-        why = error["message"] if error else status.value
-        super().__init__(f"run {run_id} {status.value}: {why}")
+        why = f": {error['message']}" if error else ""
+        super().__init__(f"run {run_id} is {status.value}{why}")
         self.run_id = run_id
         self.status = status
         self.error = error
@@ -73,12 +76,12 @@ class RunHandle:
         stop_listening = self._store.listen(note)
         try:
             while True:  # Until the run ends; whoever does not want to wait sets a timeout.
+                changed.clear()  # Before the look, or what happens during it would be missed.
                 record = await self.record()
                 if record.run.status in TERMINAL:
                     return record
-                changed.clear()
                 try:
-                    async with asyncio.timeout(1.0):  # Another process may be executing it.
+                    async with asyncio.timeout(POLL_S):  # Another process may be executing it.
                         await changed.wait()
                 except TimeoutError:
                     continue
@@ -87,11 +90,18 @@ class RunHandle:
 
 
 class Headway:
-    """Runs jobs, one at a time per key. An async context manager: inside it, work goes on."""
+    """Runs jobs, one at a time per key. An async context manager: inside it, work goes on.
 
-    def __init__(self, *urls: str, durability: Durability = "process") -> None:
+    When it is left, no more runs start, and those at hand have `stop_wait_s` to end (none when it
+    is left by an error). What is not done by then is ready for whoever opens the database next.
+    """
+
+    def __init__(
+        self, *urls: str, durability: Durability = "process", stop_wait_s: float = 10.0
+    ) -> None:
         self._urls = urls or ("sqlite:///headway.db",)
         self._durability: Durability = durability
+        self._stop_wait_s = stop_wait_s
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._store: SqlStore | None = None
@@ -131,6 +141,8 @@ class Headway:
         if job not in self._jobs:
             known = ", ".join(sorted(self._jobs)) or "none"
             raise InvalidInput("job", f"{job!r} is not registered; registered are: {known}")
+        if params is not None and not isinstance(params, dict):
+            raise InvalidInput("params", "must be a dict: names and values")
         run_id = self._ids.run_id()
         submission = Submit(
             run_id=run_id,
@@ -140,8 +152,8 @@ class Headway:
             lane=self._jobs[job].lane,
             params=encode_document(params or {}, place="params"),
             timeout_s=self._jobs[job].timeout_s,
-            on_conflict=on_conflict,
-            mode=mode,
+            on_conflict=OnConflict(on_conflict),
+            mode=Mode(mode),
         )
         return RunHandle(await admit(self.store, submission), self.store)
 
@@ -152,12 +164,20 @@ class Headway:
         return await self.start(job, key=key, params=params, mode=Mode.CONTINUE)
 
     async def __aenter__(self) -> Self:
-        self._store = await open_store(self._urls, durability=self._durability)
-        self._group = await asyncio.TaskGroup().__aenter__()
-        started = asyncio.Event()
-        engine = Engine(self._store, self._ids, self._jobs)
-        self._engine = self._group.create_task(engine.run(started))
-        await started.wait()
+        if self._store is not None:
+            raise RuntimeError("this Headway is open already; make another one")
+        async with AsyncExitStack() as opened:
+            self._store = await open_store(self._urls, durability=self._durability)
+            opened.push_async_callback(self._close)
+            engine = Engine(
+                self._store,
+                self._store.runs,
+                self._ids,
+                self._jobs,
+                stop_wait_s=self._stop_wait_s,
+            )
+            await opened.enter_async_context(engine)
+            self._opened = opened.pop_all()
         return self
 
     async def __aexit__(
@@ -166,9 +186,8 @@ class Headway:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._engine.cancel()
-        try:
-            await self._group.__aexit__(kind, error, traceback)
-        finally:
-            await self.store.close()
-            self._store = None
+        await self._opened.__aexit__(kind, error, traceback)
+
+    async def _close(self) -> None:
+        store, self._store = self.store, None
+        await store.close()

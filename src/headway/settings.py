@@ -1,10 +1,11 @@
 """Configuration, parsed and checked once: `HEADWAY_*` variables, or `headway.toml`, or nothing."""
 
 import os
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Annotated, Final, Literal
 
 from pydantic import ValidationError, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -56,26 +57,36 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """The settings, or ConfigurationError that names the variable or the line and what to do."""
-    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
-    unknown = sorted(
-        name
-        for name in os.environ
-        if name.startswith(PREFIX) and name not in known and not name.startswith(OTHERS)
-    )
-    if unknown:
-        raise ConfigurationError(
-            f"the environment variable {unknown[0]} is unknown; "
-            f"known are {', '.join(sorted(known))}"
-        )
+    """The settings, or ConfigurationError that names the variable or the key and what to do."""
+    variables = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+    for name in sorted(os.environ):
+        if name.startswith(PREFIX) and name not in variables and not name.startswith(OTHERS):
+            raise ConfigurationError(
+                f"the environment variable {name} is unknown; known are {_listed(variables)}"
+            )
     try:
         settings = Settings()
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "settings"
-        raise ConfigurationError(f"{place}: {first['msg']} ({PREFIX}* or {FILE_NAME})") from None
+        raise ConfigurationError(_explained(error.errors()[0])) from None
     except ValueError as error:  # Not TOML at all.
-        raise ConfigurationError(f"{Path(FILE_NAME)} cannot be read: {error}") from None
+        raise ConfigurationError(f"{FILE_NAME} cannot be read: {error}") from None
+    except OSError as error:
+        raise ConfigurationError(f"{FILE_NAME} cannot be read: {error.strerror}") from None
     if settings.database_url and settings.database_urls:
-        raise ConfigurationError("set database_url or database_urls, not both")
+        raise ConfigurationError("both database_url and database_urls are set; keep one of them")
     return settings
+
+
+def _explained(fault: ErrorDetails) -> str:
+    """What is wrong with a setting, and where it was set. Its value may be secret."""
+    name = str(fault["loc"][0])
+    if fault["type"] == "extra_forbidden":
+        known = _listed(Settings.model_fields)
+        return f"{FILE_NAME} has the unknown key {name!r}; known are {known}"
+    variable = f"{PREFIX}{name.upper()}"
+    place = variable if variable in os.environ else f"{name} in {FILE_NAME}"
+    return f"{place} cannot be used: {fault['msg'].replace('Input', 'it')}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     notes = Console(stderr=True, highlight=False)
     if asked.profile is not None:
         with open_places({asked.profile}) as places:
-            show_profile(places.all[0], scale)
+            show_profile(_console(), places.all[0], scale)
         return 0
     whats = list(dict.fromkeys([*asked.what, *([What.GROWTH] if asked.grow else [])]))
     machine = this_machine()
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
             notes.print(f"not measured: {reason}")
         figures = _measure(places, whats, scale, notes, is_json=asked.json)
         if not asked.json:
-            show(Console(), figures)
+            show(_console(), figures)
         if asked.record:
             command = " ".join(["python -m tests.bench", *arguments])
             write_page(figures, places, machine, command)
@@ -67,6 +67,11 @@ def _measure(
                 print_json(figure)
         progress.update(bar, description="done", advance=1)
     return figures
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=140)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -12,9 +12,10 @@ from typing import Final
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.schema import upgrade_schema
+from headway.adapters.sql.sqlite import Durability
 from tests.bench.plan import Assignment, Outcome, Side, What
-from tests.bench.raw import RawDriver, RawRun, RawRuns, open_raw
-from tests.bench.recorded import record
+from tests.bench.raw import RawDriver, RawRuns, open_raw
+from tests.bench.recorded import RawRun, record
 from tests.bench.work import Claims, Cycles, Submits, repeat, working_store
 
 OUTCOME_TIMEOUT_S: Final = 600.0
@@ -35,19 +36,21 @@ def carry_out(assignment: Assignment) -> Outcome:
 
 
 async def _carry_out(assignment: Assignment) -> Outcome:
-    await _upgrade(assignment)
+    url, durability = assignment.url, assignment.durability
+    await upgrade(url, durability=durability)
     if assignment.side is Side.RAW:
-        async with _raw_runs(assignment) as (driver, runs):
+        opened = raw_runs(url, durability=durability, key_count=assignment.key_count)
+        async with opened as (driver, runs):
             return await _measure_raw(assignment, driver, runs)
-    if assignment.backlog_count or assignment.finished_count:
-        async with _raw_runs(assignment) as (driver, runs):
-            await _fill(assignment, driver, runs)
+    if assignment.backlog_count:
+        async with raw_runs(url, durability=durability) as (driver, runs):
+            await _queue(assignment.backlog_count, driver, runs)
     return await _measure_store(assignment)
 
 
-async def _upgrade(assignment: Assignment) -> None:
-    addresses = parse_addresses([assignment.url])
-    database = Database(addresses, durability=assignment.durability)
+async def upgrade(url: str, *, durability: Durability) -> None:
+    addresses = parse_addresses([url])
+    database = Database(addresses, durability=durability)
     try:
         await upgrade_schema(database, addresses[0])
     finally:
@@ -55,27 +58,26 @@ async def _upgrade(assignment: Assignment) -> None:
 
 
 @asynccontextmanager
-async def _raw_runs(assignment: Assignment) -> AsyncIterator[tuple[RawDriver, RawRuns]]:
-    async with working_store(assignment.url, durability=assignment.durability) as (store, instance):
-        pattern = await record(store, instance)
-    driver = await open_raw(assignment.url, durability=assignment.durability)
+async def raw_runs(
+    url: str, *, durability: Durability, key_count: int | None = None
+) -> AsyncIterator[tuple[RawDriver, RawRuns]]:
+    """A raw connection, and runs to send through it; the store makes one first, to be watched."""
+    async with working_store(url, durability=durability) as (store, instance_id):
+        pattern = await record(store, instance_id)
+    driver = await open_raw(url, durability=durability)
     try:
-        seq = await driver.introduce()
-        yield driver, RawRuns(driver, pattern, seq=seq)
+        runs = RawRuns(driver, pattern, key_count=key_count)
+        await runs.start()
+        yield driver, runs
     finally:
         await driver.close()
 
 
-async def _fill(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> list[RawRun]:
-    """Finished runs, then the backlog: those that wait to be claimed."""
-    for _ in range(assignment.finished_count // BATCH_COUNT):
-        for transaction in runs.cycle(BATCH_COUNT):
-            await driver.transact(transaction)
+async def _queue(count: int, driver: RawDriver, runs: RawRuns) -> list[RawRun]:
+    """Runs that wait to be claimed."""
     waiting: list[RawRun] = []
-    while len(waiting) < assignment.backlog_count:
-        submitted, transaction = runs.submit(
-            min(BATCH_COUNT, assignment.backlog_count - len(waiting))
-        )
+    while len(waiting) < count:
+        submitted, transaction = runs.submit(min(BATCH_COUNT, count - len(waiting)))
         await driver.transact(transaction)
         waiting += submitted
     return waiting
@@ -114,12 +116,23 @@ async def _measure_raw(assignment: Assignment, driver: RawDriver, runs: RawRuns)
     for transaction in runs.cycle(assignment.callers):  # Statements are prepared, files grow.
         await driver.transact(transaction)
     match assignment.what:
+        case What.GROWTH:
+            return await _finish_many(assignment, driver, runs)
         case What.LATENCY:
             return await _time_raw_submits(assignment, driver, runs)
         case What.CLAIMS:
             return await _measure_raw_claims(assignment, driver, runs)
         case _:
             return await _measure_raw_rate(assignment, driver, runs)
+
+
+async def _finish_many(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> Outcome:
+    watch = Stopwatch()
+    for _ in range(assignment.finished_count // BATCH_COUNT):
+        for transaction in runs.cycle(BATCH_COUNT):
+            with watch:
+                await driver.transact(transaction)
+    return watch.outcome(assignment.finished_count)
 
 
 async def _measure_raw_rate(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> Outcome:
@@ -138,7 +151,7 @@ async def _measure_raw_rate(assignment: Assignment, driver: RawDriver, runs: Raw
 
 
 async def _measure_raw_claims(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> Outcome:
-    waiting = await _fill(assignment, driver, runs)
+    waiting = await _queue(assignment.backlog_count, driver, runs)
     watch, count = Stopwatch(), 0
     while count < len(waiting) and watch.elapsed_s < assignment.duration_s:
         batch = waiting[count : count + assignment.callers]
@@ -171,7 +184,7 @@ async def _measure_store(assignment: Assignment) -> Outcome:
             case What.LATENCY:
                 return await _time_submits(assignment, Submits(store))
             case What.CYCLES | What.GROWTH:
-                cycles = Cycles(store, instance)
+                cycles = Cycles(store, instance, assignment.key_count)
                 async with cycles.claiming():
                     return await _measure_calls(assignment, cycles)
 

@@ -38,6 +38,8 @@ class Scale:
     """Runs that wait to be claimed when the claims begin."""
     finished_count: int
     """Runs that have ended already, in the measurement of growth."""
+    profile_rounds: int
+    """Life cycles of each caller that are profiled."""
 
     def rounds_of(self, what: What) -> int:
         return self.rounds if what in (What.SUBMITS, What.CLAIMS) else self.cycle_rounds
@@ -54,21 +56,24 @@ FULL: Final = Scale(
     latency_count=500,
     backlog_count_max=30_000,
     finished_count=1_000_000,
+    profile_rounds=20,
 )
 QUICK: Final = Scale(
-    duration_s=0.4,
+    duration_s=0.6,
     callers=(1, 1_000),
     rounds=1,
     cycle_rounds=3,
     latency_count=200,
     backlog_count_max=10_000,
     finished_count=50_000,
+    profile_rounds=5,
 )
 
 FEW_FINISHED_COUNT: Final = 1_000
 FILL_COUNT: Final = 50_000
 """How many finished runs one process adds, so that the progress can be seen."""
 GROWTH_CALLERS: Final = 1_000
+GROWTH_KEY_COUNTS: Final = (None, 10_000)
 GROWTH_BACKENDS: Final = ("sqlite-process", "postgres")
 
 
@@ -85,7 +90,9 @@ class Assignment:
     latency_count: int = 0
     backlog_count: int = 0
     finished_count: int = 0
-    """Life cycles that the raw driver adds first, and that are not counted."""
+    """Growth on the raw side: so many finished runs are made, and nothing is measured."""
+    key_count: int | None = None
+    """So many keys are used in turn; None: each run has its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,26 +7,28 @@ import pstats
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rich.console import Console
 from rich.table import Table
 
-from headway.adapters.sql.database import Database
-from headway.adapters.sql.dsn import parse_addresses
-from headway.adapters.sql.schema import upgrade_schema
+from headway.adapters.sql.sqlite import Durability
+from tests.bench.child import upgrade
 from tests.bench.places import Place
 from tests.bench.plan import Scale
+from tests.bench.stages import REST, timed_stages
 from tests.bench.work import Cycles, repeat, working_store
 
 CALLERS: Final = 1_000
-LINE_COUNT: Final = 40
+LINE_COUNT: Final = 30
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,8 @@ class Shares:
     callers_cpu_us: float
     batch_count: int
     conflict_count: int
+    stages_us: dict[str, float]
+    """What the writer's CPU time was spent on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,55 +55,64 @@ class Line:
     total_us: float
 
 
-def show_profile(place: Place, scale: Scale) -> None:
-    context = multiprocessing.get_context("spawn")
-    duration_s = scale.duration_s * 2
-    with ProcessPoolExecutor(max_workers=1, mp_context=context, max_tasks_per_child=1) as pool:
-        with place.new_database() as url:
-            shares = pool.submit(_take_shares, url, place.durability, duration_s).result()
-    with ProcessPoolExecutor(max_workers=1, mp_context=context, max_tasks_per_child=1) as pool:
-        with place.new_database() as url:
-            lines = pool.submit(_take_lines, url, place.durability, duration_s).result()
-    console = Console()
-    per_cycle = f"{place.title}, {CALLERS:,} callers, one life cycle"
-    table = Table("µs", "of what", title=per_cycle, title_justify="left")
+def show_profile(console: Console, place: Place, scale: Scale) -> None:
+    shares = _apart(_take_shares, place, scale.profile_rounds)
+    table = Table(
+        *("µs", "of what"),
+        title=f"{place.title}, {CALLERS:,} callers, one life cycle",
+        title_justify="left",
+    )
     table.columns[0].justify = "right"
     table.add_row(f"{shares.elapsed_us:.1f}", f"elapsed ({1e6 / shares.elapsed_us:,.0f}/s)")
-    table.add_row(f"{shares.writer_cpu_us:.1f}", "CPU of the writer's thread")
+    table.add_row(f"{shares.writer_cpu_us:.1f}", "CPU of the writer's thread:")
+    for stage, spent_us in shares.stages_us.items():
+        table.add_row(f"{spent_us:.1f}", f"  {stage}")
     table.add_row(f"{shares.callers_cpu_us:.1f}", "CPU of the callers' thread")
     console.print(table)
     console.print(
-        f"{shares.count:,} cycles in {shares.batch_count:,} batches,"
-        f" {shares.count * 2 / shares.batch_count:.0f} submits and settles each;"
+        f"{shares.count:,} life cycles in {shares.batch_count:,} batches;"
         f" {shares.conflict_count} conflicts"
     )
-    _show_lines(console, lines)
+    lines = _apart(_take_lines, place, scale.profile_rounds)
+    _show_lines(console, "by own time", sorted(lines, key=lambda line: -line.own_us))
+    _show_lines(console, "with callees", sorted(lines, key=lambda line: -line.total_us))
 
 
-def _show_lines(console: Console, lines: list[Line]) -> None:
-    # The profiler makes every call dearer, so these add up to more than the CPU above.
+def _show_lines(console: Console, order: str, lines: Sequence[Line]) -> None:
     table = Table(
         *("own, µs", "with callees, µs", "calls", "function of the writer's thread"),
-        title="profiled, per life cycle",
+        title=f"per life cycle, {order}; the profiler makes every call dearer",
         title_justify="left",
     )
     for column in table.columns[:3]:
         column.justify = "right"
     for line in lines[:LINE_COUNT]:
-        table.add_row(f"{line.own_us:.2f}", f"{line.total_us:.2f}", f"{line.calls:.3f}", line.name)
+        figures = (f"{line.own_us:.2f}", f"{line.total_us:.2f}", f"{line.calls:.3f}")
+        table.add_row(*figures, line.name)
     console.print(table)
 
 
-def _take_shares(url: str, durability: Any, duration_s: float) -> Shares:
-    return asyncio.run(_shares(url, durability, duration_s))
+def _apart(take: Callable[[str, Durability, int], T], place: Place, rounds: int) -> T:
+    context = multiprocessing.get_context("spawn")
+    with (
+        ProcessPoolExecutor(max_workers=1, mp_context=context) as pool,
+        place.new_database() as url,
+    ):
+        return pool.submit(take, url, place.durability, rounds).result()
 
 
-def _take_lines(url: str, durability: Any, duration_s: float) -> list[Line]:
-    profile = cProfile.Profile()
+def _take_shares(url: str, durability: Durability, rounds: int) -> Shares:
+    return asyncio.run(_shares(url, durability, rounds))
+
+
+def _take_lines(url: str, durability: Durability, rounds: int) -> list[Line]:
+    # The thread's own time: what others do with the processor, or with the interpreter's lock,
+    # is not this function's doing.
+    profile = cProfile.Profile(time.thread_time_ns, 1e-9)
     with _profiling_writer(profile):
-        shares = asyncio.run(_shares(url, durability, duration_s, warm_up=False))
+        shares = asyncio.run(_shares(url, durability, rounds))
     entries: dict[tuple[str, int, str], Any] = pstats.Stats(profile).stats  # type: ignore[attr-defined]
-    lines = [
+    return [
         Line(
             name=_function_name(*function),
             calls=calls / shares.count,
@@ -108,7 +121,6 @@ def _take_lines(url: str, durability: Any, duration_s: float) -> list[Line]:
         )
         for function, (_, calls, own_s, total_s, _) in entries.items()
     ]
-    return sorted(lines, key=lambda line: -line.own_us)
 
 
 def _function_name(path: str, line: int, function: str) -> str:
@@ -133,26 +145,30 @@ def _profiling_writer(profile: cProfile.Profile) -> Iterator[None]:
         threading.setprofile(None)
 
 
-async def _shares(url: str, durability: Any, duration_s: float, warm_up: bool = True) -> Shares:
-    addresses = parse_addresses([url])
-    database = Database(addresses, durability=durability)
-    await upgrade_schema(database, addresses[0])
-    await database.close()
+async def _shares(url: str, durability: Durability, rounds: int) -> Shares:
+    await upgrade(url, durability=durability)
     async with working_store(url, durability=durability) as (store, instance_id):
         writer = store.writer
         assert writer._thread.ident is not None
-        clock = time.pthread_getcpuclockid(writer._thread.ident)
+        writer_clock = time.pthread_getcpuclockid(writer._thread.ident)
         cycles = Cycles(store, instance_id)
+
+        def clocks() -> tuple[float, float, float]:
+            return time.perf_counter(), time.clock_gettime(writer_clock), time.thread_time()
+
         async with cycles.claiming():
-            if warm_up:
-                await repeat(cycles, callers=CALLERS, duration_s=0)
+            await repeat(cycles, callers=CALLERS, duration_s=0)
             batch_count, conflict_count = writer.batch_count, writer.conflict_count
-            started = (time.perf_counter(), time.clock_gettime(clock), time.thread_time())
-            count = await repeat(cycles, callers=CALLERS, duration_s=duration_s)
-            ended = (time.perf_counter(), time.clock_gettime(clock), time.thread_time())
+            count, started = 0, clocks()
+            with timed_stages(writer) as stages:
+                for _ in range(rounds):
+                    count += await repeat(cycles, callers=CALLERS, duration_s=0)
+            ended = clocks()
         elapsed_us, writer_us, callers_us = (
             (after - before) / count * 1e6 for before, after in zip(started, ended, strict=True)
         )
+        stages_us = {stage: spent_s / count * 1e6 for stage, spent_s in stages.spent_s.items()}
+        stages_us[REST] = writer_us - sum(stages_us.values())
         return Shares(
             count=count,
             elapsed_us=elapsed_us,
@@ -160,4 +176,5 @@ async def _shares(url: str, durability: Any, duration_s: float, warm_up: bool = 
             callers_cpu_us=callers_us,
             batch_count=writer.batch_count - batch_count,
             conflict_count=writer.conflict_count - conflict_count,
+            stages_us=stages_us,
         )

@@ -4,31 +4,30 @@ The rows are made beforehand, and only the driver's own time counts. A program o
 to make them too, so this is more than it could reach.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from headway.adapters.sql.dsn import parse_addresses
-from headway.adapters.sql.links.mysql import MysqlLink
-from headway.adapters.sql.links.postgres import PostgresLink, _set_based
+from headway.adapters.sql.links.mysql import MysqlLink, _update_together
+from headway.adapters.sql.links.postgres import COPY_ROW_COUNT_MIN, _set_based
 from headway.adapters.sql.links.sqlite import CHECKPOINT_ROW_COUNT, SqliteLink
 from headway.adapters.sql.mysql import Mysql
 from headway.adapters.sql.postgres import Postgres
 from headway.adapters.sql.server import Purpose, RawConnection
 from headway.adapters.sql.sqlite import Durability, open_sqlite
-from headway.adapters.sql.statements import Row, Write, compile_write
+from headway.adapters.sql.statements import Insert, Row, Update, Write, compile_write
 from headway.adapters.system.ids import SystemIds
 from tests.bench.recorded import Pattern, RawRun, Recorded, Transaction, rows_for
 from tests.bench.work import Keys
 
-WRITER_ID: Final = "raw"
-_INSERT_WRITER: Final = f"INSERT INTO writers (id, batch, seen_at) VALUES ('{WRITER_ID}', 0, 0)"  # noqa: S608
 _READ_SEQ: Final = "SELECT seq FROM stream"
 
 
 class Prepared(NamedTuple):
-    sql: str
-    arguments: Any
-    """As the driver's bulk call wants them."""
+    """One statement for many rows, ready to be sent."""
+
+    send: Callable[..., Any]
     row_count: int
 
 
@@ -36,10 +35,10 @@ class RawDriver(Protocol):
     def prepare(self, statement: Write, rows: Sequence[Row]) -> Prepared: ...
 
     async def transact(self, statements: Sequence[Prepared]) -> None:
-        """Run them in one transaction; each must match as many rows as it was given."""
+        """Send them in one transaction; each must match as many rows as it was given."""
         ...
 
-    async def introduce(self) -> int:
+    async def introduce(self, writer_id: str) -> int:
         """Make the raw writer's row; the last number of the stream."""
         ...
 
@@ -54,21 +53,22 @@ class RawSqlite:
         self._row_count = 0
 
     def prepare(self, statement: Write, rows: Sequence[Row]) -> Prepared:
-        return Prepared(compile_write(statement, SqliteLink.dialect), rows, len(rows))
+        sql = compile_write(statement, SqliteLink.dialect)
+        return Prepared(partial(self._connection.executemany, sql, rows), len(rows))
 
     async def transact(self, statements: Sequence[Prepared]) -> None:
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
-        for sql, rows, row_count in statements:
-            assert connection.executemany(sql, rows).rowcount == row_count
+        for send, row_count in statements:
+            assert send().rowcount == row_count
             self._row_count += row_count
         connection.execute("COMMIT")
         if self._row_count >= CHECKPOINT_ROW_COUNT:
             self._row_count = 0
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
-    async def introduce(self) -> int:
-        self._connection.execute(_INSERT_WRITER)
+    async def introduce(self, writer_id: str) -> int:
+        self._connection.execute(_insert_writer(writer_id))
         return int(self._connection.execute(_READ_SEQ).fetchone()[0])
 
     async def close(self) -> None:
@@ -76,24 +76,34 @@ class RawSqlite:
 
 
 class RawPostgres:
-    """One array for each column, so that many rows are one statement."""
+    """COPY for many new rows; else one array for each column, so that many are one statement."""
 
     def __init__(self, connection: RawConnection) -> None:
         self._connection = connection
 
     def prepare(self, statement: Write, rows: Sequence[Row]) -> Prepared:
-        return Prepared(_set_based(statement), list(zip(*rows, strict=True)), len(rows))
+        if isinstance(statement, Insert) and len(rows) >= COPY_ROW_COUNT_MIN:
+            copy = partial(
+                self._connection.copy_records_to_table,
+                statement.table.name,
+                records=rows,
+                columns=statement.columns,
+            )
+            return Prepared(copy, len(rows))
+        columns = zip(*rows, strict=True)
+        return Prepared(
+            partial(self._connection.execute, _set_based(statement), *columns), len(rows)
+        )
 
     async def transact(self, statements: Sequence[Prepared]) -> None:
-        execute = self._connection.execute
-        await execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-        for sql, columns, row_count in statements:
-            status = await execute(sql, *columns)
+        await self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+        for send, row_count in statements:
+            status = await send()
             assert int(status.rpartition(" ")[2]) == row_count
-        await execute("COMMIT")
+        await self._connection.execute("COMMIT")
 
-    async def introduce(self) -> int:
-        await self._connection.execute(_INSERT_WRITER)
+    async def introduce(self, writer_id: str) -> int:
+        await self._connection.execute(_insert_writer(writer_id))
         return int(await self._connection.fetchval(_READ_SEQ))
 
     async def close(self) -> None:
@@ -101,24 +111,30 @@ class RawPostgres:
 
 
 class RawMysql:
-    """`executemany`: inserts travel together, updates one by one."""
+    """New rows by `executemany`, which sends them together; changes by a join with their values.
+
+    The driver's `executemany` would send the changes one by one, at a third of the rate.
+    """
 
     def __init__(self, connection: RawConnection) -> None:
         self._connection = connection
 
     def prepare(self, statement: Write, rows: Sequence[Row]) -> Prepared:
-        return Prepared(compile_write(statement, MysqlLink.dialect), rows, len(rows))
+        if isinstance(statement, Update) and len(rows) > 1:
+            return Prepared(partial(_update_together, update=statement, rows=rows), len(rows))
+        sql = compile_write(statement, MysqlLink.dialect)
+        return Prepared(lambda cursor: cursor.executemany(sql, rows), len(rows))
 
     async def transact(self, statements: Sequence[Prepared]) -> None:
         await self._connection.begin()
-        for sql, rows, row_count in statements:
+        for send, row_count in statements:
             async with self._connection.cursor() as cursor:
-                assert await cursor.executemany(sql, rows) == row_count
+                assert await send(cursor) == row_count
         await self._connection.commit()
 
-    async def introduce(self) -> int:
+    async def introduce(self, writer_id: str) -> int:
         async with self._connection.cursor() as cursor:
-            await cursor.execute(_INSERT_WRITER)
+            await cursor.execute(_insert_writer(writer_id))
             await cursor.execute(_READ_SEQ)
             (seq,) = await cursor.fetchone()
         await self._connection.commit()
@@ -126,6 +142,10 @@ class RawMysql:
 
     async def close(self) -> None:
         self._connection.close()
+
+
+def _insert_writer(writer_id: str) -> str:
+    return f"INSERT INTO writers (id, batch, seen_at) VALUES ('{writer_id}', 0, 0)"  # noqa: S608
 
 
 async def open_raw(url: str, *, durability: Durability) -> RawDriver:
@@ -141,15 +161,21 @@ async def open_raw(url: str, *, durability: Durability) -> RawDriver:
 
 
 class RawRuns:
-    """Makes the transactions that the store would send for runs of its own."""
+    """Makes the transactions that the store would send for such runs."""
 
-    def __init__(self, driver: RawDriver, pattern: Pattern, *, seq: int) -> None:
+    def __init__(
+        self, driver: RawDriver, pattern: Pattern, *, key_count: int | None = None
+    ) -> None:
         self._driver = driver
         self._pattern = pattern
-        self._seq = seq
+        self._seq = 0
         self._batch_number = 0
         self._ids = SystemIds()
-        self._keys = Keys()
+        self._writer_id = self._ids.instance_id()
+        self._keys = Keys(key_count)
+
+    async def start(self) -> None:
+        self._seq = await self._driver.introduce(self._writer_id)
 
     def submit(self, count: int) -> tuple[list[RawRun], list[Prepared]]:
         runs = [
@@ -186,6 +212,6 @@ class RawRuns:
                 return [(self._seq + len(runs), stream_id, self._seq)]
             case "writers":
                 _, seen_at, _ = recorded.row
-                return [(self._batch_number, seen_at, WRITER_ID)]
+                return [(self._batch_number, seen_at, self._writer_id)]
             case _:
                 return rows_for(recorded, runs, seq=self._seq)

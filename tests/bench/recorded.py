@@ -1,7 +1,7 @@
 """The statements of a life cycle, as the store itself sends them to its link.
 
-The raw side repeats them for other runs. So it writes the same rows by the same statements, whatever
-becomes of the store, and cannot be flattered or slandered by a copy that has grown old.
+The raw side repeats them for other runs. So it writes the same rows by the same statements,
+whatever becomes of the store: there is no copy of them that could grow old.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from headway.adapters.sql.statements import Insert, Row, Update, Write
 from headway.adapters.sql.store import SqlStore
+from headway.core.ids import InstanceId
 from tests.bench.work import cycle_once
 
 
@@ -51,7 +52,7 @@ class RecordingLink:
         return self._link.commit()
 
 
-async def record(store: SqlStore, instance_id: str) -> Pattern:
+async def record(store: SqlStore, instance_id: InstanceId) -> Pattern:
     """Take one run through its life and see what is written."""
     recording: Any = RecordingLink(store.writer._link)
     store.writer._link = recording

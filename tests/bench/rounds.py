@@ -12,6 +12,7 @@ from tests.bench.plan import (
     FILL_COUNT,
     GROWTH_BACKENDS,
     GROWTH_CALLERS,
+    GROWTH_KEY_COUNTS,
     RATES,
     Assignment,
     Outcome,
@@ -36,7 +37,8 @@ def step_count(places: Sequence[Place], whats: Sequence[What], scale: Scale) -> 
     count = len(places) * (rates + latency)
     if What.GROWTH in whats:
         grown = sum(place.name in GROWTH_BACKENDS for place in places)
-        count += grown * (scale.finished_count // FILL_COUNT + 2 * scale.cycle_rounds)
+        steps = scale.finished_count // FILL_COUNT + 2 * scale.cycle_rounds
+        count += grown * len(GROWTH_KEY_COUNTS) * steps
     return count
 
 
@@ -50,7 +52,8 @@ def measure(
                     yield from _latency(place, scale, step)
                 case What.GROWTH:
                     if place.name in GROWTH_BACKENDS:
-                        yield _growth(place, scale, step)
+                        for key_count in GROWTH_KEY_COUNTS:
+                            yield _growth(place, key_count, scale, step)
                 case _:
                     for callers in scale.callers:
                         yield _rate(place, what, callers, scale, step)
@@ -98,7 +101,7 @@ def _rounds(
     return rounds
 
 
-def _growth(place: Place, scale: Scale, step: Step) -> Figure:
+def _growth(place: Place, key_count: int | None, scale: Scale, step: Step) -> Figure:
     assignment = Assignment(
         what=What.GROWTH,
         side=Side.HEADWAY,
@@ -106,24 +109,30 @@ def _growth(place: Place, scale: Scale, step: Step) -> Figure:
         durability=place.durability,
         callers=GROWTH_CALLERS,
         duration_s=scale.duration_s,
+        key_count=key_count,
     )
     many, few = f"{scale.finished_count:,}", f"{FEW_FINISHED_COUNT:,}"
     rounds = []
     with place.new_database() as grown_url:
         for done_count in range(0, scale.finished_count, FILL_COUNT):
             step(f"{place.title}: making finished runs, {done_count:,} of {many}")
-            filling = replace(assignment, url=grown_url, finished_count=FILL_COUNT, callers=1)
-            carry_out_apart(replace(filling, duration_s=0.0))
+            _finish(assignment, grown_url, FILL_COUNT)
         for _ in range(scale.cycle_rounds):
             step(f"{place.title}: life cycles beside {few} finished runs")
             with place.new_database() as url:
-                small = replace(assignment, url=url, finished_count=FEW_FINISHED_COUNT)
-                before = carry_out_apart(small)
+                _finish(assignment, url, FEW_FINISHED_COUNT)
+                place.settle(url)
+                before = carry_out_apart(replace(assignment, url=url))
             step(f"{place.title}: life cycles beside {many} finished runs")
             place.settle(grown_url)
             rounds.append((before, carry_out_apart(replace(assignment, url=grown_url))))
-    detail = f"life cycles beside {many} finished runs and beside {few}"
+    keys = "each run its own key" if key_count is None else f"{key_count:,} keys in turn"
+    detail = f"{many} and {few} finished runs, {keys}"
     return _figure(place, What.GROWTH, detail, GROWTH_CALLERS, rounds)
+
+
+def _finish(assignment: Assignment, url: str, count: int) -> None:
+    carry_out_apart(replace(assignment, side=Side.RAW, url=url, finished_count=count))
 
 
 def _figure(

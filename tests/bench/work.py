@@ -31,14 +31,19 @@ _ids: Final = SystemIds()
 
 
 class Keys:
-    """Each run has a key of its own, and they rise like the run ids, as for a run without one."""
+    """A key of its own for each run, rising like the run ids; or some keys, used in turn."""
 
-    def __init__(self) -> None:
-        self._prefix = _ids.nonce()[:6]
+    def __init__(self, key_count: int | None = None) -> None:
+        self._prefix = _ids.nonce()[:6] if key_count is None else "again"
+        self._key_count = key_count
         self._numbers = count()
 
     def next(self) -> Key:
-        return Key(f"account-{self._prefix}-{next(self._numbers):08}")
+        number = next(self._numbers)
+        if self._key_count is not None:
+            # Neighbours in time are not neighbours by name: that is how accounts come back.
+            number = number * 7_919 % self._key_count
+        return Key(f"account-{self._prefix}-{number:08}")
 
 
 @asynccontextmanager
@@ -117,10 +122,12 @@ class Cycles:
     One task claims for all of them, as an engine would.
     """
 
-    def __init__(self, store: SqlStore, instance_id: InstanceId) -> None:
+    def __init__(
+        self, store: SqlStore, instance_id: InstanceId, key_count: int | None = None
+    ) -> None:
         self._store = store
         self._instance_id = instance_id
-        self._keys = Keys()
+        self._keys = Keys(key_count)
         self._claimed: dict[RunId, asyncio.Future[Claimed]] = {}
         self._is_wanted = asyncio.Event()
 

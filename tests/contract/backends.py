@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
+from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.links.source import source_for
 from headway.adapters.sql.schema import upgrade_schema
 from headway.adapters.sql.store import Listeners, SqlStore, open_store
@@ -68,9 +69,7 @@ async def opened(place: Place, clock: FakeClock) -> AsyncIterator[SqlStore]:
 
 
 @asynccontextmanager
-async def opened_beside(
-    store: SqlStore, place: Place, clock: FakeClock
-) -> AsyncIterator[SqlStore]:
+async def opened_beside(store: SqlStore, place: Place, clock: FakeClock) -> AsyncIterator[SqlStore]:
     """A second store on the same database, with a writer of its own: another process, nearly.
 
     What is in memory cannot be opened twice: there the two share the database and its one
@@ -93,6 +92,18 @@ async def opened_beside(
         yield SqlStore(store._database, writer, listeners)
     finally:
         await writer.close()
+
+
+@asynccontextmanager
+async def linked(store: SqlStore, place: Place) -> AsyncIterator[Link]:
+    """A connection as writers have it, for tests that take a batch apart."""
+    address = parse_addresses(place.urls)[0]
+    link = await source_for(store._database, address, durability="process").connect()
+    try:
+        yield link
+    finally:
+        await link.rollback()
+        await link.close()
 
 
 @contextmanager

@@ -84,8 +84,6 @@ async def store(place: Place, clock: FakeClock) -> AsyncIterator[SqlStore]:
 
 
 @pytest.fixture
-async def another_store(
-    store: SqlStore, place: Place, clock: FakeClock
-) -> AsyncIterator[SqlStore]:
+async def another_store(store: SqlStore, place: Place, clock: FakeClock) -> AsyncIterator[SqlStore]:
     async with opened_beside(store, place, clock) as opened_store:
         yield opened_store

@@ -1,12 +1,15 @@
 """How a test gets to where it begins, and how it looks at what came of it."""
 
+import asyncio
 import json
+import threading
 from dataclasses import dataclass
 from typing import Any
 
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import RequestCancel
 from headway.core.command.claim import Claimed, ClaimRuns
+from headway.core.command.command import Command, Needs
 from headway.core.command.expire import Expire
 from headway.core.command.instance import DeclareDead, ReleaseOrphan
 from headway.core.command.lane import SetLane
@@ -16,10 +19,11 @@ from headway.core.ids import MAIN_LANE, InstanceId, LaneName, RunId
 from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim, Run, RunRecord
 from headway.core.run.status import RunStatus
+from headway.core.world import World
 from headway.ports.run_reader import LaneView
 from headway.testing import FakeClock, a_claim, a_submit, an_error, an_instance, claim_of
 
-QUEUE_TIMEOUT_S = 10.0
+TIMEOUT_S = 10.0
 NOBODYS_TOKEN = "nobody's"
 
 
@@ -63,7 +67,8 @@ async def orphaned(store: SqlStore, run_id: RunId, *, times: int = 1) -> None:
     """Let the run's executor die and the run be taken from it; between deaths it is claimed."""
     for number in range(times):
         if number:
-            await claimed_one(store, await instance(store))
+            lane = (await state(store, run_id)).lane
+            await claimed_one(store, await instance(store), lane=lane)
         holder = (await state(store, run_id)).instance_id
         assert holder is not None
         assert await store.apply(DeclareDead(holder, is_proven=True))
@@ -72,6 +77,34 @@ async def orphaned(store: SqlStore, run_id: RunId, *, times: int = 1) -> None:
 
 async def raise_limit(store: SqlStore, limit: int, *, lane: str = MAIN_LANE) -> None:
     await store.apply(SetLane(name=LaneName(lane), max_concurrent=limit))
+
+
+class _Pause:
+    """A command that keeps the writer until it is let go; it changes nothing."""
+
+    def __init__(self) -> None:
+        self.is_reached = threading.Event()
+        self.may_end = threading.Event()
+
+    def need(self, needs: Needs) -> None:
+        """It looks at nothing."""
+
+    def decide(self, _: World) -> None:
+        self.is_reached.set()
+        self.may_end.wait()
+
+
+async def together(store: SqlStore, *commands: Command[Any]) -> list[Any]:
+    """Let these commands share a batch, in this order; errors are among the answers."""
+    pause = _Pause()
+    waiting = [store.writer.put(pause)]
+    await asyncio.to_thread(pause.is_reached.wait)
+    try:
+        waiting += [store.writer.put(command) for command in commands]
+    finally:
+        pause.may_end.set()
+    _, *answers = await asyncio.gather(*waiting, return_exceptions=True)
+    return answers
 
 
 # Looking.
@@ -127,35 +160,39 @@ class Given:
     """The last claim there was; of a run that never had one, a claim that nobody has."""
 
 
-async def given(store: SqlStore, clock: FakeClock, wanted: RunStatus) -> Given:
+async def given(
+    store: SqlStore, clock: FakeClock, wanted: RunStatus, *, key: str = "ann", lane: str = MAIN_LANE
+) -> Given:
     """A run in this state, brought there by commands. The clock moves on for those timed out."""
     if wanted is RunStatus.REJECTED:
-        return await _rejected(store)
+        return await _rejected(store, key, lane)
     if wanted is RunStatus.QUEUED:
-        return _unclaimed(await submitted(store, queue_timeout_s=QUEUE_TIMEOUT_S))
+        return _unclaimed(await submitted(store, key, lane=lane, queue_timeout_s=TIMEOUT_S))
     if wanted is RunStatus.TIMED_OUT:
-        run_id = await submitted(store, queue_timeout_s=QUEUE_TIMEOUT_S)
-        clock.advance(QUEUE_TIMEOUT_S)
+        run_id = await submitted(store, key, lane=lane, queue_timeout_s=TIMEOUT_S)
+        clock.advance(TIMEOUT_S)
         assert await store.apply(Expire(run_id))
         return _unclaimed(run_id)
-    claim = claim_of(await running(store, timeout_s=QUEUE_TIMEOUT_S))
+    claim = claim_of(await running(store, key, lane=lane, timeout_s=TIMEOUT_S))
     match wanted:
         case RunStatus.SUCCEEDED:
             await store.apply(Complete(claim))
         case RunStatus.FAILED:
             await store.apply(Fail(claim, an_error()))
         case RunStatus.CANCELLING:
-            await store.apply(RequestCancel(run_id=claim.run_id, grace_s=QUEUE_TIMEOUT_S))
+            await store.apply(RequestCancel(run_id=claim.run_id, grace_s=TIMEOUT_S))
         case RunStatus.CANCELED:
             await store.apply(RequestCancel(run_id=claim.run_id))
             await store.apply(ConfirmCancel(claim))
+        case RunStatus.RUNNING:
+            pass
     assert await status(store, claim.run_id) is wanted
     return Given(claim.run_id, claim)
 
 
-async def _rejected(store: SqlStore) -> Given:
-    await submitted(store, "busy")
-    refused = a_submit("busy", is_unattended=True)
+async def _rejected(store: SqlStore, key: str, lane: str) -> Given:
+    await submitted(store, key, lane=lane)
+    refused = a_submit(key, lane=lane, is_unattended=True)
     assert isinstance(await store.apply(refused), Busy)
     return _unclaimed(refused.run_id)
 

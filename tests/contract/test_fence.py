@@ -24,16 +24,19 @@ from tests.contract.scenes import (
     instance,
     moves,
     orphaned,
+    record,
     running,
     status,
     submitted,
+    together,
 )
 
+TOO_LATE: Final = "too late"
 # Everything that an executor may say, and the answer when it may not.
 SAYINGS: Final[Mapping[str, tuple[Callable[[Claim], Command[Any]], Any]]] = {
-    "complete": (lambda claim: Complete(claim, document("stale")), TooLate(RunStatus.RUNNING)),
-    "fail": (lambda claim: Fail(claim, an_error("stale")), TooLate(RunStatus.RUNNING)),
-    "confirm_cancel": (ConfirmCancel, TooLate(RunStatus.RUNNING)),
+    "complete": (lambda claim: Complete(claim, document("stale")), TOO_LATE),
+    "fail": (lambda claim: Fail(claim, an_error("stale")), TOO_LATE),
+    "confirm_cancel": (ConfirmCancel, TOO_LATE),
     "progress": (lambda claim: SaveProgress(claim, document({"n": 1})), False),
     "checkpoint": (lambda claim: SaveCheckpoint(claim, document({"n": 1})), False),
     "event": (lambda claim: AppendEvent(claim, "run_log", document("stale")), False),
@@ -45,9 +48,16 @@ SAYINGS: Final[Mapping[str, tuple[Callable[[Claim], Command[Any]], Any]]] = {
     "park_until": (lambda claim: Park(claim, Instant(1)), False),
     "consume": (ConsumeInbox, None),
 }
-saying = pytest.mark.parametrize(
-    ("say", "refusal"), [pytest.param(*each, id=name) for name, each in SAYINGS.items()]
-)
+
+
+async def assert_all_refused(store: SqlStore, claim: Claim, *, writer: SqlStore) -> None:
+    """Whatever it says is refused with the truth, and nothing changes: no row, no event."""
+    before = await read_all(store)
+    now = TooLate(await status(store, claim.run_id))
+    for name, (say, refusal) in SAYINGS.items():
+        answer = await writer.apply(say(claim))
+        assert (name, answer) == (name, now if refusal is TOO_LATE else refusal)
+        assert await read_all(store) == before, name
 
 
 async def superseded(store: SqlStore) -> tuple[Claim, Claim]:
@@ -60,80 +70,60 @@ async def superseded(store: SqlStore) -> tuple[Claim, Claim]:
     return old, claim_of(new)
 
 
-@saying
-async def test_i2_an_older_claim_is_refused_and_changes_nothing(
-    store: SqlStore, say: Callable[[Claim], Command[Any]], refusal: Any
-) -> None:
+async def test_i2_an_older_claim_is_refused_and_changes_nothing(store: SqlStore) -> None:
     old, new = await superseded(store)
-    before = await read_all(store)
-    assert await store.apply(say(old)) == refusal
-    assert await read_all(store) == before
+    await assert_all_refused(store, old, writer=store)
     assert await store.apply(Complete(new)) == Settled(RunStatus.SUCCEEDED)
 
 
-@saying
 async def test_i2_an_older_claim_is_refused_from_another_process_too(
-    store: SqlStore,
-    another_store: SqlStore,
-    say: Callable[[Claim], Command[Any]],
-    refusal: Any,
+    store: SqlStore, another_store: SqlStore
 ) -> None:
     old, _ = await superseded(store)
-    before = await read_all(store)
-    assert await another_store.apply(say(old)) == refusal
-    assert await read_all(store) == before
+    await assert_all_refused(store, old, writer=another_store)
 
 
-@saying
-async def test_i2_an_orphan_belongs_to_nobody_until_it_is_claimed_again(
-    store: SqlStore, say: Callable[[Claim], Command[Any]], refusal: Any
-) -> None:
+async def test_i2_all_that_an_older_claim_says_at_once_is_refused(store: SqlStore) -> None:
+    """In one batch with what the newer claim says, which all counts."""
+    old, new = await superseded(store)
+    stale = [say(old) for say, _ in SAYINGS.values()]
+    good = SaveProgress(new, document({"n": 2}))
+    answers = await together(store, *stale, good, *stale)
+    now = TooLate(RunStatus.RUNNING)
+    refusals = [now if each is TOO_LATE else each for _, each in SAYINGS.values()]
+    assert answers == [*refusals, True, *refusals]
+    found = await record(store, new.run_id)
+    assert (found.progress, found.checkpoint, found.run.unread_count) == ('{"n":2}', None, 1)
+
+
+async def test_i2_an_orphan_belongs_to_nobody_until_it_is_claimed_again(store: SqlStore) -> None:
     old = claim_of(await running(store))
     await orphaned(store, old.run_id)
-    before = await read_all(store)
-    assert await store.apply(say(old)) == refusal
-    assert await store.apply(say(Claim(old.run_id, NO_TOKEN))) == refusal
-    assert await read_all(store) == before
+    await assert_all_refused(store, old, writer=store)
+    await assert_all_refused(store, Claim(old.run_id, NO_TOKEN), writer=store)
 
 
-@saying
-async def test_i2_the_empty_token_is_nobodys(
-    store: SqlStore, say: Callable[[Claim], Command[Any]], refusal: Any
-) -> None:
+async def test_i2_the_empty_token_is_nobodys(store: SqlStore) -> None:
     """A queued run has no claim; the absence of one is none either."""
-    run_id = await submitted(store)
-    before = await read_all(store)
-    answer = await store.apply(say(Claim(run_id, NO_TOKEN)))
-    assert answer == (TooLate(RunStatus.QUEUED) if isinstance(refusal, TooLate) else refusal)
-    assert await read_all(store) == before
+    await assert_all_refused(store, Claim(await submitted(store), NO_TOKEN), writer=store)
 
 
-@pytest.mark.parametrize("end", ["expired", "forced", "parked"])
-@saying
-async def test_i2_a_claim_that_was_taken_away_is_void(
-    store: SqlStore,
-    clock: FakeClock,
-    end: str,
-    say: Callable[[Claim], Command[Any]],
-    refusal: Any,
+@pytest.mark.parametrize("end", ["completed", "expired", "forced", "parked"])
+async def test_i2_a_claim_that_was_given_up_or_taken_away_is_void(
+    store: SqlStore, clock: FakeClock, end: str
 ) -> None:
     claim = claim_of(await running(store, timeout_s=10))
     if end == "forced":
         await store.apply(RequestCancel(run_id=claim.run_id, grace_s=1))
     clock.advance(10)
-    if end == "expired":
-        assert await store.apply(Expire(claim.run_id))
-    elif end == "forced":
-        assert await store.apply(ForceCancel(claim.run_id))
-    else:
-        assert await store.apply(Park(claim))
-    before = await read_all(store)
-    answer = await store.apply(say(claim))
-    if isinstance(refusal, TooLate):
-        assert answer == TooLate(await status(store, claim.run_id))
-    else:
-        assert answer == refusal
-    assert await read_all(store) == before
+    void: Mapping[str, Command[Any]] = {
+        "completed": Complete(claim),
+        "expired": Expire(claim.run_id),
+        "forced": ForceCancel(claim.run_id),
+        "parked": Park(claim),
+    }
+    assert await store.apply(void[end])
+    await assert_all_refused(store, claim, writer=store)
 
 
 async def test_i1_a_result_is_accepted_once_and_from_the_claim_in_force(
@@ -147,9 +137,7 @@ async def test_i1_a_result_is_accepted_once_and_from_the_claim_in_force(
     )
     assert isinstance(late, TooLate)
     assert good == Settled(RunStatus.SUCCEEDED)
-    found = await store.runs.run(old.run_id)
-    assert found is not None
-    assert found.result == '"new"'
+    assert (await record(store, old.run_id)).result == '"new"'
     assert await store.apply(Complete(new, document("again"))) == TooLate(RunStatus.SUCCEEDED)
     ends = [after for _, after in await moves(store, old.run_id) if after == "succeeded"]
     assert ends == ["succeeded"]

@@ -61,7 +61,7 @@ async def test_i6_of_many_repeats_at_once_one_is_accepted(
     """Each under a key of its own, so that only the idempotency key tells them to be one."""
     stores = (store, another_store)
     for number in range(10):
-        wanted = {"key": f"key-{number}", "idempotency_key": f"once-{number}"}
+        wanted: dict[str, Any] = {"key": f"key-{number}", "idempotency_key": f"once-{number}"}
         answers = await asyncio.gather(
             *(stores[n % 2].apply(a_submit(**wanted)) for n in range(20))
         )

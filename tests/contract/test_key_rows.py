@@ -10,6 +10,7 @@ from headway.core.command.cancel import CancelAnswer, RequestCancel
 from headway.core.command.key_row import DeleteKey, Locked, SaveKey
 from headway.core.command.lane import Changed
 from headway.core.command.settle import Complete
+from headway.core.command.submit import Accepted
 from headway.core.ids import Key
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
@@ -27,6 +28,7 @@ from tests.contract.scenes import (
     running,
     state,
     submitted,
+    together,
 )
 
 ANN = Key("ann")
@@ -146,6 +148,7 @@ async def test_r1_7_a_submit_and_a_save_at_once_never_both_win_out_of_order(
         if isinstance(saved, SavedKey):
             assert order == [EventType.KEY_CHANGED, EventType.STATE_CHANGED]
         else:
+            assert isinstance(accepted, Accepted)
             assert saved == Locked(accepted.run_id)
             assert order == [EventType.STATE_CHANGED]
 
@@ -161,12 +164,8 @@ async def test_r1_7_a_row_can_be_deleted(store: SqlStore) -> None:
 async def test_r1_7_several_changes_at_once_behave_as_one_after_the_other(
     store: SqlStore,
 ) -> None:
-    answers = await asyncio.gather(
-        store.apply(SaveKey(key=ANN, job="a")),
-        store.apply(SaveKey(key=ANN, job="b")),
-        store.apply(DeleteKey(ANN)),
-        store.apply(SaveKey(key=ANN, job="c")),
-    )
+    saves = [SaveKey(key=ANN, job=job) for job in ("a", "b", "c")]
+    answers = await together(store, *saves[:2], DeleteKey(ANN), saves[2])
     assert [getattr(answer, "job", answer) for answer in answers] == ["a", "b", True, "c"]
     (saved,) = await store.runs.keys(limit=10)
     assert saved.job == "c"

@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
 from headway.adapters.sql.store import SqlStore
+from headway.core.command.claim import CLAIM_COUNT_MAX
 from headway.core.command.lane import LIMIT_MAX, Changed, SetLane
 from headway.core.command.settle import Complete, Fail
 from headway.core.errors import InvalidInput
-from headway.core.ids import LaneName
+from headway.core.ids import InstanceId, LaneName
 from headway.core.lane import Lane
 from headway.core.run.events import EventType
 from headway.testing import a_claim, a_submit, an_error, claim_of
@@ -21,6 +23,7 @@ from tests.contract.scenes import (
     lane_view,
     raise_limit,
     submitted,
+    together,
 )
 
 
@@ -101,9 +104,7 @@ async def test_r1_4_an_end_and_a_claim_at_once_behave_as_one_after_the_other(
     run_ids = [await submitted(store, f"key-{number}") for number in range(4)]
     holder = await instance(store)
     first = await claimed(store, a_claim(holder, count=3))
-    _, second = await asyncio.gather(
-        store.apply(Complete(claim_of(first[0]))), claimed(store, a_claim(holder, count=3))
-    )
+    _, second = await together(store, Complete(claim_of(first[0])), a_claim(holder, count=3))
     assert [one.run_id for one in second] == [run_ids[3]]
 
 
@@ -111,10 +112,8 @@ async def test_r1_4_raising_the_limit_lets_more_start(store: SqlStore) -> None:
     run_ids = [await submitted(store, f"key-{number}") for number in range(6)]
     holder = await instance(store)
     await claimed(store, a_claim(holder, count=10))
-    _, more = await asyncio.gather(
-        store.apply(SetLane(name=LaneName("main"), max_concurrent=5)),
-        claimed(store, a_claim(holder, count=10)),
-    )
+    raised = SetLane(name=LaneName("main"), max_concurrent=5)
+    _, more = await together(store, raised, a_claim(holder, count=10))
     assert [one.run_id for one in more] == run_ids[3:5]
 
 
@@ -135,7 +134,7 @@ async def test_r1_4_i5_lowering_the_limit_interrupts_nobody(store: SqlStore) -> 
 
 @pytest.mark.parametrize("pause", [{"max_concurrent": 0}, {"is_paused": True}])
 async def test_r1_4_a_paused_lane_starts_nothing_and_keeps_its_queue(
-    store: SqlStore, pause: dict[str, int]
+    store: SqlStore, pause: dict[str, Any]
 ) -> None:
     run_id = await submitted(store)
     holder = await instance(store)
@@ -175,11 +174,12 @@ async def test_r1_2_a_lane_may_be_set_before_it_is_used(store: SqlStore) -> None
 
 async def test_r1_2_first_use_and_first_setting_at_once_both_count(store: SqlStore) -> None:
     lane = LaneName("new")
-    await asyncio.gather(
-        store.apply(a_submit("a", lane=lane)),
-        store.apply(SetLane(name=lane, max_concurrent=2)),
-        store.apply(SetLane(name=lane, max_queued=5)),
-        store.apply(a_submit("b", lane=lane)),
+    await together(
+        store,
+        a_submit("a", lane=lane),
+        SetLane(name=lane, max_concurrent=2),
+        SetLane(name=lane, max_queued=5),
+        a_submit("b", lane=lane),
     )
     assert (await lane_view(store, lane)).lane == Lane(lane, 2, 5, 0, 2)
 
@@ -195,6 +195,21 @@ async def test_i3_no_change_of_a_lane_is_lost(store: SqlStore, another_store: Sq
 
 
 @pytest.mark.parametrize(
+    ("place", "wrong"),
+    [
+        ("jobs", {"jobs": ()}),
+        ("count", {"count": 0}),
+        ("count", {"count": CLAIM_COUNT_MAX + 1}),
+        ("lane", {"lane": " "}),
+    ],
+)
+def test_i15_a_claim_for_nothing_or_too_much_is_refused(place: str, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        a_claim(InstanceId("me"), **wrong)
+    assert refused.value.place == place
+
+
+@pytest.mark.parametrize(
     ("place", "value"),
     [
         ("max_concurrent", -1),
@@ -204,6 +219,7 @@ async def test_i3_no_change_of_a_lane_is_lost(store: SqlStore, another_store: Sq
     ],
 )
 def test_i15_a_limit_out_of_range_is_refused(place: str, value: int) -> None:
+    wrong: dict[str, Any] = {place: value}
     with pytest.raises(InvalidInput) as refused:
-        SetLane(name=LaneName("main"), **{place: value})
+        SetLane(name=LaneName("main"), **wrong)
     assert refused.value.place == place

@@ -1,7 +1,5 @@
 """Who is next: within a key, within a lane, and after a wait (I9, I10)."""
 
-import asyncio
-
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import RequestCancel
 from headway.core.command.settle import Complete, Fail
@@ -20,6 +18,7 @@ from tests.contract.scenes import (
     running,
     state,
     submitted,
+    together,
 )
 
 
@@ -57,10 +56,8 @@ async def test_i9_many_ends_of_a_key_at_once_hand_it_to_the_right_one(store: Sql
     """In one batch: the head and the two behind it go, so the fourth is the heir."""
     run_ids = [await submitted(store)]
     run_ids += [await submitted(store, on_conflict=OnConflict.ENQUEUE) for _ in range(5)]
-    await asyncio.gather(
-        *(store.apply(RequestCancel(run_id=run_ids[number])) for number in (1, 0, 2)),
-        store.apply(a_submit(on_conflict=OnConflict.ENQUEUE)),
-    )
+    cancels = [RequestCancel(run_id=run_ids[number]) for number in (1, 0, 2)]
+    await together(store, *cancels, a_submit(on_conflict=OnConflict.ENQUEUE))
     assert (await state(store, run_ids[3])).head_key == "ann"
     assert [(await state(store, run_id)).waiting_key for run_id in run_ids[4:]] == ["ann"] * 2
     one, *_ = await claimed(store, a_claim(await instance(store), count=9))
@@ -89,7 +86,7 @@ async def test_i10_a_key_with_a_thousand_queued_runs_does_not_starve_the_others(
 ) -> None:
     await raise_limit(store, 1)
     crowd = [a_submit("crowd", on_conflict=OnConflict.ENQUEUE) for _ in range(1000)]
-    await asyncio.gather(*(store.apply(each) for each in crowd))
+    await together(store, *crowd)
     lonely = await submitted(store, "lonely")
     holder = await instance(store)
     first = await claimed_one(store, holder)
@@ -118,10 +115,11 @@ async def test_i9_claims_for_different_jobs_at_once_each_get_their_own(store: Sq
     red = [await submitted(store, f"red-{n}", job="red") for n in range(2)]
     blue = [await submitted(store, f"blue-{n}", job="blue") for n in range(2)]
     holder = await instance(store)
-    first, second, third = await asyncio.gather(
-        claimed(store, a_claim(holder, jobs=["blue"], count=9)),
-        claimed(store, a_claim(holder, jobs=["red"], count=1)),
-        claimed(store, a_claim(holder, jobs=["red", "blue"], count=9)),
+    first, second, third = await together(
+        store,
+        a_claim(holder, jobs=["blue"], count=9),
+        a_claim(holder, jobs=["red"], count=1),
+        a_claim(holder, jobs=["red", "blue"], count=9),
     )
     assert [one.run_id for one in first] == blue
     assert [one.run_id for one in second] == red[:1]
@@ -135,15 +133,8 @@ async def test_i9_claims_of_several_instances_at_once_leave_no_slot_empty(
     await raise_limit(store, 10)
     run_ids = [await submitted(store, f"key-{number}") for number in range(6)]
     holders = [await instance(store) for _ in range(3)]
-    answers = await asyncio.gather(
-        *(claimed(store, a_claim(holder, count=2)) for holder in holders)
-    )
+    answers = await together(store, *(a_claim(holder, count=2) for holder in holders))
     assert [one.run_id for answer in answers for one in answer] == run_ids
-
-
-async def test_i9_a_claim_for_no_job_at_all_takes_nothing(store: SqlStore) -> None:
-    await submitted(store)
-    assert await claimed(store, a_claim(await instance(store), jobs=())) == ()
 
 
 async def test_i9_who_ran_already_goes_before_who_never_started(store: SqlStore) -> None:
@@ -210,9 +201,7 @@ async def test_i5_who_wants_a_slot_again_waits_for_a_free_one(store: SqlStore) -
     assert await claimed(store, a_claim(holder)) == ()
     # In one batch the end frees the slot, and the claim gives it to the one who waited.
     await submitted(store, "new")
-    _, (one,) = await asyncio.gather(
-        store.apply(Complete(claim_of(other))), claimed(store, a_claim(holder, count=9))
-    )
+    _, (one,) = await together(store, Complete(claim_of(other)), a_claim(holder, count=9))
     assert one.run_id == waiter.run_id
 
 
@@ -222,11 +211,12 @@ async def test_i9_what_becomes_ready_in_the_batch_can_be_claimed_in_it(store: Sq
     parked = await running(store, "parked", by=holder)
     await store.apply(GiveSlotBack(claim_of(waiter)))
     await store.apply(Park(claim_of(parked)))
-    _, _, _, ones = await asyncio.gather(
-        store.apply(a_submit("new", params={"n": 1})),
-        store.apply(Wake(parked.run_id)),
-        store.apply(WantSlot(claim_of(waiter))),
-        claimed(store, a_claim(holder, count=9)),
+    *_, ones = await together(
+        store,
+        a_submit("new", params={"n": 1}),
+        Wake(parked.run_id),
+        WantSlot(claim_of(waiter)),
+        a_claim(holder, count=9),
     )
     assert [one.key for one in ones] == ["parked", "waiter", "new"]
     assert [one.params for one in ones] == ["{}", "{}", '{"n":1}']

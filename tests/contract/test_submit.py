@@ -33,6 +33,7 @@ from tests.contract.scenes import (
     state,
     status,
     submitted,
+    together,
 )
 
 
@@ -181,9 +182,7 @@ async def test_r1_5_steer_injects_into_a_run_that_takes_messages(store: SqlStore
 
 
 @pytest.mark.parametrize("source", ["queued", "deaf", "full"])
-async def test_r1_5_steer_queues_behind_a_run_that_takes_none(
-    store: SqlStore, source: str
-) -> None:
+async def test_r1_5_steer_queues_behind_a_run_that_takes_none(store: SqlStore, source: str) -> None:
     if source == "queued":
         await submitted(store)
     else:
@@ -191,7 +190,7 @@ async def test_r1_5_steer_queues_behind_a_run_that_takes_none(
         await store.apply(SetInteractive(claim_of(one), is_interactive=source == "full"))
         if source == "full":
             posts = [a_message(one.run_id) for _ in range(UNREAD_COUNT_MAX)]
-            await asyncio.gather(*(store.apply(post) for post in posts))
+            await together(store, *posts)
     behind = await submitted(store, on_conflict=OnConflict.STEER)
     assert (await state(store, behind)).waiting_key == "ann"
 
@@ -251,9 +250,7 @@ async def test_r1_3_many_at_once_never_overfill_the_queue(
 ) -> None:
     await limit_queue(store, 4)
     stores = (store, another_store)
-    answers = await asyncio.gather(
-        *(stores[n % 2].apply(a_submit(f"key-{n}")) for n in range(30))
-    )
+    answers = await asyncio.gather(*(stores[n % 2].apply(a_submit(f"key-{n}")) for n in range(30)))
     assert sum(isinstance(answer, Accepted) for answer in answers) == 3 + 4
     assert sum(isinstance(answer, NoRoom) for answer in answers) == 30 - 7
 
@@ -295,5 +292,5 @@ async def test_r2_1_what_was_rejected_is_never_continued(store: SqlStore) -> Non
     first = await submitted(store)
     await store.apply(a_submit(is_unattended=True))
     later_on = a_submit(mode=Mode.CONTINUE, on_conflict=OnConflict.ENQUEUE)
-    await asyncio.gather(store.apply(a_submit(is_unattended=True)), store.apply(later_on))
+    await together(store, a_submit(is_unattended=True), later_on)
     assert (await state(store, later_on.run_id)).continued_from == first

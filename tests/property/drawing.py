@@ -29,12 +29,14 @@ from headway.core.document import Document
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Claim, Files, Mode, Recovery
+from headway.core.world import Instance
+from tests.property.model import RUNNING, Told
 from tests.property.oracle import Oracle
 
 T = TypeVar("T")
 
-KEYS: Final = [Key("ann"), Key("Ann"), Key("bob"), Key("ключ 🔑")]
-LANES: Final = [LaneName("main"), LaneName("main"), LaneName("cron"), LaneName("side")]
+KEYS: Final = [Key(name) for name in ("ann", "Ann", "bob", "cid", "dan", "ключ 🔑")]
+LANES: Final = [LaneName(name) for name in ("main", "main", "main", "main", "cron", "side")]
 JOBS: Final = ["mail", "scan"]
 DOCUMENTS: Final = [
     Document(text)
@@ -43,6 +45,21 @@ DOCUMENTS: Final = [
 ERRORS: Final = [Document('{"code":"boom","message":"it\'s 100 % gone"}')]
 NOBODY: Final = RunId("nobody")
 NO_INSTANCE: Final = InstanceId("nowhere")
+PLACES: Final = [(job, lane) for job in JOBS for lane in LANES]
+CLAIMED: Final = [frozenset(jobs) for jobs in (JOBS, JOBS, JOBS[:1], JOBS[1:])]
+POLICIES: Final = [*[OnConflict.ENQUEUE] * 3, *OnConflict]
+# What else a submission may say; mostly nothing.
+VARIATIONS: Final[list[dict[str, Any]]] = [
+    *[{}] * 4,
+    *({"mode": Mode.CONTINUE, "params": params} for params in DOCUMENTS),
+    {"idempotency_key": "once"},
+    {"idempotency_key": "Once", "mode": Mode.CONTINUE},
+    {"queue_timeout_s": 1.0, "timeout_s": 7.5},
+    {"timeout_s": 1.0, "recovery": Recovery.FAIL},
+    {"queue_timeout_s": 5.0, "mode": Mode.CONTINUE},
+    {"parent_id": NOBODY, "is_unattended": True},
+    {"mode": Mode.CONTINUE, "is_unattended": True, "by": "eve"},
+]
 
 
 @dataclass
@@ -70,35 +87,33 @@ class Drawing:
 
     def run_id(self) -> RunId:
         active = [run.id for run in self.oracle.runs if run.is_active]
-        return self.one_of([NOBODY, *(run.id for run in self.oracle.runs), *active, *active])
+        return self.one_of([*active * 3, *(run.id for run in self.oracle.runs), NOBODY])
 
     def claim(self) -> Claim:
         held = [Claim(run.id, run.token) for run in self.oracle.runs if run.token]
         wrong = [Claim(NOBODY, "x"), *(Claim(run.id, "") for run in self.oracle.runs[-1:])]
-        return self.one_of([*wrong, *self.claims[-4:], *held, *held, *held])
+        return self.one_of([*held * 4, *self.claims[-3:], *wrong])
 
     def instance_id(self) -> InstanceId:
-        return self.one_of([NO_INSTANCE, *self.oracle.instances, *self.oracle.instances])
+        known = list(self.oracle.instances)
+        alive = [one.id for one in self.oracle.instances.values() if self._is_alive(one)]
+        return self.one_of([*alive * 4, *known, NO_INSTANCE])
+
+    def _is_alive(self, one: Instance) -> bool:
+        return not one.is_dead and one.lease_expires_at > self.oracle.now
 
     def instant(self, *seconds: float) -> Instant:
         return later(self.oracle.now, seconds=self.one_of(seconds))
 
     def submit(self) -> Submit:
+        job, lane = self.one_of(PLACES)
         return Submit(
             run_id=RunId(f"r{next(self.numbers)}"),
             key=self.one_of(KEYS),
-            job=self.one_of(JOBS),
-            params=self.one_of(DOCUMENTS),
-            mode=self.one_of(list(Mode)),
-            lane=self.one_of(LANES),
-            on_conflict=self.one_of([OnConflict.ENQUEUE, *OnConflict]),
-            idempotency_key=self.maybe("once", "Once"),
-            queue_timeout_s=self.maybe(1.0, 5.0),
-            timeout_s=self.maybe(1.0, 7.5),
-            recovery=self.one_of([Recovery.RESUME, *Recovery]),
-            parent_id=self.maybe(NOBODY),
-            is_unattended=self.one_of([False, False, True]),
-            by=self.one_of(["", "eve"]),
+            job=job,
+            lane=lane,
+            on_conflict=self.one_of(POLICIES),
+            **self.one_of(VARIATIONS),
         )
 
     def submit_again(self) -> Submit:
@@ -109,37 +124,46 @@ class Drawing:
         return replace(self.one_of(earlier), run_id=RunId(f"r{next(self.numbers)}"))
 
     def claim_runs(self) -> ClaimRuns:
-        jobs = self.one_of([frozenset(JOBS), frozenset(JOBS), *(frozenset({j}) for j in JOBS)])
+        likely = [
+            lane for lane in LANES if self.oracle.ready(lane) and self.oracle.free_count(lane)
+        ]
         return ClaimRuns(
-            lane=self.one_of(LANES),
+            lane=self.one_of([*likely * 4, *LANES]),
             instance_id=self.instance_id(),
-            jobs=jobs,
-            count=self.one_of([1, 2, 5]),
+            jobs=self.one_of(CLAIMED),
+            count=self.one_of([2, 1, 4]),
             nonce=f"n{next(self.numbers)}",
         )
 
     def settle(self) -> Any:
         claim = self.claim()
+        run = self.oracle.held(claim)
         complete = Complete(claim, self.one_of(DOCUMENTS))
-        return self.one_of([complete, Fail(claim, self.one_of(ERRORS)), ConfirmCancel(claim)])
+        confirms = [ConfirmCancel(claim)] * (1 if run is None or run.status is RUNNING else 4)
+        return self.one_of([complete, Fail(claim, self.one_of(ERRORS)), *confirms])
 
     def request_cancel(self) -> RequestCancel:
-        return RequestCancel(
-            run_id=self.run_id(),
-            files=self.one_of(list(Files)),
-            reason=self.one_of(["", 'enough of "it"']),
-            by=self.one_of(["", "eve"]),
-            grace_s=self.one_of([0.0, 1.0, 30.0]),
+        more: dict[str, Any] = self.one_of(
+            [{}, {"grace_s": 0.0, "files": Files.DELETE}, {"reason": 'enough of "it"', "by": "eve"}]
         )
+        return RequestCancel(run_id=self.run_id(), **more)
 
     def push(self) -> Any:
-        run_id = self.run_id()
-        return self.one_of([ForceCancel(run_id), Expire(run_id), Wake(run_id)])
+        due = [run.id for run in self.oracle.runs if (run.is_parked or self._is_due(run))]
+        run_id = self.one_of(due) if due else self.run_id()
+        return self.one_of([Wake(run_id), Expire(run_id), ForceCancel(run_id)])
+
+    def _is_due(self, run: Told) -> bool:
+        due_at = self.oracle.due_at(run)
+        return due_at is not None and due_at <= self.oracle.now
 
     def wait(self) -> Any:
         claim = self.claim()
-        wake_at = None if self.draw(st.booleans()) else self.instant(-1, 0, 2)
-        return self.one_of([GiveSlotBack(claim), WantSlot(claim), Park(claim, wake_at)])
+        run = self.oracle.held(claim)
+        has_slot = run is None or run.has_slot
+        wake_at = None if self.one_of([True, False]) else self.instant(-1, 0, 2)
+        likely = GiveSlotBack(claim) if has_slot else WantSlot(claim)
+        return self.one_of([likely, likely, Park(claim, wake_at), WantSlot(claim)])
 
     def report(self) -> Any:
         claim, document = self.claim(), self.one_of(DOCUMENTS)
@@ -156,21 +180,16 @@ class Drawing:
     def exchange(self) -> Any:
         if self.draw(st.booleans()):
             return ConsumeInbox(self.claim())
-        return PostToInbox(
-            run_id=self.run_id(),
-            kind=self.one_of(["message", "signal"]),
-            payload=self.one_of(DOCUMENTS),
-            by=self.one_of(["", "eve"]),
-            call_id=self.maybe("c1"),
-        )
+        more: dict[str, Any] = self.one_of([{}, {"kind": "signal", "by": "eve", "call_id": "c1"}])
+        return PostToInbox(run_id=self.run_id(), payload=self.one_of(DOCUMENTS), **more)
 
     def register(self) -> RegisterInstance:
         instance_id = InstanceId(f"i{next(self.numbers)}")
-        ttl_s = self.one_of([2.0, 15.0])
+        ttl_s = self.one_of([100.0, 100.0, 15.0])
         return RegisterInstance(instance_id=instance_id, host="host", pid=7, ttl_s=ttl_s)
 
     def renew(self) -> RenewInstance:
-        return RenewInstance(instance_id=self.instance_id(), ttl_s=self.one_of([2.0, 15.0]))
+        return RenewInstance(instance_id=self.instance_id(), ttl_s=self.one_of([100.0, 2.0]))
 
     def bury(self) -> Any:
         instance_id = self.instance_id()
@@ -183,18 +202,24 @@ class Drawing:
         )
 
     def release(self) -> ReleaseOrphan:
-        holders = [(run.id, run.instance_id) for run in self.oracle.runs if run.instance_id]
-        run_id, instance_id = self.one_of([(self.run_id(), self.instance_id()), *holders, *holders])
+        instances = self.oracle.instances
+        held = [(run.id, run.instance_id) for run in self.oracle.runs if run.instance_id]
+        orphans = [(r, i) for r, i in held if i not in instances or instances[i].is_dead]
+        run_id, instance_id = self.one_of(
+            [*orphans * 4, *held, (self.run_id(), self.instance_id())]
+        )
         return ReleaseOrphan(run_id, instance_id)
 
     def set_lane(self) -> SetLane:
-        return SetLane(
-            name=self.one_of(LANES),
-            max_concurrent=self.maybe(0, 1, 3),
-            max_queued=self.maybe(-1, 0, 2),
-            is_paused=self.maybe(False, False, True),
-            expected_revision=self.maybe(0, 1),
+        changes: dict[str, Any] = self.one_of(
+            [
+                *({"max_concurrent": limit} for limit in (8, 3, 1, 0)),
+                *({"max_queued": limit} for limit in (-1, 0, 2)),
+                *({"is_paused": is_paused} for is_paused in (False, True)),
+                {"max_concurrent": 5, "max_queued": 1, "expected_revision": 1},
+            ]
         )
+        return SetLane(name=self.one_of(LANES), **changes)
 
     def key_row(self) -> Any:
         key = self.one_of(KEYS)
@@ -221,23 +246,34 @@ class Drawing:
 
 
 # As often as it stands here.
-_KINDS: Final = [
+_ALWAYS: Final = [
     *[Drawing.submit] * 8,
-    Drawing.submit_again,
-    *[Drawing.claim_runs] * 6,
+    *[Drawing.set_lane] * 2,
+    *[Drawing.submit_again, Drawing.claim_runs, Drawing.settle, Drawing.wait, Drawing.report],
+    *[Drawing.request_cancel, Drawing.push, Drawing.exchange, Drawing.release],
+    *[Drawing.register] * 2,
+    *[Drawing.renew, Drawing.bury, Drawing.key_row, Drawing.prune],
+]
+_WITH_READY_RUNS: Final = [Drawing.claim_runs] * 8
+_WITH_HELD_RUNS: Final = [
     *[Drawing.settle] * 4,
-    *[Drawing.request_cancel] * 2,
-    *[Drawing.push] * 2,
-    *[Drawing.wait] * 4,
+    *[Drawing.wait] * 5,
     *[Drawing.report] * 4,
-    *[Drawing.exchange] * 2,
-    *[Drawing.register, Drawing.renew, Drawing.bury],
-    *[Drawing.release] * 2,
-    *[Drawing.set_lane, Drawing.key_row, Drawing.prune],
+    *[Drawing.exchange] * 3,
+    *[Drawing.request_cancel, Drawing.release, Drawing.push],
 ]
 
 
 @st.composite
 def _made_by(draw: st.DrawFn, drawing: Drawing, make: Callable[[Drawing], Any] | None) -> Any:
     drawing.draw = draw
-    return (make or drawing.one_of(_KINDS))(drawing)
+    if make is not None:
+        return make(drawing)
+    has_ready = any(drawing.oracle.ready(lane) for lane in LANES)
+    has_held = any(run.token for run in drawing.oracle.runs)
+    kinds = [
+        *(_WITH_HELD_RUNS if has_held else []),
+        *(_WITH_READY_RUNS if has_ready else []),
+        *_ALWAYS,
+    ]
+    return drawing.one_of(kinds)(drawing)

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from headway.core.command.claim import Claimed
 from headway.core.command.command import Needs
+from headway.core.command.instance import RenewInstance
 from headway.core.command.report import SaveProgress
 from headway.core.errors import StoreFailed
 from headway.core.ids import RunId
@@ -18,7 +19,7 @@ from headway.core.world import World
 from tests.property.drawing import NOBODY, Drawing
 from tests.property.opened import Opened, difference, expected
 
-BATCH_COUNT_MAX = 12
+BATCH_COUNT_MAX = 8
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -36,8 +37,8 @@ class StoreMachine(RuleBasedStateMachine):
         for _ in range(2):
             self.check_one(data.draw(self.drawing.of_kind(Drawing.register)))
 
-    @rule(seconds=st.sampled_from([0.5, 1.0, 5.0, 20.0]))
-    def pass_time(self, seconds: float) -> None:
+    def pass_time(self, data: st.DataObject) -> None:
+        seconds = data.draw(st.sampled_from([*[0.0] * 16, 0.5, 1.0, 5.0, 20.0]))
         self.oracle.now = self.opened.clock.advance(seconds)
 
     @invariant()
@@ -71,35 +72,40 @@ class StoreMachine(RuleBasedStateMachine):
 class OneByOne(StoreMachine):
     @rule(data=st.data())
     def apply(self, data: st.DataObject) -> None:
+        self.pass_time(data)
         self.check_one(data.draw(self.drawing.command()))
 
 
 class InBatches(StoreMachine):
     """Commands that wait together share a transaction, and end as if each had come alone."""
 
-    @rule(data=st.data(), count=st.integers(2, BATCH_COUNT_MAX), is_broken=st.booleans())
-    def apply_together(self, data: st.DataObject, count: int, is_broken: bool) -> None:
-        renewals = [
-            data.draw(self.drawing.of_kind(Drawing.renew))
-            for _ in range(data.draw(st.integers(0, 2)))
-        ]
-        told: list[tuple[Any, Any]] = [(renewal, self.told(renewal)) for renewal in renewals]
-        # The writer puts each renewal first, so that the last to come is the first to go.
-        told.reverse()
-        batch_from_seq = self.oracle.seq
+    @rule(data=st.data(), count=st.integers(2, BATCH_COUNT_MAX))
+    def apply_together(self, data: st.DataObject, count: int) -> None:
+        self.pass_time(data)
+        told = self.renewals(data)
+        renewal_count, batch_from_seq = len(told), self.oracle.seq
         while len(told) < count:
             command = data.draw(self.drawing.command())
-            if not self.would_be_merged(command, batch_from_seq):
+            is_renewal = isinstance(command, RenewInstance)
+            if not is_renewal and not self.is_merged(command, batch_from_seq):
                 told.append((command, self.told(command)))
-        if is_broken:
+        if data.draw(st.sampled_from([False, False, True])):
             broken = Broken(self.oracle.runs[-1].id if self.oracle.runs else NOBODY)
-            told.insert(data.draw(st.integers(len(renewals), len(told))), (broken, StoreFailed))
+            told.insert(data.draw(st.integers(renewal_count, len(told))), (broken, StoreFailed))
         answers = self.opened.run(self.apply_at_once([command for command, _ in told]))
         for (command, should), answer in zip(told, answers, strict=True):
             found = type(answer) if isinstance(answer, Exception) else answer
             assert found == should, f"{command}\nanswers {answer!r}\n    not {should}"
 
-    def would_be_merged(self, command: Any, batch_from_seq: int) -> bool:
+    def renewals(self, data: st.DataObject) -> list[tuple[Any, Any]]:
+        """The writer puts each renewal first, so that the last to come is the first to go."""
+        told: list[tuple[Any, Any]] = []
+        for _ in range(data.draw(st.sampled_from([0, 0, 1, 2]))):
+            renewal = data.draw(self.drawing.of_kind(Drawing.renew))
+            told.insert(0, (renewal, self.told(renewal)))
+        return told
+
+    def is_merged(self, command: Any, batch_from_seq: int) -> bool:
         """Whether it is progress right after progress, which becomes one event when it can."""
         if not isinstance(command, SaveProgress) or self.oracle.seq == batch_from_seq:
             return False

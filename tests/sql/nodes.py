@@ -115,6 +115,12 @@ async def connected(
             await connection.ensure_closed()
 
 
+def is_closed(connection: RawConnection) -> bool:
+    if isinstance(connection, asyncpg.Connection):
+        return bool(connection.is_closed())
+    return bool(connection.closed)
+
+
 async def run(connection: RawConnection, statement: str) -> None:
     """Run a statement, and commit the transaction that it is in."""
     if isinstance(connection, asyncpg.Connection):

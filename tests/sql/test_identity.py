@@ -16,6 +16,7 @@ from tests.sql.nodes import (
     connector_to,
     database_of,
     epoch_of,
+    is_closed,
     make_stream,
     run,
 )
@@ -199,7 +200,7 @@ async def test_i21_a_connection_to_the_old_home_is_no_longer_current(a_node: Mak
 
 
 async def test_i21_of_many_who_see_a_failover_at_once_one_raises_the_epoch(
-    a_node: MakeNode,
+    a_node: MakeNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = a_node(), a_node()
     make_stream(first, seq=50)
@@ -213,6 +214,7 @@ async def test_i21_of_many_who_see_a_failover_at_once_one_raises_the_epoch(
     found = await asyncio.gather(*(database_of(each) for each in connectors for _ in range(3)))
     assert set(found) == {second.database}
     assert epoch_of(second) == 1
+    assert [record.message for record in caplog.records] == ["database_moved"]
 
 
 async def test_i21_a_commit_during_a_connect_does_not_make_the_node_look_behind(
@@ -251,3 +253,68 @@ async def test_i21_a_connector_serves_a_writer_in_a_loop_of_its_own(a_node: Make
     while not writing.done():
         assert await database_of(connector) == node.database
     await writing
+
+
+async def test_i21_a_loss_during_a_look_is_not_forgotten_by_it(
+    a_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, other = a_node(), a_node()
+    make_stream(home)
+    connector = connector_to(home, other)
+    read_stream = connector._server.read_stream
+
+    async def read_and_lose_another(connection: RawConnection) -> Stream | None:
+        connector.lost()
+        return await read_stream(connection)
+
+    monkeypatch.setattr(connector._server, "read_stream", read_and_lose_another)
+    assert await database_of(connector) == home.database
+    make_stream(other, epoch=1)
+    assert await database_of(connector) == other.database
+
+
+async def test_i8_a_node_that_falls_silent_during_the_check_keeps_no_connection(
+    a_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = connector_to(a_node())
+    opened: list[RawConnection] = []
+
+    async def fall_silent(connection: RawConnection) -> None:
+        opened.append(connection)
+        raise TimeoutError
+
+    monkeypatch.setattr(connector._server, "read_stream", fall_silent)
+    assert await refused_by(connector) == ["gave no answer within 5 s"]
+    assert [is_closed(connection) for connection in opened] == [True]
+
+
+async def test_i8_the_nodes_that_were_not_chosen_keep_no_connection(
+    a_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = connector_to(a_node(), a_node())
+    read_stream = connector._server.read_stream
+    opened: list[RawConnection] = []
+
+    async def note(connection: RawConnection) -> Stream | None:
+        opened.append(connection)
+        return await read_stream(connection)
+
+    monkeypatch.setattr(connector._server, "read_stream", note)
+    async with connected(connector) as chosen:
+        assert [connection is chosen for connection in opened] == [True, False]
+        assert [is_closed(connection) for connection in opened] == [False, True]
+
+
+async def test_i21_a_failover_that_cannot_be_marked_is_not_made(
+    a_node: MakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = a_node(), a_node()
+    make_stream(first, seq=50)
+    make_stream(second, seq=50)
+    connector = connector_to(first, second)
+
+    async def fall_silent(connection: RawConnection, *, seen_epoch: int) -> bool:
+        raise TimeoutError
+
+    monkeypatch.setattr(connector._server, "raise_epoch", fall_silent)
+    assert await refused_by(connector) == ["gave no answer within 5 s"]

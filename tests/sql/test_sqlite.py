@@ -101,6 +101,20 @@ def test_r4_2_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
         open_sqlite(f"{tmp_path}/taken/headway.db", durability="process")
 
 
+def test_r4_2_a_file_that_is_something_else_is_named_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "letter.txt"
+    path.write_text("Dear Ann, " * 200)
+    with pytest.raises(ConfigurationError, match=r"letter\.txt"):
+        open_sqlite(str(path), durability="process")
+    assert path.read_text().startswith("Dear Ann")
+
+
+def test_r4_2_in_memory_no_file_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_sqlite(":memory:", durability="process").close()
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("backend", ["sqlite-memory"])
 async def test_r4_2_in_memory_there_is_one_connection_for_all(database: Database) -> None:
     assert database.memory_connection is not None

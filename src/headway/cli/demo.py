@@ -5,8 +5,7 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +21,8 @@ from headway.services.context import RunContext
 
 ACCOUNTS: Final = ("ann", "bob", "cem", "dot", "eve")
 PAGE_COUNT: Final = 12
+PIPE_WIDTH: Final = 120
+REDRAW_S: Final = 0.1
 STYLES: Final = {"Queued": "yellow", "Running": "cyan", "Done": "green", "Cancelled": "magenta"}
 
 
@@ -37,7 +38,7 @@ async def mirror(ctx: RunContext, page_count: int) -> dict[str, int]:
 
 async def demo() -> None:
     """Watch five accounts share three slots; a second start is refused, one run is cancelled."""
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     with tempfile.TemporaryDirectory(prefix="headway-demo-") as folder:
         hw = Headway(f"sqlite:///{Path(folder, 'demo.db')}")
         hw.job()(mirror)
@@ -50,53 +51,49 @@ async def demo() -> None:
                 await hw.start("mirror", key="ann", params={"page_count": PAGE_COUNT})
             except KeyBusy as refusal:
                 console.print(f"a second start for ann is refused: {refusal}")
-            async with _shown(console, runs):
-                await asyncio.sleep(0.5)
+            # On a terminal it lives; in a pipe it is printed once, at the end.
+            with Live(console=console) as live:
+                await _show(live, runs, until=lambda records: _page(records[1]) >= 3)
                 await runs[1].cancel(reason="changed my mind")
-                await asyncio.gather(*(run.ended() for run in runs))
+                await _show(live, runs, until=_have_ended)
+            if not console.is_terminal:  # There the board has not ended its last line.
+                console.print()
             page = await hw.store.events.events(after_seq=0, limit=1)
             console.print(f"{len(runs)} runs, {page.last_seq} events, nothing lost.")
 
 
-@asynccontextmanager
-async def _shown(console: Console, runs: Sequence[RunHandle]) -> AsyncIterator[None]:
-    """Show the board while the body runs: live on a terminal, once at the end in a pipe."""
-    if not sys.stdout.isatty():
-        yield
-        console.print(await _board(runs))
-        return
-    with Live(await _board(runs), console=console, refresh_per_second=10) as live:
-
-        async def redraw() -> None:
-            while True:  # Ends by cancellation only.
-                await asyncio.sleep(0.1)
-                live.update(await _board(runs))
-
-        async with asyncio.TaskGroup() as group:
-            drawing = group.create_task(redraw())
-            try:
-                yield
-            finally:
-                drawing.cancel()
-        live.update(await _board(runs))
+async def _show(
+    live: Live, runs: Sequence[RunHandle], *, until: Callable[[Sequence[RunRecord]], bool]
+) -> None:
+    """Keep the board up to date until its records are as wanted."""
+    while True:  # The runs have an end, so this has one.
+        records = [await run.record() for run in runs]
+        live.update(_board(records))
+        if until(records):
+            return
+        await asyncio.sleep(REDRAW_S)
 
 
-async def _board(runs: Sequence[RunHandle]) -> Table:
+def _have_ended(records: Sequence[RunRecord]) -> bool:
+    return not any(record.run.is_active for record in records)
+
+
+def _board(records: Sequence[RunRecord]) -> Table:
     table = Table(title="one run per account, three at a time", title_justify="left")
     for heading in ("account", "state", "progress", "run"):
         table.add_column(heading)
-    for run in runs:
-        table.add_row(*_row(await run.record()))
+    for record in records:
+        table.add_row(*_row(record))
     return table
 
 
 def _row(record: RunRecord) -> tuple[str, str, str, str]:
     run = record.run
     word = row_word(run.status, has_started=run.started_at is not None)
-    style = STYLES.get(word, "white")
-    return run.key, f"[{style}]{word}[/]", _bar(record.progress), run.id
+    done = _page(record)
+    bar = f"{'█' * done}{'░' * (PAGE_COUNT - done)} {done}/{PAGE_COUNT}"
+    return run.key, f"[{STYLES.get(word, 'white')}]{word}[/]", bar, run.id
 
 
-def _bar(progress: str | None) -> str:
-    done: int = 0 if progress is None else json.loads(progress)["downloaded"]
-    return f"{'█' * done}{'░' * (PAGE_COUNT - done)} {done}/{PAGE_COUNT}"
+def _page(record: RunRecord) -> int:
+    return 0 if record.progress is None else int(json.loads(record.progress)["downloaded"])

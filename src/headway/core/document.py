@@ -7,7 +7,7 @@ refuse or alter (NaN, lone surrogates, NUL) is refused here, so that all of them
 import json
 import math
 import re
-from typing import Final, NewType
+from typing import Any, Final, NewType
 
 from headway.core.errors import InvalidInput
 
@@ -21,6 +21,7 @@ EMPTY_OBJECT: Final = Document("{}")
 NULL: Final = Document("null")
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
 _ESCAPED_NUL: Final = "\\u0000"
+_CONTAINERS: Final = (dict, list, tuple)
 _encode: Final = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=True, separators=(",", ":")
 ).encode
@@ -36,26 +37,47 @@ def encode_document(value: object, *, place: str, byte_count_max: int = BYTE_COU
         raise InvalidInput(fault_place, problem) from None
     if byte_count > byte_count_max:
         raise InvalidInput(place, f"is {byte_count:,} bytes; the limit is {byte_count_max:,}")
-    # Cheap tests first: only a suspicious document is walked.
-    if _ESCAPED_NUL in text or text.count("[") + text.count("{") > DEPTH_MAX:
+    # Cheap tests first: only a suspicious document is walked with its places.
+    is_deep = text.count("[") + text.count("{") > DEPTH_MAX
+    if _ESCAPED_NUL in text or is_deep or ("{" in text and not _names_are_text(value)):
         fault = _find_fault(value, place)
         if fault is not None:
             raise InvalidInput(*fault)
     return Document(text)
 
 
-def check_name(name: str, *, place: str) -> str:
+def check_name(name: str, *, place: str, length_max: int = NAME_LENGTH_MAX) -> str:
     """`name` trimmed, if it is 1 to 255 storable characters; else InvalidInput."""
     if not isinstance(name, str):
         raise InvalidInput(place, "must be text")
     trimmed = name.strip()
     if not trimmed:
         raise InvalidInput(place, "must not be empty")
-    if len(trimmed) > NAME_LENGTH_MAX:
-        raise InvalidInput(place, f"is {len(trimmed):,} characters; the limit is {NAME_LENGTH_MAX}")
-    if _UNSTORABLE.search(trimmed):
+    return check_text(trimmed, place=place, length_max=length_max)
+
+
+def check_text(text: str, *, place: str, length_max: int = NAME_LENGTH_MAX) -> str:
+    """`text` as it is, if it is storable and no longer than that; else InvalidInput."""
+    if not isinstance(text, str):
+        raise InvalidInput(place, "must be text")
+    if len(text) > length_max:
+        raise InvalidInput(place, f"is {len(text):,} characters; the limit is {length_max}")
+    if _UNSTORABLE.search(text):
         raise InvalidInput(place, "contains NUL or a lone surrogate")
-    return trimmed
+    return text
+
+
+def _names_are_text(value: object) -> bool:
+    """False when some object has a name that JSON would silently turn into text, such as 1."""
+    waiting: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            if not all([isinstance(name, str) for name in item]):  # noqa: C419 - Twice as fast.
+                return False
+            item = item.values()
+        waiting += [member for member in item if isinstance(member, _CONTAINERS)]
+    return True
 
 
 def _first_fault(value: object, place: str) -> tuple[str, str]:
@@ -67,9 +89,9 @@ def _find_fault(value: object, place: str) -> tuple[str, str] | None:
     waiting: list[tuple[object, str, int]] = [(value, place, 1)]
     while waiting:
         item, where, depth = waiting.pop()
-        if depth > DEPTH_MAX:
-            return where, f"is nested deeper than {DEPTH_MAX} levels"
         match item:
+            case dict() | list() | tuple() if depth > DEPTH_MAX:
+                return where, f"is nested deeper than {DEPTH_MAX} levels"
             case None | bool() | int():
                 continue
             case float():

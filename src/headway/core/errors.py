@@ -13,6 +13,7 @@ Error
 │   └── SchemaMismatch       the database's schema is missing, older or newer than the program
 └── InfrastructureError      something outside did not answer
     ├── DatabaseUnavailable  no address could be used; lists each one's reason
+    ├── OutcomeUnknown       it went away while it committed; whether it did is not known
     ├── LeaseLost            this instance was declared dead: its work is no longer its own
     ├── StoreFailed          the database refused the write (disk full, read-only …)
     ├── StoreOverloaded      more writes wait than the limit allows
@@ -99,6 +100,16 @@ class DatabaseUnavailable(InfrastructureError):
         listed = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
         super().__init__(f"no database address can be used: {listed}")
         self.reasons = dict(reasons)
+
+
+class OutcomeUnknown(InfrastructureError):
+    """The database went away in the middle of a commit, and did not come back in time to be asked.
+
+    What was asked for may have been done. A submission with an idempotency key can be repeated.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the database went away during a commit, which may stand ({reason})")
 
 
 class LeaseLost(InfrastructureError):

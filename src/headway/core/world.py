@@ -101,8 +101,14 @@ class World:
         self.heads: dict[Key, RunId] = {}
         self.waiting: dict[Key, list[RunId]] = {}
         self.latest: dict[Key, RunId] = {}
+        """The newest run of a key that is active, or has started."""
+        self.previous: dict[RunId, RunId] = {}
+        """For a run that continues: the newest one before it that has started."""
+        self.started: dict[Key, RunId] = {}
+        """The newest run of a key that has started."""
         self.lanes: dict[LaneName, LaneQueue] = {}
         self.known_lanes: dict[LaneName, Lane] = {}
+        self.loaded_lanes: dict[LaneName, Lane] = {}
         self.instances: dict[InstanceId, Instance] = {}
         self.remembered: dict[str, Remembered] = {}
         self.inbox: dict[RunId, list[InboxItem]] = {}
@@ -126,12 +132,12 @@ class World:
         if run.head_key is not None:
             self.heads[run.head_key] = run.id
 
-    def load_ready(self, lane: LaneName, run: Run) -> None:
+    def load_ready(self, run: Run) -> None:
         """`run` may be claimed, unless the batch changes it before."""
         self.load_run(run)
         assert run.queue_rank is not None
         assert run.ready_seq is not None
-        heappush(self.lanes[lane].ready, (run.queue_rank, run.ready_seq, run.id))
+        heappush(self.lanes[run.lane].ready, (run.queue_rank, run.ready_seq, run.id))
 
     # Reading.
 

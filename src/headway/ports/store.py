@@ -14,7 +14,8 @@ class Store(Protocol):
         """Decide and write `command`, with its events, in one transaction (often shared).
 
         The answer says who won; losing a race is an answer, not an error, and is never retried
-        here. When this returns, what it says is durable. InfrastructureError: it was not written.
+        here. When this returns, what it says is durable. InfrastructureError: it was not written;
+        OutcomeUnknown alone says that it may have been.
         """
         ...
 

@@ -21,6 +21,7 @@ LOST: Final = frozenset(
     {"25P03", "57P01", "57P02", "57P03", "57P05"} | {1053, 1927, 2003, 2006, 2013, 2055, 4031}
 )
 LOST_CLASS: Final = "08"
+DRIVERS: Final = frozenset({"asyncpg", "aiomysql", "pymysql", "sqlalchemy"})
 # asyncpg and aiomysql give these neither a code nor a class of their own.
 LOST_WORDS: Final = (
     "connection is closed",
@@ -61,7 +62,8 @@ def is_disconnect(error: BaseException) -> bool:
         return True
     code = _code(error)
     if code is None:
-        return any(word in str(error).lower() for word in LOST_WORDS)
+        is_drivers = type(error).__module__.partition(".")[0] in DRIVERS
+        return is_drivers and any(word in str(error).lower() for word in LOST_WORDS)
     return code in LOST or (isinstance(code, str) and code.startswith(LOST_CLASS))
 
 

@@ -12,9 +12,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from headway.adapters.sql.links.link import Link
-from headway.adapters.sql.statements import Query, Row, in_list
+from headway.adapters.sql.statements import GuardFailed, Query, Row, in_list
 from headway.adapters.sql.tables import (
-    READY_RANKS,
     RUN_COLUMNS,
     inbox,
     instances,
@@ -25,9 +24,9 @@ from headway.adapters.sql.tables import (
     stream,
 )
 from headway.core.command.command import ClaimNeed, Needs
-from headway.core.ids import Instant, Key, LaneName, RunId
+from headway.core.ids import Instant, Key, RunId
 from headway.core.lane import Lane, default_lane
-from headway.core.run.run import Run
+from headway.core.run.run import Mode, Run
 from headway.core.world import (
     InboxItem,
     Instance,
@@ -37,7 +36,7 @@ from headway.core.world import (
     World,
 )
 
-ALL: Final = 1_000_000_000
+ALL: Final = 1 << 62
 
 
 def _integer(name: str) -> sa.BindParameter[int]:
@@ -88,13 +87,25 @@ _WAITING: Final = Query(
     .limit(_integer("count"))
     .with_for_update()
 )
+# One that ended in the queue is passed over: it has nothing to go on from.
 _LATEST: Final = Query(
-    sa.select(runs.c.key, runs.c.id, runs.c.checkpoint)
-    .where(runs.c.key == _text("key"), runs.c.status != sa.literal_column("'rejected'"))
+    sa.select(runs.c.key, runs.c.id)
+    .where(runs.c.key == _text("key"), runs.c.started_at.is_not(None) | runs.c.ended_at.is_(None))
     .order_by(runs.c.seq.desc())
     .limit(sa.literal_column("1"))
     .with_for_update()
 )
+_STARTED_BEFORE: Final = Query(
+    sa.select(runs.c.key, runs.c.id, runs.c.checkpoint)
+    .where(
+        runs.c.key == _text("key"),
+        runs.c.seq < _integer("seq"),
+        runs.c.started_at.is_not(None),
+    )
+    .order_by(runs.c.seq.desc())
+    .limit(sa.literal_column("1"))
+)
+_HEADS_UNLOCKED: Final = Query(sa.select(runs.c.head_key).where(in_list(runs.c.head_key, "keys")))
 _DOCUMENTS: Final = Query(
     sa.select(runs.c.id, runs.c.params, runs.c.checkpoint).where(in_list(runs.c.id, "ids"))
 )
@@ -130,17 +141,22 @@ _QUEUED: Final = Query(
     sa.select(sa.func.count()).where(
         runs.c.lane == _text("lane"),
         runs.c.queue_rank.in_([sa.literal_column("1"), sa.literal_column("2")]),
-        runs.c.status == sa.literal_column("'queued'"),
     )
 )
+_CLAIMABLE: Final = sa.select(*RUN_COLUMNS, runs.c.params, runs.c.checkpoint).where(
+    runs.c.lane == _text("lane")
+)
 _READY: Final = Query(
-    sa.select(*RUN_COLUMNS, runs.c.params, runs.c.checkpoint)
-    .where(
-        runs.c.lane == _text("lane"),
-        runs.c.queue_rank == _integer("rank"),
-        runs.c.ready_seq > _integer("after"),
-        in_list(runs.c.job, "jobs"),
-        runs.c.instance_id.is_(None) | (runs.c.instance_id == _text("instance_id")),
+    _CLAIMABLE.where(runs.c.queue_rank == sa.literal_column("1"), in_list(runs.c.job, "jobs"))
+    .order_by(runs.c.ready_seq)
+    .limit(_integer("count"))
+    .with_for_update(skip_locked=True)
+)
+# Also those that only another instance may take: slots are kept for them.
+_RESUMED: Final = Query(
+    _CLAIMABLE.where(
+        runs.c.queue_rank == sa.literal_column("0"),
+        in_list(runs.c.job, "jobs") | runs.c.instance_id.is_not(None),
     )
     .order_by(runs.c.ready_seq)
     .limit(_integer("count"))
@@ -173,7 +189,19 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> World:
             world.inbox[item.run_id].append(item)
     await _load_lanes(link, needs, world)
     ((world.seq, world.pruned_seq),) = await link.fetch(_STREAM, {})
+    await _recheck_free_keys(link, needs, world)
     return world
+
+
+async def _recheck_free_keys(link: Link, needs: Needs, world: World) -> None:
+    """A key that seemed free may have got a run before the stream was locked; now none can.
+
+    A new run is refused by the unique index in that case; nothing else would notice.
+    """
+    keys = [*needs.saved_keys, *(world.runs[i].key for i in needs.pruned_ids if i in world.runs)]
+    free = [key for key in keys if key not in world.heads]
+    if free and await link.fetch(_HEADS_UNLOCKED, {"keys": free}):
+        raise GuardFailed(_HEADS_UNLOCKED)
 
 
 async def _load_runs(link: Link, needs: Needs, world: World) -> None:
@@ -189,9 +217,13 @@ async def _load_runs(link: Link, needs: Needs, world: World) -> None:
         world.load_run(Run.from_row(row))
     await _load_waiting(link, needs, world)
     if needs.latest_keys:
-        latest = await link.fetch_each(_LATEST, [{"key": key} for key in needs.latest_keys])
-        for key, run_id, checkpoint in latest:
+        for key, run_id in await link.fetch_each(
+            _LATEST, [{"key": key} for key in needs.latest_keys]
+        ):
             world.latest[key] = run_id
+        before = [{"key": key, "seq": ALL} for key in needs.latest_keys]
+        for key, run_id, checkpoint in await link.fetch_each(_STARTED_BEFORE, before):
+            world.started[key] = run_id
             if checkpoint is not None:
                 world.checkpoints[run_id] = checkpoint
     if needs.pruned_ids:
@@ -230,55 +262,55 @@ async def _load_lanes(link: Link, needs: Needs, world: World) -> None:
         return
     for row in await link.fetch(_LANES, {"names": names}):
         world.known_lanes[row[0]] = Lane(*row)
+    # A lane that is made after this look is not ours to claim from: it was not locked.
     limited = {name for name, lane in world.known_lanes.items() if lane.max_queued is not None}
     locked = sorted((claimed | limited | set(needs.changed_lanes)) & set(world.known_lanes))
     if locked:
         for row in await link.fetch(_LANES_LOCKED, {"names": locked}):
             world.known_lanes[row[0]] = Lane(*row)
-    for name in claimed | set(locked):
-        await _load_queue(link, world, name)
-    for need, count in needs.claims.items():
-        await _load_ready(link, needs, world, need, count)
+    world.loaded_lanes = dict(world.known_lanes)
+    for name in claimed | set(needs.changed_lanes) | set(locked):
+        world.lanes[name] = LaneQueue(world.known_lanes.get(name) or default_lane(name))
+    for name in locked:
+        await _count_queue(link, needs, world.lanes[name])
+    for need in needs.claims:
+        if need.lane in world.known_lanes:
+            await _load_ready(link, needs, world, need)
     if needs.claims:
         await _load_documents(link, needs, world)
 
 
-async def _load_queue(link: Link, world: World, name: LaneName) -> None:
-    queue = LaneQueue(world.known_lanes.get(name) or default_lane(name))
+async def _count_queue(link: Link, needs: Needs, queue: LaneQueue) -> None:
+    name = queue.lane.name
     ((queue.held_count,),) = await link.fetch(_HELD, {"lane": name})
-    if queue.lane.max_queued is not None:
+    if queue.lane.max_queued is not None or name in needs.changed_lanes:
         ((queue.queued_count,),) = await link.fetch(_QUEUED, {"lane": name})
-    world.lanes[name] = queue
 
 
-async def _load_ready(link: Link, needs: Needs, world: World, need: ClaimNeed, count: int) -> None:
+async def _load_ready(link: Link, needs: Needs, world: World, need: ClaimNeed) -> None:
     queue = world.lanes[need.lane]
     # Each run of the batch may free a slot, or be one that would have been claimed.
-    spare_count = len(needs.run_ids)
+    spare_count = len(needs.run_ids) + len(needs.whole_keys)
+    count = sum(wanted for other, wanted in needs.claims.items() if other.lane == need.lane)
+    capacity = queue.lane.capacity
     if need.lane not in needs.changed_lanes:
-        room_count = queue.lane.capacity - queue.held_count + spare_count
-        count = min(count, room_count)
+        count = min(count, capacity - queue.held_count + spare_count)
     if count <= 0:
         return
-    left_count = count + spare_count
-    for rank in READY_RANKS:
-        parameters: dict[str, Any] = {
-            "lane": need.lane,
-            "rank": rank,
-            "after": 0,
-            "jobs": sorted(need.jobs),
-            "instance_id": need.instance_id,
-            "count": left_count,
-        }
-        for row in await link.fetch(_READY, parameters):
-            run = Run.from_row(row[: len(RUN_COLUMNS)])
-            world.params[run.id], checkpoint = row[len(RUN_COLUMNS) :]
-            if checkpoint is not None:
-                world.checkpoints[run.id] = checkpoint
-            world.load_ready(need.lane, run)
-            left_count -= 1
-        if left_count <= 0:
-            return
+    parameters: dict[str, Any] = {"lane": need.lane, "jobs": sorted(need.jobs)}
+    resumed_count = max(count + spare_count, capacity)
+    for row in await link.fetch(_RESUMED, parameters | {"count": resumed_count}):
+        _load_claimable(world, row)
+    for row in await link.fetch(_READY, parameters | {"count": count + spare_count}):
+        _load_claimable(world, row)
+
+
+def _load_claimable(world: World, row: Row) -> None:
+    run = Run.from_row(row[: len(RUN_COLUMNS)])
+    world.params[run.id], checkpoint = row[len(RUN_COLUMNS) :]
+    if checkpoint is not None:
+        world.checkpoints[run.id] = checkpoint
+    world.load_ready(run)
 
 
 async def _load_documents(link: Link, needs: Needs, world: World) -> None:
@@ -286,13 +318,21 @@ async def _load_documents(link: Link, needs: Needs, world: World) -> None:
     wanted: dict[RunId, None] = dict(needs.waking_ids)
     for waiting in world.waiting.values():
         wanted |= dict.fromkeys(waiting)
-    for run_id in (*world.params, *wanted):
-        run = world.run(run_id)
-        if run is not None and run.continued_from is not None:
-            wanted[run.continued_from] = None
-    if not wanted:
-        return
-    for run_id, params, checkpoint in await link.fetch(_DOCUMENTS, {"ids": list(wanted)}):
-        world.params[run_id] = params
-        if checkpoint is not None:
-            world.checkpoints[run_id] = checkpoint
+    if wanted:
+        for run_id, params, checkpoint in await link.fetch(_DOCUMENTS, {"ids": list(wanted)}):
+            world.params[run_id] = params
+            if checkpoint is not None:
+                world.checkpoints[run_id] = checkpoint
+    continuing = [
+        run
+        for run_id in world.params
+        if (run := world.run(run_id)) is not None
+        and run.mode is Mode.CONTINUE
+        and run.started_at is None
+    ]
+    for run in continuing:
+        before = {"key": run.key, "seq": run.seq}
+        for _, run_id, checkpoint in await link.fetch(_STARTED_BEFORE, before):
+            world.previous[run.id] = run_id
+            if checkpoint is not None:
+                world.checkpoints.setdefault(run_id, checkpoint)

@@ -88,6 +88,7 @@ async def _prepare_session(connection: RawConnection, purpose: Purpose) -> None:
         settings["collation_connection"] = "utf8mb4_bin"
         if "mariadb" in connection.get_server_info().lower():  # MySQL has no such limit.
             settings["idle_write_transaction_timeout"] = "2"
+            settings["idle_transaction_timeout"] = "2"  # Rows may be locked before one is written.
     assignments = ", ".join(f"SESSION {name} = {value}" for name, value in settings.items())
     await _fetch(connection, f"SET {assignments}")
     # A guard that lost its race must see the winner's row when it reads again.

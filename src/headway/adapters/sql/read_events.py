@@ -14,11 +14,11 @@ class SqlEventReader:
         self._database = database
 
     async def events(self, *, after_seq: int, limit: int, run_id: RunId | None = None) -> Page:
-        query = (
-            sa.select(*events.c).where(events.c.seq > after_seq).order_by(events.c.seq).limit(limit)
-        )
-        if run_id is not None:
-            query = query.where(events.c.run_id == run_id)
+        query = sa.select(*events.c).where(events.c.seq > after_seq).limit(limit)
+        if run_id is None:
+            query = query.order_by(events.c.seq)
+        else:  # The same order, and found by the index of the run's own events.
+            query = query.where(events.c.run_id == run_id).order_by(events.c.run_seq)
         async with self._database.snapshot() as connection:
             found = await connection.execute(sa.select(stream.c.seq, stream.c.pruned_seq))
             last_seq, pruned_seq = found.one()

@@ -18,8 +18,7 @@ from headway.adapters.sql.tables import (
 )
 from headway.core.ids import InstanceId, Instant, Key, RunId
 from headway.core.lane import Lane
-from headway.core.run.run import Run, RunRecord
-from headway.core.run.status import RunStatus
+from headway.core.run.run import QueueRank, Run, RunRecord
 from headway.core.run.transitions import ACTIVE
 from headway.core.world import InboxItem, Instance, SavedKey
 from headway.ports.run_reader import LaneView, RunFilter, Snapshot
@@ -116,21 +115,16 @@ class SqlRunReader:
 
 
 async def _lanes(connection: AsyncConnection) -> list[LaneView]:
-    held = dict(await _counts(connection, runs.c.slot, runs.c.slot.is_not(None)))
-    waits = runs.c.queue_rank.is_not(None) & (runs.c.status == RunStatus.QUEUED.value)
-    queued = dict(await _counts(connection, runs.c.lane, waits))
-    rows = await connection.execute(sa.select(*lanes.c).order_by(lanes.c.name))
+    # Asked lane by lane, so that each count is read from an index that holds live runs only.
+    held = sa.select(sa.func.count()).where(runs.c.slot == lanes.c.name)
+    waits = runs.c.queue_rank.in_([int(QueueRank.READY), int(QueueRank.BEHIND)])
+    queued = sa.select(sa.func.count()).where(runs.c.lane == lanes.c.name, waits)
+    query = sa.select(*lanes.c, held.scalar_subquery(), queued.scalar_subquery())
+    rows = await connection.execute(query.order_by(lanes.c.name))
     return [
-        LaneView(lane, held.get(lane.name, 0), queued.get(lane.name, 0))
-        for lane in (Lane(*row) for row in rows)
+        LaneView(Lane(*lane), held_count, queued_count)
+        for *lane, held_count, queued_count in map(tuple, rows)
     ]
-
-
-async def _counts(
-    connection: AsyncConnection, column: sa.Column[str], condition: sa.ColumnElement[bool]
-) -> Sequence[tuple[str, int]]:
-    query = sa.select(column, sa.func.count()).where(condition).group_by(column)
-    return [(name, count) for name, count in await connection.execute(query)]
 
 
 def _record(row: sa.Row[Any]) -> RunRecord:

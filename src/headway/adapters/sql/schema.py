@@ -5,8 +5,8 @@ SQLite is brought up to date at start, through the same chain, after a copy of t
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -21,11 +21,9 @@ from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import Address
 from headway.adapters.sql.links.source import GATE_SUFFIX
 from headway.adapters.sql.links.sqlite import FileGate
-from headway.adapters.sql.sqlite import create_private
-from headway.core.errors import ConfigurationError, SchemaMismatch
+from headway.adapters.sql.sqlite import APPLICATION_ID, create_private, explain_fault, is_ours
+from headway.core.errors import ConfigurationError, InfrastructureError, SchemaMismatch
 
-APPLICATION_ID: Final = 0x68647779
-"""Written into the head of our SQLite files, so that we never touch another program's."""
 LOCK_NAME: Final = "headway_migration"
 LOCK_NUMBER: Final = 0x6864_7779
 LOCK_WAIT_S: Final = 60
@@ -41,10 +39,14 @@ async def prepare_schema(database: Database, address: Address) -> None:
 
 async def check_schema(database: Database, address: Address) -> str:
     """The version that is there, if it is the program's own; else SchemaMismatch."""
-    async with database.session() as session:
-        found = await session.run_sync(_found_revision)
-    newest = _scripts().get_current_head()
-    assert newest is not None
+    found = None
+    path = _file_of(address)
+    with _faults_explained(address):
+        # A file that is not there yet is not made by looking for it.
+        if path is None or await asyncio.to_thread(is_ours, path):
+            async with database.session() as session:
+                found = await session.run_sync(_found_revision)
+    newest = _newest_revision()
     _refuse_unknown(found, address)
     if found is None:
         raise SchemaMismatch(
@@ -60,59 +62,75 @@ async def check_schema(database: Database, address: Address) -> str:
 
 async def upgrade_schema(database: Database, address: Address) -> str:
     """Run the migrations that are missing, once, under a lock; the version that is there then."""
-    try:
+    path = _file_of(address)
+    newest = _newest_revision()
+    with _faults_explained(address):
+        if path is not None:
+            await asyncio.to_thread(is_ours, path)  # Another's is refused before it is touched.
         async with _locked(database, address) as connection:
-            if database.driver == "sqlite":
-                await connection.run_sync(_refuse_foreign_file, address)
             found = await connection.run_sync(_found_revision)
             _refuse_unknown(found, address)
-            newest = _scripts().get_current_head()
-            assert newest is not None
             if found != newest:
-                if found is not None and database.driver == "sqlite" and not address.is_memory:
-                    _copy_file(Path(address.database), found)
+                if found is not None and path is not None:
+                    await asyncio.to_thread(_copy_file, path, found)
                 await connection.run_sync(_run_migrations)
                 if database.driver == "sqlite":
                     await connection.execute(sa.text(f"PRAGMA application_id = {APPLICATION_ID}"))
             await connection.commit()
-            return newest
-    except sa.exc.DatabaseError as error:
-        raise _explained(error, address) from error
-    except sqlite3.DatabaseError as error:
-        raise _explained(error, address) from error
+    return newest
 
 
-def _explained(error: Exception, address: Address) -> ConfigurationError:
+def _file_of(address: Address) -> Path | None:
+    is_file = address.driver == "sqlite" and not address.is_memory
+    return Path(address.database) if is_file else None
+
+
+@contextmanager
+def _faults_explained(address: Address) -> Iterator[None]:
     """One sentence for a file that SQLite cannot use, a full disk, a role without rights."""
-    reason = str(getattr(error, "orig", error)).splitlines()[0]
-    if "not a database" in reason or "malformed" in reason:
-        return ConfigurationError(
-            f"the file {address.display} is not a SQLite database, or is damaged; "
-            "name another file, or restore it from a copy"
-        )
-    return ConfigurationError(f"the schema of {address.display} cannot be made: {reason}")
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        if isinstance(error.orig, sqlite3.Error):
+            raise ConfigurationError(explain_fault(error.orig, address.database)) from error
+        raise ConfigurationError(
+            f"the schema of {address.display} cannot be read or made: {_reason(error)}"
+        ) from error
+    except sqlite3.Error as error:
+        raise ConfigurationError(explain_fault(error, address.database)) from error
+
+
+def _reason(error: sa.exc.DBAPIError) -> str:
+    """The server's own words: the last argument of the driver's own error, on every driver."""
+    assert error.orig is not None
+    driver_error = error.orig.__cause__ or error.orig
+    words = driver_error.args[-1] if driver_error.args else type(driver_error).__name__
+    return str(words)
 
 
 @asynccontextmanager
 async def _locked(database: Database, address: Address) -> AsyncIterator[AsyncConnection]:
-    gate: FileGate | None = None
-    if database.driver == "sqlite" and not address.is_memory:
-        gate = await asyncio.to_thread(_open_gate, address)
+    """A connection that may write, while nobody else upgrades the same database."""
+    path = _file_of(address)
+    gate = None if path is None else await asyncio.to_thread(_open_gate, path)
     try:
         async with database.writing() as connection:
             if database.driver == "postgres":
+                await connection.execute(sa.text(f"SET LOCAL lock_timeout = '{LOCK_WAIT_S}s'"))
                 lock = sa.text("SELECT pg_advisory_xact_lock(:number)")
                 await connection.execute(lock, {"number": LOCK_NUMBER})
                 yield connection
             elif database.driver == "mysql":
                 lock = sa.text("SELECT GET_LOCK(:name, :seconds)")
-                await connection.execute(lock, {"name": LOCK_NAME, "seconds": LOCK_WAIT_S})
+                name = {"name": LOCK_NAME}
+                if await connection.scalar(lock, name | {"seconds": LOCK_WAIT_S}) != 1:
+                    raise InfrastructureError(
+                        f"another program is upgrading {address.display}; try again when it is done"
+                    )
                 try:
                     yield connection
                 finally:
-                    await connection.execute(
-                        sa.text("SELECT RELEASE_LOCK(:name)"), {"name": LOCK_NAME}
-                    )
+                    await connection.execute(sa.text("SELECT RELEASE_LOCK(:name)"), name)
             else:
                 yield connection
     finally:
@@ -121,9 +139,16 @@ async def _locked(database: Database, address: Address) -> AsyncIterator[AsyncCo
             gate.close()
 
 
-def _open_gate(address: Address) -> FileGate:
-    create_private(Path(address.database))
-    gate = FileGate(Path(address.database + GATE_SUFFIX))
+def _open_gate(path: Path) -> FileGate:
+    create_private(path)
+    gate_path = Path(f"{path}{GATE_SUFFIX}")
+    try:
+        gate = FileGate(gate_path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the file {str(gate_path)!r} cannot be made ({error.strerror}); "
+            "let headway write to the folder of its database"
+        ) from error
     gate.acquire()
     return gate
 
@@ -133,6 +158,12 @@ def _scripts() -> ScriptDirectory:
     config.set_main_option("script_location", "headway.adapters.sql:migrations")
     config.set_main_option("path_separator", "os")
     return ScriptDirectory.from_config(config)
+
+
+def _newest_revision() -> str:
+    newest = _scripts().get_current_head()
+    assert newest is not None
+    return newest
 
 
 def _found_revision(connection: sa.Connection) -> str | None:
@@ -148,28 +179,12 @@ def _refuse_unknown(found: str | None, address: Address) -> None:
         )
 
 
-def _refuse_foreign_file(connection: sa.Connection, address: Address) -> None:
-    has_tables = connection.scalar(sa.text("SELECT COUNT(*) FROM sqlite_master"))
-    owner = connection.scalar(sa.text("PRAGMA application_id"))
-    if has_tables and owner != APPLICATION_ID:
-        raise ConfigurationError(
-            f"the file {address.display} belongs to another program; name another file"
-        )
-
-
 def _copy_file(path: Path, revision: str) -> None:
     """A copy of the state before the migration, beside the file."""
     copy = path.with_name(f"{path.name}.before-{revision}")
-    source = sqlite3.connect(path)
-    try:
-        target = sqlite3.connect(copy)
-        try:
-            source.backup(target)
-        finally:
-            target.close()
-    finally:
-        source.close()
-    copy.chmod(0o600)
+    create_private(copy)
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
 
 
 def _run_migrations(connection: sa.Connection) -> None:

@@ -2,6 +2,8 @@
 
 import os
 import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Final, Literal
 
@@ -11,7 +13,19 @@ from headway.core.errors import ConfigurationError
 Durability = Literal["process", "power"]
 """What a commit survives: the end of the process, or also a power cut."""
 
+APPLICATION_ID: Final = 0x68647779
+"""Written into the head of our files, so that we never touch another program's."""
+BUSY_TIMEOUT_S: Final = 5.0
 SYNCHRONOUS: Final = {"process": "NORMAL", "power": "FULL"}
+# What a fault of SQLite means to the one who named the file, and what to do.
+FAULTS: Final[Mapping[str, str]] = {
+    "SQLITE_NOTADB": "is not a SQLite database; name another file",
+    "SQLITE_CORRUPT": "is damaged; restore it from a copy, or name another file",
+    "SQLITE_FULL": "cannot grow because its disk is full; free some space and try again",
+    "SQLITE_BUSY": "is in use by another program; end that, or name another file",
+    "SQLITE_CANTOPEN": "cannot be written; let headway write to it and to its folder",
+    "SQLITE_READONLY": "cannot be written; let headway write to it and to its folder",
+}
 
 
 def open_sqlite(database: str, *, durability: Durability) -> sqlite3.Connection:
@@ -22,9 +36,14 @@ def open_sqlite(database: str, *, durability: Durability) -> sqlite3.Connection:
     """
     if database != MEMORY:
         create_private(Path(database))
-    connection = sqlite3.connect(database, check_same_thread=False, isolation_level=None)
+    connection = sqlite3.connect(
+        database, timeout=BUSY_TIMEOUT_S, check_same_thread=False, isolation_level=None
+    )
     try:
         _set_pragmas(connection, database, durability)
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise ConfigurationError(explain_fault(error, database)) from error
     except BaseException:
         connection.close()
         raise
@@ -33,9 +52,14 @@ def open_sqlite(database: str, *, durability: Durability) -> sqlite3.Connection:
 
 def create_private(path: Path) -> None:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # SQLite gives its -wal and -shm files the mode of the database.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        if not path.parent.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # SQLite gives its -wal and -shm files the mode of the database. One that exists is never
+        # opened here: to close it would drop every lock that this process holds on it, and others
+        # would take the log for abandoned.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return
     except OSError as error:
         raise ConfigurationError(
             f"the database file {str(path)!r} cannot be opened ({error.strerror}); "
@@ -43,9 +67,44 @@ def create_private(path: Path) -> None:
         ) from error
 
 
+def is_ours(path: Path) -> bool:
+    """Whether the file holds our tables; ConfigurationError if it holds another program's.
+
+    Looks without a trace: whoever opens a file to write has changed it before the first question
+    is answered (the mode of its log), and leaves files beside it.
+    """
+    if path.is_dir():
+        raise ConfigurationError(f"{str(path)!r} is a folder, not a database file; name a file")
+    if not path.exists() or path.stat().st_size == 0:
+        return False
+    # Without a log beside it the file is all there is, and SQLite needs to make none.
+    has_log = Path(f"{path}-wal").exists()
+    address = f"{path.absolute().as_uri()}?mode=ro{'' if has_log else '&immutable=1'}"
+    try:
+        with closing(sqlite3.connect(address, timeout=BUSY_TIMEOUT_S, uri=True)) as connection:
+            (owner,) = connection.execute("PRAGMA application_id").fetchone()
+            (table_count,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    except sqlite3.DatabaseError as error:
+        raise ConfigurationError(explain_fault(error, str(path))) from error
+    if table_count and owner != APPLICATION_ID:
+        raise ConfigurationError(
+            f"the database file {str(path)!r} belongs to another program; name another file"
+        )
+    return bool(table_count)
+
+
+def explain_fault(error: Exception, database: str) -> str:
+    """One sentence for the one who named the file: what is wrong with it, and what to do."""
+    match error:
+        case sqlite3.Error(sqlite_errorname=str() as name):
+            kind = "_".join(name.split("_")[:2])  # SQLITE_IOERR_WRITE is SQLITE_IOERR, and so on.
+        case _:
+            kind = ""
+    problem = FAULTS.get(kind, f"cannot be used ({error}); look at the disk on which it lies")
+    return f"the database file {database!r} {problem}"
+
+
 def _set_pragmas(connection: sqlite3.Connection, database: str, durability: Durability) -> None:
-    # First, so that what follows already waits its turn.
-    connection.execute("PRAGMA busy_timeout = 5000")
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if database != MEMORY and mode != "wal":
         raise ConfigurationError(

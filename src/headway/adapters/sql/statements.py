@@ -17,6 +17,10 @@ from sqlalchemy.sql.compiler import SQLCompiler
 Row = Sequence[Any]
 
 
+class GuardFailed(Exception):
+    """Something changed between the decision and its write; the batch must be decided again."""
+
+
 class in_list(sa.ColumnElement[bool]):  # noqa: N801  # Reads as an operator, like sa.and_.
     """`column IN (…)` with one parameter for the whole list, so that its SQL never changes."""
 

@@ -9,7 +9,7 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from headway.core.run.run import QueueRank, Run
+from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
@@ -114,7 +114,6 @@ runs: Final = _table(
     sa.Index("ix_runs_key_seq", "key", "seq"),
 )
 RUN_COLUMNS: Final = [runs.c[name] for name in Run._fields]
-READY_RANKS: Final = (int(QueueRank.RESUMED), int(QueueRank.READY))
 
 events: Final = _table(
     "events",

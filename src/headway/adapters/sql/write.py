@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from headway.adapters.sql.links.link import Link
-from headway.adapters.sql.statements import Delete, Insert, Row, Update, Write
+from headway.adapters.sql.statements import Delete, GuardFailed, Insert, Row, Update, Write
 from headway.adapters.sql.tables import (
     events,
     inbox,
@@ -35,10 +35,6 @@ _LANE_COLUMNS: Final = tuple(column.name for column in lanes.c)
 _KEY_COLUMNS: Final = tuple(column.name for column in saved_keys.c)
 
 
-class GuardFailed(Exception):
-    """Something changed between the decision and its write; the batch must be decided again."""
-
-
 async def write_world(link: Link, world: World, *, loaded_seq: int) -> None:
     """Write all changes of `world`, or raise GuardFailed with the transaction still open."""
     changes = world.changes
@@ -61,7 +57,6 @@ async def write_world(link: Link, world: World, *, loaded_seq: int) -> None:
         await link.write(Update(stream, ("pruned_seq",), ("id",)), [(changes.events_pruned_to, 1)])
     if changes.forget_before is not None:
         await link.write(Delete(remembered, ("at",), is_prefix=True), [(changes.forget_before,)])
-        await link.write(Delete(writers, ("seen_at",), is_prefix=True), [(changes.forget_before,)])
     if world.seq != loaded_seq:
         await _expect(link, STREAM_SEQ, [(world.seq, 1, loaded_seq)])
 
@@ -77,13 +72,14 @@ async def _write_runs(link: Link, world: World) -> None:
         for run_id in (*changes.runs_added, *changes.runs_changed):
             if run_id in world.runs:
                 world.runs[run_id].check()
-    for columns, rows in _inserts(changes.runs_added, world):
-        await _expect(link, Insert(runs, columns), rows)
     # Who leaves the head of a key goes before who takes it, or the unique index would object.
     leaving, others = _split(changes.runs_changed)
-    for group in (leaving, others):
-        for columns, rows in _updates(group, world):
-            await _expect(link, Update(runs, columns, RUN_GUARDS), rows)
+    for columns, rows in _updates(leaving, world):
+        await _expect(link, Update(runs, columns, RUN_GUARDS), rows)
+    for columns, rows in _inserts(changes.runs_added, world):
+        await _expect(link, Insert(runs, columns), rows)
+    for columns, rows in _updates(others, world):
+        await _expect(link, Update(runs, columns, RUN_GUARDS), rows)
 
 
 def _split(
@@ -128,12 +124,12 @@ _PLAIN: Final = {word: word.value for kind in (RunStatus, Mode, Recovery) for wo
 
 async def _write_lanes(link: Link, world: World) -> None:
     for lane in world.changes.lanes.values():
-        if lane.revision == 0:
+        before = world.loaded_lanes.get(lane.name)
+        if before is None:
             await _expect(link, Insert(lanes, _LANE_COLUMNS), [tuple(lane)])
-            continue
-        update = Update(lanes, _LANE_COLUMNS[1:], ("name",))
-        if not await link.write(update, [(*lane[1:], lane.name)]):
-            await _expect(link, Insert(lanes, _LANE_COLUMNS), [tuple(lane)])
+        else:
+            update = Update(lanes, _LANE_COLUMNS[1:], ("name", "revision"))
+            await _expect(link, update, [(*lane[1:], lane.name, before.revision)])
 
 
 async def _write_instances(link: Link, world: World) -> None:

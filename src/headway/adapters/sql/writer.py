@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,14 +25,16 @@ from headway.adapters.sql.faults import (
 )
 from headway.adapters.sql.links.source import Source
 from headway.adapters.sql.load import load_world
-from headway.adapters.sql.statements import Delete, Insert, Query
+from headway.adapters.sql.statements import Delete, GuardFailed, Insert, Query
 from headway.adapters.sql.tables import writers
-from headway.adapters.sql.write import WRITER_BATCH, GuardFailed, write_world
+from headway.adapters.sql.write import WRITER_BATCH, write_world
 from headway.core.command.command import Command, Needs
+from headway.core.command.documents import document_length
 from headway.core.command.instance import RenewInstance
 from headway.core.errors import (
     DatabaseUnavailable,
     InfrastructureError,
+    OutcomeUnknown,
     StoreClosed,
     StoreFailed,
     StoreOverloaded,
@@ -41,8 +44,11 @@ from headway.core.run.events import Event
 
 BATCH_COUNT_MAX: Final = 1_000
 WAITING_COUNT_MAX: Final = 100_000
+BATCH_LENGTH_MAX: Final = 16 << 20
 ATTEMPT_COUNT_MAX: Final = 20
+TRANSACTION_S_MAX: Final = 30.0
 OUTAGE_S_MAX: Final = 10.0
+OUT_AGAIN_S_MAX: Final = 1.0
 RECONNECT_DELAY_S: Final = 0.2
 
 log = logging.getLogger(__name__)
@@ -83,6 +89,8 @@ class Writer:
         self._in_doubt: _InDoubt | None = None
         self._is_closing = False
         self._is_idle = False
+        self._is_out = False
+        """The database could not be reached for as long as anybody would wait."""
         self.conflict_count = 0
         """Batches that had to be decided again because others had changed the same rows."""
         self.batch_count = 0
@@ -117,7 +125,7 @@ class Writer:
         """Commit what waits, then close the link."""
         self._is_closing = True
         self._rouse()
-        await self._stopped
+        await asyncio.shield(self._stopped)
         self._thread.join()
 
     def _rouse(self) -> None:
@@ -141,8 +149,12 @@ class Writer:
         self._answer([(started, None, None)])
         try:
             while batch := await self._next_batch():
-                await self._commit(batch)
+                # While it is out, whoever waits is told soon, and not after each other.
+                limit_s = OUT_AGAIN_S_MAX if self._is_out else OUTAGE_S_MAX
+                await self._commit(batch, time.monotonic() + limit_s)
         finally:
+            self._is_closing = True
+            self._refuse([*self._waiting], StoreClosed())
             await self._retire()
             self._answer([(self._stopped, None, None)])
 
@@ -156,48 +168,58 @@ class Writer:
             if not self._waiting and not self._is_closing:
                 await self._wake.wait()
             self._is_idle = False
-        count = min(len(self._waiting), BATCH_COUNT_MAX)
-        return [self._waiting.popleft() for _ in range(count)]
+        batch: list[_Pending] = []
+        length = 0
+        while self._waiting and len(batch) < BATCH_COUNT_MAX and length < BATCH_LENGTH_MAX:
+            batch.append(self._waiting.popleft())
+            length += document_length(batch[-1].command)
+        return batch
 
-    async def _commit(self, batch: list[_Pending]) -> None:
-        """Answer every command of `batch`, whatever happens."""
-        give_up_at_s = time.monotonic() + OUTAGE_S_MAX
-        last: Exception = GuardFailed()
+    async def _commit(self, batch: list[_Pending], give_up_at_s: float) -> None:
+        """Answer every command of `batch`, whatever happens; its halves share its time."""
         for attempt in range(ATTEMPT_COUNT_MAX):
             try:
-                answers, events = await self._transact([pending.command for pending in batch])
+                async with asyncio.timeout(TRANSACTION_S_MAX):
+                    answers, events = await self._transact([one.command for one in batch])
             except Exception as error:  # The top of the loop: every fault becomes an answer.
-                last = error
-                if is_disconnect(error) or is_read_only(error):
-                    landed = await self._recover(error, give_up_at_s)
-                    if landed is None:
-                        continue
-                    if isinstance(landed, InfrastructureError):
-                        self._refuse(batch, landed)
-                        return
-                    answers, events = landed.answers, landed.events
-                else:
-                    await self._undo()
-                    if _is_conflict(error):
-                        self.conflict_count += 1
-                        if attempt == 0:  # Most likely the others are through by now.
-                            continue
-                    if len(batch) > 1:
+                landed = await self._clear_up(error, give_up_at_s)
+                if isinstance(landed, InfrastructureError):
+                    self._refuse(batch, landed)
+                    return
+                if landed is None:
+                    is_last = time.monotonic() > give_up_at_s or not _may_pass(error)
+                    if len(batch) > 1 and (is_last or attempt > 0):
                         # Apart from its neighbours, each half stands or falls by itself.
                         middle = len(batch) // 2
-                        await self._commit(batch[:middle])
-                        await self._commit(batch[middle:])
+                        await self._commit(batch[:middle], give_up_at_s)
+                        await self._commit(batch[middle:], give_up_at_s)
                         return
-                    if not _is_conflict(error):
-                        break
+                    if is_last or attempt == ATTEMPT_COUNT_MAX - 1:
+                        self._refuse(batch, _explained(error))
+                        return
                     continue
+                answers, events = landed.answers, landed.events
+            self._is_out = False
             told = zip(batch, answers, strict=True)
             self._answer([(pending.answer, answer, None) for pending, answer in told], events)
             return
-        self._refuse(batch, _explained(last))
 
-    def _refuse(self, batch: list[_Pending], error: BaseException) -> None:
-        self._answer([(pending.answer, None, error) for pending in batch])
+    async def _clear_up(
+        self, error: Exception, give_up_at_s: float
+    ) -> _InDoubt | InfrastructureError | None:
+        """Undo what failed, or reconnect; the batch, if its commit has landed all the same."""
+        is_lost = is_disconnect(error) or is_read_only(error) or isinstance(error, TimeoutError)
+        # Once COMMIT was sent, nothing but a look tells what became of it.
+        if is_lost or self._in_doubt is not None:
+            return await self._recover(error, give_up_at_s)
+        if _is_conflict(error):
+            self.conflict_count += 1
+        await self._undo()
+        return None
+
+    def _refuse(self, batch: Sequence[_Pending], error: BaseException) -> None:
+        # A copy each: a traceback grows wherever an error is raised.
+        self._answer([(pending.answer, None, copy(error)) for pending in batch])
 
     async def _transact(self, commands: Sequence[Command[Any]]) -> tuple[list[Any], list[Event]]:
         needs = Needs()
@@ -260,9 +282,10 @@ class Writer:
         last: Exception = error
         while time.monotonic() < give_up_at_s:
             try:
-                self._link = await self._source.connect()
-                # This locks our row: a commit still under way on the other side has ended then.
-                number = await self._introduce()
+                async with asyncio.timeout(TRANSACTION_S_MAX):
+                    self._link = await self._source.connect()
+                    # This locks our row: a commit still under way on the other side has ended then.
+                    number = await self._introduce()
             except Exception as again:  # Whatever it is, the way out is to try again until the end.
                 last = again
                 await self._drop_link()
@@ -272,9 +295,12 @@ class Writer:
                 return None
             self._batch_number = number
             return in_doubt
+        self._is_out = True
+        if in_doubt is not None:
+            return OutcomeUnknown(_first_line(last))
         if isinstance(last, DatabaseUnavailable):
             return last
-        return DatabaseUnavailable({"database": str(last) or type(last).__name__})
+        return DatabaseUnavailable({"database": _first_line(last)})
 
     async def _retire(self) -> None:
         """Take the own row away, and close; if that fails the row is forgotten in time."""
@@ -345,10 +371,26 @@ def _is_conflict(error: Exception) -> bool:
     return isinstance(error, GuardFailed) or is_duplicate(error) or is_serialization_conflict(error)
 
 
+def _may_pass(error: Exception) -> bool:
+    """Whether the same again may succeed."""
+    return (
+        _is_conflict(error)
+        or is_disconnect(error)
+        or is_read_only(error)
+        or isinstance(error, TimeoutError)
+    )
+
+
 def _explained(error: Exception) -> BaseException:
     if isinstance(error, AssertionError | InfrastructureError):
         return error
     log.error("write_failed", exc_info=error)
-    failed = StoreFailed(f"the database refused the write ({error}); nothing of it was kept")
+    failed = StoreFailed(f"the write was refused ({_first_line(error)}); nothing of it was kept")
     failed.__cause__ = error
     return failed
+
+
+def _first_line(error: Exception) -> str:
+    """What the driver says, without the rows that some add below."""
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -6,6 +6,7 @@ from typing import Final
 
 from headway.core.command.command import Needs
 from headway.core.document import Document, encode_document
+from headway.core.duration import check_seconds
 from headway.core.ids import RunId, later
 from headway.core.run.run import NO_TOKEN, Files, Run
 from headway.core.run.status import RunStatus
@@ -35,6 +36,7 @@ class RequestCancel:
     grace_s: float = GRACE_S
 
     def __post_init__(self) -> None:
+        check_seconds(self.grace_s, place="grace_s")
         self.intent()  # Refused here, where the caller is, and not in the middle of a batch.
 
     def intent(self) -> Document:

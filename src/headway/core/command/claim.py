@@ -2,15 +2,18 @@
 
 from dataclasses import dataclass
 from heapq import heappush
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from headway.core.command.command import ClaimNeed, Needs
+from headway.core.command.command import ClaimNeed, Needs, trim_names
+from headway.core.errors import InvalidInput
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN, Mode, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import Trigger
 from headway.core.world import World
+
+CLAIM_COUNT_MAX: Final = 1_000
 
 
 class Claimed(NamedTuple):
@@ -43,6 +46,13 @@ class ClaimRuns:
     nonce: str
     """Random and never used before: the tokens of this claim are made from it."""
 
+    def __post_init__(self) -> None:
+        trim_names(self, "lane")
+        if not 0 < self.count <= CLAIM_COUNT_MAX:
+            raise InvalidInput("count", f"must be 1 to {CLAIM_COUNT_MAX:,}")
+        if not self.jobs:
+            raise InvalidInput("jobs", "must name at least one job")
+
     def need(self, needs: Needs) -> None:
         needs.instance_ids[self.instance_id] = None
         needs.claims[self._need()] += self.count
@@ -57,14 +67,19 @@ class ClaimRuns:
         queue = world.lanes[self.lane]
         claimed: list[Claimed] = []
         passed_over: list[Run] = []
-        while len(claimed) < self.count and queue.held_count < queue.lane.capacity:
+        # Slots that runs of other instances are waiting for, having had one before: they go first.
+        kept_count = 0
+        while len(claimed) < self.count and queue.held_count + kept_count < queue.lane.capacity:
             run = world.pop_ready(self.lane)
             if run is None:
                 break
-            if run.job in self.jobs and run.instance_id in (None, self.instance_id):
-                claimed.append(self._take(world, run, f"{self.nonce}-{len(claimed)}"))
-            else:
+            if run.instance_id not in (None, self.instance_id):
                 passed_over.append(run)
+                kept_count += 1
+            elif run.job not in self.jobs:
+                passed_over.append(run)
+            else:
+                claimed.append(self._take(world, run, f"{self.nonce}-{len(claimed)}"))
         for run in passed_over:
             assert run.queue_rank is not None
             assert run.ready_seq is not None
@@ -73,8 +88,7 @@ class ClaimRuns:
 
     def _take(self, world: World, run: Run, token: str) -> Claimed:
         checkpoint = world.checkpoints.get(run.id)
-        if checkpoint is None and run.continued_from is not None:
-            checkpoint = world.checkpoints.get(run.continued_from)
+        previous_id = world.previous.get(run.id) if checkpoint is None else None
         changes: dict[str, Any] = {
             "queue_rank": None,
             "ready_seq": None,
@@ -91,6 +105,10 @@ class ClaimRuns:
         if run.run_by is None and run.timeout_us is not None:
             changes["run_by"] = Instant(world.now + run.timeout_us)
         documents = None
+        if previous_id is not None:
+            # Whoever stood between and never started has nothing to go on from.
+            changes["continued_from"] = previous_id
+            checkpoint = world.checkpoints.get(previous_id)
         if run.status is RunStatus.QUEUED:
             changes["started_at"] = world.now
             # From here on the checkpoint is this run's own, whatever becomes of the one before.

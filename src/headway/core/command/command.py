@@ -2,12 +2,15 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
+from headway.core.document import check_name
 from headway.core.ids import InstanceId, Key, LaneName, RunId
 from headway.core.world import World
 
 A_co = TypeVar("A_co", covariant=True)
+
+RUN_ID_LENGTH_MAX: Final = 36
 
 
 @dataclass(slots=True)
@@ -44,6 +47,15 @@ class ClaimNeed:
     lane: LaneName
     instance_id: InstanceId
     jobs: frozenset[str]
+
+
+def trim_names(command: object, *places: str) -> None:
+    """Check these fields of a new command, and keep them trimmed: ` ann ` means `ann`."""
+    for place in places:
+        name = getattr(command, place)
+        trimmed = check_name(name, place=place)
+        if trimmed != name:
+            object.__setattr__(command, place, trimmed)
 
 
 class Command(Protocol[A_co]):

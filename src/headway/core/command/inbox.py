@@ -5,7 +5,7 @@ from typing import Final
 
 from headway.core.command.command import Needs
 from headway.core.command.wait import wake
-from headway.core.document import Document
+from headway.core.document import Document, check_name, check_text, encode_document
 from headway.core.ids import RunId
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim, Run
@@ -14,6 +14,8 @@ from headway.core.world import InboxItem, World
 
 MESSAGE: Final = "message"
 UNREAD_COUNT_MAX: Final = 1_000
+KIND_LENGTH_MAX: Final = 32
+CALL_ID_LENGTH_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ def post(
     if run.unread_count >= UNREAD_COUNT_MAX:
         return InboxFull(UNREAD_COUNT_MAX)
     run = world.update(run, unread_count=run.unread_count + 1)
-    run = world.emit(run, EventType.MESSAGE_POSTED, f'{{"kind":"{kind}"}}')
+    told = encode_document({"kind": kind}, place="kind")
+    run = world.emit(run, EventType.MESSAGE_POSTED, told)
     item = InboxItem(run.id, world.seq, kind, call_id, payload, by, world.now, None)
     world.changes.posted.append(item)
     if run.id in world.inbox:
@@ -58,6 +61,12 @@ class PostToInbox:
     payload: Document
     by: str = ""
     call_id: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.kind, place="kind", length_max=KIND_LENGTH_MAX)
+        check_text(self.by, place="by")
+        if self.call_id is not None:
+            check_name(self.call_id, place="call_id", length_max=CALL_ID_LENGTH_MAX)
 
     def need(self, needs: Needs) -> None:
         needs.run(self.run_id, may_wake=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headway.core.command.command import Needs
+from headway.core.command.command import Needs, trim_names
 from headway.core.command.lane import Changed
 from headway.core.document import EMPTY_OBJECT, Document
 from headway.core.ids import Key, RunId
@@ -21,6 +21,9 @@ class SaveKey:
     job: str
     params: Document = EMPTY_OBJECT
     expected_revision: int | None = None
+
+    def __post_init__(self) -> None:
+        trim_names(self, "key", "job")
 
     def need(self, needs: Needs) -> None:
         needs.saved_keys[self.key] = None
@@ -43,6 +46,9 @@ class SaveKey:
 @dataclass(frozen=True, slots=True)
 class DeleteKey:
     key: Key
+
+    def __post_init__(self) -> None:
+        trim_names(self, "key")
 
     def need(self, needs: Needs) -> None:
         needs.saved_keys[self.key] = None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headway.core.command.command import Needs
+from headway.core.command.command import Needs, trim_names
 from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName
 from headway.core.lane import Lane, default_lane
@@ -31,6 +31,7 @@ class SetLane:
     expected_revision: int | None = None
 
     def __post_init__(self) -> None:
+        trim_names(self, "name")
         if self.max_concurrent is not None and not 0 <= self.max_concurrent <= LIMIT_MAX:
             raise InvalidInput("max_concurrent", f"must be 0 to {LIMIT_MAX:,}")
         if self.max_queued is not None and not -1 <= self.max_queued <= LIMIT_MAX:

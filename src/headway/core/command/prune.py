@@ -40,18 +40,22 @@ class PruneEvents:
     """Remove the beginning of the stream; a subscriber that still wants it is told to resync."""
 
     up_to_seq: int
+    count_max: int = 10_000
 
     def need(self, needs: Needs) -> None:
         """The stream's own row is locked by every batch."""
 
-    def decide(self, world: World) -> None:
-        if self.up_to_seq > world.pruned_seq:
-            world.pruned_seq = world.changes.events_pruned_to = min(self.up_to_seq, world.seq)
+    def decide(self, world: World) -> int:
+        """Up to where the stream is pruned now; if less than asked for, there is more to do."""
+        up_to_seq = min(self.up_to_seq, world.seq, world.pruned_seq + self.count_max)
+        if up_to_seq > world.pruned_seq:
+            world.pruned_seq = world.changes.events_pruned_to = up_to_seq
+        return world.pruned_seq
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetSubmissions:
-    """Forget idempotency keys that are older than their promise, and writers long silent."""
+    """Forget idempotency keys that are older than their promise."""
 
     before: Instant
 

@@ -1,13 +1,17 @@
 """What an execution reports while it runs: progress, checkpoints, log lines, its window."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from headway.core.command.command import Needs
-from headway.core.document import Document
+from headway.core.document import Document, check_name
+from headway.core.errors import InvalidInput
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
 from headway.core.world import World
+
+TYPE_LENGTH_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,11 @@ class AppendEvent:
     claim: Claim
     type: str
     payload: Document
+
+    def __post_init__(self) -> None:
+        check_name(self.type, place="type", length_max=TYPE_LENGTH_MAX)
+        if self.type == EventType.STATE_CHANGED:  # It comes with a change of state, and only so.
+            raise InvalidInput("type", f"{self.type!r} is not for jobs to say")
 
     def need(self, needs: Needs) -> None:
         needs.run(self.claim.run_id)

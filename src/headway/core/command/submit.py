@@ -4,9 +4,10 @@ import hashlib
 from dataclasses import dataclass
 
 from headway.core.command.cancel import RequestCancel, cancel_run
-from headway.core.command.command import Needs
+from headway.core.command.command import RUN_ID_LENGTH_MAX, Needs, trim_names
 from headway.core.command.inbox import MESSAGE, InboxFull, Posted, post
-from headway.core.document import EMPTY_OBJECT, Document, check_name
+from headway.core.document import EMPTY_OBJECT, Document, check_text
+from headway.core.duration import check_seconds
 from headway.core.ids import MAIN_LANE, SECOND, Key, LaneName, RunId, later
 from headway.core.lane import default_lane
 from headway.core.run.admission import Admission, OnConflict, decide_admission
@@ -82,11 +83,17 @@ class Submit:
     by: str = ""
 
     def __post_init__(self) -> None:
-        check_name(self.key, place="key")
-        check_name(self.lane, place="lane")
-        check_name(self.job, place="job")
+        trim_names(self, "key", "lane", "job")
         if self.idempotency_key is not None:
-            check_name(self.idempotency_key, place="idempotency_key")
+            trim_names(self, "idempotency_key")
+        check_text(self.run_id, place="run_id", length_max=RUN_ID_LENGTH_MAX)
+        check_text(self.by, place="by")
+        for place, seconds in (
+            ("queue_timeout_s", self.queue_timeout_s),
+            ("timeout_s", self.timeout_s),
+        ):
+            if seconds is not None:
+                check_seconds(seconds, place=place)
 
     def need(self, needs: Needs) -> None:
         needs.head_keys[self.key] = None
@@ -143,8 +150,10 @@ class Submit:
                 run.status is RunStatus.QUEUED and run.lane == self.lane
                 for run in world.active_of(self.key)
             )
-        # What finds a free slot does not wait, so it needs no place in the queue.
-        free_count = max(0, queue.lane.capacity - queue.held_count)
+        # What finds a free slot does not wait, so it needs no place in the queue; but one that
+        # has to wait for its own key does.
+        is_free = admission is Admission.ENTER
+        free_count = max(0, queue.lane.capacity - queue.held_count) if is_free else 0
         if queued_count < queue.lane.max_queued + free_count:
             return None
         return NoRoom(self.lane, queue.lane.max_queued)
@@ -213,6 +222,8 @@ class Submit:
         world.add_run(run, self.params, state_payload(None, status, details))
         if rank is not None:
             world.latest[self.key] = run.id
+        if self.mode is Mode.CONTINUE and self.key in world.started:
+            world.previous[run.id] = world.started[self.key]
         self._remember(world, run.id)
         return Accepted(run.id, seq)
 

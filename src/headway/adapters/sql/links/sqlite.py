@@ -41,8 +41,11 @@ class SqliteLink:
         self._owns_connection = owns_connection
         self._gate = gate
         self._row_count = 0
+        self._is_closed = False
 
     async def begin(self) -> None:
+        if self._is_closed:
+            raise ConnectionError("the link is closed")
         self._gate.acquire()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -86,6 +89,11 @@ class SqliteLink:
         return cursor.rowcount
 
     async def close(self) -> None:
+        """Safe to call again."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._gate.release()  # After a fault it may still be ours.
         # The last connection to close copies the log back, so it too waits for the gate.
         self._gate.acquire()
         try:

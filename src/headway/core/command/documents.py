@@ -1,0 +1,25 @@
+"""How much a command carries, so that a batch can be bounded in size and not only in number."""
+
+from typing import Any
+
+from headway.core.command.command import Command
+from headway.core.command.inbox import PostToInbox
+from headway.core.command.key_row import SaveKey
+from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress
+from headway.core.command.settle import Complete, Fail
+from headway.core.command.submit import Submit
+
+
+def document_length(command: Command[Any]) -> int:
+    """The length of the document that `command` brings along, or 0."""
+    match command:
+        case Submit(params=document) | SaveKey(params=document):
+            return len(document)
+        case Complete(result=document) | Fail(error=document):
+            return len(document)
+        case SaveProgress(progress=document) | SaveCheckpoint(checkpoint=document):
+            return len(document)
+        case AppendEvent(payload=document) | PostToInbox(payload=document):
+            return len(document)
+        case _:
+            return 0

@@ -1,0 +1,14 @@
+"""Lengths of time, as callers give them: in seconds."""
+
+from typing import Final
+
+from headway.core.errors import InvalidInput
+
+SECONDS_MAX: Final = 100 * 366 * 24 * 60 * 60
+"""A century: what is added to the present still fits everywhere."""
+
+
+def check_seconds(seconds: float, *, place: str) -> None:
+    """InvalidInput unless `seconds` is a number from 0 to a century."""
+    if not 0 <= seconds <= SECONDS_MAX:  # NaN is neither.
+        raise InvalidInput(place, f"must be 0 to {SECONDS_MAX:,} seconds")

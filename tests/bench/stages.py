@@ -1,0 +1,99 @@
+"""The CPU time of the writer's thread, by what it was spent on.
+
+A few clocks around a batch, so that the rates stay as they are, unlike under a profiler.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from unittest import mock
+
+from headway.adapters.sql.load import load_world
+from headway.adapters.sql.write import write_world
+from headway.adapters.sql.writer import Writer
+
+LOAD: Final = "load: ask for the rows, make values of them"
+DECIDE: Final = "decide"
+WRITE: Final = "write: make rows of the changes"
+DRIVER_FETCH: Final = "driver: fetch"
+DRIVER_WRITE: Final = "driver: write"
+DRIVER_COMMIT: Final = "driver: begin, commit"
+REST: Final = "rest: queue, needs, answers, event loop"
+_LINK_STAGES: Final = {
+    "fetch": DRIVER_FETCH,
+    "fetch_each": DRIVER_FETCH,
+    "write": DRIVER_WRITE,
+    "begin": DRIVER_COMMIT,
+    "commit": DRIVER_COMMIT,
+    "rollback": DRIVER_COMMIT,
+}
+
+
+class StageClock:
+    """Adds up, for each stage, the time of the thread that it is used in."""
+
+    def __init__(self) -> None:
+        self.spent_s: defaultdict[str, float] = defaultdict(float)
+        self._loaded_s = 0.0
+
+    def around(self, call: Callable[..., Awaitable[Any]], stage: str) -> Callable[..., Any]:
+        """`call`, with what it takes added to `stage`, less what its own calls have added."""
+
+        async def timed(*arguments: Any, **options: Any) -> Any:
+            inner_s, started_s = self._total_s(), time.thread_time()
+            try:
+                return await call(*arguments, **options)
+            finally:
+                inner_s = self._total_s() - inner_s
+                self.spent_s[stage] += time.thread_time() - started_s - inner_s
+
+        return timed
+
+    def loading(self, load: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
+        timed = self.around(load, LOAD)
+
+        async def load_and_note(*arguments: Any, **options: Any) -> Any:
+            world = await timed(*arguments, **options)
+            self._loaded_s = time.thread_time()
+            return world
+
+        return load_and_note
+
+    def has_decided(self) -> None:
+        """Called by the first write of a batch: what lies between is the decisions."""
+        if self._loaded_s:
+            self.spent_s[DECIDE] += time.thread_time() - self._loaded_s
+            self._loaded_s = 0.0
+
+    def _total_s(self) -> float:
+        return sum(self.spent_s.values())
+
+
+class TimedLink:
+    def __init__(self, link: Any, clock: StageClock) -> None:
+        self._link = link
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._link, name)
+        if name not in _LINK_STAGES:
+            return found
+        if name in ("write", "rollback"):
+            self._clock.has_decided()
+        return self._clock.around(found, _LINK_STAGES[name])
+
+
+@contextmanager
+def timed_stages(writer: Writer) -> Iterator[StageClock]:
+    """Time the batches of `writer` for as long as this is entered; it must be idle at both ends."""
+    clock, link = StageClock(), writer._link
+    timed_link: Any = TimedLink(link, clock)
+    load, write = clock.loading(load_world), clock.around(write_world, WRITE)
+    with mock.patch.multiple(Writer.__module__, load_world=load, write_world=write):
+        writer._link = timed_link
+        try:
+            yield clock
+        finally:
+            writer._link = link

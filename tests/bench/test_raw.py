@@ -1,0 +1,77 @@
+"""The raw side is honest: it leaves in every table what the store leaves."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from headway.adapters.sql.store import open_store
+from headway.adapters.sql.tables import metadata
+from tests.bench.child import raw_runs, upgrade
+from tests.bench.work import cycle_once, working_store
+from tests.contract.backends import database_on, read_all
+from tests.services import MariaDBServer, PostgresServer
+
+CYCLE_COUNT: Final = 3
+# What differs from one life of a run to the next, and from one process to the next.
+OWN_COLUMNS: Final = {
+    "runs": {"id", "key", "queued_at", "started_at", "ended_at"},
+    "events": {"run_id", "key", "at"},
+    "instances": {"id", "lease_expires_at", "started_at"},
+    "stream": {"cluster_id", "epoch"},
+}
+
+
+@contextmanager
+def new_database(
+    backend: str, request: pytest.FixtureRequest, tmp_path: Path, name: str
+) -> Iterator[str]:
+    if backend == "sqlite":
+        yield f"sqlite:///{tmp_path / name}.db"
+        return
+    server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{backend}_server")
+    with database_on(server) as database:
+        yield server.url(database)
+
+
+async def tables(url: str) -> dict[str, list[dict[str, Any]]]:
+    store = await open_store([url])
+    try:
+        everything = await read_all(store)
+    finally:
+        await store.close()
+    return {
+        name: [
+            {column: value for column, value in row.items() if column not in own}
+            for row in (_named(name, values) for values in rows)
+        ]
+        for name, rows in everything.items()
+        for own in (OWN_COLUMNS.get(name, set()),)
+    }
+
+
+def _named(table: str, values: tuple[Any, ...]) -> dict[str, Any]:
+    return dict(zip(metadata.tables[table].c.keys(), values, strict=True))
+
+
+@pytest.mark.parametrize("backend", ["sqlite", "postgres", "mariadb"])
+async def test_the_raw_driver_leaves_the_rows_that_the_store_leaves(
+    backend: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    with new_database(backend, request, tmp_path, "ours") as url:
+        await upgrade(url, durability="process")
+        async with working_store(url, durability="process") as (store, instance_id):
+            for _ in range(CYCLE_COUNT):
+                await cycle_once(store, instance_id)
+        ours = await tables(url)
+    with new_database(backend, request, tmp_path, "raw") as url:
+        await upgrade(url, durability="process")
+        async with raw_runs(url, durability="process") as (driver, runs):
+            for _ in range(CYCLE_COUNT - 1):  # The first was made by the store, to be watched.
+                for transaction in runs.cycle(1):
+                    await driver.transact(transaction)
+        raw = await tables(url)
+    assert len(ours["runs"]) == CYCLE_COUNT
+    assert raw == ours

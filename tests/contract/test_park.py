@@ -1,0 +1,122 @@
+"""Parked: held by nobody, without a slot, until something wakes it."""
+
+import asyncio
+
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.report import SaveCheckpoint, SetInteractive
+from headway.core.command.settle import Complete
+from headway.core.command.submit import Busy
+from headway.core.command.wait import GiveSlotBack, Park, Wake, WantSlot
+from headway.core.ids import RunId
+from headway.core.run.admission import OnConflict
+from headway.core.run.events import EventType
+from headway.core.run.run import NO_TOKEN
+from headway.core.run.status import RunStatus
+from headway.testing import a_claim, a_message, a_submit, claim_of, document
+from tests.contract.backends import read_all
+from tests.contract.scenes import (
+    claimed,
+    claimed_one,
+    instance,
+    kinds,
+    lane_view,
+    moves,
+    raise_limit,
+    running,
+    state,
+    submitted,
+)
+
+
+async def test_r4_14_a_parked_run_holds_nothing_but_its_key(store: SqlStore) -> None:
+    one = await running(store)
+    await store.apply(SetInteractive(claim_of(one), is_interactive=True))
+    assert await store.apply(Park(claim_of(one))) is True
+    run = await state(store, one.run_id)
+    assert (run.status, run.is_parked) == (RunStatus.RUNNING, True)
+    assert (run.slot, run.token, run.instance_id) == (None, NO_TOKEN, None)
+    assert (run.is_interactive, run.queue_rank, run.head_key) == (0, None, "ann")
+    assert (await lane_view(store)).held_count == 0
+    assert await claimed(store, a_claim(await instance(store))) == ()
+    assert await store.apply(a_submit()) == Busy(one.run_id)
+
+
+async def test_r4_14_a_woken_run_goes_on_from_its_checkpoint_under_a_new_claim(
+    store: SqlStore,
+) -> None:
+    one = await running(store, params={"n": 1})
+    await store.apply(SaveCheckpoint(claim_of(one), document({"page": 2})))
+    await store.apply(Park(claim_of(one)))
+    assert await store.apply(Wake(one.run_id)) is True
+    again = await claimed_one(store, await instance(store))
+    assert (again.run_id, again.generation, again.is_resumed) == (one.run_id, 2, False)
+    assert (again.params, again.checkpoint) == ('{"n":1}', '{"page":2}')
+    assert again.token != one.token
+    assert await moves(store, one.run_id) == [(None, "queued"), ("queued", "running")]
+    assert (await kinds(store, one.run_id))[2:] == [
+        EventType.CHECKPOINT,
+        EventType.PARKED,
+        EventType.WOKEN,
+        EventType.RESUMED,
+    ]
+
+
+async def test_r4_14_only_what_is_parked_is_woken(store: SqlStore) -> None:
+    holder = await instance(store)
+    queued = await submitted(store, "queued")
+    one = await running_after(store, queued)
+    waiter = await running(store, "waiter", by=holder)
+    await store.apply(GiveSlotBack(claim_of(waiter)))
+    before = await read_all(store)
+    for run_id in (one, waiter.run_id, RunId("none")):
+        assert await store.apply(Wake(run_id)) is False
+    assert await read_all(store) == before
+
+
+async def running_after(store: SqlStore, run_id: RunId) -> RunId:
+    one = await claimed_one(store, await instance(store))
+    assert one.run_id == run_id
+    return one.run_id
+
+
+async def test_r4_14_what_came_before_it_parked_wakes_it_at_once(store: SqlStore) -> None:
+    one = await running(store)
+    await store.apply(a_message(one.run_id))
+    assert await store.apply(Park(claim_of(one)))
+    run = await state(store, one.run_id)
+    assert (run.is_parked, run.unread_count) == (False, 1)
+    assert (await claimed_one(store, await instance(store))).run_id == one.run_id
+
+
+async def test_r4_14_a_message_and_the_parking_at_once_never_miss_each_other(
+    store: SqlStore, another_store: SqlStore
+) -> None:
+    holder = await instance(store)
+    await raise_limit(store, 100)
+    for number in range(20):
+        one = await running(store, f"key-{number}", by=holder)
+        await asyncio.gather(
+            store.apply(Park(claim_of(one))), another_store.apply(a_message(one.run_id))
+        )
+        assert (await claimed_one(store, holder)).run_id == one.run_id
+
+
+async def test_r4_14_a_run_can_park_while_it_waits_for_a_slot(store: SqlStore) -> None:
+    one = await running(store)
+    await store.apply(GiveSlotBack(claim_of(one)))
+    await store.apply(WantSlot(claim_of(one)))
+    assert await store.apply(Park(claim_of(one)))
+    assert await claimed(store, a_claim(await instance(store))) == ()
+    assert await store.apply(Wake(one.run_id))
+
+
+async def test_r4_14_those_behind_a_parked_run_wait_until_it_has_ended(store: SqlStore) -> None:
+    one = await running(store)
+    behind = await submitted(store, on_conflict=OnConflict.ENQUEUE)
+    await store.apply(Park(claim_of(one)))
+    holder = await instance(store)
+    assert await claimed(store, a_claim(holder, count=9)) == ()
+    await store.apply(Wake(one.run_id))
+    again = await claimed_one(store, holder, count=9)
+    await store.apply(Complete(claim_of(again)))
+    assert (await claimed_one(store, holder)).run_id == behind

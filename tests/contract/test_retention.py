@@ -1,0 +1,205 @@
+"""Retention: what is over and old goes, a few rows at a time, and nothing else (I19)."""
+
+import pytest
+
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.report import SaveCheckpoint
+from headway.core.command.settle import Complete
+from headway.core.command.submit import Accepted, Repeated
+from headway.core.ids import RunId, later
+from headway.core.run.admission import OnConflict
+from headway.core.run.run import Mode
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import ACTIVE, TERMINAL
+from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, document
+from tests.contract.backends import read_all
+from tests.contract.scenes import (
+    claimed_one,
+    events,
+    given,
+    instance,
+    running,
+    state,
+    submitted,
+    together,
+)
+
+
+async def ended(store: SqlStore, key: str = "ann") -> RunId:
+    one = await running(store, key)
+    await store.apply(a_message(one.run_id))
+    await store.apply(SaveCheckpoint(claim_of(one), document({"page": 3})))
+    await store.apply(Complete(claim_of(one)))
+    return one.run_id
+
+
+async def test_i19_what_has_ended_long_ago_goes_with_its_inbox(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    old = await ended(store, "old")
+    clock.advance(100)
+    young = await ended(store, "young")
+    pruning = PruneRuns((old, young, RunId("none")), ended_before=clock())
+    assert await store.apply(pruning) == 1
+    assert await store.runs.run(old) is None
+    assert await store.runs.run(young) is not None
+    assert list(await store.runs.inbox(old)) == []
+    assert len(await store.runs.inbox(young)) == 1
+    assert await store.apply(pruning) == 0
+    # The stream is not torn: its events go by age, from the beginning.
+    assert len(await events(store, old)) > 0
+
+
+@pytest.mark.parametrize("status", sorted(ACTIVE), ids=str)
+async def test_i3_what_is_active_never_goes(
+    store: SqlStore, clock: FakeClock, status: RunStatus
+) -> None:
+    run = await given(store, clock, status)
+    clock.advance(1e6)
+    before = await read_all(store)
+    assert await store.apply(PruneRuns((run.run_id,), ended_before=clock())) == 0
+    assert await read_all(store) == before
+
+
+@pytest.mark.parametrize("status", sorted(TERMINAL - {RunStatus.REJECTED}), ids=str)
+async def test_i19_however_it_ended(store: SqlStore, clock: FakeClock, status: RunStatus) -> None:
+    run = await given(store, clock, status)
+    clock.advance(1)
+    assert await store.apply(PruneRuns((run.run_id,), ended_before=clock())) == 1
+
+
+async def test_i3_a_busy_key_keeps_its_runs_for_who_continues_them(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    old = await ended(store)
+    clock.advance(100)
+    await submitted(store, mode=Mode.CONTINUE)
+    pruning = PruneRuns((old,), ended_before=clock())
+    assert await store.apply(pruning) == 0
+    one = await claimed_one(store, await instance(store))
+    assert one.checkpoint == '{"page":3}'
+    await store.apply(Complete(claim_of(one)))
+    assert await store.apply(pruning) == 1
+
+
+async def test_i3_a_continue_behind_a_pruning_in_one_batch_continues_from_nothing_that_went(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """As if it had come a moment later: the run that went is not named."""
+    old = await ended(store)
+    clock.advance(100)
+    count, accepted = await together(
+        store, PruneRuns((old,), ended_before=clock()), a_submit(mode=Mode.CONTINUE)
+    )
+    assert (count, isinstance(accepted, Accepted)) == (1, True)
+    assert (await state(store, accepted.run_id)).continued_from is None
+
+
+async def test_i3_a_pruning_behind_a_continue_in_one_batch_finds_the_key_busy(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    old = await ended(store)
+    clock.advance(100)
+    _, count = await together(
+        store, a_submit(mode=Mode.CONTINUE), PruneRuns((old,), ended_before=clock())
+    )
+    assert count == 0
+    assert (await claimed_one(store, await instance(store))).checkpoint == '{"page":3}'
+
+
+async def test_i14_a_pruned_stream_says_from_where_it_is_whole(store: SqlStore) -> None:
+    for number in range(6):
+        await submitted(store, f"key-{number}")
+    await store.apply(PruneEvents(4))
+    page = await store.events.events(after_seq=0, limit=100)
+    assert ([event.seq for event in page.events], page.last_seq, page.pruned_seq) == ([5, 6], 6, 4)
+    # It goes on counting where it was.
+    accepted = await store.apply(a_submit("next"))
+    assert isinstance(accepted, Accepted)
+    assert accepted.seq == 7
+
+
+async def test_i14_what_was_pruned_stays_pruned(store: SqlStore) -> None:
+    """A late order to prune less must not pretend that the rest is there."""
+    for number in range(6):
+        await submitted(store, f"key-{number}")
+    await store.apply(PruneEvents(4))
+    await store.apply(PruneEvents(2))
+    await together(store, PruneEvents(5), PruneEvents(3))
+    page = await store.events.events(after_seq=0, limit=100)
+    assert ([event.seq for event in page.events], page.pruned_seq) == ([6], 5)
+
+
+async def test_i13_no_more_is_pruned_than_there_is(store: SqlStore) -> None:
+    await submitted(store)
+    await store.apply(PruneEvents(1000))
+    page = await store.events.events(after_seq=0, limit=100)
+    assert (page.events, page.last_seq, page.pruned_seq) == ([], 1, 1)
+    await submitted(store, "next")
+    page = await store.events.events(after_seq=1, limit=100)
+    assert [event.seq for event in page.events] == [2]
+
+
+async def test_i13_what_is_written_in_the_batch_that_prunes_stays(store: SqlStore) -> None:
+    await submitted(store, "first")
+    await together(store, PruneEvents(1000), a_submit("second"))
+    page = await store.events.events(after_seq=0, limit=100)
+    assert ([event.seq for event in page.events], page.pruned_seq) == ([2], 1)
+
+
+async def test_i6_an_idempotency_key_is_forgotten_after_its_time(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    first = await submitted(store, "a", idempotency_key="old")
+    clock.advance(10)
+    middle = clock()
+    clock.advance(10)
+    second = await submitted(store, "b", idempotency_key="young")
+    await store.apply(ForgetSubmissions(before=middle))
+    again = await store.apply(a_submit("b", idempotency_key="young"))
+    assert again == Repeated(second)
+    forgotten = a_submit("a", idempotency_key="old", on_conflict=OnConflict.ENQUEUE)
+    assert await store.apply(forgotten) != Repeated(first)
+
+
+async def test_i6_the_further_of_two_prunings_counts(store: SqlStore, clock: FakeClock) -> None:
+    await submitted(store, "a", idempotency_key="old")
+    start = clock()
+    clock.advance(10)
+    await together(
+        store, ForgetSubmissions(before=clock()), ForgetSubmissions(before=later(start, seconds=-9))
+    )
+    assert (await read_all(store))["remembered"] == []
+
+
+async def test_i6_in_one_batch_what_is_forgotten_is_forgotten_for_those_after(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    await submitted(store, "a", idempotency_key="once")
+    clock.advance(10)
+    _, accepted, repeated = await together(
+        store,
+        ForgetSubmissions(before=clock()),
+        a_submit("b", idempotency_key="once"),
+        a_submit("b", idempotency_key="once"),
+    )
+    assert isinstance(accepted, Accepted)
+    assert repeated == Repeated(accepted.run_id)
+    clock.advance(10)
+    again = await store.apply(a_submit("b", idempotency_key="once"))
+    assert again == Repeated(accepted.run_id)
+
+
+async def test_i8_a_store_that_closes_leaves_no_row_of_its_own(
+    store: SqlStore, another_store: SqlStore
+) -> None:
+    await submitted(another_store)
+    await store.apply(a_claim(await instance(store)))
+    async with store._database.session() as session:
+        rows = await session.exec_driver_sql("SELECT COUNT(*) FROM writers")
+        assert rows.scalar_one() == 2
+    await another_store.writer.close()
+    async with store._database.session() as session:
+        rows = await session.exec_driver_sql("SELECT COUNT(*) FROM writers")
+        assert rows.scalar_one() == 1

@@ -1,0 +1,267 @@
+"""The schema's version: verified at start, moved forward once, never used when it is not ours."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from headway.adapters.sql import schema
+from headway.adapters.sql.database import Database
+from headway.adapters.sql.dsn import parse_addresses
+from headway.adapters.sql.schema import check_schema
+from headway.adapters.sql.store import open_store
+from headway.adapters.sql.tables import metadata
+from headway.core.errors import ConfigurationError, SchemaMismatch
+from headway.core.run.status import RunStatus
+from headway.testing import FakeClock, a_submit
+from tests.contract.backends import Place, opened, upgrade
+from tests.contract.scenes import status
+
+EVERY_KIND = pytest.mark.parametrize(
+    "backend", ["sqlite-file", "sqlite-memory", "postgres", "mariadb"], indirect=True
+)
+WITH_FILES = pytest.mark.parametrize(
+    "backend", ["sqlite-file", "postgres", "mariadb"], indirect=True
+)
+SERVERS = pytest.mark.parametrize("backend", ["postgres", "mariadb"], indirect=True)
+NEXT = '''
+"""What the next version of headway would bring."""
+import sqlalchemy as sa
+from alembic import op
+revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+def upgrade():
+    op.create_table("next_things", sa.Column("id", sa.Integer(), primary_key=True))
+'''
+
+
+@pytest.fixture
+def bare_url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database of this kind in which there is nothing yet."""
+    family = backend.partition("-")[0]
+    if family == "sqlite":
+        yield f"sqlite:///{tmp_path / 'bare.db'}"
+        return
+    server = request.getfixturevalue(f"{family}_server")
+    name = f"bare_{uuid4().hex[:12]}"
+    server.create_database(name)
+    try:
+        yield server.url(name)
+    finally:
+        server.drop_database(name)
+
+
+@contextmanager
+def next_version(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
+    """Be a program whose chain has one migration more."""
+    versions = folder / "versions"
+    versions.mkdir()
+    (versions / "m0002_next.py").write_text(NEXT)
+    ours = Path(schema.__file__).parent / "migrations" / "versions"
+
+    def longer_chain() -> ScriptDirectory:
+        config = Config()
+        config.set_main_option("script_location", "headway.adapters.sql:migrations")
+        config.set_main_option("version_locations", f"{ours}:{versions}")
+        config.set_main_option("path_separator", "os")
+        return ScriptDirectory.from_config(config)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "_scripts", longer_chain)
+        yield
+
+
+async def run_sql(url: str, *statements: str) -> None:
+    database = Database(parse_addresses([url]), durability="process")
+    try:
+        async with database.writing() as connection:
+            for statement in statements:
+                await connection.execute(sa.text(statement))
+            await connection.commit()
+    finally:
+        await database.close()
+
+
+async def check(url: str) -> str:
+    addresses = parse_addresses([url])
+    database = Database(addresses, durability="process")
+    try:
+        return await check_schema(database, addresses[0])
+    finally:
+        await database.close()
+
+
+@SERVERS
+async def test_r4_3_a_server_without_the_schema_stops_the_start(bare_url: str) -> None:
+    """It is not made by starting; the sentence says what makes it."""
+    for _ in range(2):
+        with pytest.raises(SchemaMismatch, match="no headway schema; run: headway db upgrade"):
+            await open_store([bare_url])
+
+
+@SERVERS
+async def test_r4_3_after_the_upgrade_it_starts(bare_url: str) -> None:
+    assert await upgrade(bare_url) == "0001"
+    assert await check(bare_url) == "0001"
+    store = await open_store([bare_url])
+    await store.close()
+
+
+@WITH_FILES
+async def test_i23_a_schema_that_is_newer_is_refused(bare_url: str) -> None:
+    await upgrade(bare_url)
+    await run_sql(bare_url, "UPDATE alembic_version SET version_num = '9999'")
+    for attempt in (open_store([bare_url]), upgrade(bare_url), check(bare_url)):
+        with pytest.raises(SchemaMismatch, match=r"at 9999, .* newer .* upgrade headway"):
+            await attempt
+
+
+@SERVERS
+async def test_r4_3_a_schema_that_is_older_is_refused_until_it_is_upgraded(
+    bare_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    await upgrade(bare_url)
+    with next_version(monkeypatch, tmp_path):
+        with pytest.raises(SchemaMismatch, match="at 0001, this program needs 0002; run: headway"):
+            await open_store([bare_url])
+        assert await upgrade(bare_url) == "0002"
+        store = await open_store([bare_url])
+        await store.close()
+
+
+@WITH_FILES
+async def test_i23_many_upgrades_at_once_run_each_migration_once(
+    bare_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The second migration cannot be run twice: its table would be there already."""
+    with next_version(monkeypatch, tmp_path):
+        assert await asyncio.gather(*(upgrade(bare_url) for _ in range(4))) == ["0002"] * 4
+        assert await upgrade(bare_url) == "0002"
+        store = await open_store([bare_url])
+        (main, *_) = [view for view in await store.runs.lanes() if view.lane.name == "main"]
+        assert main.lane.max_concurrent == 3
+        await store.close()
+
+
+@EVERY_KIND
+async def test_r4_3_the_migrations_make_the_tables_that_the_program_uses(
+    place: Place, clock: FakeClock
+) -> None:
+    def compare(connection: sa.Connection) -> list[Any]:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True}
+        )
+        return list(compare_metadata(context, metadata))
+
+    async with opened(place, clock) as store, store._database.session() as session:
+        assert await session.run_sync(compare) == []
+
+
+@WITH_FILES
+async def test_r4_3_the_database_refuses_what_must_never_be(place: Place, clock: FakeClock) -> None:
+    """The constraints of the tables are in the database too, and not only in the program."""
+    async with opened(place, clock) as store:
+        await store.apply(a_submit())
+    for impossible in (
+        "UPDATE runs SET ended_at = 1",
+        "UPDATE runs SET status = 'failed'",
+        "UPDATE runs SET head_key = NULL, slot = 'main'",
+        "UPDATE runs SET waiting_key = 'ann'",
+        "UPDATE runs SET instance_id = 'me'",
+    ):
+        with pytest.raises(
+            (sa.exc.IntegrityError, sa.exc.OperationalError), match=r"(?i)check|constraint"
+        ):
+            await run_sql(place.urls[-1], impossible)
+
+
+# SQLite is made, and brought up to date, by starting.
+
+
+async def test_r4_2_sqlite_is_made_at_start(tmp_path: Path, clock: FakeClock) -> None:
+    place = Place("sqlite-file", [f"sqlite:///{tmp_path / 'new' / 'headway.db'}"])
+    async with opened(place, clock) as store:
+        command = a_submit()
+        await store.apply(command)
+    async with opened(place, clock) as store:
+        assert await status(store, command.run_id) is RunStatus.QUEUED
+
+
+async def test_i23_sqlite_is_copied_before_it_is_upgraded(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "headway.db"
+    place = Place("sqlite-file", [f"sqlite:///{path}"])
+    command = a_submit()
+    async with opened(place, clock) as store:
+        await store.apply(command)
+    copy = path.with_name("headway.db.before-0001")
+    assert not copy.exists()
+    with next_version(monkeypatch, tmp_path):
+        async with opened(place, clock) as store:
+            assert await status(store, command.run_id) is RunStatus.QUEUED
+    assert copy.stat().st_mode & 0o777 == 0o600
+    with closing(sqlite3.connect(copy)) as old, closing(sqlite3.connect(path)) as new:
+        assert old.execute("SELECT id FROM runs").fetchall() == [(command.run_id,)]
+        assert old.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
+        assert new.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
+
+
+async def test_i23_an_upgrade_that_fails_leaves_everything_as_it_was(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "headway.db"
+    place = Place("sqlite-file", [f"sqlite:///{path}"])
+    async with opened(place, clock):
+        pass
+    with closing(sqlite3.connect(path)) as stranger:
+        stranger.execute("CREATE TABLE next_things (id INTEGER)")
+    with (
+        next_version(monkeypatch, tmp_path),
+        pytest.raises(ConfigurationError, match="next_things"),
+    ):
+        await open_store(place.urls)
+    async with opened(place, clock) as store:  # The program of before can still use it.
+        await store.apply(a_submit())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+async def test_r4_2_another_programs_file_is_refused_and_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    with closing(sqlite3.connect(path)) as theirs:
+        theirs.execute("CREATE TABLE bookmarks (url TEXT)")
+        theirs.execute("INSERT INTO bookmarks VALUES ('https://example.org')")
+        theirs.commit()
+    before = contents(tmp_path)
+    with pytest.raises(ConfigurationError, match="belongs to another program; name another file"):
+        await open_store([f"sqlite:///{path}"])
+    assert contents(tmp_path) == before
+
+
+def break_file(path: Path, damage: str, *, whole: Path) -> None:
+    cut_off = whole.read_bytes()[:5000]
+    path.write_bytes(cut_off if damage == "cut off" else b"Dear diary, " * 1000)
+
+
+@pytest.mark.parametrize("damage", ["not SQLite at all", "cut off"])
+async def test_r4_2_a_file_that_is_no_database_is_refused_and_untouched(
+    tmp_path: Path, new_sqlite_file: Path, damage: str
+) -> None:
+    path = tmp_path / "broken.db"
+    break_file(path, damage, whole=new_sqlite_file)
+    before = contents(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"broken\.db"):
+        await open_store([f"sqlite:///{path}"])
+    assert contents(tmp_path) == before

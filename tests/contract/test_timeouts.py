@@ -1,0 +1,210 @@
+"""The clocks of a run: found by a checker that runs on its own (R2.8), never early (I18)."""
+
+import json
+
+import pytest
+
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.expire import Expire
+from headway.core.command.settle import Complete, TooLate
+from headway.core.command.wait import GiveSlotBack, Park, Wake
+from headway.core.ids import RunId, later
+from headway.core.run.admission import OnConflict
+from headway.core.run.status import RunStatus
+from headway.testing import FakeClock, a_claim, a_message, claim_of
+from tests.contract.backends import read_all
+from tests.contract.scenes import (
+    claimed,
+    claimed_one,
+    events,
+    instance,
+    lane_view,
+    moves,
+    orphaned,
+    running,
+    state,
+    status,
+    submitted,
+)
+
+
+async def due(store: SqlStore, clock: FakeClock) -> list[RunId]:
+    return [run.id for run in await store.runs.runs_due(clock(), limit=100)]
+
+
+async def test_r2_8_a_run_that_waited_too_long_is_timed_out(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    run_id = await submitted(store, queue_timeout_s=10)
+    clock.advance(9.999999)
+    assert await due(store, clock) == []
+    assert await store.apply(Expire(run_id)) is False
+    clock.advance(0.000001)
+    assert await due(store, clock) == [run_id]
+    assert await store.apply(Expire(run_id)) is True
+    assert await store.apply(Expire(run_id)) is False
+    assert await due(store, clock) == []
+    assert await moves(store, run_id) == [(None, "queued"), ("queued", "timed_out")]
+    (*_, event) = await events(store, run_id)
+    assert json.loads(event.payload)["clock"] == "queue"
+
+
+async def test_r2_8_a_run_that_executed_too_long_is_timed_out_and_its_claim_void(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    one = await running(store, timeout_s=10)
+    assert one.run_by == later(clock(), seconds=10)
+    behind = await submitted(store, on_conflict=OnConflict.ENQUEUE)
+    clock.advance(9.999999)
+    assert await due(store, clock) == []
+    assert await store.apply(Expire(one.run_id)) is False
+    clock.advance(0.000001)
+    assert await due(store, clock) == [one.run_id]
+    assert await store.apply(Expire(one.run_id)) is True
+    assert (await lane_view(store)).held_count == 0
+    assert await store.apply(Complete(claim_of(one))) == TooLate(RunStatus.TIMED_OUT)
+    (*_, event) = await events(store, one.run_id)
+    payload = {"from": "running", "to": "timed_out", "clock": "execution"}
+    assert json.loads(event.payload) == payload
+    assert (await claimed_one(store, await instance(store))).run_id == behind
+
+
+async def test_r2_8_the_wait_does_not_count_towards_the_execution(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    run_id = await submitted(store, timeout_s=10, queue_timeout_s=100)
+    clock.advance(99)
+    await claimed_one(store, await instance(store))
+    clock.advance(9)
+    assert await due(store, clock) == []
+    clock.advance(1)
+    assert await due(store, clock) == [run_id]
+
+
+async def test_r2_8_a_run_that_has_started_cannot_be_late_in_the_queue(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    one = await running(store, queue_timeout_s=10)
+    clock.advance(1e6)
+    assert await due(store, clock) == []
+    assert await store.apply(Expire(one.run_id)) is False
+
+
+async def test_r2_8_a_run_waiting_behind_another_times_out_too(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    head = await submitted(store)
+    behind = await submitted(store, on_conflict=OnConflict.ENQUEUE, queue_timeout_s=10)
+    clock.advance(10)
+    assert await due(store, clock) == [behind]
+    assert await store.apply(Expire(behind))
+    assert (await state(store, head)).head_key == "ann"
+
+
+async def test_r2_8_what_is_longest_overdue_comes_first(store: SqlStore, clock: FakeClock) -> None:
+    slow = await submitted(store, "slow", queue_timeout_s=30)
+    quick = await submitted(store, "quick", queue_timeout_s=10)
+    await submitted(store, "never")
+    clock.advance(60)
+    assert await due(store, clock) == [quick, slow]
+    assert [run.id for run in await store.runs.runs_due(clock(), limit=1)] == [quick]
+
+
+async def test_r2_8_time_goes_on_while_nobody_holds_an_orphan(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """A run that was lost is not given more time than it was promised."""
+    one = await running(store, timeout_s=10)
+    clock.advance(6)
+    await orphaned(store, one.run_id)
+    clock.advance(4)
+    assert await due(store, clock) == [one.run_id]
+    assert await store.apply(Expire(one.run_id))
+    assert await claimed(store, a_claim(await instance(store))) == ()
+
+
+async def test_r4_14_waiting_for_a_person_counts_towards_the_execution(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    one = await running(store, timeout_s=10)
+    await store.apply(GiveSlotBack(claim_of(one)))
+    clock.advance(10)
+    assert await due(store, clock) == [one.run_id]
+    assert await store.apply(Expire(one.run_id))
+    assert await status(store, one.run_id) is RunStatus.TIMED_OUT
+
+
+async def test_r4_14_parked_time_does_not_count(store: SqlStore, clock: FakeClock) -> None:
+    one = await running(store, timeout_s=10)
+    clock.advance(4)
+    assert await store.apply(Park(claim_of(one)))
+    clock.advance(1e6)
+    assert await due(store, clock) == []
+    assert await store.apply(Expire(one.run_id)) is False
+    assert await store.apply(Wake(one.run_id))
+    clock.advance(1000)  # Nor does the wait for a slot.
+    again = await claimed_one(store, await instance(store))
+    assert again.run_by == later(clock(), seconds=6)
+    clock.advance(5.999999)
+    assert await store.apply(Expire(one.run_id)) is False
+    clock.advance(0.000001)
+    assert await due(store, clock) == [one.run_id]
+    assert await store.apply(Expire(one.run_id))
+
+
+async def test_r4_14_a_run_without_a_limit_keeps_none_through_parking(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    one = await running(store)
+    await store.apply(Park(claim_of(one)))
+    await store.apply(Wake(one.run_id))
+    assert (await claimed_one(store, await instance(store))).run_by is None
+
+
+async def test_i18_a_timer_does_not_fire_early(store: SqlStore, clock: FakeClock) -> None:
+    one = await running(store)
+    wake_at = later(clock(), seconds=60)
+    assert await store.apply(Park(claim_of(one), wake_at))
+    clock.advance(59.999999)
+    assert await due(store, clock) == []
+    before = await read_all(store)
+    assert await store.apply(Wake(one.run_id)) is False
+    assert await read_all(store) == before
+    clock.advance(0.000001)
+    assert await due(store, clock) == [one.run_id]
+    assert await store.apply(Wake(one.run_id)) is True
+    assert await due(store, clock) == []
+    assert await store.apply(Wake(one.run_id)) is False  # It fires once.
+    again = await claimed_one(store, await instance(store))
+    assert (again.run_id, again.generation) == (one.run_id, 2)
+
+
+async def test_i18_a_clock_that_jumps_back_delays_a_timer_and_never_repeats_it(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    one = await running(store)
+    await store.apply(Park(claim_of(one), later(clock(), seconds=60)))
+    clock.advance(-3600)
+    assert await store.apply(Wake(one.run_id)) is False
+    clock.advance(3660)
+    assert await store.apply(Wake(one.run_id)) is True
+    clock.advance(-3600)
+    assert await store.apply(Wake(one.run_id)) is False
+
+
+async def test_i18_a_timer_in_the_past_fires_at_once(store: SqlStore, clock: FakeClock) -> None:
+    one = await running(store)
+    assert await store.apply(Park(claim_of(one), clock()))
+    assert (await claimed_one(store, await instance(store))).run_id == one.run_id
+
+
+@pytest.mark.parametrize("timeout_s", [None, 10.0])
+async def test_i18_an_early_message_wakes_and_unsets_the_timer(
+    store: SqlStore, clock: FakeClock, timeout_s: float | None
+) -> None:
+    one = await running(store, timeout_s=timeout_s)
+    await store.apply(Park(claim_of(one), later(clock(), seconds=60)))
+    await store.apply(a_message(one.run_id))
+    run = await state(store, one.run_id)
+    assert (run.wake_at, run.due_at) == (None, None)
+    assert (await claimed_one(store, await instance(store))).run_id == one.run_id

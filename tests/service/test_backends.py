@@ -1,0 +1,54 @@
+"""The same on the servers: submit, run, settle, cancel, stop and go on."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from headway import Headway, RunContext, RunFailed, RunHandle
+from headway.core.command.cancel import CancelAnswer
+from headway.core.errors import KeyBusy
+from tests.contract.backends import database_on
+from tests.services import MariaDBServer, PostgresServer
+
+
+@pytest.fixture
+def server_url(request: pytest.FixtureRequest, backend: str) -> Iterator[str]:
+    server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{backend}_server")
+    with database_on(server) as name:
+        yield server.url(name)
+
+
+@pytest.mark.parametrize("backend", ["postgres", "mariadb"])
+async def test_r4_1_the_engine_works_on_a_server(server_url: str) -> None:
+    hw, started = Headway(server_url, stop_wait_s=0), asyncio.Event()
+
+    @hw.job()
+    async def add(ctx: RunContext, left: int, right: int) -> int:
+        await ctx.progress(seen=2)
+        return left + right
+
+    @hw.job()
+    async def wait(ctx: RunContext, how_often: int) -> str:
+        if ctx.generation >= how_often:
+            return "done"
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    async with hw:
+        run = await hw.start("add", key="ann", params={"left": 2, "right": 3})
+        assert await run.result() == 5
+        waiting = await hw.start("wait", key="ann", params={"how_often": 2})
+        await started.wait()
+        with pytest.raises(KeyBusy) as busy:
+            await hw.start("add", key="ann")
+        assert busy.value.active_run_id == waiting.id
+        assert await waiting.cancel() is CancelAnswer.REQUESTED
+        with pytest.raises(RunFailed, match="canceled"):
+            await waiting.result()
+        started.clear()
+        given_up = await hw.start("wait", key="ann", params={"how_often": 2})
+        await started.wait()
+    async with hw:
+        assert await RunHandle(given_up.id, hw.store).result() == "done"

@@ -1,0 +1,282 @@
+"""Leaving `async with Headway`, in whichever way: nothing is lost, and errors are clear."""
+
+import asyncio
+import sqlite3
+import threading
+from contextlib import closing, suppress
+
+import pytest
+
+from headway import Headway, RunContext, RunHandle
+from headway.core.command.instance import DeclareDead
+from headway.core.errors import LeaseLost, StoreFailed
+from headway.core.run.run import Run
+from headway.core.run.status import RunStatus
+from headway.services import engine
+from tests.service.scenes import Gauge, looked_at, records
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+class Stage:
+    """A Headway whose job `work` runs until it is released, and counts what it did."""
+
+    def __init__(self, url: str, *, stop_wait_s: float = 10.0) -> None:
+        self.hw = Headway(url, stop_wait_s=stop_wait_s)
+        self.gauge = Gauge()
+        self.release = asyncio.Event()
+        self.hw.job()(self.work)
+
+    async def work(self, ctx: RunContext) -> str:
+        await ctx.save_checkpoint({"generation": ctx.generation})
+        async with self.gauge.counted(ctx.key):
+            await self.release.wait()
+            await ctx.progress(is_released=True)
+        return f"{ctx.key} in generation {ctx.generation}"
+
+
+def is_ready_for_others(run: Run) -> bool:
+    return run.status is RunStatus.RUNNING and run.instance_id is None and run.ready_seq is not None
+
+
+async def test_i3_what_runs_may_end_when_the_body_has_ended(url: str) -> None:
+    stage = Stage(url)
+    async with stage.hw as hw:
+        await hw.start("work", key="ann")
+        await stage.gauge.reaches(1)
+        stage.release.set()
+    async with looked_at(url) as store:
+        (record,) = await records(store)
+        assert record.run.status is RunStatus.SUCCEEDED
+        assert await store.runs.instances() == []
+
+
+@pytest.mark.parametrize("stop_wait_s", [0.0, 0.05])
+async def test_i3_what_does_not_end_in_time_is_ready_for_others_and_not_canceled(
+    url: str, stop_wait_s: float
+) -> None:
+    stage = Stage(url, stop_wait_s=stop_wait_s)
+    async with stage.hw as hw:
+        await hw.start("work", key="ann")
+        await stage.gauge.reaches(1)
+    assert stage.gauge.count == 0
+    async with looked_at(url) as store:
+        (record,) = await records(store)
+        assert is_ready_for_others(record.run)
+        assert (record.run.generation, record.run.death_count) == (1, 0)
+        assert record.cancel is None
+        assert await store.runs.instances() == []
+
+
+async def test_r1_9_the_next_process_goes_on_with_what_ran_and_what_waited(url: str) -> None:
+    keys = ["ann", "bob", "cem", "dot", "eve"]
+    first = Stage(url, stop_wait_s=0)
+    async with first.hw as hw:
+        for key in keys:
+            await hw.start("work", key=key)
+        await first.gauge.reaches(3)
+    second = Stage(url)
+    second.release.set()
+    async with second.hw as hw:
+        runs = [RunHandle(record.run.id, hw.store) for record in await records(hw.store)]
+        results = [await run.result() for run in runs]
+    generations = dict.fromkeys(keys, 1) | dict.fromkeys(first.gauge.begun, 2)
+    assert results == [f"{key} in generation {generations[key]}" for key in keys]
+    # Those that had begun go first, then the others in their order.
+    assert set(second.gauge.begun[:3]) == set(first.gauge.begun)
+    assert second.gauge.begun[3:] == keys[3:]
+    assert second.gauge.peak <= 3
+
+
+async def test_i3_a_run_that_was_given_up_goes_on_from_its_checkpoint(url: str) -> None:
+    first = Stage(url, stop_wait_s=0)
+    async with first.hw as hw:
+        run = await hw.start("work", key="ann")
+        await first.gauge.reaches(1)
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> object:
+        return ctx.checkpoint
+
+    async with hw:
+        assert await RunHandle(run.id, hw.store).result() == {"generation": 1}
+
+
+async def test_i3_a_run_whose_cancel_was_asked_for_is_canceled_by_the_stop(url: str) -> None:
+    hw, started, cleaning = Headway(url, stop_wait_s=0), asyncio.Event(), asyncio.Event()
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            await asyncio.Event().wait()
+
+    async with hw:
+        run = await hw.start("work", key="ann")
+        await started.wait()
+        await run.cancel()
+        await cleaning.wait()
+    async with looked_at(url) as store:
+        (record,) = await records(store)
+    assert record.run.status is RunStatus.CANCELED
+
+
+@pytest.mark.parametrize("turn_count", range(0, 40, 2))
+async def test_i3_wherever_a_run_is_when_the_process_stops_the_next_one_ends_it(
+    url: str, turn_count: int
+) -> None:
+    """Queued, being claimed, claimed and not begun, begun: each turn of the loop is a little on."""
+    first = Stage(url, stop_wait_s=0)
+    async with first.hw as hw:
+        run = await hw.start("work", key="ann")
+        for _ in range(turn_count):
+            await asyncio.sleep(0)
+    second = Stage(url)
+    second.release.set()
+    async with second.hw as hw:
+        assert (await RunHandle(run.id, hw.store).result()).startswith("ann in generation")
+
+
+async def test_an_error_of_the_body_is_raised_as_it_is_and_its_runs_are_given_up_at_once(
+    url: str,
+) -> None:
+    stage = Stage(url, stop_wait_s=3_600)
+    mistake = ValueError("a mistake of mine")
+
+    async def body() -> None:
+        async with stage.hw as hw:
+            await hw.start("work", key="ann")
+            await stage.gauge.reaches(1)
+            raise mistake
+
+    with pytest.raises(ValueError, match="a mistake of mine") as raised:
+        await body()
+    assert raised.value is mistake
+    async with looked_at(url) as store:
+        (record,) = await records(store)
+    assert is_ready_for_others(record.run)
+
+
+async def test_a_body_that_is_cancelled_ends_so_and_its_runs_are_given_up_at_once(
+    url: str,
+) -> None:
+    stage = Stage(url, stop_wait_s=3_600)
+
+    async def body() -> None:
+        async with stage.hw as hw:
+            await hw.start("work", key="ann")
+            await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(body())
+        await stage.gauge.reaches(1)
+        task.cancel()
+    assert task.cancelled()
+    async with looked_at(url) as store:
+        (record,) = await records(store)
+    assert is_ready_for_others(record.run)
+
+
+async def test_a_cancel_cuts_the_wait_for_what_runs_short(url: str) -> None:
+    stage = Stage(url, stop_wait_s=3_600)
+    leaving = asyncio.Event()
+
+    async def body() -> None:
+        async with stage.hw as hw:
+            await hw.start("work", key="ann")
+            await stage.gauge.reaches(1)
+            leaving.set()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(body())
+        await leaving.wait()
+        task.cancel()
+    assert task.cancelled()
+    async with looked_at(url) as store:
+        (record,) = await records(store)
+    assert is_ready_for_others(record.run)
+
+
+async def test_r4_13_an_engine_that_was_declared_dead_cancels_the_body_and_says_so(
+    url: str,
+) -> None:
+    stage = Stage(url)
+    instance_ids: list[str] = []
+    cancelled: list[str] = []
+
+    async def body() -> None:
+        async with stage.hw as hw:
+            await hw.start("work", key="ann")
+            await stage.gauge.reaches(1)
+            (instance,) = await hw.store.runs.instances()
+            instance_ids.append(instance.id)
+            assert await hw.store.apply(DeclareDead(instance.id, is_proven=True))
+            run = await hw.start("work", key="bob")
+            try:
+                await run.result()
+            except asyncio.CancelledError:
+                cancelled.append(run.id)
+                raise
+
+    with pytest.raises(LeaseLost, match="has lost its lease") as lost:
+        await body()
+    assert instance_ids == [lost.value.instance_id]
+    assert len(cancelled) == 1
+    assert stage.gauge.count == 0
+    this_task = asyncio.current_task()
+    assert this_task is not None
+    assert this_task.cancelling() == 0
+
+
+async def test_r4_13_an_idle_engine_learns_of_its_death_by_its_renewal(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "RENEW_S", 0.01)
+    monkeypatch.setattr(engine, "POLL_S", 3_600)
+
+    async def body() -> None:
+        async with Stage(url).hw as hw, looked_at(url) as elsewhere:
+            (instance,) = await hw.store.runs.instances()
+            await elsewhere.apply(DeclareDead(instance.id, is_proven=True))
+            await asyncio.Event().wait()
+
+    with pytest.raises(LeaseLost):
+        await body()
+
+
+async def test_an_engine_that_cannot_begin_says_why_and_leaves_nothing_open(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        connection.execute("ALTER TABLE instances RENAME COLUMN pid TO process")
+    hw = Headway(url)
+    with pytest.raises(StoreFailed, match="pid"):
+        await hw.__aenter__()
+    assert "headway-writer" not in {thread.name for thread in threading.enumerate()}
+    with pytest.raises(RuntimeError, match="async with"):
+        _ = hw.store
+
+
+async def test_a_job_that_holds_out_against_its_cancel_may_end_well_while_others_stop(
+    url: str,
+) -> None:
+    hw, started = Headway(url, stop_wait_s=0), asyncio.Event()
+
+    @hw.job()
+    async def work(ctx: RunContext) -> str:
+        started.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return "done all the same"
+
+    async with hw:
+        run = await hw.start("work")
+        await started.wait()
+    async with looked_at(url) as store:
+        record = await store.runs.run(run.id)
+    assert record is not None
+    assert record.result == '"done all the same"'

@@ -1,0 +1,138 @@
+"""`python -m tests.torture [claims|kills] [--backends …] [--full] [--record]`"""
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from tests.torture.claims import Size, torture
+from tests.torture.places import PLACES
+from tests.torture.replay import Findings
+
+SHORT: Final = {
+    "claims": Size(run_count=2_000),
+    "kills": Size(run_count=400_000, kill_count=10),
+}
+FULL: Final = {
+    "claims": Size(run_count=20_000),
+    "kills": Size(run_count=400_000, kill_count=200),
+}
+RECORD: Final = Path(__file__).parents[2] / "docs" / "torture.md"
+HEADER: Final = """# What it survived
+
+Made by `{command}` on {day}, {machine}. `make torture` runs a shorter form.
+
+- **claims**: 8 processes submit, claim and complete runs over 500 keys in a lane limited to 16.
+- **kills**: the same, while one process is killed (SIGKILL) and replaced at each of so many random
+  moments; leases last 3 s.
+
+Afterwards the event stream is replayed and compared with what the processes wrote down themselves.
+Every column but the first ones must be 0.
+
+"""
+COLUMNS: Final = (
+    "runs", "accepted", "events", "slots_held_max", "lost", "unfinished", "ended_twice",
+    "executed_twice", "two_of_a_key", "above_the_limit", "out_of_order", "gaps",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    name: str
+    place: str
+    size: Size
+    findings: Findings
+    seconds: float
+
+
+def main() -> None:
+    wanted = _arguments()
+    sizes = FULL if wanted.full else SHORT
+    with Progress(console=Console(stderr=True)) as progress:
+        results = [
+            _run(name, place, sizes[name], progress)
+            for name in wanted.names
+            for place in wanted.backends.split(",")
+        ]
+    Console().print(_table(results))
+    for result in results:
+        for fault in sorted(set(result.findings.faults)):
+            print(f"{result.name} on {result.place}: {fault}")
+    if wanted.record:
+        _record(results)
+    sys.exit(1 if any(result.findings.violations for result in results) else 0)
+
+
+def _run(name: str, place: str, size: Size, progress: Progress) -> Result:
+    bar = progress.add_task(f"{name} on {place}", total=size.kill_count or size.run_count)
+    began_s = time.monotonic()
+
+    def step(done_count: int) -> None:
+        progress.update(bar, completed=done_count)
+
+    with PLACES[place]() as urls:
+        findings = asyncio.run(torture(urls, size, step))
+    print(json.dumps({"torture": name, "on": place} | asdict(findings)), flush=True)
+    return Result(name, place, size, findings, time.monotonic() - began_s)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture")
+    parser.add_argument("names", nargs="*", default=list(SHORT), help="claims, kills; default: all")
+    parser.add_argument("--backends", default=",".join(PLACES), help="default: all")
+    parser.add_argument("--full", action="store_true", help="the long form")
+    parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
+    return parser.parse_args()
+
+
+def _rows(results: Sequence[Result]) -> list[list[str]]:
+    """A row per figure and a column per run, so that it fits a terminal."""
+    rows = [["", *(f"{result.name} on {result.place}" for result in results)]]
+    rows += [["kills", *(str(result.size.kill_count) for result in results)]]
+    rows += [["seconds", *(f"{result.seconds:.0f}" for result in results)]]
+    for column in COLUMNS:
+        words = column.replace("_", " ")
+        rows += [[words, *(f"{getattr(result.findings, column):,}" for result in results)]]
+    rows += [["faults", *(str(len(result.findings.faults)) for result in results)]]
+    return rows
+
+
+def _table(results: Sequence[Result]) -> Table:
+    headings, *rows = _rows(results)
+    table = Table(*headings)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _record(results: Sequence[Result]) -> None:
+    command = " ".join(["python -m tests.torture", *sys.argv[1:]])
+    machine = (
+        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
+        f"Python {platform.python_version()}"
+    )
+    day = datetime.now(tz=UTC).date().isoformat()
+    headings, *rows = _rows(results)
+    lines = [_line(headings), _line(["---"] * len(headings)), *map(_line, rows)]
+    header = HEADER.format(command=command, day=day, machine=machine)
+    RECORD.write_text(header + "\n".join(lines) + "\n")
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""`claims`: eight processes share one database. `kills`: the same, and one dies every moment."""
+
+import asyncio
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from headway.adapters.sql.store import SqlStore, open_store
+from headway.core.command.lane import SetLane
+from headway.core.ids import MAIN_LANE
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import TERMINAL
+from headway.ports.run_reader import RunFilter
+from tests.torture.crowd import Crowd, crowd
+from tests.torture.load import Load
+from tests.torture.replay import Findings, replay
+
+PROCESS_COUNT: Final = 8
+KEY_COUNT: Final = 500
+LANE_LIMIT: Final = 16
+TTL_S: Final = 3.0
+QUIET_S_MAX: Final = 60.0
+
+Step = Callable[[int], None]
+"""Told how much is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    run_count: int
+    kill_count: int = 0
+    process_count: int = PROCESS_COUNT
+    key_count: int = KEY_COUNT
+
+
+async def torture(urls: Sequence[str], size: Size, step: Step) -> Findings:
+    """Load the database with processes, kill as many as asked for, and check what came of it."""
+    store = await open_store(urls)
+    try:
+        await store.apply(SetLane(name=MAIN_LANE, max_concurrent=LANE_LIMIT))
+        with tempfile.TemporaryDirectory(prefix="headway-ledgers-") as folder:
+            faults = await _load(store, urls, Path(folder), size, step)
+            findings = await replay(
+                store, Path(folder), lane_limit=LANE_LIMIT, anyone_was_killed=size.kill_count > 0
+            )
+    finally:
+        await store.close()
+    findings.faults += faults
+    return findings
+
+
+async def _load(
+    store: SqlStore, urls: Sequence[str], folder: Path, size: Size, step: Step
+) -> list[str]:
+    load = Load(
+        urls=list(urls),
+        folder=str(folder),
+        key_count=size.key_count,
+        submit_count=size.run_count // size.process_count,
+        lane_limit=LANE_LIMIT,
+        # Nobody may be taken for dead who is only slow, unless death is the subject.
+        ttl_s=TTL_S if size.kill_count else 60.0,
+    )
+    with crowd(load, size.process_count) as them:
+        if size.kill_count:
+            await _kill(store, them, size, step)
+            them.drain()
+        await _until_quiet(store, them, size, step)
+    return them.faults
+
+
+async def _kill(store: SqlStore, them: Crowd, size: Size, step: Step) -> None:
+    chance = random.Random()
+    for killed_count in range(size.kill_count):
+        await asyncio.sleep(chance.uniform(0, 1.5))
+        them.kill(chance.randrange(size.process_count))
+        step(killed_count + 1)
+
+
+async def _until_quiet(store: SqlStore, them: Crowd, size: Size, step: Step) -> None:
+    """Wait until everything submitted is over; nothing may stand still for long."""
+    last_seq, moved_at_s = 0, time.monotonic()
+    while time.monotonic() < moved_at_s + QUIET_S_MAX:
+        seq = await _seq(store)
+        if seq != last_seq:
+            last_seq, moved_at_s = seq, time.monotonic()
+        if not size.kill_count:
+            step(min(seq // 3, size.run_count))
+        enough = size.kill_count > 0 or seq >= 3 * (size.run_count // size.process_count)
+        if enough and time.monotonic() > moved_at_s + 2.0 and not await _active(store):
+            return
+        them.check()
+        await asyncio.sleep(0.2)
+    them.faults.append(f"nothing moved for {QUIET_S_MAX:g} s")
+
+
+async def _seq(store: SqlStore) -> int:
+    return (await store.events.events(after_seq=0, limit=1)).last_seq
+
+
+async def _active(store: SqlStore) -> int:
+    wanted = RunFilter(statuses=frozenset(RunStatus) - TERMINAL)
+    return len(await store.runs.list_runs(wanted, limit=1))

@@ -1,0 +1,75 @@
+"""The processes of a load, as their parent sees them: started, killed by their own pid, ended."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.torture.load import DRAIN, END, Load
+
+END_WAIT_S: Final = 60.0
+
+
+class Crowd:
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._folder = Path(load.folder)
+        self._processes: list[subprocess.Popen[str]] = []
+        self.faults: list[str] = []
+        """What the processes complained about; a process that was killed complains of nothing."""
+
+    def add(self) -> None:
+        self._processes.append(
+            subprocess.Popen(self._load.command(), stderr=subprocess.PIPE, text=True)
+        )
+
+    def kill(self, place: int) -> None:
+        """SIGKILL one of them, and put a new one in its place."""
+        process = self._processes.pop(place % len(self._processes))
+        process.kill()
+        self._collect(process, was_killed=True)
+        self.add()
+
+    def drain(self) -> None:
+        (self._folder / DRAIN).touch()
+
+    def end(self) -> None:
+        (self._folder / END).touch()
+        deadline_s = time.monotonic() + END_WAIT_S
+        for process in self._processes:
+            try:
+                process.wait(max(0.1, deadline_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                self.faults.append(f"process {process.pid} did not end")
+            self._collect(process, was_killed=False)
+        self._processes = []
+
+    def check(self) -> None:
+        """Notice one that ended by itself before it was told to."""
+        for process in list(self._processes):
+            if process.poll() is not None:
+                self._processes.remove(process)
+                self._collect(process, was_killed=False)
+                self.faults.append(f"process {process.pid} ended before it was told to")
+
+    def _collect(self, process: subprocess.Popen[str], *, was_killed: bool) -> None:
+        _, errors = process.communicate()
+        if errors.strip():
+            self.faults.append(errors.strip().splitlines()[-1])
+        elif process.returncode and not was_killed:
+            self.faults.append(f"process {process.pid} ended with {process.returncode}")
+
+
+@contextmanager
+def crowd(load: Load, process_count: int) -> Iterator[Crowd]:
+    """Start them, and leave none behind."""
+    them = Crowd(load)
+    try:
+        for _ in range(process_count):
+            them.add()
+        yield them
+    finally:
+        them.end()

@@ -1,0 +1,206 @@
+"""One process of the load: it submits, claims, completes, renews and sweeps, until told to end.
+
+What it was told is in its ledger, a file that it appends to: `accepted` once the answer is there,
+`started` before the work, `settled` after it. The ledger is what the database is compared with.
+"""
+
+import asyncio
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from headway.adapters.sql.store import SqlStore, open_store
+from headway.adapters.system.ids import SystemIds
+from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
+from headway.core.command.instance import (
+    DeclareDead,
+    RegisterInstance,
+    ReleaseOrphan,
+    RenewInstance,
+)
+from headway.core.command.settle import Complete, Settled
+from headway.core.command.submit import Accepted, Submit
+from headway.core.errors import DatabaseUnavailable
+from headway.core.ids import MAIN_LANE, Instant, Key
+from headway.core.run.admission import OnConflict
+from headway.core.run.run import Claim
+
+JOBS: Final = frozenset({"work"})
+GROUP_COUNT: Final = 20
+DRAIN: Final = "drain"
+END: Final = "end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    urls: list[str]
+    folder: str
+    """Where the ledger goes, and where the parent leaves the files `drain` and `end`."""
+    key_count: int
+    submit_count: int
+    """How many runs this process submits in all."""
+    lane_limit: int
+    ttl_s: float
+    outage_s: float = 0.0
+    """For how long a database that cannot be reached is no fault."""
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "tests.torture.load", json.dumps(asdict(self))]
+
+
+class Worker:
+    def __init__(self, load: Load, store: SqlStore) -> None:
+        self._load = load
+        self._store = store
+        self._ids = SystemIds()
+        self._instance_id = self._ids.instance_id()
+        self._random = random.Random(self._instance_id)
+        self._folder = Path(load.folder)
+        self._ledger = os.open(
+            self._folder / f"{self._instance_id}.ledger", os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        )
+        self._wake = asyncio.Event()
+
+    async def work(self) -> None:
+        await self._store.apply(
+            RegisterInstance(
+                instance_id=self._instance_id,
+                host="torture",
+                pid=os.getpid(),
+                ttl_s=self._load.ttl_s,
+            )
+        )
+        self._store.listen(lambda _: self._wake.set())
+        async with asyncio.TaskGroup() as group:
+            others = [
+                group.create_task(self._repeat(self._load.ttl_s / 3, self._renew)),
+                group.create_task(self._repeat(self._load.ttl_s / 2, self._sweep)),
+                group.create_task(self._submit()),
+                group.create_task(self._claim(group)),
+            ]
+            await self._told(END)
+            for task in others:
+                task.cancel()
+
+    def _write(self, *words: object) -> None:
+        os.write(self._ledger, (" ".join(map(str, words)) + "\n").encode())
+
+    async def _told(self, word: str) -> None:
+        while not (self._folder / word).exists():  # noqa: ASYNC110  # Another process makes it.
+            await asyncio.sleep(0.05)
+
+    async def _repeat(self, every_s: float, action: Callable[[], Awaitable[None]]) -> None:
+        while True:  # Ends by cancellation only.
+            await asyncio.sleep(every_s)
+            await self._unless_out(action)
+
+    async def _unless_out(self, action: Callable[[], Awaitable[Any]]) -> Any:
+        """The action's answer; while the database may be away, it is asked again."""
+        give_up_at_s = time.monotonic() + self._load.outage_s
+        while True:  # Until it answers, or has been away for longer than it may.
+            try:
+                return await action()
+            except DatabaseUnavailable:
+                if time.monotonic() > give_up_at_s:
+                    raise
+                await asyncio.sleep(0.2)
+
+    async def _renew(self) -> None:
+        await self._store.apply(
+            RenewInstance(instance_id=self._instance_id, ttl_s=self._load.ttl_s)
+        )
+
+    async def _sweep(self) -> None:
+        """Take the runs of those who died. Their leases are judged by the database's clock."""
+        now = Instant(time.time_ns() // 1_000)
+        for instance in await self._store.runs.instances():
+            if instance.is_dead or instance.lease_expires_at <= now:
+                if not await self._store.apply(DeclareDead(instance.id)):
+                    continue
+                for run in await self._store.runs.runs_held_by(instance.id, limit=1_000):
+                    await self._store.apply(ReleaseOrphan(run.id, instance.id))
+        self._wake.set()
+
+    async def _submit(self) -> None:
+        left_count = self._load.submit_count
+        while left_count > 0 and not (self._folder / DRAIN).exists():
+            count = min(GROUP_COUNT, left_count)
+            left_count -= count
+            await asyncio.gather(*(self._submit_one() for _ in range(count)))
+            os.fsync(self._ledger)
+            await self._room()
+
+    async def _room(self) -> None:
+        """Keep the backlog small enough for the end to be near."""
+        while True:  # The lane is always being emptied.
+            (lane,) = [view for view in await self._lanes() if view.lane.name == MAIN_LANE]
+            if lane.queued_count < 4 * self._load.key_count:
+                return
+            await asyncio.sleep(0.05)
+
+    async def _lanes(self) -> Any:
+        return await self._unless_out(self._store.runs.lanes)
+
+    async def _submit_one(self) -> None:
+        run_id = self._ids.run_id()
+        submission = Submit(
+            run_id=run_id,
+            key=Key(f"key-{self._random.randrange(self._load.key_count)}"),
+            job="work",
+            on_conflict=OnConflict.ENQUEUE,
+            # What was answered with an outage may have landed: the second time tells.
+            idempotency_key=run_id,
+        )
+        answer = await self._unless_out(lambda: self._store.apply(submission))
+        self._write("accepted", run_id, answer.seq if isinstance(answer, Accepted) else 0)
+
+    async def _claim(self, group: asyncio.TaskGroup) -> None:
+        while True:  # Ends by cancellation only.
+            self._wake.clear()
+            claimed = await self._unless_out(lambda: self._store.apply(self._claim_command()))
+            if isinstance(claimed, NotAlive):
+                raise SystemExit("declared dead although it lives: the machine is too slow")
+            for one in claimed:
+                group.create_task(self._execute(one))
+            if not claimed:
+                try:
+                    async with asyncio.timeout(0.2):
+                        await self._wake.wait()
+                except TimeoutError:
+                    continue
+
+    def _claim_command(self) -> ClaimRuns:
+        return ClaimRuns(
+            lane=MAIN_LANE,
+            instance_id=self._instance_id,
+            jobs=JOBS,
+            count=self._load.lane_limit,
+            nonce=self._ids.nonce(),
+        )
+
+    async def _execute(self, claimed: Claimed) -> None:
+        self._write("started", claimed.run_id, claimed.generation)
+        await asyncio.sleep(self._random.uniform(0, 0.004))
+        claim = Claim(claimed.run_id, claimed.token)
+        answer = await self._unless_out(lambda: self._store.apply(Complete(claim)))
+        word = "settled" if isinstance(answer, Settled) else "refused"
+        self._write(word, claimed.run_id, claimed.generation)
+        self._wake.set()
+
+
+async def main(load: Load) -> None:
+    store = await open_store(load.urls)
+    try:
+        await Worker(load, store).work()
+    finally:
+        await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Load(**json.loads(sys.argv[1]))))
