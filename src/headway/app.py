@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Self
 
-from headway.bootstrap import Durability, SqlStore, SystemIds, open_store
+from headway.bootstrap import Durability, SqlStore, SystemClock, SystemIds, open_store
 from headway.core.command.cancel import CancelAnswer, RequestCancel
 from headway.core.command.submit import Submit
 from headway.core.document import check_name, encode_document
@@ -173,6 +173,7 @@ class Headway:
                 self._store,
                 self._store.runs,
                 self._ids,
+                SystemClock(),
                 self._jobs,
                 stop_wait_s=self._stop_wait_s,
             )

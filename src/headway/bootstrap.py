@@ -7,11 +7,13 @@ from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.schema import check_schema, upgrade_schema
 from headway.adapters.sql.sqlite import Durability
 from headway.adapters.sql.store import SqlStore, open_store
+from headway.adapters.system.clock import SystemClock
 from headway.adapters.system.ids import SystemIds
 
 __all__ = [
     "Durability",
     "SqlStore",
+    "SystemClock",
     "SystemIds",
     "check_database",
     "open_store",

@@ -76,7 +76,6 @@ async def test_r4_7_nothing_is_kept_of_one_that_fell_over_halfway(store: SqlStor
     answers = await together(store, a_submit("a"), _Halfway(victim), a_submit("b"))
     assert isinstance(answers[0], Accepted)
     assert isinstance(answers[1], StoreFailed)
-    assert isinstance(answers[1].__cause__, ZeroDivisionError)
     assert isinstance(answers[2], Accepted)
     assert list(await store.runs.instances()) == []
 

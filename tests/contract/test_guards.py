@@ -8,10 +8,10 @@ import pytest
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.load import load_world
-from headway.adapters.sql.statements import Update
+from headway.adapters.sql.statements import GuardFailed, Update
 from headway.adapters.sql.store import SqlStore
 from headway.adapters.sql.tables import runs, stream
-from headway.adapters.sql.write import GuardFailed, write_world
+from headway.adapters.sql.write import write_world
 from headway.core.command.cancel import RequestCancel
 from headway.core.command.command import Command, Needs
 from headway.core.command.report import SaveProgress

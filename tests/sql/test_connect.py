@@ -79,7 +79,10 @@ async def test_r4_4_a_node_that_takes_no_writes_counts_as_failed(a_node: MakeNod
 
 
 async def test_r4_15_a_session_runs_in_utc(a_node: MakeNode, backend: str) -> None:
-    async with connected(connector_to(a_node())) as connection:
+    node = a_node()
+    if backend == "postgres":
+        node.execute(f"ALTER DATABASE {node.database} SET timezone = 'Asia/Tokyo'")
+    async with connected(connector_to(node)) as connection:
         zone = {"postgres": "SHOW timezone", "mariadb": "SELECT @@time_zone"}[backend]
         assert await ask(connection, zone) in {"UTC", "+00:00"}
 

@@ -138,7 +138,10 @@ async def test_r4_5_a_snapshot_leaves_autocommit_as_the_url_has_it(url: str) -> 
 
 @pytest.mark.parametrize("backend", SERVERS)
 async def test_i20_closing_does_not_wait_for_a_server_that_does_not_answer(
-    database: Database, backend: str, request: pytest.FixtureRequest
+    database: Database,
+    backend: str,
+    request: pytest.FixtureRequest,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{backend}_server")
     async with database.session() as connection:
@@ -147,5 +150,6 @@ async def test_i20_closing_does_not_wait_for_a_server_that_does_not_answer(
     try:
         async with asyncio.timeout(5):
             await database.close()
+        assert not caplog.records
     finally:
         server.resume()

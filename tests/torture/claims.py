@@ -24,6 +24,7 @@ KEY_COUNT: Final = 500
 LANE_LIMIT: Final = 16
 TTL_S: Final = 3.0
 QUIET_S_MAX: Final = 60.0
+MOVES_BETWEEN_KILLS: Final = 100
 
 Step = Callable[[int], None]
 """Told how much is done."""
@@ -76,9 +77,17 @@ async def _load(
 async def _kill(store: SqlStore, them: Crowd, size: Size, step: Step) -> None:
     chance = random.Random()
     for killed_count in range(size.kill_count):
-        await asyncio.sleep(chance.uniform(0, 1.5))
+        await _moved(store)
+        await asyncio.sleep(chance.uniform(0, 0.5))
         them.kill(chance.randrange(size.process_count))
         step(killed_count + 1)
+
+
+async def _moved(store: SqlStore) -> None:
+    """Wait until work is going on: to kill those who only start up proves nothing."""
+    wanted_seq = await _seq(store) + MOVES_BETWEEN_KILLS
+    while await _seq(store) < wanted_seq:  # noqa: ASYNC110  # Other processes make it move.
+        await asyncio.sleep(0.05)
 
 
 async def _until_quiet(store: SqlStore, them: Crowd, size: Size, step: Step) -> None:

@@ -15,6 +15,7 @@ from typing import Final, Self
 from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
 from headway.core.command.instance import (
     LEASE_TTL_S,
+    DeclareDead,
     RegisterInstance,
     RenewInstance,
     RetireInstance,
@@ -24,15 +25,19 @@ from headway.core.ids import InstanceId, LaneName, RunId
 from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
+from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.execute import execute, give_up
 from headway.services.job import Job
+from headway.services.sweep import sweep
 
 POLL_S: Final = 1.0
 RENEW_S: Final = LEASE_TTL_S / 3
+SWEEP_S: Final = 1.0
 CLAIM_COUNT_MAX: Final = 100
+HELD_COUNT_MAX: Final = 100_000
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +54,7 @@ class Engine:
         store: Store,
         reader: RunReader,
         ids: IdSource,
+        clock: Clock,
         jobs: Mapping[str, Job],
         *,
         stop_wait_s: float,
@@ -56,13 +62,12 @@ class Engine:
         self._store = store
         self._reader = reader
         self._ids = ids
+        self._clock = clock
         self._jobs = jobs
         self._stop_wait_s = stop_wait_s
         self._instance_id: InstanceId = ids.instance_id()
         self._is_stopping = False
         self._wake = asyncio.Event()
-        self._held: dict[RunId, Claimed] = {}
-        """Claimed and not settled."""
         self._executing: dict[RunId, asyncio.Task[None]] = {}
         """Those that have begun: a task that is cancelled before does nothing, not even settle."""
 
@@ -122,6 +127,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as lease_group:
             renewing = lease_group.create_task(self._renew())
+            sweeping = lease_group.create_task(self._sweep())
             try:
                 async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as job_group:
                     await self._claim(job_group)
@@ -129,6 +135,7 @@ class Engine:
             except TimeoutError:
                 log.info("runs_given_up", extra={"instance_id": self._instance_id})
             renewing.cancel()
+            sweeping.cancel()
 
     async def _claim(self, group: asyncio.TaskGroup) -> None:
         lanes = sorted({job.lane for job in self._jobs.values()})
@@ -156,7 +163,6 @@ class Engine:
         if isinstance(claimed, NotAlive):
             raise LeaseLost(self._instance_id)
         for one in claimed:
-            self._held[one.run_id] = one
             group.create_task(self._execute(one))
 
     async def _execute(self, claimed: Claimed) -> None:
@@ -165,7 +171,6 @@ class Engine:
         self._executing[claimed.run_id] = task
         try:
             await execute(self._store, self._jobs[claimed.job], claimed)
-            del self._held[claimed.run_id]
         finally:
             del self._executing[claimed.run_id]
 
@@ -175,18 +180,21 @@ class Engine:
             if await self._store.apply(RenewInstance(instance_id=self._instance_id)) is None:
                 raise LeaseLost(self._instance_id)
             # Another process may have been asked to cancel, or a hint may have come too early.
-            for run in await self._reader.runs_held_by(self._instance_id, limit=len(self._held)):
+            for run in await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX):
                 if run.status is RunStatus.CANCELLING:
                     self._cancel(run.id)
 
+    async def _sweep(self) -> None:
+        while True:  # Ends by cancellation only.
+            await sweep(self._store, self._reader, self._clock)
+            await asyncio.sleep(SWEEP_S)
+
     async def _leave(self) -> None:
+        """Give up what is still held. Dead first: a claim that is under way can win no more."""
         try:
-            await asyncio.gather(
-                *(
-                    give_up(self._store, Claim(claimed.run_id, claimed.token))
-                    for claimed in self._held.values()
-                )
-            )
+            await self._store.apply(DeclareDead(self._instance_id, is_proven=True))
+            held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
+            await asyncio.gather(*(give_up(self._store, Claim(run.id, run.token)) for run in held))
             await self._store.apply(RetireInstance(self._instance_id))
         except InfrastructureError as error:  # Others will find out when the lease has run out.
             log.warning("left_without_a_word", extra={"reason": str(error)})

@@ -3,6 +3,7 @@
 from headway.testing.builders import (
     a_claim,
     a_message,
+    a_run,
     a_run_id,
     a_submit,
     an_error,
@@ -16,6 +17,7 @@ __all__ = [
     "FakeClock",
     "a_claim",
     "a_message",
+    "a_run",
     "a_run_id",
     "a_submit",
     "an_error",

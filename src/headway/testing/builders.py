@@ -4,7 +4,7 @@ Whatever must be unique (run ids, instance ids, nonces) is made anew by every ca
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 from uuid_utils import uuid7
@@ -16,7 +16,9 @@ from headway.core.command.submit import Submit
 from headway.core.document import Document, encode_document
 from headway.core.ids import MAIN_LANE, InstanceId, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
-from headway.core.run.run import Claim, Mode, Recovery
+from headway.core.run.run import NO_TOKEN, Claim, Mode, QueueRank, Recovery, Run
+from headway.core.run.status import RunStatus
+from headway.testing.clock import NOON
 
 JOB: Final = "mirror"
 KEY: Final = "ann"
@@ -65,6 +67,47 @@ def a_submit(
         is_unattended=is_unattended,
         by=by,
     )
+
+
+def a_run(**wanted: Any) -> Run:
+    """The state of a run, for tests of decisions: queued and the head of its key, unless told."""
+    run_id: RunId = wanted.get("id", a_run_id())
+    key = wanted.get("key", KEY)
+    run = Run(
+        seq=1,
+        id=run_id,
+        key=key,
+        lane=MAIN_LANE,
+        job=JOB,
+        mode=Mode.START,
+        recovery=Recovery.RESUME,
+        status=RunStatus.QUEUED,
+        head_key=key,
+        waiting_key=None,
+        queue_rank=int(QueueRank.READY),
+        ready_seq=1,
+        slot=None,
+        instance_id=None,
+        generation=0,
+        token=NO_TOKEN,
+        death_count=0,
+        is_interactive=0,
+        unread_count=0,
+        queued_at=NOON,
+        started_at=None,
+        ended_at=None,
+        queue_by=None,
+        timeout_us=None,
+        run_by=None,
+        wake_at=None,
+        cancel_by=None,
+        due_at=None,
+        run_seq=1,
+        revision=1,
+        continued_from=None,
+        parent_id=None,
+    )
+    return run._replace(**wanted)
 
 
 def an_instance(

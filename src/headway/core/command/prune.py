@@ -30,8 +30,12 @@ class PruneRuns:
             and world.head_of(run.key) is None
         ]
         for run_id in removed:
-            del world.runs[run_id]
+            run = world.runs.pop(run_id)
             world.changes.runs_removed[run_id] = None
+            # Nor may a later command of the batch continue from it.
+            for newest in (world.latest, world.started):
+                if newest.get(run.key) == run_id:
+                    del newest[run.key]
         return len(removed)
 
 
