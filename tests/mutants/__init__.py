@@ -1,0 +1,1 @@
+"""Remove one safeguard at a time, and see that the tests notice."""

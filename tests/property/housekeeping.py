@@ -94,11 +94,13 @@ class Housekeeping(Model):
                 self.inbox = [item for item in self.inbox if item.run_id not in ids]
                 return len(gone)
             case PruneEvents():
-                self.pruned_seq = max(self.pruned_seq, wanted.up_to_seq)
+                last_seq = min(wanted.up_to_seq, self.pruned_seq + wanted.count_max, self.seq)
+                self.pruned_seq = max(self.pruned_seq, last_seq)
                 self.events = [event for event in self.events if event["seq"] > self.pruned_seq]
+                return self.pruned_seq
             case ForgetSubmissions():
                 self.remembered = {
-                    key: kept for key, kept in self.remembered.items() if kept[2] >= wanted.before
+                    key: kept for key, kept in self.remembered.items() if kept[2] > wanted.before
                 }
         return None
 

@@ -92,13 +92,14 @@ class Oracle(Housekeeping):
         if wanted.on_conflict is OnConflict.REPLACE:
             rivals = self.active_of(wanted.key)
             queued_count -= sum(r.lane == wanted.lane and r.status is QUEUED for r in rivals)
-        has_room = queued_count < limit + self.free_count(wanted.lane)
-        return None if has_room else NoRoom(wanted.lane, limit)
+        # Who finds both the key and a slot free does not have to wait.
+        free_count = self.free_count(wanted.lane) if head is None else 0
+        return None if queued_count < limit + free_count else NoRoom(wanted.lane, limit)
 
     def add(self, wanted: Submit, status: RunStatus, **details: str) -> Told:
         run = Told(wanted, seq=self.seq + 1, queued_at=self.now, status=status)
         run.documents["params"] = wanted.params
-        earlier = [r for r in self.runs if r.key == wanted.key and r.status != "rejected"]
+        earlier = [r for r in self.runs if r.key == wanted.key and (r.is_active or r.started_at)]
         if wanted.mode is Mode.CONTINUE and earlier:
             run.continued_from = earlier[-1].id
         if wanted.timeout_s is not None:
@@ -120,12 +121,14 @@ class Oracle(Housekeeping):
         instance = self.instances.get(wanted.instance_id)
         if instance is None or instance.is_dead or instance.lease_expires_at <= self.now:
             return NotAlive()
-        mine = [
-            run
-            for run in self.ready(wanted.lane)
-            if run.command.job in wanted.jobs and run.instance_id in (None, wanted.instance_id)
-        ]
-        taken = mine[: min(wanted.count, self.free_count(wanted.lane))]
+        taken: list[Told] = []
+        left_count = self.free_count(wanted.lane)
+        for run in self.ready(wanted.lane):
+            is_anothers = run.instance_id not in (None, wanted.instance_id)
+            is_mine = not is_anothers and run.command.job in wanted.jobs
+            if left_count and len(taken) < wanted.count and (is_mine or is_anothers):
+                left_count -= 1  # Who goes on where another instance holds it keeps its slot free.
+                taken += [run] if is_mine else []
         return tuple(self.take(run, wanted, f"{wanted.nonce}-{n}") for n, run in enumerate(taken))
 
     def take(self, run: Told, wanted: ClaimRuns, token: str) -> Claimed:
@@ -138,9 +141,8 @@ class Oracle(Housekeeping):
             run.run_by = Instant(self.now + run.timeout_us)
         if run.status is QUEUED:
             run.started_at = self.now
-            before = self.run(run.continued_from)
-            if before is not None and "checkpoint" in before.documents:
-                run.documents["checkpoint"] = before.documents["checkpoint"]
+            if run.command.mode is Mode.CONTINUE:
+                self.go_on_from_the_last_that_started(run)
             self.move(run, RUNNING)
         else:
             self.emit(run, "run_resumed", {"generation": run.generation})
@@ -157,6 +159,12 @@ class Oracle(Housekeeping):
             run_by=run.run_by,
             is_resumed=is_resumed,
         )
+
+    def go_on_from_the_last_that_started(self, run: Told) -> None:
+        for earlier in self.runs[: self.runs.index(run)]:
+            if earlier.key == run.key and earlier.started_at is not None:
+                run.continued_from = earlier.id
+                run.documents["checkpoint"] = earlier.documents.get("checkpoint")
 
     def settle(self, wanted: Complete | Fail | ConfirmCancel) -> Settled | TooLate:
         run = self.held(wanted.claim)

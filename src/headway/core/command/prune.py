@@ -62,12 +62,13 @@ class ForgetSubmissions:
     """Forget idempotency keys that are older than their promise."""
 
     before: Instant
+    """What was remembered then, or earlier, is forgotten."""
 
     def need(self, needs: Needs) -> None:
         """Nothing decides on the rows that go."""
 
     def decide(self, world: World) -> None:
-        for key in [key for key, one in world.remembered.items() if one.at < self.before]:
+        for key in [key for key, one in world.remembered.items() if one.at <= self.before]:
             del world.remembered[key]
         forget_before = world.changes.forget_before
         world.changes.forget_before = max(self.before, forget_before or self.before)

@@ -1,0 +1,112 @@
+"""`python -m tests.mutants`: prints how many of the mutants were caught, and by which tests."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.progress import track
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    backends: str
+
+
+MUTANTS: Final = (
+    Mutant(
+        name="the compare-and-set condition",
+        file="adapters/sql/write.py",
+        old='RUN_GUARDS: Final = ("seq", "status", "token", "revision")',
+        new='RUN_GUARDS: Final = ("seq",)',
+        tests=("tests/contract/test_guards.py",),
+        backends="sqlite",
+    ),
+    Mutant(
+        name="the fence",
+        file="core/world.py",
+        old="run.token == NO_TOKEN or run.token != claim.token",
+        new="run.token == NO_TOKEN",
+        tests=("tests/contract/test_fence.py",),
+        backends="sqlite",
+    ),
+    Mutant(
+        name="the IMMEDIATE",
+        file="adapters/sql/links/sqlite.py",
+        old='"BEGIN IMMEDIATE"',
+        new='"BEGIN"',
+        tests=("tests/contract/test_guards.py",),
+        backends="sqlite",
+    ),
+    Mutant(
+        name="the role check of failover",
+        file="adapters/sql/postgres.py",
+        old='        if standby:\n            return "is a standby"\n',
+        new="        return None\n",
+        tests=("tests/sql/test_failover.py", "tests/sql/test_connect.py"),
+        backends="postgres",
+    ),
+    Mutant(
+        name="the counter lock of seq",
+        file="adapters/sql/load.py",
+        old='.where(stream.c.id == sa.literal_column("1"))\n    .with_for_update()\n',
+        new='.where(stream.c.id == sa.literal_column("1"))\n',
+        tests=("tests/contract/test_guards.py", "tests/contract/test_stream.py"),
+        backends="postgres",
+    ),
+)
+
+
+def main() -> None:
+    console = Console()
+    caught_count = 0
+    for mutant in track(MUTANTS, console=Console(stderr=True), description="mutants"):
+        killers = caught_by(mutant)
+        caught_count += bool(killers)
+        verdict = f"caught by {killers[0]}" if killers else "NOT CAUGHT"
+        console.print(f"without {mutant.name}: {verdict}", soft_wrap=True)
+    console.print(f"{caught_count} of {len(MUTANTS)} caught")
+    sys.exit(0 if caught_count == len(MUTANTS) else 1)
+
+
+def caught_by(mutant: Mutant) -> list[str]:
+    """The tests that fail in a copy of the tree in which the safeguard is missing."""
+    with tempfile.TemporaryDirectory(prefix="headway-mutant-") as folder:
+        copy = Path(folder, "tree")
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".git", ".venv", ".*cache*"))
+        path = copy / "src" / "headway" / mutant.file
+        text = path.read_text()
+        if text.count(mutant.old) != 1:
+            sys.exit(f"{mutant.file} must hold this once: {mutant.old!r}")
+        path.write_text(text.replace(mutant.old, mutant.new))
+        done = subprocess.run(
+            [
+                sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
+                f"--backends={mutant.backends}", *mutant.tests,
+            ],
+            cwd=copy, env=_environment(copy), capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode not in (0, 1):
+            sys.exit(f"the tests of {mutant.name!r} cannot be run:\n{done.stdout}{done.stderr}")
+        return re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, flags=re.MULTILINE)
+
+
+def _environment(copy: Path) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(copy / "src")}
+
+
+if __name__ == "__main__":
+    main()
