@@ -113,11 +113,11 @@ class Stopwatch:
 
 
 async def _measure_raw(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> Outcome:
+    if assignment.what is What.GROWTH:
+        return await _finish_many(assignment, driver, runs)
     for transaction in runs.cycle(assignment.callers):  # Statements are prepared, files grow.
         await driver.transact(transaction)
     match assignment.what:
-        case What.GROWTH:
-            return await _finish_many(assignment, driver, runs)
         case What.LATENCY:
             return await _time_raw_submits(assignment, driver, runs)
         case What.CLAIMS:
@@ -183,10 +183,12 @@ async def _measure_store(assignment: Assignment) -> Outcome:
                 return await _measure_calls(assignment, Claims(store, instance))
             case What.LATENCY:
                 return await _time_submits(assignment, Submits(store))
-            case What.CYCLES | What.GROWTH:
+            case What.CYCLES:
                 cycles = Cycles(store, instance, assignment.key_count)
                 async with cycles.claiming():
                     return await _measure_calls(assignment, cycles)
+            case What.GROWTH:
+                raise AssertionError("only the raw driver makes finished runs")
 
 
 async def _measure_calls(assignment: Assignment, once: Submits | Claims | Cycles) -> Outcome:

@@ -51,8 +51,10 @@ class Figure:
     headway: Series
     reference: Series
     """The raw driver in the same rounds; for growth, the store with few finished runs."""
-    headway_cpu_us: Series | None = None
-    reference_cpu_us: Series | None = None
+    headway_cpu_us: Series
+    reference_cpu_us: Series
+    is_judged: bool = True
+    """Whether anything has to hold of it."""
 
     @property
     def ratio(self) -> Series:
@@ -63,6 +65,8 @@ class Figure:
     @property
     def miss(self) -> str | None:
         """What had to hold of this figure and does not, as a sentence."""
+        if not self.is_judged:
+            return None
         place = f"{self.title}, {self.detail}, {self.callers:,} callers"
         ratio = self.ratio.median
         match self.what:
@@ -104,9 +108,7 @@ class Figure:
         }
 
 
-def _as_json(series: Series | None) -> dict[str, Any] | None:
-    if series is None:
-        return None
+def _as_json(series: Series) -> dict[str, Any]:
     return {
         "median": _rounded(series.median),
         "rounds": [_rounded(value) for value in series.values],

@@ -22,7 +22,7 @@ from headway.adapters.sql.sqlite import Durability
 from tests.bench.child import upgrade
 from tests.bench.places import Place
 from tests.bench.plan import Scale
-from tests.bench.stages import REST, timed_stages
+from tests.bench.stages import REST, timed_collections, timed_stages
 from tests.bench.work import Cycles, repeat, working_store
 
 CALLERS: Final = 1_000
@@ -43,6 +43,8 @@ class Shares:
     conflict_count: int
     stages_us: dict[str, float]
     """What the writer's CPU time was spent on."""
+    collector_us: dict[str, float]
+    """What the garbage collector took, by thread; it is in the others already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,8 @@ def show_profile(console: Console, place: Place, scale: Scale) -> None:
     for stage, spent_us in shares.stages_us.items():
         table.add_row(f"{spent_us:.1f}", f"  {stage}")
     table.add_row(f"{shares.callers_cpu_us:.1f}", "CPU of the callers' thread")
+    for thread, spent_us in sorted(shares.collector_us.items()):
+        table.add_row(f"{spent_us:.1f}", f"of these, the garbage collector in {thread}")
     console.print(table)
     console.print(
         f"{shares.count:,} life cycles in {shares.batch_count:,} batches;"
@@ -160,7 +164,7 @@ async def _shares(url: str, durability: Durability, rounds: int) -> Shares:
             await repeat(cycles, callers=CALLERS, duration_s=0)
             batch_count, conflict_count = writer.batch_count, writer.conflict_count
             count, started = 0, clocks()
-            with timed_stages(writer) as stages:
+            with timed_collections() as collections, timed_stages(writer) as stages:
                 for _ in range(rounds):
                     count += await repeat(cycles, callers=CALLERS, duration_s=0)
             ended = clocks()
@@ -177,4 +181,5 @@ async def _shares(url: str, durability: Durability, rounds: int) -> Shares:
             batch_count=writer.batch_count - batch_count,
             conflict_count=writer.conflict_count - conflict_count,
             stages_us=stages_us,
+            collector_us={name: spent_s / count * 1e6 for name, spent_s in collections.items()},
         )

@@ -37,7 +37,7 @@ def step_count(places: Sequence[Place], whats: Sequence[What], scale: Scale) -> 
     count = len(places) * (rates + latency)
     if What.GROWTH in whats:
         grown = sum(place.name in GROWTH_BACKENDS for place in places)
-        steps = scale.finished_count // FILL_COUNT + 2 * scale.cycle_rounds
+        steps = scale.finished_count // FILL_COUNT + 4 * scale.cycle_rounds
         count += grown * len(GROWTH_KEY_COUNTS) * steps
     return count
 
@@ -53,7 +53,7 @@ def measure(
                 case What.GROWTH:
                     if place.name in GROWTH_BACKENDS:
                         for key_count in GROWTH_KEY_COUNTS:
-                            yield _growth(place, key_count, scale, step)
+                            yield from _growth(place, key_count, scale, step)
                 case _:
                     for callers in scale.callers:
                         yield _rate(place, what, callers, scale, step)
@@ -101,9 +101,10 @@ def _rounds(
     return rounds
 
 
-def _growth(place: Place, key_count: int | None, scale: Scale, step: Step) -> Figure:
+def _growth(place: Place, key_count: int | None, scale: Scale, step: Step) -> Iterator[Figure]:
+    """Ours, and the raw driver's: what that too loses is the price of the indexes."""
     assignment = Assignment(
-        what=What.GROWTH,
+        what=What.CYCLES,
         side=Side.HEADWAY,
         url="",
         durability=place.durability,
@@ -112,27 +113,33 @@ def _growth(place: Place, key_count: int | None, scale: Scale, step: Step) -> Fi
         key_count=key_count,
     )
     many, few = f"{scale.finished_count:,}", f"{FEW_FINISHED_COUNT:,}"
-    rounds = []
+    rounds: dict[Side, list[tuple[Outcome, Outcome]]] = {side: [] for side in Side}
     with place.new_database() as grown_url:
         for done_count in range(0, scale.finished_count, FILL_COUNT):
             step(f"{place.title}: making finished runs, {done_count:,} of {many}")
             _finish(assignment, grown_url, FILL_COUNT)
         for _ in range(scale.cycle_rounds):
-            step(f"{place.title}: life cycles beside {few} finished runs")
-            with place.new_database() as url:
-                _finish(assignment, url, FEW_FINISHED_COUNT)
-                place.settle(url)
-                before = carry_out_apart(replace(assignment, url=url))
-            step(f"{place.title}: life cycles beside {many} finished runs")
-            place.settle(grown_url)
-            rounds.append((before, carry_out_apart(replace(assignment, url=grown_url))))
+            for side in Side:
+                one = replace(assignment, side=side)
+                step(f"{place.title}: life cycles beside {few} finished runs, {side}")
+                with place.new_database() as url:
+                    _finish(assignment, url, FEW_FINISHED_COUNT)
+                    place.settle(url)
+                    before = carry_out_apart(replace(one, url=url))
+                step(f"{place.title}: life cycles beside {many} finished runs, {side}")
+                place.settle(grown_url)
+                rounds[side].append((before, carry_out_apart(replace(one, url=grown_url))))
     keys = "each run its own key" if key_count is None else f"{key_count:,} keys in turn"
-    detail = f"{many} and {few} finished runs, {keys}"
-    return _figure(place, What.GROWTH, detail, GROWTH_CALLERS, rounds)
+    for side in (Side.HEADWAY, Side.RAW):
+        detail = f"{many} and {few} finished runs, {keys}: {side}"
+        is_judged = side is Side.HEADWAY and key_count is None
+        figure = _figure(place, What.GROWTH, detail, GROWTH_CALLERS, rounds[side])
+        yield replace(figure, is_judged=is_judged)
 
 
 def _finish(assignment: Assignment, url: str, count: int) -> None:
-    carry_out_apart(replace(assignment, side=Side.RAW, url=url, finished_count=count))
+    filling = replace(assignment, what=What.GROWTH, side=Side.RAW, url=url, finished_count=count)
+    carry_out_apart(filling)
 
 
 def _figure(

@@ -3,6 +3,8 @@
 A few clocks around a batch, so that the rates stay as they are, unlike under a profiler.
 """
 
+import gc
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
@@ -97,3 +99,23 @@ def timed_stages(writer: Writer) -> Iterator[StageClock]:
             yield clock
         finally:
             writer._link = link
+
+
+@contextmanager
+def timed_collections() -> Iterator[dict[str, float]]:
+    """What the garbage collector takes of each thread that it happens in, by the thread's name."""
+    spent_s: defaultdict[str, float] = defaultdict(float)
+    started_s = 0.0  # One collection at a time: it holds the interpreter's lock.
+
+    def note(phase: str, _: dict[str, int]) -> None:
+        nonlocal started_s
+        if phase == "start":
+            started_s = time.thread_time()
+        else:
+            spent_s[threading.current_thread().name] += time.thread_time() - started_s
+
+    gc.callbacks.append(note)
+    try:
+        yield spent_s
+    finally:
+        gc.callbacks.remove(note)

@@ -176,7 +176,10 @@ class Model:
             "is_interactive": int(run.is_interactive),
             "due_at": self.due_at(run),
         }
-        return {**command, **kept, **derived, **documents}
+        row = {**command, **kept, **derived, **documents}
+        if run.started_at is None:
+            del row["continued_from"]  # Only its start decides from which one it goes on.
+        return row
 
 
 _DOCUMENTS: Final = ("params", "progress", "checkpoint", "result", "error", "cancel")

@@ -48,9 +48,10 @@ async def test_r4_6_a_lost_connection_is_tried_four_times_in_sessions_of_their_o
         sessions.append(connection)
         await lose_connection(connection)
 
-    with pytest.raises(DBAPIError) as lost:
+    with pytest.raises(DatabaseUnavailable) as lost:
         await database.with_retry(read, sleep=waits)
-    assert lost.value.connection_invalidated
+    assert isinstance(lost.value.__cause__, DBAPIError)
+    assert lost.value.__cause__.connection_invalidated
     assert waits.delays_s == [1, 2, 4]
     assert len({id(session) for session in sessions}) == 4
 

@@ -148,20 +148,28 @@ async def test_r4_2_in_memory_nobody_sees_what_is_not_committed(database: Databa
 
 
 @pytest.mark.parametrize("backend", ["sqlite-memory"])
-async def test_r4_2_in_memory_a_session_that_gives_up_leaves_the_gate_open(
+async def test_r4_2_in_memory_a_session_that_gives_up_leaves_the_gate_as_it_was(
     database: Database,
 ) -> None:
     gate = database.memory_gate
     assert gate is not None
+
+    async def open_and_close() -> None:
+        async with database.session():
+            assert gate.locked()
+
     gate.acquire()
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05), database.session():
-            pass
-    gate.release()
+    async with asyncio.TaskGroup() as group:
+        waiting = group.create_task(open_and_close())
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await open_and_close()
+        # It has not let in the one who waits: the gate was not its own to open.
+        done, _ = await asyncio.wait([waiting], timeout=0.05)
+        assert not done
+        gate.release()
     async with asyncio.timeout(2):
-        for _ in range(3):
-            async with database.session():
-                assert gate.locked()
+        await open_and_close()
     assert not gate.locked()
 
 

@@ -9,7 +9,7 @@ import math
 import re
 from typing import Any, Final, NewType
 
-from headway.core.errors import InvalidInput
+from headway.core.errors import InvalidInput, TooLarge
 
 Document = NewType("Document", str)
 """JSON text that `encode_document` has made."""
@@ -36,7 +36,7 @@ def encode_document(value: object, *, place: str, byte_count_max: int = BYTE_COU
         fault_place, problem = _first_fault(value, place)
         raise InvalidInput(fault_place, problem) from None
     if byte_count > byte_count_max:
-        raise InvalidInput(place, f"is {byte_count:,} bytes; the limit is {byte_count_max:,}")
+        raise TooLarge(place, f"is {byte_count:,} bytes; the limit is {byte_count_max:,}")
     # Cheap tests first: only a suspicious document is walked with its places.
     is_deep = text.count("[") + text.count("{") > DEPTH_MAX
     if _ESCAPED_NUL in text or is_deep or ("{" in text and not _names_are_text(value)):

@@ -2,6 +2,7 @@
 
 Error
 ├── InvalidInput             the caller's words cannot be taken; names the place
+│   └── TooLarge             a document over its limit
 ├── ConflictError            right words, wrong moment
 │   ├── KeyBusy              the key has an active run
 │   ├── KeyLocked            a key's saved row cannot change while its run is active
@@ -34,6 +35,10 @@ class InvalidInput(Error):
         super().__init__(f"{place}: {problem}")
         self.place = place
         self.problem = problem
+
+
+class TooLarge(InvalidInput):
+    """A document is longer than it may be."""
 
 
 class ConflictError(Error):

@@ -8,7 +8,7 @@ from headway.core.command.claim import Claimed
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, TooLate
 from headway.core.command.wait import Park
 from headway.core.document import Document, encode_document
-from headway.core.errors import InvalidInput
+from headway.core.errors import InvalidInput, TooLarge
 from headway.core.ids import Instant
 from headway.core.run.run import Claim
 from headway.ports.store import Store
@@ -57,7 +57,8 @@ def _outcome_of(claim: Claim, result: Any) -> Complete | Fail:
     try:
         return Complete(claim, encode_document(result, place="result"))
     except InvalidInput as error:
-        return Fail(claim, _error("invalid_result", str(error)))
+        code = "too_large" if isinstance(error, TooLarge) else "invalid_result"
+        return Fail(claim, _error(code, str(error)))
 
 
 def _said(error: BaseException) -> str:

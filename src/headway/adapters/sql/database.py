@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from headway.adapters.sql.connect import Connector
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     import sqlite3
 
 RETRY_DELAYS_S: Final = (1.0, 2.0, 4.0)
+REPEATABLE_READ: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+CONSISTENT_SNAPSHOT: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]
@@ -60,8 +63,9 @@ class Database:
 
         On a `:memory:` database there is one at a time: a session inside a session never opens.
         """
-        async with self._opened({READ_ONLY: True}) as connection:
-            yield connection
+        with _outages_named():
+            async with self._opened({READ_ONLY: True}) as connection:
+                yield connection
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
@@ -75,14 +79,13 @@ class Database:
         options: dict[str, Any] = {READ_ONLY: True}
         if self.driver == "postgres":
             options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        async with self._opened(options) as connection:
-            if self.driver == "mysql":
-                # Said in SQL: SQLAlchemy's option would also switch the user's autocommit off.
-                await connection.execute(text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
-                await connection.execute(
-                    text("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-                )
-            yield connection
+        with _outages_named():
+            async with self._opened(options) as connection:
+                if self.driver == "mysql":
+                    # Said in SQL: SQLAlchemy's option would also switch the user's autocommit off.
+                    await connection.execute(text(REPEATABLE_READ))
+                    await connection.execute(text(CONSISTENT_SNAPSHOT))
+                yield connection
 
     async def with_retry(
         self, read: Callable[[AsyncConnection], Awaitable[T]], *, sleep: Sleep = asyncio.sleep
@@ -140,8 +143,9 @@ class Database:
                 if has_connected:  # It came from the work itself, and means something else.
                     raise
             await sleep(delay_s)
-        async with self._opened(options) as connection:
-            return await work(connection)
+        with _outages_named():
+            async with self._opened(options) as connection:
+                return await work(connection)
 
     @asynccontextmanager
     async def _opened(self, options: Mapping[str, Any]) -> AsyncIterator[AsyncConnection]:
@@ -151,6 +155,19 @@ class Database:
         async with gate, self.engine.connect() as connection:
             await connection.execution_options(**options)
             yield connection
+
+
+@contextmanager
+def _outages_named() -> Iterator[None]:
+    """Tell of an outage in our own words: SQLAlchemy's hold the statement and its values."""
+    try:
+        yield
+    except PoolTimeout as error:
+        raise DatabaseUnavailable({"database": "all connections are in use"}) from error
+    except DBAPIError as error:
+        if not is_disconnect(error):
+            raise
+        raise DatabaseUnavailable({"database": str(error.orig).partition("\n")[0]}) from error
 
 
 @asynccontextmanager

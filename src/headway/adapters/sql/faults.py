@@ -9,6 +9,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from sqlalchemy.exc import DBAPIError
 
+from headway.adapters.sql.statements import GuardFailed
 from headway.core.errors import DatabaseUnavailable
 
 DUPLICATE: Final = frozenset(
@@ -65,6 +66,23 @@ def is_disconnect(error: BaseException) -> bool:
         is_drivers = type(error).__module__.partition(".")[0] in DRIVERS
         return is_drivers and any(word in str(error).lower() for word in LOST_WORDS)
     return code in LOST or (isinstance(code, str) and code.startswith(LOST_CLASS))
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Others were quicker: what was decided no longer fits what is there."""
+    return isinstance(error, GuardFailed) or is_duplicate(error) or is_serialization_conflict(error)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same again may succeed."""
+    is_lost = is_disconnect(error) or is_read_only(error) or isinstance(error, TimeoutError)
+    return is_lost or is_conflict(error)
+
+
+def first_line(error: BaseException) -> str:
+    """What the driver says, without the rows that some add below."""
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
 
 
 def _code(error: BaseException) -> str | int | None:

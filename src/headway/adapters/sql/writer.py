@@ -18,14 +18,15 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from headway.adapters.sql.faults import (
+    first_line,
+    is_conflict,
     is_disconnect,
-    is_duplicate,
     is_read_only,
-    is_serialization_conflict,
+    may_pass,
 )
 from headway.adapters.sql.links.source import Source
 from headway.adapters.sql.load import load_world
-from headway.adapters.sql.statements import Delete, GuardFailed, Insert, Query
+from headway.adapters.sql.statements import Delete, Insert, Query
 from headway.adapters.sql.tables import writers
 from headway.adapters.sql.write import WRITER_BATCH, write_world
 from headway.core.command.command import Command, Needs
@@ -187,7 +188,7 @@ class Writer:
                     self._refuse(batch, landed)
                     return
                 if landed is None:
-                    is_last = time.monotonic() > give_up_at_s or not _may_pass(error)
+                    is_last = time.monotonic() > give_up_at_s or not may_pass(error)
                     if len(batch) > 1 and (is_last or attempt > 0):
                         # Apart from its neighbours, each half stands or falls by itself.
                         middle = len(batch) // 2
@@ -212,7 +213,7 @@ class Writer:
         # Once COMMIT was sent, nothing but a look tells what became of it.
         if is_lost or self._in_doubt is not None:
             return await self._recover(error, give_up_at_s)
-        if _is_conflict(error):
+        if is_conflict(error):
             self.conflict_count += 1
         await self._undo()
         return None
@@ -297,10 +298,10 @@ class Writer:
             return in_doubt
         self._is_out = True
         if in_doubt is not None:
-            return OutcomeUnknown(_first_line(last))
+            return OutcomeUnknown(first_line(last))
         if isinstance(last, DatabaseUnavailable):
             return last
-        return DatabaseUnavailable({"database": _first_line(last)})
+        return DatabaseUnavailable({"database": first_line(last)})
 
     async def _retire(self) -> None:
         """Take the own row away, and close; if that fails the row is forgotten in time."""
@@ -367,30 +368,10 @@ def _own_row(now_sql: str) -> Query:
     return _OWN_ROWS_THERE[now_sql]
 
 
-def _is_conflict(error: Exception) -> bool:
-    return isinstance(error, GuardFailed) or is_duplicate(error) or is_serialization_conflict(error)
-
-
-def _may_pass(error: Exception) -> bool:
-    """Whether the same again may succeed."""
-    return (
-        _is_conflict(error)
-        or is_disconnect(error)
-        or is_read_only(error)
-        or isinstance(error, TimeoutError)
-    )
-
-
 def _explained(error: Exception) -> BaseException:
     if isinstance(error, AssertionError | InfrastructureError):
         return error
     log.error("write_failed", exc_info=error)
-    failed = StoreFailed(f"the write was refused ({_first_line(error)}); nothing of it was kept")
+    failed = StoreFailed(f"the write was refused ({first_line(error)}); nothing of it was kept")
     failed.__cause__ = error
     return failed
-
-
-def _first_line(error: Exception) -> str:
-    """What the driver says, without the rows that some add below."""
-    lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__

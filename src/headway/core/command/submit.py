@@ -152,7 +152,9 @@ class Submit:
             )
         # What finds a free slot does not wait, so it needs no place in the queue; but one that
         # has to wait for its own key does.
-        is_free = admission is Admission.ENTER
+        is_free = admission is Admission.ENTER or (
+            admission is Admission.SUPERSEDE and head is not None and head.token == NO_TOKEN
+        )
         free_count = max(0, queue.lane.capacity - queue.held_count) if is_free else 0
         if queued_count < queue.lane.max_queued + free_count:
             return None

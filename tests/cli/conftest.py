@@ -1,0 +1,59 @@
+"""Databases in the state in which a command finds them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from headway.bootstrap import upgrade_database
+from tests.contract.backends import run_apart
+from tests.services import MariaDBServer, PostgresServer
+
+
+@pytest.fixture(scope="session")
+def our_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A SQLite file of headway's, with the newest schema."""
+    path = tmp_path_factory.mktemp("cli") / "ours.db"
+    run_apart(lambda: upgrade_database([f"sqlite:///{path}"]))
+    return path.read_bytes()
+
+
+class ServerDatabase:
+    """A database on a server, empty at first."""
+
+    def __init__(self, server: PostgresServer | MariaDBServer, name: str) -> None:
+        self._server = server
+        self._name = name
+        self.url = server.url(name)
+
+    def execute(self, statement: str) -> str:
+        if isinstance(self._server, PostgresServer):
+            return self._server.execute(statement, database=self._name)
+        return self._server.execute(f"USE {self._name}", statement)
+
+    def table_count(self) -> int:
+        is_postgres = isinstance(self._server, PostgresServer)
+        schema = "public" if is_postgres else self._name
+        return int(
+            self.execute(
+                "SELECT COUNT(*) FROM information_schema.tables"  # noqa: S608
+                f" WHERE table_schema = '{schema}'"
+            )
+        )
+
+
+@pytest.fixture
+def server_database(request: pytest.FixtureRequest, backend: str) -> Iterator[ServerDatabase]:
+    server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{backend}_server")
+    name = f"cli_{uuid4().hex[:12]}"
+    server.create_database(name)
+    yield ServerDatabase(server, name)
+    server.drop_database(name)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the command runs."""
+    (tmp_path / "here").mkdir()
+    return tmp_path / "here"

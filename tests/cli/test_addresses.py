@@ -1,0 +1,79 @@
+"""Database URLs that cannot be right, and servers that do not answer. No password is repeated."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import SECRET, refusal
+from tests.contract.backends import closed_port
+from tests.services import MariaDBServer
+
+LOGIN = f"ann:{SECRET}"
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        (
+            f"postgresql://{LOGIN}@localhost/headway?pool_size=3",
+            "database URL 1 has the unknown parameter 'pool_size'; allowed: application_name,"
+            " command_timeout, ssl_ca, ssl_cert, ssl_key, sslmode",
+        ),
+        (
+            f"postgresql://{LOGIN}@localhost/headway?sslmode=require&ssl_ca=ca.pem",
+            "database URL 1 has both 'sslmode' and 'ssl_*' files; use the one or the others",
+        ),
+        (
+            f"mysql://{LOGIN}@localhost/headway?connect_timeout=3",
+            "database URL 1 has 'connect_timeout', which is refused: every address is probed for"
+            " 5 s, and that is not configurable; leave it out",
+        ),
+        (
+            f"postgresql://ann:a@{SECRET}@localhost/headway",
+            "database URL 1 has more than one @; write one in the password as %40",
+        ),
+    ],
+)
+def test_r4_5_a_url_that_cannot_be_right_is_refused(folder: Path, url: str, sentence: str) -> None:
+    assert refusal("db", "upgrade", folder=folder, HEADWAY_DATABASE_URL=url) == sentence
+
+
+def test_r4_4_addresses_of_different_drivers_are_refused(folder: Path) -> None:
+    urls = f"postgresql://{LOGIN}@localhost/headway mysql://{LOGIN}@localhost/headway"
+    assert refusal("db", "check", folder=folder, HEADWAY_DATABASE_URLS=urls) == (
+        "the database URLs mix drivers (mysql, postgres); use one for all"
+    )
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+def test_r4_4_a_server_that_does_not_answer_is_named_with_its_reason(
+    folder: Path, scheme: str
+) -> None:
+    with closed_port() as port:
+        place = f"127.0.0.1:{port}/headway"
+        url = f"{scheme}://{LOGIN}@{place}"
+        sentence = refusal("db", "upgrade", folder=folder, HEADWAY_DATABASE_URL=url)
+    assert sentence.startswith(f"no database address can be used: {scheme}://ann:***@{place}: ")
+    assert "Connect call failed" in sentence
+
+
+def test_r4_4_of_several_servers_that_do_not_answer_each_is_named_with_its_reason(
+    folder: Path,
+) -> None:
+    with closed_port() as first, closed_port() as second:
+        places = [f"127.0.0.1:{port}/headway" for port in (first, second)]
+        urls = " ".join(f"postgresql://{LOGIN}@{place}" for place in places)
+        sentence = refusal("db", "check", folder=folder, HEADWAY_DATABASE_URLS=urls)
+    parts = sentence.removeprefix("no database address can be used: ").split("; ")
+    assert [part.split(": ")[0] for part in parts] == [
+        f"postgresql://ann:***@{place}" for place in places
+    ]
+    assert all("Connect call failed" in part for part in parts)
+
+
+def test_r4_4_a_server_that_knows_us_not_is_named_and_the_password_is_not(
+    folder: Path, mariadb_server: MariaDBServer
+) -> None:
+    url = mariadb_server.url().replace(":headway@", f":{SECRET}@")
+    sentence = refusal("db", "check", folder=folder, HEADWAY_DATABASE_URL=url)
+    assert "Access denied for user 'headway'" in sentence

@@ -1,0 +1,156 @@
+"""Files that are not headway's, or not whole, or where nothing may be written: left as they are."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Ended, contents, headway, refusal
+from tests.cli.disk import bound_by_permissions
+
+pytestmark = pytest.mark.backend("sqlite")
+
+MISSING = "the database sqlite:///{} has no headway schema; run: headway db upgrade"
+
+
+def at(path: Path) -> dict[str, str]:
+    return {"HEADWAY_DATABASE_URL": f"sqlite:///{path}"}
+
+
+@pytest.fixture(params=["upgrade", "check"])
+def verb(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def in_rollback_mode(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE letters (text)")
+
+
+def in_wal_mode(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE letters (text)")
+
+
+@pytest.mark.parametrize("make", [in_rollback_mode, in_wal_mode])
+def test_s7_a_file_of_another_program_is_left_as_it_is(
+    folder: Path, verb: str, make: Callable[[Path], None]
+) -> None:
+    path = folder / "letters.db"
+    make(path)
+    assert refusal("db", verb, folder=folder, **at(path)) == (
+        f"the database file '{path}' belongs to another program; name another file"
+    )
+
+
+def test_a_file_that_is_no_database_is_left_as_it_is(folder: Path, verb: str) -> None:
+    path = folder / "noise.db"
+    path.write_bytes(os.urandom(20_000))
+    assert refusal("db", verb, folder=folder, **at(path)) == (
+        f"the database file '{path}' is not a SQLite database; name another file"
+    )
+
+
+@pytest.mark.parametrize("kept_count", [100, 5_000, 50_000])
+def test_a_file_of_ours_that_was_cut_off_is_left_as_it_is(
+    folder: Path, our_bytes: bytes, kept_count: int
+) -> None:
+    path = folder / "headway.db"
+    path.write_bytes(our_bytes[:kept_count])
+    assert refusal("db", "upgrade", folder=folder, **at(path)) == (
+        f"the database file '{path}' is damaged; restore it from a copy, or name another file"
+    )
+
+
+def test_an_empty_file_becomes_ours(folder: Path) -> None:
+    path = folder / "headway.db"
+    path.touch()
+    assert refusal("db", "check", folder=folder, **at(path)) == MISSING.format(path)
+    ended = headway("db", "upgrade", folder=folder, **at(path))
+    assert (ended.code, ended.err) == (0, "")
+    assert headway("db", "check", folder=folder, **at(path)).code == 0
+
+
+def test_a_file_that_is_not_there_is_not_made_by_a_check(folder: Path) -> None:
+    path = folder / "new" / "headway.db"
+    assert refusal("db", "check", folder=folder, **at(path)) == MISSING.format(path)
+
+
+def test_i23_a_file_of_a_newer_headway_is_left_as_it_is(
+    folder: Path, our_bytes: bytes, verb: str
+) -> None:
+    path = folder / "headway.db"
+    path.write_bytes(our_bytes)
+    path.with_name("headway.db.lock").touch()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'zzzz'")
+    assert refusal("db", verb, folder=folder, **at(path)) == (
+        f"the schema of sqlite:///{path} is at zzzz, which is newer than this program;"
+        " upgrade headway"
+    )
+
+
+def test_a_folder_is_not_a_file(folder: Path, verb: str) -> None:
+    assert refusal("db", verb, folder=folder, **at(folder)) == (
+        f"'{folder}' is a folder, not a database file; name a file"
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [("taken/headway.db", "Not a directory"), ("/proc/headway.db", "No such file or directory")],
+)
+def test_a_place_where_no_file_can_be_is_named(folder: Path, place: str, reason: str) -> None:
+    (folder / "taken").write_text("A file, not a folder.")
+    path = folder / place
+    assert refusal("db", "upgrade", folder=folder, **at(path)) == (
+        f"the database file '{path}' cannot be opened ({reason});"
+        " name a file in a folder that headway may write"
+    )
+
+
+def test_a_folder_that_may_not_be_written_is_named(folder: Path) -> None:
+    path = folder / "headway.db"
+    folder.chmod(0o555)
+    within = bound_by_permissions()
+    assert refusal("db", "upgrade", folder=folder, within=within, **at(path)) == (
+        f"the database file '{path}' cannot be opened (Permission denied);"
+        " name a file in a folder that headway may write"
+    )
+    folder.chmod(0o755)
+
+
+def test_a_file_that_may_be_written_in_a_folder_that_may_not_is_named(
+    folder: Path, our_bytes: bytes
+) -> None:
+    path = folder / "headway.db"
+    path.write_bytes(our_bytes)
+    folder.chmod(0o555)
+    within = bound_by_permissions()
+    assert refusal("db", "upgrade", folder=folder, within=within, **at(path)) == (
+        f"the file '{path}.lock' cannot be made (Permission denied);"
+        " let headway write to the folder of its database"
+    )
+    assert refusal("db", "check", folder=folder, within=within, **at(path)) == (
+        f"the database file '{path}' cannot be written; let headway write to it and to its folder"
+    )
+    folder.chmod(0o755)
+
+
+def test_i23_upgrade_makes_the_schema_once_and_check_says_so(folder: Path) -> None:
+    """With nothing configured: `headway.db` in this folder, private to its owner."""
+    assert headway("db", "upgrade", folder=folder) == Ended(0, "the schema is at 0001\n", "")
+    before = contents(folder)
+    assert set(before) == {"headway.db", "headway.db.lock"}
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    again = headway("db", "upgrade", "--json", folder=folder)
+    assert again == Ended(0, '{"schema": "0001"}\n', "")
+    check = headway("db", "check", folder=folder)
+    assert check == Ended(0, "the schema is current: 0001\n", "")
+    as_json = headway("db", "check", "--json", folder=folder)
+    assert as_json == Ended(0, '{"schema": "0001"}\n', "")
+    assert contents(folder) == before
