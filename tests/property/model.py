@@ -177,8 +177,8 @@ class Model:
             "due_at": self.due_at(run),
         }
         row = {**command, **kept, **derived, **documents}
-        if run.started_at is None:
-            del row["continued_from"]  # Only its start decides from which one it goes on.
+        if run.continued_from is None:
+            del row["continued_from"]  # Its start decides; where there is none, it says nothing.
         return row
 
 

@@ -99,9 +99,6 @@ class Oracle(Housekeeping):
     def add(self, wanted: Submit, status: RunStatus, **details: str) -> Told:
         run = Told(wanted, seq=self.seq + 1, queued_at=self.now, status=status)
         run.documents["params"] = wanted.params
-        earlier = [r for r in self.runs if r.key == wanted.key and (r.is_active or r.started_at)]
-        if wanted.mode is Mode.CONTINUE and earlier:
-            run.continued_from = earlier[-1].id
         if wanted.timeout_s is not None:
             run.timeout_us = round(wanted.timeout_s * 1_000_000)
         if status is QUEUED:
