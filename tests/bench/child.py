@@ -28,11 +28,16 @@ def carry_out_apart(assignment: Assignment) -> Outcome:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(max_workers=1, mp_context=context) as pool:
-        return pool.submit(carry_out, assignment).result(timeout=OUTCOME_TIMEOUT_S)
+        return pool.submit(carry_out, assignment).result()
 
 
 def carry_out(assignment: Assignment) -> Outcome:
-    return asyncio.run(_carry_out(assignment))
+    return asyncio.run(_carry_out_in_time(assignment))
+
+
+async def _carry_out_in_time(assignment: Assignment) -> Outcome:
+    async with asyncio.timeout(OUTCOME_TIMEOUT_S):
+        return await _carry_out(assignment)
 
 
 async def _carry_out(assignment: Assignment) -> Outcome:

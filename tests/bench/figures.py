@@ -67,7 +67,7 @@ class Figure:
         """What had to hold of this figure and does not, as a sentence."""
         if not self.is_judged:
             return None
-        place = f"{self.title}, {self.detail}, {self.callers:,} callers"
+        place = f"{self.title}, {self.detail}, callers: {self.callers:,}"
         ratio = self.ratio.median
         match self.what:
             case What.CYCLES if self.must_reach_ratio and ratio < RATIO_MIN:

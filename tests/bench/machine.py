@@ -13,7 +13,7 @@ class Machine:
     processor: str
     core_count: int
     load_average: float
-    """Of the minute before: anything beside 0 means that others were at work too."""
+    """Of the minute before it began."""
     system: str
     python: str
 
@@ -21,10 +21,16 @@ class Machine:
         return [
             ("date", self.date),
             ("processor", f"{self.processor}, {self.core_count} cores"),
-            ("load before", f"{self.load_average:.1f}"),
+            ("load before", self._load()),
             ("system", self.system),
             ("Python", self.python),
         ]
+
+    def _load(self) -> str:
+        said = f"{self.load_average:.1f}"
+        if self.load_average < self.core_count / 2:
+            return said
+        return f"{said}: others were at work, so trust the ratios more than the rates"
 
 
 def this_machine() -> Machine:

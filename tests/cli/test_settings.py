@@ -45,8 +45,10 @@ def test_a_wrong_variable_is_named(folder: Path, settings: dict[str, str], sente
         ),
         (
             "database_url: sqlite",
-            "headway.toml cannot be read: Expected '=' after a key in a key/value pair"
-            " (at line 1, column 13)",
+            (
+                "headway.toml cannot be read: "
+                "Expected '=' after a key in a key/value pair (at line 1, column 13)"
+            ),
         ),
     ],
 )

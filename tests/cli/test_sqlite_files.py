@@ -36,9 +36,12 @@ def in_wal_mode(path: Path) -> None:
         connection.execute("CREATE TABLE letters (text)")
 
 
-@pytest.mark.parametrize("make", [in_rollback_mode, in_wal_mode])
+@pytest.mark.parametrize(
+    ("make", "verb"),
+    [(in_rollback_mode, "upgrade"), (in_rollback_mode, "check"), (in_wal_mode, "upgrade")],
+)
 def test_s7_a_file_of_another_program_is_left_as_it_is(
-    folder: Path, verb: str, make: Callable[[Path], None]
+    folder: Path, make: Callable[[Path], None], verb: str
 ) -> None:
     path = folder / "letters.db"
     make(path)
@@ -55,7 +58,7 @@ def test_a_file_that_is_no_database_is_left_as_it_is(folder: Path, verb: str) ->
     )
 
 
-@pytest.mark.parametrize("kept_count", [100, 5_000, 50_000])
+@pytest.mark.parametrize("kept_count", [100, 50_000])
 def test_a_file_of_ours_that_was_cut_off_is_left_as_it_is(
     folder: Path, our_bytes: bytes, kept_count: int
 ) -> None:

@@ -28,20 +28,11 @@ def test_version_is_the_packages(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (
-            ["dmeo"],
-            'Unknown command "dmeo". Did you mean "demo"? Available commands: db, demo.'
-            " See: headway --help",
-        ),
-        (
-            ["db", "downgrade"],
-            'Unknown command "downgrade". Did you mean "upgrade"? Available commands: upgrade,'
-            " check. See: headway --help",
-        ),
-        (["db", "check", "--jsno"], 'Unknown option: "--jsno". Did you mean "--json"?'),
+        (["dmeo"], 'Unknown command "dmeo". Did you mean "demo"? Available commands: db, demo.'),
+        (["db", "check", "--jsno"], "Unknown option: --jsno. Did you mean --json?"),
     ],
 )
 def test_words_that_it_does_not_know_are_named(
     folder: Path, words: list[str], sentence: str
 ) -> None:
-    assert refusal(*words, folder=folder).startswith(sentence)
+    assert refusal(*words, folder=folder) == f"{sentence} See: headway --help"

@@ -11,9 +11,7 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from headway.adapters.sql import schema
 from headway.adapters.sql.database import Database
@@ -66,17 +64,9 @@ def next_version(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None
     versions = folder / "versions"
     versions.mkdir()
     (versions / "m0002_next.py").write_text(NEXT)
-    ours = Path(schema.__file__).parent / "migrations" / "versions"
-
-    def longer_chain() -> ScriptDirectory:
-        config = Config()
-        config.set_main_option("script_location", "headway.adapters.sql:migrations")
-        config.set_main_option("version_locations", f"{ours}:{versions}")
-        config.set_main_option("path_separator", "os")
-        return ScriptDirectory.from_config(config)
-
+    folders = [*schema._version_folders(), versions]
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "_scripts", longer_chain)
+        patched.setattr(schema, "_version_folders", lambda: folders)
         yield
 
 

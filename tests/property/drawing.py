@@ -235,7 +235,7 @@ class Drawing:
         runs = [NOBODY, *(run.id for run in self.oracle.runs)]
         run_ids = self.draw(st.lists(st.sampled_from(runs), min_size=1, max_size=4, unique=True))
         seq = max(0, self.oracle.seq - self.one_of([0, 5, 20, -3]))
-        ended_before, before = self.instant(-2, 0, 1), self.instant(-5, -1, 0)
+        ended_before, before = self.instant(-2, 0, 1), self.instant(-5, -1)
         return self.one_of(
             [
                 PruneRuns(tuple(run_ids), ended_before=ended_before),

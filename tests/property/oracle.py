@@ -89,11 +89,13 @@ class Oracle(Housekeeping):
         if limit is None:
             return None
         queued_count = self.queued_count(wanted.lane)
-        if wanted.on_conflict is OnConflict.REPLACE:
+        is_key_free = head is None
+        if head is not None and wanted.on_conflict is OnConflict.REPLACE:
             rivals = self.active_of(wanted.key)
             queued_count -= sum(r.lane == wanted.lane and r.status is QUEUED for r in rivals)
+            is_key_free = not head.token  # Nobody has to be asked: it ends at once.
         # Who finds both the key and a slot free does not have to wait.
-        free_count = self.free_count(wanted.lane) if head is None else 0
+        free_count = self.free_count(wanted.lane) if is_key_free else 0
         return None if queued_count < limit + free_count else NoRoom(wanted.lane, limit)
 
     def add(self, wanted: Submit, status: RunStatus, **details: str) -> Told:

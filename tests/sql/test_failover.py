@@ -1,6 +1,6 @@
 """R4.4, I21: the real thing, with pairs of servers that are killed, promoted and brought back."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
@@ -144,13 +144,37 @@ async def test_i21_a_pooled_connection_to_the_old_primary_is_not_used_again(
         mariadb_pair.promote()  # The connection in the pool is as good as before.
         try:
             database.connector.lost()
-            async with database.session(), database.session() as another:
-                port = (await another.execute(text("SELECT @@port"))).scalar_one()
-                assert port == second.server.port
-            assert await port_of(database) == second.server.port
+            async with database.session(), database.session():
+                pass
+            async with database.session() as one, database.session() as other:
+                for connection in (one, other):
+                    port = (await connection.execute(text("SELECT @@port"))).scalar_one()
+                    assert port == second.server.port
         finally:
             mariadb_pair.fail_back()
         assert (epoch_of(first), epoch_of(second)) == (0, 1)
+
+
+async def test_i21_a_connection_that_broke_in_the_pool_makes_the_next_look_at_all(
+    a_node: Callable[[], Node], backend: str
+) -> None:
+    home, other = a_node(), a_node()
+    make_stream(home)
+    own_id, end, where = {
+        "postgres": (
+            "SELECT pg_backend_pid()",
+            "SELECT pg_terminate_backend({})",
+            "SELECT current_database()",
+        ),
+        "mariadb": ("SELECT connection_id()", "KILL {}", "SELECT database()"),
+    }[backend]
+    async with opened(home, other) as database:
+        async with database.session() as connection:
+            session_id = (await connection.execute(text(own_id))).scalar_one()
+        make_stream(other, epoch=1)  # Others saw a failover, and this process did not.
+        home.execute(end.format(session_id))
+        async with database.session() as connection:
+            assert (await connection.execute(text(where))).scalar_one() == other.database
 
 
 @pytest.mark.backend("mariadb")

@@ -161,6 +161,7 @@ async def test_r4_2_in_memory_a_session_that_gives_up_leaves_the_gate_as_it_was(
     gate.acquire()
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(open_and_close())
+        await asyncio.wait([waiting], timeout=0.05)  # It stands in line first.
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await open_and_close()

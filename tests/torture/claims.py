@@ -34,8 +34,14 @@ Step = Callable[[int], None]
 class Size:
     run_count: int
     kill_count: int = 0
+    failover_count: int = 0
     process_count: int = PROCESS_COUNT
     key_count: int = KEY_COUNT
+
+    @property
+    def fault_count(self) -> int:
+        """How often something is broken; such a load goes on until that is done."""
+        return self.kill_count + self.failover_count
 
 
 async def torture(urls: Sequence[str], size: Size, step: Step) -> Findings:
@@ -70,7 +76,7 @@ async def _load(
         if size.kill_count:
             await _kill(store, them, size, step)
             them.drain()
-        await _until_quiet(store, them, size, step)
+        await until_quiet(store, them, size, step)
     return them.faults
 
 
@@ -90,16 +96,16 @@ async def _moved(store: SqlStore) -> None:
         await asyncio.sleep(0.05)
 
 
-async def _until_quiet(store: SqlStore, them: Crowd, size: Size, step: Step) -> None:
+async def until_quiet(store: SqlStore, them: Crowd, size: Size, step: Step) -> None:
     """Wait until everything submitted is over; nothing may stand still for long."""
     last_seq, moved_at_s = 0, time.monotonic()
     while time.monotonic() < moved_at_s + QUIET_S_MAX:
         seq = await _seq(store)
         if seq != last_seq:
             last_seq, moved_at_s = seq, time.monotonic()
-        if not size.kill_count:
+        if not size.fault_count:
             step(min(seq // 3, size.run_count))
-        enough = size.kill_count > 0 or seq >= 3 * (size.run_count // size.process_count)
+        enough = size.fault_count > 0 or seq >= 3 * (size.run_count // size.process_count)
         if enough and time.monotonic() > moved_at_s + 2.0 and not await _active(store):
             return
         them.check()

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from sqlalchemy.exc import DBAPIError
+
 from headway.adapters.sql.store import SqlStore, open_store
 from headway.adapters.system.ids import SystemIds
 from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
@@ -26,7 +28,7 @@ from headway.core.command.instance import (
 )
 from headway.core.command.settle import Complete, Settled
 from headway.core.command.submit import Accepted, Submit
-from headway.core.errors import DatabaseUnavailable
+from headway.core.errors import DatabaseUnavailable, OutcomeUnknown
 from headway.core.ids import MAIN_LANE, Instant, Key
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Claim
@@ -68,14 +70,7 @@ class Worker:
         self._wake = asyncio.Event()
 
     async def work(self) -> None:
-        await self._store.apply(
-            RegisterInstance(
-                instance_id=self._instance_id,
-                host="torture",
-                pid=os.getpid(),
-                ttl_s=self._load.ttl_s,
-            )
-        )
+        await self._register()
         self._store.listen(lambda _: self._wake.set())
         async with asyncio.TaskGroup() as group:
             others = [
@@ -87,6 +82,18 @@ class Worker:
             await self._told(END)
             for task in others:
                 task.cancel()
+
+    async def _register(self) -> None:
+        """Begin a life. What an earlier one may have left behind is freed when its lease ends."""
+        self._instance_id = self._ids.instance_id()
+        await self._store.apply(
+            RegisterInstance(
+                instance_id=self._instance_id,
+                host="torture",
+                pid=os.getpid(),
+                ttl_s=self._load.ttl_s,
+            )
+        )
 
     def _write(self, *words: object) -> None:
         os.write(self._ledger, (" ".join(map(str, words)) + "\n").encode())
@@ -106,7 +113,7 @@ class Worker:
         while True:  # Until it answers, or has been away for longer than it may.
             try:
                 return await action()
-            except DatabaseUnavailable:
+            except (DatabaseUnavailable, OutcomeUnknown, DBAPIError, OSError):
                 if time.monotonic() > give_up_at_s:
                     raise
                 await asyncio.sleep(0.2)
@@ -163,9 +170,12 @@ class Worker:
     async def _claim(self, group: asyncio.TaskGroup) -> None:
         while True:  # Ends by cancellation only.
             self._wake.clear()
-            claimed = await self._unless_out(lambda: self._store.apply(self._claim_command()))
+            claimed = await self._unless_out(self._claim_some)
             if isinstance(claimed, NotAlive):
-                raise SystemExit("declared dead although it lives: the machine is too slow")
+                if not self._load.outage_s:
+                    raise SystemExit("declared dead although it lives: the machine is too slow")
+                await self._unless_out(self._register)
+                continue
             for one in claimed:
                 group.create_task(self._execute(one))
             if not claimed:
@@ -175,14 +185,20 @@ class Worker:
                 except TimeoutError:
                     continue
 
-    def _claim_command(self) -> ClaimRuns:
-        return ClaimRuns(
-            lane=MAIN_LANE,
-            instance_id=self._instance_id,
-            jobs=JOBS,
-            count=self._load.lane_limit,
-            nonce=self._ids.nonce(),
-        )
+    async def _claim_some(self) -> tuple[Claimed, ...] | NotAlive:
+        try:
+            return await self._store.apply(
+                ClaimRuns(
+                    lane=MAIN_LANE,
+                    instance_id=self._instance_id,
+                    jobs=JOBS,
+                    count=self._load.lane_limit,
+                    nonce=self._ids.nonce(),
+                )
+            )
+        except OutcomeUnknown:
+            # It may hold runs now of which it does not know. A new life does not.
+            return NotAlive()
 
     async def _execute(self, claimed: Claimed) -> None:
         self._write("started", claimed.run_id, claimed.generation)

@@ -20,6 +20,8 @@ class Findings:
     runs: int = 0
     events: int = 0
     accepted: int = 0
+    told: int = 0
+    """Refused, and told which run is active."""
     lost: int = 0
     """Accepted by the word of the store, and not there."""
     unfinished: int = 0
@@ -30,6 +32,8 @@ class Findings:
     above_the_limit: int = 0
     out_of_order: int = 0
     gaps: int = 0
+    stale_writes: int = 0
+    """What reached a server that the database had left."""
     slots_held_max: int = 0
     faults: list[str] = field(default_factory=list)
 
@@ -44,6 +48,7 @@ class Findings:
             + self.above_the_limit
             + self.out_of_order
             + self.gaps
+            + self.stale_writes
             + len(self.faults)
         )
 

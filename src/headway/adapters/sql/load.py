@@ -1,8 +1,8 @@
 """Lock the rows that a batch concerns, in the one order, and make a World of them.
 
-The order: the writer's own row, instances, remembered submissions, saved keys, runs by key, those
-that wait behind them, lanes by name, what may be claimed (never waiting for it), and the counter of
-the stream last. Whoever holds the counter is about to write and commit.
+The order: the writer's own row, instances, saved keys, runs by key, those that wait behind them,
+lanes by name, what may be claimed (never waiting for it), and the counter of the stream last.
+Whoever holds the counter is about to write and commit, and nobody else can.
 """
 
 from collections import Counter
@@ -175,9 +175,6 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> World:
         for row in await link.fetch(_INSTANCES, {"ids": list(needs.instance_ids)}):
             instance = Instance(*row)
             world.instances[instance.id] = instance
-    if needs.idempotency_keys:
-        for row in await link.fetch(_REMEMBERED, {"keys": list(needs.idempotency_keys)}):
-            world.remembered[row[0]] = Remembered(*row)
     if needs.saved_keys:
         for row in await link.fetch(_SAVED_KEYS, {"keys": list(needs.saved_keys)}):
             world.keys[row[0]] = SavedKey(*row)
@@ -189,6 +186,10 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> World:
             world.inbox[item.run_id].append(item)
     await _load_lanes(link, needs, world)
     ((world.seq, world.pruned_seq),) = await link.fetch(_STREAM, {})
+    if needs.idempotency_keys:
+        # Asked last, when nobody else can commit: a head that was seen may be the first answer.
+        for row in await link.fetch(_REMEMBERED, {"keys": list(needs.idempotency_keys)}):
+            world.remembered[row[0]] = Remembered(*row)
     await _recheck_free_keys(link, needs, world)
     return world
 

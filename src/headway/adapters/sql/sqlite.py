@@ -100,7 +100,7 @@ def explain_fault(error: Exception, database: str) -> str:
             kind = "_".join(name.split("_")[:2])  # SQLITE_IOERR_WRITE is SQLITE_IOERR, and so on.
         case _:
             kind = ""
-    problem = FAULTS.get(kind, f"cannot be used ({error}); look at the disk on which it lies")
+    problem = FAULTS.get(kind, f"cannot be used ({error}); see whether its disk is full or failing")
     return f"the database file {database!r} {problem}"
 
 

@@ -1,0 +1,128 @@
+"""`hundred`: a hundred submissions for one key at the same instant; one is accepted, all are told.
+
+Four processes make a quarter of them each, all at a word from their parent. What is in memory
+belongs to one process, so there the hundred come from one.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+from headway.adapters.sql.store import SqlStore, open_store
+from headway.adapters.system.ids import SystemIds
+from headway.core.command.submit import Accepted, Busy, Submit
+from headway.core.ids import Key
+from tests.torture.claims import Step
+from tests.torture.replay import Findings
+
+CALLER_COUNT: Final = 100
+PROCESS_COUNT: Final = 4
+READY: Final = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the callers of one process were told: the id of their run, or that of the active one."""
+
+    accepted: list[str]
+    busy: list[str]
+
+
+async def hundred(urls: Sequence[str], round_count: int, step: Step) -> Findings:
+    findings = Findings()
+    async with AsyncExitStack() as stack:
+        askers = [await stack.enter_async_context(_Asker(urls)) for _ in range(PROCESS_COUNT)]
+        for number in range(round_count):
+            answers = await asyncio.gather(*(asker.ask(f"key-{number}") for asker in askers))
+            judge(findings, f"key-{number}", answers)
+            step(number + 1)
+    return findings
+
+
+async def hundred_in_memory(round_count: int, step: Step) -> Findings:
+    findings = Findings()
+    store = await open_store(["sqlite:///:memory:"])
+    try:
+        for number in range(round_count):
+            judge(
+                findings,
+                f"key-{number}",
+                [await submit_at_once(store, f"key-{number}", CALLER_COUNT)],
+            )
+            step(number + 1)
+    finally:
+        await store.close()
+    return findings
+
+
+def judge(findings: Findings, key: str, answers: Sequence[Told]) -> None:
+    accepted = [run_id for told in answers for run_id in told.accepted]
+    busy = [run_id for told in answers for run_id in told.busy]
+    findings.runs += len(accepted)
+    findings.accepted += len(accepted)
+    findings.told += len(busy)
+    if len(accepted) != 1:
+        findings.faults.append(f"{key}: {len(accepted)} accepted")
+    if busy != accepted * (CALLER_COUNT - 1):
+        right_count = sum(run_id in accepted for run_id in busy)
+        findings.faults.append(f"{key}: {right_count} were told which run is active")
+
+
+async def submit_at_once(store: SqlStore, key: str, count: int) -> Told:
+    ids = SystemIds()
+    commands = [Submit(run_id=ids.run_id(), key=Key(key), job="work") for _ in range(count)]
+    answers = await asyncio.gather(*map(store.apply, commands))
+    return Told(
+        accepted=[answer.run_id for answer in answers if isinstance(answer, Accepted)],
+        busy=[answer.active_run_id for answer in answers if isinstance(answer, Busy)],
+    )
+
+
+class _Asker:
+    """A process that submits for the key it is given."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._urls = urls
+
+    async def __aenter__(self) -> "_Asker":
+        self._process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.torture.hundred", *self._urls),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert await self._line() == READY
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._process.wait()
+
+    async def ask(self, key: str) -> Told:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{key}\n".encode())
+        return Told(**json.loads(await self._line()))
+
+    async def _line(self) -> str:
+        assert self._process.stdout is not None
+        return (await self._process.stdout.readline()).decode().strip()
+
+
+async def main(urls: Sequence[str]) -> None:
+    store = await open_store(urls)
+    try:
+        print(READY, flush=True)
+        while key := (await asyncio.to_thread(sys.stdin.readline)).strip():
+            told = await submit_at_once(store, key, CALLER_COUNT // PROCESS_COUNT)
+            print(json.dumps({"accepted": told.accepted, "busy": told.busy}), flush=True)
+    finally:
+        await store.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))
