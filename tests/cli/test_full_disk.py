@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.adapters.sql.sqlite import is_ours
 from tests.cli.command import fault, headway
 from tests.cli.disk import mounted_disk
 
@@ -27,12 +28,11 @@ def test_a_full_disk_is_named_and_when_it_has_room_again_the_upgrade_goes_throug
 
 def test_a_disk_that_refuses_in_the_middle_is_named_and_no_table_is_left(folder: Path) -> None:
     path = folder / "headway.db"
-    within = ["prlimit", "--fsize=50000"]
+    # What coverage writes down would not fit either, and it would say so.
+    within = ["env", "--unset=COVERAGE_PROCESS_CONFIG", "prlimit", "--fsize=50000"]
     settings = {"HEADWAY_DATABASE_URL": f"sqlite:///{path}"}
     assert fault(headway("db", "upgrade", folder=folder, within=within, **settings)) == (
         f"the database file '{path}' cannot be used (disk I/O error);"
         " see whether its disk is full or failing"
     )
-    missing = fault(headway("db", "check", folder=folder, **settings))
-    assert "has no headway schema" in missing
-    assert headway("db", "upgrade", folder=folder, **settings).code == 0
+    assert not is_ours(path)

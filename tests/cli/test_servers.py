@@ -6,7 +6,7 @@ import pytest
 
 from headway import Headway
 from headway.core.errors import SchemaMismatch
-from tests.cli.command import SECRET, Ended, headway, refusal
+from tests.cli.command import Ended, headway, refusal
 from tests.cli.conftest import ServerDatabase
 
 pytestmark = pytest.mark.parametrize("backend", ["postgres", "mariadb"])
@@ -49,14 +49,6 @@ def test_i23_upgrade_makes_the_schema_once_and_a_newer_one_is_refused(
         )
     assert server_database.execute("SELECT version_num FROM alembic_version") == "zzzz"
     assert server_database.table_count() == table_count
-
-
-def test_r4_3_a_database_that_does_not_exist_is_named(
-    folder: Path, server_database: ServerDatabase
-) -> None:
-    url = server_database.url.replace("/cli_", "/none_").replace(":headway@", f":{SECRET}@")
-    sentence = refusal("db", "check", folder=folder, HEADWAY_DATABASE_URL=url)
-    assert sentence.startswith("no database address can be used: ")
 
 
 def test_i23_a_role_that_may_not_make_tables_is_told_so(

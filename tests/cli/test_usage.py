@@ -15,12 +15,6 @@ def test_help_names_every_command(folder: Path) -> None:
         assert word in ended.out
 
 
-def test_the_help_of_a_command_names_its_options(folder: Path) -> None:
-    ended = headway("db", "upgrade", "--help", folder=folder)
-    assert (ended.code, ended.err) == (0, "")
-    assert "--json" in ended.out
-
-
 def test_version_is_the_packages(folder: Path) -> None:
     assert headway("--version", folder=folder) == Ended(0, f"{version('headway')}\n", "")
 

@@ -36,14 +36,14 @@ async def pages(store: SqlStore, wanted: RunFilter, *, limit: int) -> list[list[
         before_seq = page[-1].run.seq
 
 
-async def test_r4_8_a_list_goes_by_pages_newest_first(store: SqlStore) -> None:
+async def test_r1_10_a_list_goes_by_pages_newest_first(store: SqlStore) -> None:
     run_ids = [await submitted(store, f"key-{number}") for number in range(7)]
     run_ids.reverse()
     found = await pages(store, ALL, limit=3)
     assert found == [run_ids[:3], run_ids[3:6], run_ids[6:]]
 
 
-async def test_r4_8_what_is_added_meanwhile_neither_repeats_nor_hides_anything(
+async def test_r1_10_what_is_added_meanwhile_neither_repeats_nor_hides_anything(
     store: SqlStore,
 ) -> None:
     run_ids = [await submitted(store, f"key-{number}") for number in range(9)]
@@ -58,7 +58,7 @@ async def test_r4_8_what_is_added_meanwhile_neither_repeats_nor_hides_anything(
     assert found == run_ids
 
 
-async def test_r4_8_a_list_can_be_filtered(store: SqlStore, clock: FakeClock) -> None:
+async def test_r1_10_a_list_can_be_filtered(store: SqlStore, clock: FakeClock) -> None:
     one = await running(store, "ann", job="fetch", lane="slow")
     await store.apply(Complete(claim_of(one)))
     queued = await submitted(store, "ann", job="fetch", lane="slow")
@@ -79,7 +79,7 @@ async def test_r4_8_a_list_can_be_filtered(store: SqlStore, clock: FakeClock) ->
     assert await pages(store, RunFilter(key=Key("nobody")), limit=10) == []
 
 
-async def test_r4_8_what_is_not_there_is_none_or_empty(store: SqlStore) -> None:
+async def test_r1_10_what_is_not_there_is_none_or_empty(store: SqlStore) -> None:
     assert await store.runs.run(RunId("none")) is None
     assert list(await store.runs.inbox(RunId("none"))) == []
     assert list(await store.runs.instances()) == []
@@ -162,7 +162,7 @@ async def test_i13_a_snapshot_is_of_one_instant(store: SqlStore, another_store: 
         assert all(run.seq <= snapshot.seq for run in states)
 
 
-async def test_r4_8_the_rows_of_keys_go_by_pages(store: SqlStore) -> None:
+async def test_r1_10_the_rows_of_keys_go_by_pages(store: SqlStore) -> None:
     names = [f"key-{number}" for number in range(5)]
     for name in reversed(names):
         await store.apply(SaveKey(key=Key(name), job="mirror"))
@@ -171,7 +171,7 @@ async def test_r4_8_the_rows_of_keys_go_by_pages(store: SqlStore) -> None:
     assert [row.key for row in (*first, *rest)] == names
 
 
-async def test_r4_8_lanes_show_what_is_held_and_what_waits(store: SqlStore) -> None:
+async def test_r1_10_lanes_show_what_is_held_and_what_waits(store: SqlStore) -> None:
     holder = await instance(store)
     await running(store, "a", by=holder)
     await submitted(store, "b")

@@ -20,6 +20,10 @@ class Crowd:
         self.faults: list[str] = []
         """What the processes complained about; a process that was killed complains of nothing."""
 
+    @property
+    def count(self) -> int:
+        return len(self._processes)
+
     def add(self) -> None:
         self._processes.append(
             subprocess.Popen(self._load.command(), stderr=subprocess.PIPE, text=True)

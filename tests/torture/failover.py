@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from headway.adapters.sql.store import SqlStore, open_store
 from headway.core.command.lane import SetLane
 from headway.core.errors import InfrastructureError
-from headway.core.ids import MAIN_LANE
+from headway.core.ids import MAIN_LANE, Instant, later
 from tests.torture.claims import LANE_LIMIT, Size, Step, until_quiet
 from tests.torture.crowd import Crowd, crowd
 from tests.torture.load import Load
@@ -21,7 +21,6 @@ from tests.torture.replay import Findings, replay
 TTL_S: Final = 8.0
 OUTAGE_S_MAX: Final = 60.0
 ALONE_S: Final = 3.0
-MOVES_BETWEEN: Final = 100
 
 
 async def fail_over(pair: Pair, size: Size, step: Step) -> Findings:
@@ -56,7 +55,7 @@ async def _load(
     )
     stale_count = 0
     with crowd(load, size.process_count) as them:
-        await _until_moved(store, them)
+        await _until_all_moved(store, them)
         for done_count in range(0, size.failover_count, 2):
             stale_count += await _there_and_back(store, pair, them)
             step(done_count + 2)
@@ -68,30 +67,33 @@ async def _load(
 async def _there_and_back(store: SqlStore, pair: Pair, them: Crowd) -> int:
     """Two failovers, and between them an old primary that comes back alone: its new writes."""
     await asyncio.to_thread(pair.fail_over)
-    await _until_moved(store, them)
+    await _until_all_moved(store, them)
     came_with = await asyncio.to_thread(pair.bring_back_alone)
     await asyncio.sleep(ALONE_S)
     state = await asyncio.to_thread(pair.old_state)
     await asyncio.to_thread(pair.end_the_confusion)
-    await _until_moved(store, them)
+    await _until_all_moved(store, them)
     await asyncio.to_thread(pair.fail_back)
-    await _until_moved(store, them)
+    await _until_all_moved(store, them)
     return sum(state) - sum(came_with)
 
 
-async def _until_moved(store: SqlStore, them: Crowd) -> None:
-    """Wait until the processes have written again, wherever the database is now."""
+async def _until_all_moved(store: SqlStore, them: Crowd) -> None:
+    """Wait until each process has renewed its lease, wherever the database is now.
+
+    One that has not been there since could not know that there was anything newer than the old
+    primary, should that come back.
+    """
+    since = Instant(time.time_ns() // 1_000)
     give_up_at_s = time.monotonic() + OUTAGE_S_MAX
-    first_seq: int | None = None
     while time.monotonic() < give_up_at_s:
         them.check()
         try:
-            seq = (await store.events.events(after_seq=0, limit=1)).last_seq
+            instances = await store.runs.instances()
         except (InfrastructureError, DBAPIError, OSError):
-            seq = 0
-        if first_seq is None and seq:
-            first_seq = seq
-        if first_seq is not None and seq >= first_seq + MOVES_BETWEEN:
+            instances = []
+        seen_at = [later(one.lease_expires_at, seconds=-TTL_S) for one in instances]
+        if sum(at > since for at in seen_at) >= them.count:
             return
-        await asyncio.sleep(0.05)
-    them.faults.append(f"nothing was written for {OUTAGE_S_MAX:g} s")
+        await asyncio.sleep(0.1)
+    them.faults.append(f"not every process was back within {OUTAGE_S_MAX:g} s")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from headway.adapters.sql.store import SqlStore, open_store
 from headway.adapters.system.ids import SystemIds
@@ -23,6 +23,7 @@ from tests.torture.replay import Findings
 CALLER_COUNT: Final = 100
 PROCESS_COUNT: Final = 4
 READY: Final = "ready"
+MEMORY: Final = "sqlite-memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class _Asker:
     def __init__(self, urls: Sequence[str]) -> None:
         self._urls = urls
 
-    async def __aenter__(self) -> "_Asker":
+    async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.torture.hundred", *self._urls),
             stdin=subprocess.PIPE,

@@ -6,6 +6,7 @@ What it was told is in its ledger, a file that it appends to: `accepted` once th
 
 import asyncio
 import json
+import logging
 import os
 import random
 import sys
@@ -211,6 +212,8 @@ class Worker:
 
 
 async def main(load: Load) -> None:
+    # What it heals it reports as a warning; only what a person must see counts as a fault.
+    logging.getLogger("headway").setLevel(logging.ERROR)
     store = await open_store(load.urls)
     try:
         await Worker(load, store).work()
