@@ -55,7 +55,7 @@ def show(console: Console, figures: Sequence[Figure]) -> None:
             continue
         table = Table(*(GROWTH_HEADINGS if is_growth else HEADINGS))
         for column in table.columns[2:]:
-            column.justify = "right"
+            column.justify, column.overflow = "right", "fold"
         for figure in chosen:
             style = "" if figure.miss is None else "red"
             table.add_row(*_cells(figure), style=style)

@@ -11,6 +11,9 @@ from typing import Final
 SECRET: Final = "hush-hush"
 """The password in every URL of these tests. No output may hold it."""
 TIMEOUT_S: Final = 60
+# Every start would compile it all again where Python must not write beside the sources.
+COMPILED: Final = {"PYTHONPYCACHEPREFIX": str(Path(__file__).parents[2] / ".cache" / "pycache")}
+LEFT_OUT: Final = ("HEADWAY_", "PYTHONDONTWRITEBYTECODE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,8 @@ def command(*arguments: str, within: Sequence[str] = ()) -> list[str]:
 
 def environment(**settings: str) -> dict[str, str]:
     """This one without headway's own variables, and `settings`."""
-    others = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
-    return others | settings
+    others = {name: value for name, value in os.environ.items() if not name.startswith(LEFT_OUT)}
+    return others | COMPILED | settings
 
 
 def headway(*arguments: str, folder: Path, within: Sequence[str] = (), **settings: str) -> Ended:

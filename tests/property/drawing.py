@@ -70,6 +70,8 @@ class Drawing:
     numbers: "count[int]" = field(default_factory=count)
     claims: list[Claim] = field(default_factory=list)
     """Every claim that was ever given."""
+    secret_tokens: set[str] = field(default_factory=set)
+    """Those of claims that nobody has been told of yet."""
     draw: Callable[[st.SearchStrategy[Any]], Any] = field(init=False)
 
     def command(self) -> st.SearchStrategy[Any]:
@@ -90,9 +92,14 @@ class Drawing:
         return self.one_of([*active * 3, *(run.id for run in self.oracle.runs), NOBODY])
 
     def claim(self) -> Claim:
-        held = [Claim(run.id, run.token) for run in self.oracle.runs if run.token]
+        held = [
+            Claim(run.id, run.token)
+            for run in self.oracle.runs
+            if run.token and run.token not in self.secret_tokens
+        ]
         wrong = [Claim(NOBODY, "x"), *(Claim(run.id, "") for run in self.oracle.runs[-1:])]
-        return self.one_of([*held * 4, *self.claims[-3:], *wrong])
+        known = [claim for claim in self.claims if claim.token not in self.secret_tokens]
+        return self.one_of([*held * 4, *known[-3:], *wrong])
 
     def instance_id(self) -> InstanceId:
         known = list(self.oracle.instances)

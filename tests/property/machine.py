@@ -84,14 +84,19 @@ class InBatches(StoreMachine):
         self.pass_time(data)
         told = self.renewals(data)
         renewal_count, batch_from_seq = len(told), self.oracle.seq
+        known_count = len(self.drawing.claims)
         while len(told) < count:
             command = data.draw(self.drawing.command())
             is_renewal = isinstance(command, RenewInstance)
             if not is_renewal and not self.is_merged(command, batch_from_seq):
                 told.append((command, self.told(command)))
+                self.drawing.secret_tokens |= {
+                    claim.token for claim in self.drawing.claims[known_count:]
+                }
         if data.draw(st.sampled_from([False, False, True])):
             broken = Broken(self.oracle.runs[-1].id if self.oracle.runs else NOBODY)
             told.insert(data.draw(st.integers(renewal_count, len(told))), (broken, StoreFailed))
+        self.drawing.secret_tokens.clear()
         answers = self.opened.run(self.apply_at_once([command for command, _ in told]))
         for (command, should), answer in zip(told, answers, strict=True):
             found = type(answer) if isinstance(answer, Exception) else answer

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from headway import Headway, RunContext
 from headway.adapters.sql.store import SqlStore, open_store
 from headway.core.command.submit import Accepted
 from headway.core.errors import StoreFailed
 from headway.core.run.events import EventType
+from headway.core.run.status import RunStatus
 from headway.testing import a_submit
 from tests.cli.disk import SmallDisk, limited_disk, mounted_disk
 from tests.service.scenes import looked_at, records
@@ -73,3 +75,24 @@ async def test_i3_a_full_disk_refuses_the_write_keeps_what_was_accepted_and_ends
         assert {event.type for event in page.events} == {EventType.STATE_CHANGED}
     with closing(sqlite3.connect(disk.folder / "headway.db")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+async def test_i20_an_engine_that_cannot_write_down_an_end_dies_of_that_and_says_so(
+    disk: SmallDisk,
+) -> None:
+    hw = Headway(f"sqlite:///{disk.folder}/headway.db")
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        disk.fill()
+
+    async def body() -> None:
+        async with hw:
+            await (await hw.start("work")).result()
+
+    with pytest.raises(StoreFailed, match="nothing of it was kept"):
+        await body()
+    disk.free()
+    async with looked_at(f"sqlite:///{disk.folder}/headway.db") as store:
+        (record,) = await records(store)
+    assert record.run.status is RunStatus.RUNNING

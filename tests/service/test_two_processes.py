@@ -16,6 +16,7 @@ from headway.core.command.submit import Submit
 from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.services.admit import admit
+from tests.cli.command import environment
 from tests.service.worker import headway_with_jobs
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -31,6 +32,7 @@ class Shared:
         self.worker = subprocess.Popen(
             [sys.executable, "-m", "tests.service.worker", self.url, self.ledger],
             cwd=ROOT,
+            env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,4 +1,4 @@
-"""`python -m tests.torture [claims|kills|failover|hundred] [--backends …] [--full] [--record]`"""
+"""`python -m tests.torture [name …] [--backends …] [--full] [--record]`: what must never happen."""
 
 import argparse
 import asyncio
@@ -21,6 +21,7 @@ from tests.services.report import family_of
 from tests.torture.claims import Size, Step, torture
 from tests.torture.failover import fail_over
 from tests.torture.hundred import MEMORY, hundred, hundred_in_memory
+from tests.torture.machines import machines
 from tests.torture.pairs import PAIRS
 from tests.torture.places import PLACES
 from tests.torture.replay import Findings
@@ -30,18 +31,21 @@ SHORT: Final = {
     "kills": Size(run_count=400_000, kill_count=10),
     "failover": Size(run_count=400_000, failover_count=2, process_count=4),
     "hundred": Size(run_count=10),
+    "machines": Size(run_count=20),
 }
 FULL: Final = {
     "claims": Size(run_count=20_000),
     "kills": Size(run_count=400_000, kill_count=200),
     "failover": Size(run_count=400_000, failover_count=10, process_count=4),
     "hundred": Size(run_count=50),
+    "machines": Size(run_count=500),
 }
 WHERE: Final = {
     "claims": tuple(PLACES),
     "kills": tuple(PLACES),
     "failover": tuple(PAIRS),
     "hundred": (*PLACES, MEMORY),
+    "machines": (*PLACES, MEMORY),
 }
 RECORD: Final = Path(__file__).parents[2] / "docs" / "torture.md"
 HEADER: Final = """# What it survived
@@ -56,6 +60,8 @@ Made by `{command}` on {day}, {machine}. `make torture` runs a shorter form.
   times. Each time the old primary comes back alone, able to write, and must be left alone.
 - **hundred**: 100 submissions for one key at the same instant, from 4 processes, so many times: one
   is accepted, the others are told which.
+- **machines**: so many random histories, of single commands and of batches each, on the store and
+  on a small model of it, which must agree on every answer and on every row.
 
 Afterwards the event stream is replayed and compared with what the processes wrote down themselves.
 Every column but the first ones must be 0.
@@ -111,6 +117,8 @@ def _torture(name: str, place: str, size: Size, step: Step) -> Findings:
     if name == "failover":
         with PAIRS[place]() as pair:
             return asyncio.run(fail_over(pair, size, step))
+    if name == "machines":
+        return machines("sqlite-file" if place == "sqlite" else place, size.run_count)
     if place == MEMORY:
         return asyncio.run(hundred_in_memory(size.run_count, step))
     with PLACES[place]() as urls:

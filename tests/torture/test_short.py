@@ -5,6 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.torture.claims import Size, torture
+from tests.torture.failover import fail_over
+from tests.torture.hundred import CALLER_COUNT, hundred, hundred_in_memory
+from tests.torture.pairs import PAIRS, Pair
 from tests.torture.places import PLACES
 
 BACKENDS = [
@@ -39,3 +42,33 @@ async def test_i3_i8_nothing_is_lost_when_processes_are_killed(urls: list[str]) 
     findings = await torture(urls, size, _no_step)
     assert (findings.violations, findings.faults) == (0, [])
     assert findings.accepted > 0
+
+
+@pytest.fixture
+def pair(place: str) -> Iterator[Pair]:
+    with PAIRS[place]() as pair:
+        yield pair
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "place", [pytest.param(place, marks=pytest.mark.backend(place)) for place in PAIRS]
+)
+async def test_i3_i13_i21_a_database_fails_over_under_load(pair: Pair) -> None:
+    size = Size(run_count=100_000, failover_count=2, process_count=3, key_count=50)
+    findings = await fail_over(pair, size, _no_step)
+    assert (findings.violations, findings.faults) == (0, [])
+    assert findings.accepted > 0
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("place", BACKENDS)
+async def test_r1_5_of_a_hundred_from_four_processes_one_is_accepted(urls: list[str]) -> None:
+    findings = await hundred(urls, 5, _no_step)
+    assert (findings.faults, findings.accepted, findings.told) == ([], 5, 5 * (CALLER_COUNT - 1))
+
+
+@pytest.mark.backend("sqlite-memory")
+async def test_r1_5_of_a_hundred_in_memory_one_is_accepted() -> None:
+    findings = await hundred_in_memory(5, _no_step)
+    assert (findings.faults, findings.accepted, findings.told) == ([], 5, 5 * (CALLER_COUNT - 1))
