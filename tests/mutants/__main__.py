@@ -60,7 +60,9 @@ MUTANTS: Final = (
     Mutant(
         name="the role check of failover",
         file="adapters/sql/postgres.py",
-        edits=(('        if standby:\n            return "is a standby"\n', "        return None\n"),),
+        edits=(
+            ('        if standby:\n            return "is a standby"\n', "        return None\n"),
+        ),
         tests=("tests/sql/test_failover.py", "tests/sql/test_connect.py"),
         backends="postgres",
     ),
