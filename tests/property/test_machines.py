@@ -12,7 +12,7 @@ from tests.property.opened import Opened
 
 # `make torture` asks for many, new ones each time; here they are few, and always the same.
 EXAMPLE_COUNT: Final = int(os.environ.get("HEADWAY_EXAMPLES", "0"))
-STEP_COUNTS: Final[dict[type[StoreMachine], int]] = {OneByOne: 40, InBatches: 12}
+STEP_COUNTS: Final[dict[type[StoreMachine], int]] = {OneByOne: 30, InBatches: 12}
 SETTINGS: Final = settings(
     max_examples=EXAMPLE_COUNT or 20,
     derandomize=not EXAMPLE_COUNT,

@@ -13,7 +13,15 @@ from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import MAIN_LANE
 from tests.contract.backends import run_apart, upgrade
 from tests.services import MariaDBServer, PostgresServer
-from tests.sql.nodes import MariaDBNode, Node, PostgresNode, connector_to, database_of, epoch_of
+from tests.sql.nodes import (
+    MariaDBNode,
+    Node,
+    PostgresNode,
+    connected,
+    connector_to,
+    database_of,
+    epoch_of,
+)
 
 
 @contextmanager
@@ -63,7 +71,8 @@ async def test_i21_who_came_before_the_failover_was_marked_learns_of_it(nodes: l
         first.come_back()
         assert newcomer._database.connector is not None
         with pytest.raises(DatabaseUnavailable, match="an old primary that came back"):
-            await newcomer._database.connector.connect(Purpose.WRITE)
+            async with connected(newcomer._database.connector, Purpose.WRITE):
+                """It should not have come here."""
     finally:
         second.come_back()
         await newcomer.close()
