@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,10 +66,12 @@ class LimitedDisk:
 
     def fill(self) -> None:
         largest = max(path.stat().st_size for path in self.folder.iterdir())
+        sys.dont_write_bytecode = True  # A module that does not fit would be left half written.
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, self._limits[1]))
 
     def free(self) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, self._limits)
+        sys.dont_write_bytecode = False
 
 
 @contextmanager

@@ -28,8 +28,10 @@ def test_a_full_disk_is_named_and_when_it_has_room_again_the_upgrade_goes_throug
 
 def test_a_disk_that_refuses_in_the_middle_is_named_and_no_table_is_left(folder: Path) -> None:
     path = folder / "headway.db"
-    # What coverage writes down would not fit either, and it would say so.
-    within = ["env", "--unset=COVERAGE_PROCESS_CONFIG", "prlimit", "--fsize=50000"]
+    # What coverage writes down would not fit either, and it would say so; Python would not, and
+    # leave half a module in the environment for everybody.
+    apart = ["env", "--unset=COVERAGE_PROCESS_CONFIG", "PYTHONDONTWRITEBYTECODE=1"]
+    within = [*apart, "prlimit", "--fsize=50000"]
     settings = {"HEADWAY_DATABASE_URL": f"sqlite:///{path}"}
     assert fault(headway("db", "upgrade", folder=folder, within=within, **settings)) == (
         f"the database file '{path}' cannot be used (disk I/O error);"

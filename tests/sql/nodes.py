@@ -28,6 +28,10 @@ class Node(Protocol):
 
     def come_back(self) -> None: ...
 
+    def cut(self) -> None:
+        """Break every connection that there is."""
+        ...
+
     def drop(self) -> None: ...
 
 
@@ -48,6 +52,10 @@ class PostgresNode:
 
     def come_back(self) -> None:
         self.server.execute(f"ALTER DATABASE {self.database} ALLOW_CONNECTIONS true")
+
+    def cut(self) -> None:
+        query = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname"
+        self.server.execute(f"{query} = '{self.database}'")
 
     def drop(self) -> None:
         self.server.drop_database(self.database)
@@ -76,6 +84,9 @@ class MariaDBNode:
 
     def come_back(self) -> None:
         self.server.execute(f"ALTER USER {self.database} ACCOUNT UNLOCK")
+
+    def cut(self) -> None:
+        self.server.execute(f"KILL USER {self.database}")
 
     def drop(self) -> None:
         self.server.execute(f"DROP USER {self.database}")

@@ -73,7 +73,7 @@ async def test_i21_a_database_restored_from_a_backup_is_refused(a_node: MakeNode
     make_stream(node, seq=50)
     connector = connector_to(node)
     async with connected(connector, Purpose.WRITE) as connection:
-        connector.saw(60, on=connection)
+        connector.saw(60, epoch=0, on=connection)
     make_stream(node, seq=59)
     (reason,) = await refused_by(connector)
     assert "is behind" in reason
@@ -195,7 +195,7 @@ async def test_i21_a_connection_to_the_old_home_is_no_longer_current(a_node: Mak
         async with connected(connector, Purpose.WRITE) as after:
             assert connector.is_current(after)
             assert not connector.is_current(before)
-            connector.saw(99, on=before)  # Too late: it says nothing about the new home.
+            connector.saw(99, epoch=0, on=before)  # Too late: it says nothing about the new home.
     assert await database_of(connector) == other.database
 
 
@@ -228,7 +228,7 @@ async def test_i21_a_commit_during_a_connect_does_not_make_the_node_look_behind(
 
         async def read_and_be_overtaken(connection: RawConnection) -> Stream | None:
             found = await read_stream(connection)
-            connector.saw(51, on=writer)
+            connector.saw(51, epoch=0, on=writer)
             return found
 
         monkeypatch.setattr(connector._server, "read_stream", read_and_be_overtaken)
@@ -247,7 +247,7 @@ async def test_i21_a_connector_serves_a_writer_in_a_loop_of_its_own(a_node: Make
         async with connected(connector, Purpose.WRITE) as connection:
             for seq in range(1, 200):
                 await run(connection, f"UPDATE stream SET seq = {seq}")  # noqa: S608
-                connector.saw(seq, on=connection)
+                connector.saw(seq, epoch=0, on=connection)
 
     writing = asyncio.get_running_loop().run_in_executor(None, lambda: asyncio.run(write()))
     while not writing.done():

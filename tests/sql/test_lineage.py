@@ -90,15 +90,22 @@ def test_i21_home_that_answers_stays_home_beside_a_stray() -> None:
 def test_i21_what_was_seen_rises_and_never_falls() -> None:
     seen = SeenState()
     assert seen.adopt(ours(epoch=1, seq=50), home="a", expected=None)
-    seen.saw(52, at="a")
+    seen.saw(52, epoch=1, at="a")
     assert seen.adopt(ours(epoch=1, seq=51), home="a", expected=None)  # It had read before 52.
     assert seen.newest == Newest(ours(epoch=1, seq=52), "a")
+
+
+def test_i21_an_epoch_that_another_process_raised_is_learned_from_a_commit() -> None:
+    seen = SeenState()
+    assert seen.adopt(ours(epoch=1, seq=50), home="a", expected=None)
+    seen.saw(51, epoch=2, at="a")
+    assert seen.newest == Newest(ours(epoch=2, seq=51), "a")
 
 
 def test_i21_a_late_word_from_the_old_home_does_not_count() -> None:
     seen = SeenState()
     assert seen.adopt(ours(epoch=2, seq=40), home="b", expected=None)
-    seen.saw(99, at="a")
+    seen.saw(99, epoch=1, at="a")
     assert seen.newest == Newest(ours(epoch=2, seq=40), "b")
 
 

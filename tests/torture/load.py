@@ -80,7 +80,7 @@ class Worker:
                 group.create_task(self._submit()),
                 group.create_task(self._claim(group)),
             ]
-            await self._told(END)
+            await self._told_to_end()
             for task in others:
                 task.cancel()
 
@@ -99,8 +99,10 @@ class Worker:
     def _write(self, *words: object) -> None:
         os.write(self._ledger, (" ".join(map(str, words)) + "\n").encode())
 
-    async def _told(self, word: str) -> None:
-        while not (self._folder / word).exists():  # noqa: ASYNC110  # Another process makes it.
+    async def _told_to_end(self) -> None:
+        """Wait for the parent's word, or for its death: nobody else would end this process."""
+        parent_pid = os.getppid()
+        while not (self._folder / END).exists() and os.getppid() == parent_pid:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
     async def _repeat(self, every_s: float, action: Callable[[], Awaitable[None]]) -> None:

@@ -50,7 +50,6 @@ def nodes(request: pytest.FixtureRequest, backend: str) -> Iterator[list[Node]]:
         yield [stack.enter_context(a_node(server)) for _ in range(2)]
 
 
-@pytest.mark.xfail(strict=True, reason="what a commit finds does not raise the known epoch yet")
 @pytest.mark.parametrize("backend", ["postgres", "mariadb"])
 async def test_i21_who_came_before_the_failover_was_marked_learns_of_it(nodes: list[Node]) -> None:
     first, second = nodes

@@ -51,7 +51,9 @@ def pair(place: str) -> Iterator[Pair]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("place", [pytest.param("postgres", marks=pytest.mark.backend("postgres"))])
+@pytest.mark.parametrize(
+    "place", [pytest.param(place, marks=pytest.mark.backend(place)) for place in PAIRS]
+)
 async def test_i3_i13_i21_a_database_fails_over_under_load(pair: Pair) -> None:
     size = Size(run_count=100_000, failover_count=2, process_count=3, key_count=50)
     findings = await fail_over(pair, size, _no_step)

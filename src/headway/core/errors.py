@@ -22,12 +22,21 @@ Error
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from headway.core.ids import InstanceId, Key, LaneName, RunId
 
 
 class Error(Exception):
-    """The root of all errors that headway raises on purpose."""
+    """The root of all errors that headway raises on purpose. They can be copied and pickled."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Not by `__init__`: that takes the parts of the sentence, and `args` is the whole of it.
+        return _made_again, (type(self), self.args), self.__dict__
+
+
+def _made_again(kind: type[Error], args: tuple[Any, ...]) -> Error:
+    return kind.__new__(kind, *args)
 
 
 class InvalidInput(Error):

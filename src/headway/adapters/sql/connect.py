@@ -73,9 +73,9 @@ class Connector:
             {address.display: "others are moving to another node" for address in self._addresses}
         )
 
-    def saw(self, seq: int, *, on: RawConnection) -> None:
-        """Remember that `seq` was committed on this connection."""
-        self._seen.saw(seq, at=self._made_at[on])
+    def saw(self, seq: int, *, epoch: int, on: RawConnection) -> None:
+        """Remember that `seq` was committed on this connection, in this epoch."""
+        self._seen.saw(seq, epoch=epoch, at=self._made_at[on])
 
     def is_current(self, connection: RawConnection) -> bool:
         """False when the process has since moved to another node: use this one no more."""

@@ -109,20 +109,23 @@ class SeenState:
         with self._lock:
             present = self._newest
             if present is not None and present.lineage == adopted.lineage:
-                adopted = _later(present, stream.seq)
+                adopted = _later(present, stream.seq, stream.epoch)
             elif _lineage(present) != _lineage(expected):
                 return False
             self._newest = adopted
             return True
 
-    def saw(self, seq: int, *, at: str) -> None:
+    def saw(self, seq: int, *, epoch: int, at: str) -> None:
+        """Remember what a commit found at home: another process may have raised its epoch."""
         with self._lock:
             if self._newest is not None and self._newest.home == at:
-                self._newest = _later(self._newest, seq)
+                self._newest = _later(self._newest, seq, epoch)
 
 
-def _later(newest: Newest, seq: int) -> Newest:
-    return replace(newest, stream=replace(newest.stream, seq=max(seq, newest.stream.seq)))
+def _later(newest: Newest, seq: int, epoch: int) -> Newest:
+    known = newest.stream
+    later = replace(known, seq=max(seq, known.seq), epoch=max(epoch, known.epoch))
+    return replace(newest, stream=later)
 
 
 def _lineage(newest: Newest | None) -> tuple[str, int, str] | None:

@@ -163,13 +163,14 @@ _RESUMED: Final = Query(
     .with_for_update(skip_locked=True)
 )
 _STREAM: Final = Query(
-    sa.select(stream.c.seq, stream.c.pruned_seq)
+    sa.select(stream.c.seq, stream.c.pruned_seq, stream.c.epoch)
     .where(stream.c.id == sa.literal_column("1"))
     .with_for_update()
 )
 
 
-async def load_world(link: Link, needs: Needs, *, now: Instant) -> World:
+async def load_world(link: Link, needs: Needs, *, now: Instant) -> tuple[World, int]:
+    """The world that `needs` names, and the epoch of the node that holds it."""
     world = World(now=now, seq=0)
     if needs.instance_ids:
         for row in await link.fetch(_INSTANCES, {"ids": list(needs.instance_ids)}):
@@ -185,13 +186,13 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> World:
             item = InboxItem(*row)
             world.inbox[item.run_id].append(item)
     await _load_lanes(link, needs, world)
-    ((world.seq, world.pruned_seq),) = await link.fetch(_STREAM, {})
+    ((world.seq, world.pruned_seq, epoch),) = await link.fetch(_STREAM, {})
     if needs.idempotency_keys:
         # Asked last, when nobody else can commit: a head that was seen may be the first answer.
         for row in await link.fetch(_REMEMBERED, {"keys": list(needs.idempotency_keys)}):
             world.remembered[row[0]] = Remembered(*row)
     await _recheck_free_keys(link, needs, world)
-    return world
+    return world, epoch
 
 
 async def _recheck_free_keys(link: Link, needs: Needs, world: World) -> None:

@@ -152,7 +152,12 @@ class Writer:
             while batch := await self._next_batch():
                 # While it is out, whoever waits is told soon, and not after each other.
                 limit_s = OUT_AGAIN_S_MAX if self._is_out else OUTAGE_S_MAX
-                await self._commit(batch, time.monotonic() + limit_s)
+                try:
+                    await self._commit(batch, time.monotonic() + limit_s)
+                except BaseException:
+                    log.exception("writer_broke")
+                    self._refuse(batch, StoreClosed())
+                    raise
         finally:
             self._is_closing = True
             self._refuse([*self._waiting], StoreClosed())
@@ -229,7 +234,7 @@ class Writer:
         self._source.check()
         await self._link.begin()
         _, now = await self._lock_own_row()
-        world = await load_world(self._link, needs, now=now)
+        world, epoch = await load_world(self._link, needs, now=now)
         loaded_seq = world.seq
         answers = [command.decide(world) for command in commands]
         if not world.has_changed:
@@ -243,7 +248,7 @@ class Writer:
         self._in_doubt = None
         self._batch_number = number
         self.batch_count += 1
-        self._source.saw(world.seq)
+        self._source.saw(world.seq, epoch=epoch)
         return answers, world.changes.events
 
     async def _lock_own_row(self) -> tuple[int, Instant]:

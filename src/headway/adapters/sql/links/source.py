@@ -25,8 +25,8 @@ class Source(Protocol):
         """Raise ConnectionError when the link in use leads to a node that is no longer ours."""
         ...
 
-    def saw(self, seq: int) -> None:
-        """Remember that `seq` is committed where the link in use leads."""
+    def saw(self, seq: int, *, epoch: int) -> None:
+        """Remember that `seq` is committed, in this epoch, where the link in use leads."""
         ...
 
     def lost(self) -> None: ...
@@ -42,7 +42,7 @@ class SqliteSource:
     def check(self) -> None:
         """A file is where it is."""
 
-    def saw(self, seq: int) -> None:
+    def saw(self, seq: int, *, epoch: int) -> None:
         """A file cannot be behind itself."""
 
     def lost(self) -> None:
@@ -63,8 +63,8 @@ class ServerSource:
         if not self._connector.is_current(self._raw):
             raise ConnectionError("the process has moved to another node")
 
-    def saw(self, seq: int) -> None:
-        self._connector.saw(seq, on=self._raw)
+    def saw(self, seq: int, *, epoch: int) -> None:
+        self._connector.saw(seq, epoch=epoch, on=self._raw)
 
     def lost(self) -> None:
         self._connector.lost()

@@ -1,0 +1,60 @@
+"""Errors travel: between threads as copies, between processes as pickles."""
+
+import pickle
+from copy import copy
+
+import pytest
+
+from headway.core.errors import (
+    DatabaseUnavailable,
+    Error,
+    IdempotencyConflict,
+    InvalidInput,
+    KeyBusy,
+    KeyLocked,
+    LaneFull,
+    LeaseLost,
+    OutcomeUnknown,
+    RevisionConflict,
+    RunNotFound,
+    SchemaMismatch,
+    StoreClosed,
+    StoreFailed,
+    StoreOverloaded,
+    TooLarge,
+)
+from headway.core.ids import InstanceId, Key, LaneName, RunId
+
+ERRORS: list[Error] = [
+    InvalidInput("params", "must be an object"),
+    TooLarge("params", "is too long"),
+    KeyBusy(Key("k"), RunId("r")),
+    KeyLocked(Key("k"), RunId("r")),
+    IdempotencyConflict("once", RunId("r")),
+    RevisionConflict("lane 'main'", 3),
+    LaneFull(LaneName("main"), 5),
+    RunNotFound(RunId("r")),
+    SchemaMismatch("the database is newer"),
+    DatabaseUnavailable({"a:1": "refused", "b:2": "is read-only"}),
+    OutcomeUnknown("connection reset"),
+    LeaseLost(InstanceId("i")),
+    StoreFailed("disk full"),
+    StoreOverloaded(9),
+    StoreClosed(),
+]
+
+
+def leaves_of(kind: type[Error]) -> set[type[Error]]:
+    below = kind.__subclasses__()
+    return set().union(*map(leaves_of, below)) if below else {kind}
+
+
+def test_every_error_is_tried() -> None:
+    assert leaves_of(Error) <= {type(error) for error in ERRORS}
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_survives_a_journey(error: Error) -> None:
+    for again in (copy(error), pickle.loads(pickle.dumps(error))):  # noqa: S301
+        assert type(again) is type(error)
+        assert (str(again), vars(again)) == (str(error), vars(error))

@@ -1,0 +1,47 @@
+"""R4.7: a database that stays away is told of, and used again once it is back."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from headway.adapters.sql import writer
+from headway.adapters.sql.store import SqlStore, open_store
+from headway.core.command.lane import SetLane
+from headway.core.errors import DatabaseUnavailable
+from headway.core.ids import MAIN_LANE
+from headway.core.lane import Lane
+from tests.contract.backends import run_apart, upgrade
+from tests.sql.nodes import Node
+
+
+@pytest.fixture
+def node(a_node: Callable[[], Node]) -> Node:
+    made = a_node()
+    run_apart(lambda: upgrade(made.url))
+    return made
+
+
+@pytest.fixture
+async def store(node: Node) -> AsyncIterator[SqlStore]:
+    opened = await open_store([node.url])
+    try:
+        yield opened
+    finally:
+        node.come_back()
+        await opened.close()
+
+
+async def test_r4_7_a_long_outage_is_told_to_each_who_waits_and_then_it_heals(
+    node: Node, store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "OUTAGE_S_MAX", 0.5)
+    change = SetLane(name=MAIN_LANE, max_concurrent=5)
+    await store.apply(change)
+    node.leave()
+    node.cut()
+    answers = await asyncio.gather(*(store.apply(change) for _ in range(3)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [DatabaseUnavailable] * 3
+    assert len({id(answer) for answer in answers}) == 3, "each needs a traceback of its own"
+    node.come_back()
+    assert isinstance(await store.apply(change), Lane)
