@@ -89,6 +89,8 @@ async def _until_all_moved(store: SqlStore, them: Crowd) -> None:
     while time.monotonic() < give_up_at_s:
         them.check()
         try:
+            # Who only reads may go on reading what the old primary still shows.
+            await store.apply(SetLane(name=MAIN_LANE, max_concurrent=LANE_LIMIT))
             instances = await store.runs.instances()
         except (InfrastructureError, DBAPIError, OSError):
             instances = []
