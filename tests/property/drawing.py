@@ -234,9 +234,13 @@ class Drawing:
             key=key,
             job=self.one_of(JOBS),
             params=self.one_of(DOCUMENTS),
-            expected_revision=self.maybe(0, 1),
+            expected_revision=self.maybe(0, *self._revisions(key)),
         )
         return self.one_of([saved, saved, DeleteKey(key)])
+
+    def _revisions(self, key: Key) -> list[int]:
+        saved = self.oracle.keys.get(key)
+        return [] if saved is None else [saved.revision]
 
     def prune(self) -> Any:
         runs = [NOBODY, *(run.id for run in self.oracle.runs)]
@@ -247,7 +251,7 @@ class Drawing:
             [
                 PruneRuns(tuple(run_ids), ended_before=ended_before),
                 PruneEvents(seq, self.one_of([10_000, 3])),
-                ForgetSubmissions(before=before),
+                ForgetSubmissions(("nobody", *self.oracle.remembered), before=before),
             ]
         )
 

@@ -164,7 +164,7 @@ saved_keys: Final = _table(
     sa.Column("key", _name(), primary_key=True),
     sa.Column("job", _name(), nullable=False),
     sa.Column("params", _text(), nullable=False),
-    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
 )
 

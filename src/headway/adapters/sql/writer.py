@@ -15,8 +15,6 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
-import sqlalchemy as sa
-
 from headway.adapters.sql.faults import (
     first_line,
     is_conflict,
@@ -26,9 +24,13 @@ from headway.adapters.sql.faults import (
 )
 from headway.adapters.sql.links.source import Source
 from headway.adapters.sql.load import load_world
-from headway.adapters.sql.statements import Delete, Insert, Query
-from headway.adapters.sql.tables import writers
-from headway.adapters.sql.write import WRITER_BATCH, write_world
+from headway.adapters.sql.own_row import (
+    forget_the_gone,
+    lock_own_row,
+    remove_own_row,
+    write_own_row,
+)
+from headway.adapters.sql.write import write_world
 from headway.core.command.command import Command, Needs
 from headway.core.command.documents import document_length
 from headway.core.command.instance import RenewInstance
@@ -241,7 +243,7 @@ class Writer:
             await self._link.rollback()
             return answers, []
         number = self._batch_number + 1
-        await self._link.write(WRITER_BATCH, [(number, now, self._id)])
+        await write_own_row(self._link, self._id, number=number, now=now)
         await write_world(self._link, world, loaded_seq=loaded_seq)
         self._in_doubt = _InDoubt(number, answers, world.changes.events)
         await self._link.commit()
@@ -253,24 +255,18 @@ class Writer:
 
     async def _lock_own_row(self) -> tuple[int, Instant]:
         """The number of the last batch that landed, and what time it is there."""
-        query = _OWN_ROW_HERE if self._link.now_sql is None else _own_row(self._link.now_sql)
-        rows = await self._link.fetch(query, {"id": self._id})
-        if not rows:  # New here; or so long silent that it was forgotten.
-            own = (self._id, self._batch_number, 0)
-            await self._link.write(Insert(writers, ("id", "batch", "seen_at")), [own])
-            rows = await self._link.fetch(query, {"id": self._id})
-        ((number, now),) = rows
+        number, now = await lock_own_row(self._link, self._id, number=self._batch_number)
         if self._now is not None:
             now = self._now()
-        elif self._link.now_sql is None:
-            now = time.time_ns() // 1_000
-        return number, Instant(now)
+        return number, Instant(time.time_ns() // 1_000) if now is None else now
 
     async def _introduce(self) -> int:
         """Make the writer's own row, or find it again: the number of the last batch that landed."""
         await self._link.begin()
         try:
-            number, _ = await self._lock_own_row()
+            number, now = await self._lock_own_row()
+            await write_own_row(self._link, self._id, number=number, now=now)
+            await forget_the_gone(self._link, now=now)
         except BaseException:
             await self._link.rollback()
             raise
@@ -312,7 +308,7 @@ class Writer:
         """Take the own row away, and close; if that fails the row is forgotten in time."""
         try:
             await self._link.begin()
-            await self._link.write(Delete(writers, ("id",)), [(self._id,)])
+            await remove_own_row(self._link, self._id)
             await self._link.commit()
         except Exception as error:  # At the end of its life there is nobody to tell.
             log.debug("writer_not_retired", extra={"reason": str(error)})
@@ -356,21 +352,6 @@ class Writer:
                 future.set_exception(error)
         if events:
             self._on_committed(events)
-
-
-_OWN_ROW: Final = (
-    sa.select(writers.c.batch)
-    .where(writers.c.id == sa.bindparam("id", type_=sa.String()))
-    .with_for_update()
-)
-_OWN_ROW_HERE: Final = Query(_OWN_ROW.add_columns(sa.literal_column("0")))
-_OWN_ROWS_THERE: dict[str, Query] = {}
-
-
-def _own_row(now_sql: str) -> Query:
-    if now_sql not in _OWN_ROWS_THERE:
-        _OWN_ROWS_THERE[now_sql] = Query(_OWN_ROW.add_columns(sa.literal_column(now_sql)))
-    return _OWN_ROWS_THERE[now_sql]
 
 
 def _explained(error: Exception) -> BaseException:

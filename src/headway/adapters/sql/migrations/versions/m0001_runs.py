@@ -236,7 +236,7 @@ def _create_saved_keys() -> None:
         sa.Column("key", sa.String(length=255), nullable=False),
         sa.Column("job", sa.String(length=255), nullable=False),
         sa.Column("params", DOCUMENT, nullable=False),
-        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("key", name="pk_saved_keys"),
         if_not_exists=True,
