@@ -24,7 +24,7 @@ from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetInteractive
 from headway.core.command.settle import Complete, ConfirmCancel, Fail
 from headway.core.command.submit import Submit
-from headway.core.command.wait import GiveSlotBack, Park, Wake, WantSlot
+from headway.core.command.wait import GiveSlotBack, Park, Retry, Wake, WantSlot
 from headway.core.document import Document
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId, later
 from headway.core.run.admission import OnConflict
@@ -170,7 +170,8 @@ class Drawing:
         has_slot = run is None or run.has_slot
         wake_at = None if self.one_of([True, False]) else self.instant(-1, 0, 2)
         likely = GiveSlotBack(claim) if has_slot else WantSlot(claim)
-        return self.one_of([likely, likely, Park(claim, wake_at), WantSlot(claim)])
+        retry = Retry(claim, Document('{"code":"error"}'), self.one_of([0.0, 0.5, 2.0]))
+        return self.one_of([likely, likely, Park(claim, wake_at), WantSlot(claim), retry])
 
     def report(self) -> Any:
         claim, document = self.claim(), self.one_of(DOCUMENTS)

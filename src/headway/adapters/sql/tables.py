@@ -72,6 +72,7 @@ runs: Final = _table(
     sa.Column("instance_id", _name(36)),
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("token", _name(64), nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("death_count", sa.Integer, nullable=False),
     sa.Column("is_interactive", sa.SmallInteger, nullable=False),
     sa.Column("unread_count", sa.Integer, nullable=False),

@@ -22,6 +22,7 @@ from headway.adapters.sql.faults import (
     is_read_only,
     may_pass,
 )
+from headway.adapters.sql.lease import Lease
 from headway.adapters.sql.links.source import Source
 from headway.adapters.sql.load import load_world
 from headway.adapters.sql.own_row import (
@@ -33,7 +34,6 @@ from headway.adapters.sql.own_row import (
 from headway.adapters.sql.write import write_world
 from headway.core.command.command import Command, Needs
 from headway.core.command.documents import document_length
-from headway.core.command.instance import RenewInstance
 from headway.core.errors import (
     DatabaseUnavailable,
     InfrastructureError,
@@ -42,7 +42,7 @@ from headway.core.errors import (
     StoreFailed,
     StoreOverloaded,
 )
-from headway.core.ids import Instant
+from headway.core.ids import InstanceId, Instant
 from headway.core.run.events import Event
 
 BATCH_COUNT_MAX: Final = 1_000
@@ -92,6 +92,7 @@ class Writer:
         self._in_doubt: _InDoubt | None = None
         self._is_closing = False
         self._is_idle = False
+        self._lease: Lease | None = None
         self._is_out = False
         """The database could not be reached for as long as anybody would wait."""
         self.conflict_count = 0
@@ -117,12 +118,29 @@ class Writer:
         if len(self._waiting) >= WAITING_COUNT_MAX:
             raise StoreOverloaded(len(self._waiting))
         pending = _Pending(command, self._loop.create_future())
-        if isinstance(command, RenewInstance):
-            self._waiting.appendleft(pending)
-        else:
-            self._waiting.append(pending)
+        self._waiting.append(pending)
         self._rouse()
         return pending.answer
+
+    def keep_lease(
+        self,
+        instance_id: InstanceId,
+        *,
+        ttl_s: float,
+        on_renewed: Callable[[Instant | None], None],
+    ) -> Callable[[], None]:
+        assert self._lease is None, "a writer serves one instance"
+        lease = self._lease = Lease(
+            instance_id, ttl_s=ttl_s, on_renewed=on_renewed, loop=self._loop
+        )
+        self._rouse()
+
+        def end() -> None:
+            lease.end()
+            if self._lease is lease:
+                self._lease = None
+
+        return end
 
     async def close(self) -> None:
         """Commit what waits, then close the link."""
@@ -144,7 +162,7 @@ class Writer:
         self._writer_loop = asyncio.get_running_loop()
         try:
             self._link = await self._source.connect()
-            await self._introduce()
+            await self._introduce(is_new=True)
         except BaseException as error:
             self._answer([(started, None, error)])
             self._answer([(self._stopped, None, None)])
@@ -168,20 +186,36 @@ class Writer:
 
     async def _next_batch(self) -> list[_Pending]:
         """What waits, up to a limit; nothing only when the writer is to end."""
+        self._ask_for_lease()
         while not self._waiting:
             if self._is_closing:
                 return []
             self._wake.clear()
             self._is_idle = True
             if not self._waiting and not self._is_closing:
-                await self._wake.wait()
+                await self._wait()
             self._is_idle = False
+            self._ask_for_lease()
         batch: list[_Pending] = []
         length = 0
         while self._waiting and len(batch) < BATCH_COUNT_MAX and length < BATCH_LENGTH_MAX:
             batch.append(self._waiting.popleft())
             length += document_length(batch[-1].command)
         return batch
+
+    async def _wait(self) -> None:
+        """For somebody to call, or for the lease to be due."""
+        lease = self._lease
+        try:
+            async with asyncio.timeout(None if lease is None else lease.due_in_s()):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _ask_for_lease(self) -> None:
+        lease = self._lease
+        if lease is not None and not self._is_closing and lease.due_in_s() <= 0:
+            self._waiting.appendleft(_Pending(lease.command, lease.ask()))
 
     async def _commit(self, batch: list[_Pending], give_up_at_s: float) -> None:
         """Answer every command of `batch`, whatever happens; its halves share its time."""
@@ -260,13 +294,17 @@ class Writer:
             now = self._now()
         return number, Instant(time.time_ns() // 1_000) if now is None else now
 
-    async def _introduce(self) -> int:
-        """Make the writer's own row, or find it again: the number of the last batch that landed."""
+    async def _introduce(self, *, is_new: bool) -> int:
+        """Make the writer's own row, or find it again: the number of the last batch that landed.
+
+        To find it again nothing is written: that could fail where the batch in doubt has failed.
+        """
         await self._link.begin()
         try:
             number, now = await self._lock_own_row()
-            await write_own_row(self._link, self._id, number=number, now=now)
-            await forget_the_gone(self._link, now=now)
+            if is_new:
+                await write_own_row(self._link, self._id, number=number, now=now)
+                await forget_the_gone(self._link, now=now)
         except BaseException:
             await self._link.rollback()
             raise
@@ -287,7 +325,7 @@ class Writer:
                 async with asyncio.timeout(TRANSACTION_S_MAX):
                     self._link = await self._source.connect()
                     # This locks our row: a commit still under way on the other side has ended then.
-                    number = await self._introduce()
+                    number = await self._introduce(is_new=False)
             except Exception as again:  # Whatever it is, the way out is to try again until the end.
                 last = again
                 await self._drop_link()

@@ -152,6 +152,7 @@ def _create_runs() -> None:
         sa.Column("instance_id", sa.String(length=36), nullable=True),
         sa.Column("generation", sa.Integer(), nullable=False),
         sa.Column("token", sa.String(length=64), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("death_count", sa.Integer(), nullable=False),
         sa.Column("is_interactive", sa.SmallInteger(), nullable=False),
         sa.Column("unread_count", sa.Integer(), nullable=False),
