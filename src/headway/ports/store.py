@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from headway.core.command.command import Command
-from headway.core.ids import InstanceId, Instant
+from headway.core.ids import InstanceId
 from headway.core.run.events import Event
 
 A = TypeVar("A")
@@ -25,12 +25,13 @@ class Store(Protocol):
         instance_id: InstanceId,
         *,
         ttl_s: float,
-        on_renewed: Callable[[Instant | None], None],
+        on_renewed: Callable[[float | None], None],
     ) -> Callable[[], None]:
         """Renew the lease every third of `ttl_s`, until the returned function is called.
 
-        Also while the event loop is blocked, for up to a minute. `on_renewed` is called in the
-        loop after each answer, with when the lease ends now, or None: the instance is dead.
+        Also while the event loop is blocked, for up to a minute. After each answer `on_renewed` is
+        called with how long the lease can be trusted now, by this process's monotonic clock, or
+        None: the instance is dead. That happens in another thread, which must not be kept waiting.
         """
         ...
 

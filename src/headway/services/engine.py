@@ -22,7 +22,7 @@ from headway.core.command.instance import (
     RetireInstance,
 )
 from headway.core.errors import InfrastructureError
-from headway.core.ids import InstanceId, Instant, LaneName, RunId
+from headway.core.ids import InstanceId, LaneName, RunId
 from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
@@ -38,6 +38,7 @@ from headway.services.sweep import sweep
 
 POLL_S: Final = 1.0
 SWEEP_S: Final = 1.0
+LEASE_LOOK_S: Final = 0.2
 UNWIND_S: Final = 5.0
 """How long jobs that were told to end may take for it when the engine stops."""
 CLAIM_COUNT_MAX: Final = 100
@@ -86,6 +87,7 @@ class Engine:
             self._group.create_task(self._claim()),
             self._group.create_task(self._repeat(SWEEP_S, self._sweep)),
             self._group.create_task(self._repeat(POLL_S, self._look_after)),
+            self._group.create_task(self._repeat(LEASE_LOOK_S, self._begin_anew_if_lost)),
         ]
         return self
 
@@ -136,29 +138,25 @@ class Engine:
 
     async def _begin(self) -> None:
         """Begin a life as an instance that nobody knows yet."""
-        self._instance_id: InstanceId = self._ids.instance_id()
-        self._confirm()
+        instance_id = self._ids.instance_id()
+        asked_at_s = time.monotonic()
         await self._store.apply(
             RegisterInstance(
-                instance_id=self._instance_id,
+                instance_id=instance_id,
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 ttl_s=self._lease_ttl_s,
             )
         )
+        self._instance_id: InstanceId = instance_id
+        self._trusted_until_s = asked_at_s + self._lease_ttl_s
         self._end_lease = self._store.keep_lease(
-            self._instance_id, ttl_s=self._lease_ttl_s, on_renewed=self._on_renewed
+            instance_id, ttl_s=self._lease_ttl_s, on_renewed=self._on_renewed
         )
 
-    def _confirm(self) -> None:
-        self._trusted_until_s = time.monotonic() + self._lease_ttl_s
-
-    def _on_renewed(self, expires_at: Instant | None) -> None:
-        if expires_at is None:
-            self._trusted_until_s = float("-inf")
-        else:
-            self._confirm()
-        self._wake.set()
+    def _on_renewed(self, trusted_until_s: float | None) -> None:
+        """Called in another thread."""
+        self._trusted_until_s = float("-inf") if trusted_until_s is None else trusted_until_s
 
     async def _begin_anew_if_lost(self) -> None:
         if time.monotonic() < self._trusted_until_s:
@@ -175,7 +173,6 @@ class Engine:
         while not self._is_stopping:
             self._wake.clear()
             try:
-                await self._begin_anew_if_lost()
                 for lane, names in self._lanes().items():
                     await self._claim_lane(lane, names)
             except InfrastructureError as error:
@@ -195,18 +192,19 @@ class Engine:
         }
 
     async def _claim_lane(self, lane: LaneName, names: frozenset[str]) -> None:
+        instance_id = self._instance_id
         claimed = await self._store.apply(
             ClaimRuns(
                 lane=lane,
-                instance_id=self._instance_id,
+                instance_id=instance_id,
                 jobs=names,
                 count=CLAIM_COUNT_MAX,
                 nonce=self._ids.nonce(),
             )
         )
         if isinstance(claimed, NotAlive):
-            self._trusted_until_s = float("-inf")
-            self._wake.set()
+            if instance_id == self._instance_id:  # Else it has begun anew meanwhile.
+                self._trusted_until_s = float("-inf")
             return
         for one in claimed:
             execution = self._executing.get(one.run_id)

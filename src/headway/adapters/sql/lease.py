@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final
 
 from headway.core.command.instance import RenewInstance
-from headway.core.errors import InfrastructureError
 from headway.core.ids import InstanceId, Instant
 
 TICK_S: Final = 1.0
@@ -19,27 +18,27 @@ AGAIN_S: Final = 1.0
 
 
 class Lease:
-    """Made and ended in the event loop; asked by the writer's thread whether it is due."""
+    """Made and ended in the event loop; asked and answered in the writer's thread."""
 
     def __init__(
         self,
         instance_id: InstanceId,
         *,
         ttl_s: float,
-        on_renewed: Callable[[Instant | None], None],
+        on_renewed: Callable[[float | None], None],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._ttl_s = ttl_s
         self._on_renewed = on_renewed
         self._loop = loop
-        self.command = RenewInstance(instance_id=instance_id, ttl_s=ttl_s)
-        self._is_asked = False
+        self._command = RenewInstance(instance_id=instance_id, ttl_s=ttl_s)
+        self._is_asked = self._is_over = False
         self._due_at_s = time.monotonic() + ttl_s / 3
         self._tick()
 
     def end(self) -> None:
         self._ticking.cancel()
-        self._due_at_s = float("inf")
+        self._is_over = True
 
     def _tick(self) -> None:
         self._ticked_at_s = time.monotonic()
@@ -52,23 +51,18 @@ class Lease:
             return AGAIN_S
         return max(0.0, self._due_at_s - time.monotonic())
 
-    def ask(self) -> "asyncio.Future[Instant | None]":
-        """The answer to come; until it is there the lease is not due."""
+    def ask(self) -> RenewInstance:
+        """Until it is answered, the lease is not due again."""
         self._is_asked = True
-        answer: asyncio.Future[Instant | None] = self._loop.create_future()
-        answer.add_done_callback(self._answered)
-        return answer
+        self._asked_at_s = time.monotonic()
+        return self._command
 
-    # The event loop again.
-
-    def _answered(self, answer: "asyncio.Future[Instant | None]") -> None:
+    def answered(self, expires_at: Instant | None, error: BaseException | None) -> None:
         self._is_asked = False
-        if answer.cancelled() or self._due_at_s == float("inf"):
+        if self._is_over:
             return
-        error = answer.exception()
         if error is None:
             self._due_at_s = time.monotonic() + self._ttl_s / 3
-            self._on_renewed(answer.result())
-            return
-        assert isinstance(error, InfrastructureError), error
-        self._due_at_s = time.monotonic() + min(AGAIN_S, self._ttl_s / 3)
+            self._on_renewed(None if expires_at is None else self._asked_at_s + self._ttl_s)
+        else:
+            self._due_at_s = time.monotonic() + min(AGAIN_S, self._ttl_s / 3)

@@ -38,7 +38,7 @@ class SqlStore:
         instance_id: InstanceId,
         *,
         ttl_s: float,
-        on_renewed: Callable[[Instant | None], None],
+        on_renewed: Callable[[float | None], None],
     ) -> Callable[[], None]:
         return self.writer.keep_lease(instance_id, ttl_s=ttl_s, on_renewed=on_renewed)
 

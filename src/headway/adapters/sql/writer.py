@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headway.adapters.sql.faults import (
+    explained,
     first_line,
     is_conflict,
     is_disconnect,
@@ -39,7 +40,6 @@ from headway.core.errors import (
     InfrastructureError,
     OutcomeUnknown,
     StoreClosed,
-    StoreFailed,
     StoreOverloaded,
 )
 from headway.core.ids import InstanceId, Instant
@@ -57,10 +57,13 @@ RECONNECT_DELAY_S: Final = 0.2
 log = logging.getLogger(__name__)
 
 
+_Answer = tuple["asyncio.Future[Any] | Lease", Any, BaseException | None]
+
+
 @dataclass(frozen=True, slots=True)
 class _Pending:
     command: Command[Any]
-    answer: "asyncio.Future[Any]"
+    answer: "asyncio.Future[Any] | Lease"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +120,17 @@ class Writer:
             raise StoreClosed
         if len(self._waiting) >= WAITING_COUNT_MAX:
             raise StoreOverloaded(len(self._waiting))
-        pending = _Pending(command, self._loop.create_future())
-        self._waiting.append(pending)
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.append(_Pending(command, answer))
         self._rouse()
-        return pending.answer
+        return answer
 
     def keep_lease(
         self,
         instance_id: InstanceId,
         *,
         ttl_s: float,
-        on_renewed: Callable[[Instant | None], None],
+        on_renewed: Callable[[float | None], None],
     ) -> Callable[[], None]:
         assert self._lease is None, "a writer serves one instance"
         lease = self._lease = Lease(
@@ -215,7 +218,7 @@ class Writer:
     def _ask_for_lease(self) -> None:
         lease = self._lease
         if lease is not None and not self._is_closing and lease.due_in_s() <= 0:
-            self._waiting.appendleft(_Pending(lease.command, lease.ask()))
+            self._waiting.appendleft(_Pending(lease.ask(), lease))
 
     async def _commit(self, batch: list[_Pending], give_up_at_s: float) -> None:
         """Answer every command of `batch`, whatever happens; its halves share its time."""
@@ -237,7 +240,7 @@ class Writer:
                         await self._commit(batch[middle:], give_up_at_s)
                         return
                     if is_last or attempt == ATTEMPT_COUNT_MAX - 1:
-                        self._refuse(batch, _explained(error))
+                        self._refuse(batch, explained(error))
                         return
                     continue
                 answers, events = landed.answers, landed.events
@@ -368,20 +371,22 @@ class Writer:
 
     def _answer(
         self,
-        answers: Sequence[tuple["asyncio.Future[Any]", Any, BaseException | None]],
+        answers: Sequence[_Answer],
         events: Sequence[Event] = (),
     ) -> None:
+        if answers and isinstance(answers[0][0], Lease):
+            # It always stands first, and does not wait for an event loop that may be blocked.
+            (lease, expires_at, error), *answers = answers
+            assert isinstance(lease, Lease)
+            lease.answered(expires_at, error)
         try:
             self._loop.call_soon_threadsafe(self._deliver, answers, events)
         except RuntimeError:  # Its event loop is closed: nobody listens any more.
             log.debug("answers_undeliverable", extra={"count": len(answers)})
 
-    def _deliver(
-        self,
-        answers: Sequence[tuple["asyncio.Future[Any]", Any, BaseException | None]],
-        events: Sequence[Event],
-    ) -> None:
+    def _deliver(self, answers: Sequence[_Answer], events: Sequence[Event]) -> None:
         for future, answer, error in answers:
+            assert not isinstance(future, Lease)
             if future.done():  # Its caller was cancelled; what it asked for was done all the same.
                 continue
             if error is None:
@@ -390,12 +395,3 @@ class Writer:
                 future.set_exception(error)
         if events:
             self._on_committed(events)
-
-
-def _explained(error: Exception) -> BaseException:
-    if isinstance(error, AssertionError | InfrastructureError):
-        return error
-    log.error("write_failed", exc_info=error)
-    failed = StoreFailed(f"the write was refused ({first_line(error)}); nothing of it was kept")
-    failed.__cause__ = error
-    return failed
