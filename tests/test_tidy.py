@@ -29,8 +29,17 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("wide_excepts", "src/headway/adapters/sql/writer.py"): (
         "The top of the writer's loop: every fault becomes an answer, and none ends the thread."
     ),
-    ("wide_excepts", "src/headway/services/execute.py"): (
-        "A job may raise anything: it becomes the run's error."
+    ("wide_excepts", "src/headway/services/blocking.py"): (
+        "A job may raise anything: what ends its thread is told to whoever waits for it."
+    ),
+    ("wide_excepts", "src/headway/services/engine.py"): (
+        "The top of an execution: a mistake of ours is told and costs this run alone."
+    ),
+    ("tasks_without_an_owner", "src/headway/services/engine.py"): (
+        "A job that will not end is left behind when the engine stops; a group would wait for it."
+    ),
+    ("tasks_without_an_owner", "src/headway/services/progress.py"): (
+        "The report owns its one timer, and ends it with itself."
     ),
 }
 

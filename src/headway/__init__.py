@@ -4,17 +4,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from headway.app import Headway, RunFailed, RunHandle
+    from headway.app import Headway
+    from headway.services.blocking import BlockingRunContext
     from headway.services.context import RunContext
+    from headway.services.handle import RunFailed, RunHandle
+    from headway.services.job import Backoff
 
-__all__ = ["Headway", "RunContext", "RunFailed", "RunHandle"]
+__all__ = ["Backoff", "BlockingRunContext", "Headway", "RunContext", "RunFailed", "RunHandle"]
 
 # Loaded when first asked for: `headway --help` needs no database library.
 _HOMES: Final = {
+    "Backoff": "headway.services.job",
+    "BlockingRunContext": "headway.services.blocking",
     "Headway": "headway.app",
     "RunContext": "headway.services.context",
-    "RunFailed": "headway.app",
-    "RunHandle": "headway.app",
+    "RunFailed": "headway.services.handle",
+    "RunHandle": "headway.services.handle",
 }
 
 

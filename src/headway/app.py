@@ -1,92 +1,26 @@
 """The library face: register jobs, start runs, wait for what they give."""
 
-import asyncio
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self, TypeVar
 
 from headway.bootstrap import Durability, SqlStore, SystemClock, SystemIds, open_store
-from headway.core.command.cancel import CancelAnswer, RequestCancel
+from headway.core.command.instance import LEASE_TTL_S
 from headway.core.command.submit import Submit
-from headway.core.document import check_name, encode_document
-from headway.core.errors import Error, InvalidInput, RunNotFound
-from headway.core.ids import MAIN_LANE, Key, LaneName, RunId
+from headway.core.document import check_name
+from headway.core.errors import InvalidInput
+from headway.core.ids import MAIN_LANE, Key, RunId
 from headway.core.run.admission import OnConflict
-from headway.core.run.events import Event
-from headway.core.run.run import Files, Mode, RunRecord
-from headway.core.run.status import RunStatus
-from headway.core.run.transitions import TERMINAL
+from headway.core.run.run import Mode, Recovery
 from headway.services.admit import admit
 from headway.services.engine import Engine
-from headway.services.job import Job, JobFunction
+from headway.services.handle import RunHandle
+from headway.services.job import Backoff, Job, JobFunction, job_of
+from headway.services.key_rows import Keys
+from headway.services.lane_settings import Lanes
 
-POLL_S: Final = 1.0
-
-
-class RunFailed(Error):
-    """The run ended without a result; `status` says how and `error` why."""
-
-    def __init__(self, run_id: RunId, status: RunStatus, error: Any) -> None:
-        why = f": {error['message']}" if error else ""
-        super().__init__(f"run {run_id} is {status.value}{why}")
-        self.run_id = run_id
-        self.status = status
-        self.error = error
-
-
-class RunHandle:
-    """A run that was accepted. It goes on whether or not anybody holds its handle."""
-
-    def __init__(self, run_id: RunId, store: SqlStore) -> None:
-        self.id = run_id
-        self._store = store
-
-    async def record(self) -> RunRecord:
-        record = await self._store.runs.run(self.id)
-        if record is None:
-            raise RunNotFound(self.id)
-        return record
-
-    async def status(self) -> RunStatus:
-        return (await self.record()).run.status
-
-    async def cancel(self, *, files: Files = Files.KEEP, reason: str = "") -> CancelAnswer:
-        """Ask for its end; the answer tells whether it is over already or has yet to unwind."""
-        return await self._store.apply(RequestCancel(run_id=self.id, files=files, reason=reason))
-
-    async def result(self) -> Any:
-        """What the job returned, once it has; RunFailed when the run ends in any other way."""
-        record = await self.ended()
-        if record.run.status is RunStatus.SUCCEEDED:
-            assert record.result is not None
-            return json.loads(record.result)
-        error = None if record.error is None else json.loads(record.error)
-        raise RunFailed(self.id, record.run.status, error)
-
-    async def ended(self) -> RunRecord:
-        """The run, once it is over, however it ended."""
-        changed = asyncio.Event()
-
-        def note(events: Sequence[Event]) -> None:
-            if any(event.run_id == self.id for event in events):
-                changed.set()
-
-        stop_listening = self._store.listen(note)
-        try:
-            while True:  # Until the run ends; whoever does not want to wait sets a timeout.
-                changed.clear()  # Before the look, or what happens during it would be missed.
-                record = await self.record()
-                if record.run.status in TERMINAL:
-                    return record
-                try:
-                    async with asyncio.timeout(POLL_S):  # Another process may be executing it.
-                        await changed.wait()
-                except TimeoutError:
-                    continue
-        finally:
-            stop_listening()
+F = TypeVar("F", bound=JobFunction)
 
 
 class Headway:
@@ -97,30 +31,61 @@ class Headway:
     """
 
     def __init__(
-        self, *urls: str, durability: Durability = "process", stop_wait_s: float = 10.0
+        self,
+        *urls: str,
+        durability: Durability = "process",
+        stop_wait_s: float = 10.0,
+        lease_ttl_s: float = LEASE_TTL_S,
     ) -> None:
         self._urls = urls or ("sqlite:///headway.db",)
         self._durability: Durability = durability
         self._stop_wait_s = stop_wait_s
+        self._lease_ttl_s = lease_ttl_s
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._store: SqlStore | None = None
 
     def job(
-        self, *, lane: str = MAIN_LANE, timeout_s: float | None = None
-    ) -> Callable[[JobFunction], JobFunction]:
-        """Register an async function, under its own name, as a job."""
+        self,
+        *,
+        name: str | None = None,
+        lane: str = MAIN_LANE,
+        timeout_s: float | None = None,
+        queue_timeout_s: float | None = None,
+        retries: int = 0,
+        backoff: Backoff | None = None,
+        recovery: Recovery = Recovery.RESUME,
+    ) -> Callable[[F], F]:
+        """Register a function as a job, under its own name unless `name` is given.
 
-        def register(function: JobFunction) -> JobFunction:
-            name = check_name(function.__name__, place="job")
-            if name in self._jobs:
-                raise InvalidInput("job", f"{name!r} is registered twice")
-            self._jobs[name] = Job(
-                name, function, LaneName(check_name(lane, place="lane")), timeout_s
+        An `async def` runs in the event loop, a plain `def` in a thread of its own. Its first
+        parameter is the context; the others are the job's parameters, and their annotations are
+        what submissions are checked against. After a failure it is tried again up to `retries`
+        times, with `backoff` in between. `recovery="fail"`: when its process dies, the run fails
+        instead of going on elsewhere from the last checkpoint.
+        """
+
+        def register(function: F) -> F:
+            job = job_of(
+                function,
+                name=name,
+                lane=lane,
+                timeout_s=timeout_s,
+                queue_timeout_s=queue_timeout_s,
+                retries=retries,
+                backoff=backoff or Backoff(),
+                recovery=Recovery(recovery),
             )
+            if job.name in self._jobs:
+                raise InvalidInput("job", f"{job.name!r} is registered twice")
+            self._jobs[job.name] = job
             return function
 
         return register
+
+    def schema(self, job: str) -> dict[str, Any]:
+        """A JSON Schema of the job's parameters."""
+        return self._job(job).parameters.schema()
 
     @property
     def store(self) -> SqlStore:
@@ -128,40 +93,74 @@ class Headway:
             raise RuntimeError("use `async with` on Headway before you start runs")
         return self._store
 
-    async def start(
+    @property
+    def lanes(self) -> Lanes:
+        return Lanes(self.store, self.store.runs)
+
+    @property
+    def keys(self) -> Keys:
+        return Keys(self.store, self.store.runs)
+
+    def run(self, run_id: str) -> RunHandle:
+        """A handle to a run that was started before, by whomever."""
+        return RunHandle(
+            RunId(run_id), store=self.store, runs=self.store.runs, events=self.store.events
+        )
+
+    async def submit(
         self,
         job: str,
         *,
         key: str | None = None,
         params: dict[str, Any] | None = None,
-        on_conflict: OnConflict = OnConflict.REJECT,
         mode: Mode = Mode.START,
+        on_conflict: OnConflict = OnConflict.REJECT,
+        idempotency_key: str | None = None,
+        by: str = "",
     ) -> RunHandle:
-        """Accept a run, durably. KeyBusy: its key has an active one, and the policy is `reject`."""
-        if job not in self._jobs:
-            known = ", ".join(sorted(self._jobs)) or "none"
-            raise InvalidInput("job", f"{job!r} is not registered; registered are: {known}")
+        """Accept a run, durably; when this returns, it will not be lost.
+
+        A run without a key is its own key. KeyBusy: the key has an active run, and the policy is
+        `reject`. With the same `idempotency_key` the same run is answered, however often it is
+        submitted.
+        """
+        registered = self._job(job)
         if params is not None and not isinstance(params, dict):
             raise InvalidInput("params", "must be a dict: names and values")
         run_id = self._ids.run_id()
         submission = Submit(
             run_id=run_id,
-            # A run without a key is its own key.
             key=Key(run_id if key is None else check_name(key, place="key")),
             job=job,
-            lane=self._jobs[job].lane,
-            params=encode_document(params or {}, place="params"),
-            timeout_s=self._jobs[job].timeout_s,
+            lane=registered.lane,
+            params=registered.parameters.encode(params or {}),
+            timeout_s=registered.timeout_s,
+            queue_timeout_s=registered.queue_timeout_s,
+            recovery=registered.recovery,
             on_conflict=OnConflict(on_conflict),
             mode=Mode(mode),
+            idempotency_key=idempotency_key,
+            by=by,
         )
-        return RunHandle(await admit(self.store, submission), self.store)
+        return self.run(await admit(self.store, submission))
+
+    async def start(
+        self, job: str, *, key: str | None = None, params: dict[str, Any] | None = None, **more: Any
+    ) -> RunHandle:
+        """`submit` a run that begins afresh."""
+        return await self.submit(job, key=key, params=params, mode=Mode.START, **more)
 
     async def continue_(
-        self, job: str, *, key: str, params: dict[str, Any] | None = None
+        self, job: str, *, key: str, params: dict[str, Any] | None = None, **more: Any
     ) -> RunHandle:
-        """Start a run that goes on from the last checkpoint of its key."""
-        return await self.start(job, key=key, params=params, mode=Mode.CONTINUE)
+        """`submit` a run that goes on from the last checkpoint of its key."""
+        return await self.submit(job, key=key, params=params, mode=Mode.CONTINUE, **more)
+
+    def _job(self, name: str) -> Job:
+        if name not in self._jobs:
+            known = ", ".join(sorted(self._jobs)) or "none"
+            raise InvalidInput("job", f"{name!r} is not registered; registered are: {known}")
+        return self._jobs[name]
 
     async def __aenter__(self) -> Self:
         if self._store is not None:
@@ -176,6 +175,7 @@ class Headway:
                 SystemClock(),
                 self._jobs,
                 stop_wait_s=self._stop_wait_s,
+                lease_ttl_s=self._lease_ttl_s,
             )
             await opened.enter_async_context(engine)
             self._opened = opened.pop_all()

@@ -110,6 +110,16 @@ async def test_r1_7_a_row_changed_meanwhile_is_not_overwritten(store: SqlStore) 
     assert await read_all(store) == before
 
 
+async def test_r1_7_a_row_made_again_is_not_taken_for_the_one_before(store: SqlStore) -> None:
+    first = await store.apply(SaveKey(key=ANN, job="mirror"))
+    assert isinstance(first, SavedKey)
+    await store.apply(DeleteKey(ANN))
+    again = await store.apply(SaveKey(key=ANN, job="mirror"))
+    assert isinstance(again, SavedKey)
+    stale = SaveKey(key=ANN, job="other", expected_revision=first.revision)
+    assert await store.apply(stale) == Changed(again.revision)
+
+
 @pytest.mark.parametrize(
     "source", [RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.CANCELLING], ids=str
 )

@@ -1,19 +1,22 @@
 """Retention: what is over and old goes, a few rows at a time, and nothing else (I19)."""
 
 import pytest
+import sqlalchemy as sa
 
+from headway.adapters.sql.statements import Insert
 from headway.adapters.sql.store import SqlStore
+from headway.adapters.sql.tables import writers
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.report import SaveCheckpoint
 from headway.core.command.settle import Complete
 from headway.core.command.submit import Accepted, Repeated
-from headway.core.ids import RunId, later
+from headway.core.ids import Instant, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE, TERMINAL
 from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, document
-from tests.contract.backends import read_all
+from tests.contract.backends import Place, linked, opened_beside, read_all
 from tests.contract.scenes import (
     claimed_one,
     events,
@@ -156,21 +159,38 @@ async def test_i6_an_idempotency_key_is_forgotten_after_its_time(
     middle = clock()
     clock.advance(10)
     second = await submitted(store, "b", idempotency_key="young")
-    await store.apply(ForgetSubmissions(before=middle))
+    old = await store.runs.oldest_submissions(before=middle, limit=10)
+    assert await store.apply(ForgetSubmissions(tuple(old), before=middle)) == 1
     again = await store.apply(a_submit("b", idempotency_key="young"))
     assert again == Repeated(second)
     forgotten = a_submit("a", idempotency_key="old", on_conflict=OnConflict.ENQUEUE)
     assert await store.apply(forgotten) != Repeated(first)
 
 
-async def test_i6_the_further_of_two_prunings_counts(store: SqlStore, clock: FakeClock) -> None:
+async def test_i6_only_what_is_old_enough_is_forgotten_and_once(
+    store: SqlStore, clock: FakeClock
+) -> None:
     await submitted(store, "a", idempotency_key="old")
     start = clock()
     clock.advance(10)
-    await together(
-        store, ForgetSubmissions(before=clock()), ForgetSubmissions(before=later(start, seconds=-9))
+    answers = await together(
+        store,
+        ForgetSubmissions(("old",), before=later(start, seconds=-9)),
+        ForgetSubmissions(("old", "unknown"), before=clock()),
+        ForgetSubmissions(("old",), before=clock()),
     )
+    assert answers == [0, 1, 0]
     assert (await read_all(store))["remembered"] == []
+
+
+async def test_i19_what_is_remembered_is_forgotten_a_few_at_a_time(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    for name in ("third", "first", "second"):
+        await submitted(store, name, idempotency_key=name)
+        clock.advance(1)
+    assert await store.runs.oldest_submissions(before=clock(), limit=2) == ["third", "first"]
+    assert await store.runs.oldest_submissions(before=Instant(0), limit=2) == []
 
 
 async def test_i6_in_one_batch_what_is_forgotten_is_forgotten_for_those_after(
@@ -180,7 +200,7 @@ async def test_i6_in_one_batch_what_is_forgotten_is_forgotten_for_those_after(
     clock.advance(10)
     _, accepted, repeated = await together(
         store,
-        ForgetSubmissions(before=clock()),
+        ForgetSubmissions(("once",), before=clock()),
         a_submit("b", idempotency_key="once"),
         a_submit("b", idempotency_key="once"),
     )
@@ -189,6 +209,23 @@ async def test_i6_in_one_batch_what_is_forgotten_is_forgotten_for_those_after(
     clock.advance(10)
     again = await store.apply(a_submit("b", idempotency_key="once"))
     assert again == Repeated(accepted.run_id)
+
+
+async def test_i19_the_rows_of_writers_that_died_long_ago_are_removed(
+    store: SqlStore, place: Place, clock: FakeClock
+) -> None:
+    hour_s = 3_600.0
+    rows = [
+        ("gone", 7, later(clock(), seconds=-25 * hour_s)),
+        ("silent", 7, later(clock(), seconds=-23 * hour_s)),
+    ]
+    async with linked(store, place) as link:
+        await link.begin()
+        await link.write(Insert(writers, ("id", "batch", "seen_at")), rows)
+        await link.commit()
+    async with opened_beside(store, place, clock), store._database.session() as session:
+        found = await session.execute(sa.select(writers.c.id))
+        assert {"gone", "silent"} & set(found.scalars()) == {"silent"}
 
 
 async def test_i8_a_store_that_closes_leaves_no_row_of_its_own(

@@ -9,13 +9,14 @@ from headway.core.errors import (
     DatabaseUnavailable,
     Error,
     IdempotencyConflict,
+    InboxOverflow,
     InvalidInput,
     KeyBusy,
     KeyLocked,
     LaneFull,
-    LeaseLost,
     OutcomeUnknown,
     RevisionConflict,
+    RunNotActive,
     RunNotFound,
     SchemaMismatch,
     StoreClosed,
@@ -23,7 +24,9 @@ from headway.core.errors import (
     StoreOverloaded,
     TooLarge,
 )
-from headway.core.ids import InstanceId, Key, LaneName, RunId
+from headway.core.ids import Key, LaneName, RunId
+from headway.core.run.status import RunStatus
+from headway.services.handle import RunFailed
 
 ERRORS: list[Error] = [
     InvalidInput("params", "must be an object"),
@@ -37,10 +40,12 @@ ERRORS: list[Error] = [
     SchemaMismatch("the database is newer"),
     DatabaseUnavailable({"a:1": "refused", "b:2": "is read-only"}),
     OutcomeUnknown("connection reset"),
-    LeaseLost(InstanceId("i")),
+    InboxOverflow(RunId("r"), 9),
+    RunNotActive(RunId("r")),
     StoreFailed("disk full"),
     StoreOverloaded(9),
     StoreClosed(),
+    RunFailed(RunId("r"), RunStatus.FAILED, {"code": "error", "message": "no"}),
 ]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from headway.core.run.status import IDLE_WORD, VOCABULARY, RunStatus, row_word
-from headway.core.run.transitions import ACTIVE, BY_EXECUTOR, TERMINAL, TRANSITIONS, Trigger
+from headway.core.run.transitions import ACTIVE, TERMINAL, TRANSITIONS, Trigger
 
 # As the requirement has it, plus what a take-over and a forced cancel need.
 REQUIRED = {
@@ -62,10 +62,6 @@ def test_r2_3_states_only_move_forward() -> None:
 
 def test_r2_1_a_rejected_run_never_was_anything_else() -> None:
     assert RunStatus.REJECTED not in {status for move in moves() for status in move}
-
-
-def test_i2_the_executor_alone_says_how_its_work_ended() -> None:
-    assert {Trigger.COMPLETE, Trigger.FAIL, Trigger.CONFIRM_CANCEL} == BY_EXECUTOR
 
 
 def test_r1_6_every_state_has_a_word_in_each_of_the_three_vocabularies() -> None:

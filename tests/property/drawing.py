@@ -24,7 +24,7 @@ from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetInteractive
 from headway.core.command.settle import Complete, ConfirmCancel, Fail
 from headway.core.command.submit import Submit
-from headway.core.command.wait import GiveSlotBack, Park, Wake, WantSlot
+from headway.core.command.wait import GiveSlotBack, Park, Retry, Wake, WantSlot
 from headway.core.document import Document
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId, later
 from headway.core.run.admission import OnConflict
@@ -170,7 +170,8 @@ class Drawing:
         has_slot = run is None or run.has_slot
         wake_at = None if self.one_of([True, False]) else self.instant(-1, 0, 2)
         likely = GiveSlotBack(claim) if has_slot else WantSlot(claim)
-        return self.one_of([likely, likely, Park(claim, wake_at), WantSlot(claim)])
+        retry = Retry(claim, Document('{"code":"error"}'), self.one_of([0.0, 0.5, 2.0]))
+        return self.one_of([likely, likely, Park(claim, wake_at), WantSlot(claim), retry])
 
     def report(self) -> Any:
         claim, document = self.claim(), self.one_of(DOCUMENTS)
@@ -234,9 +235,13 @@ class Drawing:
             key=key,
             job=self.one_of(JOBS),
             params=self.one_of(DOCUMENTS),
-            expected_revision=self.maybe(0, 1),
+            expected_revision=self.maybe(0, *self._revisions(key)),
         )
         return self.one_of([saved, saved, DeleteKey(key)])
+
+    def _revisions(self, key: Key) -> list[int]:
+        saved = self.oracle.keys.get(key)
+        return [] if saved is None else [saved.revision]
 
     def prune(self) -> Any:
         runs = [NOBODY, *(run.id for run in self.oracle.runs)]
@@ -247,7 +252,7 @@ class Drawing:
             [
                 PruneRuns(tuple(run_ids), ended_before=ended_before),
                 PruneEvents(seq, self.one_of([10_000, 3])),
-                ForgetSubmissions(before=before),
+                ForgetSubmissions(("nobody", *self.oracle.remembered), before=before),
             ]
         )
 

@@ -71,9 +71,9 @@ class Housekeeping(Model):
         revision = 0 if saved is None else saved.revision
         if wanted.expected_revision not in (None, revision):
             return Changed(revision)
-        saved = SavedKey(wanted.key, wanted.job, wanted.params, revision + 1, self.now)
+        saved = SavedKey(wanted.key, wanted.job, wanted.params, self.seq + 1, self.now)
         self.keys[wanted.key] = saved
-        self.emit(None, "key_changed", {"revision": revision + 1}, key=wanted.key)
+        self.emit(None, "key_changed", {"revision": self.seq + 1}, key=wanted.key)
         return saved
 
     def delete_key(self, wanted: DeleteKey) -> bool | Locked:
@@ -85,7 +85,7 @@ class Housekeeping(Model):
         self.emit(None, "key_changed", {"revision": None}, key=wanted.key)
         return True
 
-    def prune(self, wanted: PruneRuns | PruneEvents | ForgetSubmissions) -> int | None:
+    def prune(self, wanted: PruneRuns | PruneEvents | ForgetSubmissions) -> int:
         match wanted:
             case PruneRuns():
                 gone = [run for run in self.runs if self._may_go(run, wanted)]
@@ -99,10 +99,14 @@ class Housekeeping(Model):
                 self.events = [event for event in self.events if event["seq"] > self.pruned_seq]
                 return self.pruned_seq
             case ForgetSubmissions():
-                self.remembered = {
-                    key: kept for key, kept in self.remembered.items() if kept[2] > wanted.before
-                }
-        return None
+                old = [
+                    key
+                    for key, (_, _, at) in self.remembered.items()
+                    if key in wanted.idempotency_keys and at <= wanted.before
+                ]
+                for key in old:
+                    del self.remembered[key]
+                return len(old)
 
     def _may_go(self, run: Told, wanted: PruneRuns) -> bool:
         """Over, old enough, and its key has nothing going on that might continue it."""

@@ -30,6 +30,7 @@ class Told:
     instance_id: InstanceId | None = None
     generation: int = 0
     token: str = ""
+    attempt: int = 1
     death_count: int = 0
     is_interactive: bool = False
     unread_count: int = 0
@@ -184,7 +185,16 @@ class Model:
 
 _DOCUMENTS: Final = ("params", "progress", "checkpoint", "result", "error", "cancel")
 _KEPT: Final = (
-    *("seq", "status", "ready_seq", "instance_id", "generation", "token", "death_count"),
-    *("unread_count", "queued_at", "started_at", "ended_at", "queue_by", "timeout_us", "run_by"),
+    *("seq", "status", "ready_seq", "instance_id", "generation", "token", "attempt"),
+    *(
+        "death_count",
+        "unread_count",
+        "queued_at",
+        "started_at",
+        "ended_at",
+        "queue_by",
+        "timeout_us",
+        "run_by",
+    ),
     *("wake_at", "cancel_by", "run_seq", "continued_from"),
 )

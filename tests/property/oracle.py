@@ -35,7 +35,7 @@ from headway.core.command.submit import (
     Submit,
     SubmitAnswer,
 )
-from headway.core.command.wait import GiveSlotBack, Park, Wake, WantSlot
+from headway.core.command.wait import GiveSlotBack, Park, Retry, Wake, WantSlot
 from headway.core.ids import Instant, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode, Recovery
@@ -153,6 +153,7 @@ class Oracle(Housekeeping):
             mode=command.mode,
             token=run.token,
             generation=run.generation,
+            attempt=run.attempt,
             params=command.params,
             checkpoint=run.documents.get("checkpoint"),
             run_by=run.run_by,
@@ -235,7 +236,7 @@ class Oracle(Housekeeping):
         self.move(run, RunStatus.CANCELED)
         return CancelAnswer.CANCELED
 
-    def wait(self, wanted: GiveSlotBack | WantSlot | Park) -> bool:
+    def wait(self, wanted: GiveSlotBack | WantSlot | Park | Retry) -> bool:
         run = self.held(wanted.claim)
         if run is None or run.status is not RUNNING:
             return False
@@ -250,16 +251,26 @@ class Oracle(Housekeeping):
                     return False
                 self.make_ready(run, "run_woken", {})
             case Park():
-                run.token, run.instance_id, run.ready_seq = "", None, None
-                run.has_slot = run.wants_slot = run.is_interactive = False
-                run.death_count = 0
-                if run.run_by is not None:
-                    run.timeout_us, run.run_by = max(0, run.run_by - self.now), None
-                run.wake_at = wanted.wake_at
+                self._let_go(run, wanted.wake_at)
                 self.emit(run, "run_parked", {})
                 if run.unread_count or self._is_over(run.wake_at):
                     self.make_ready(run, "run_woken", {})
+            case Retry():
+                self._let_go(run, self.after(wanted.delay_s))
+                told = {"attempt": run.attempt, "delay_s": wanted.delay_s}
+                self.emit(run, "run_retried", told | {"error": json.loads(wanted.error)})
+                run.attempt += 1
+                if self._is_over(run.wake_at):
+                    self.make_ready(run, "run_woken", {})
         return True
+
+    def _let_go(self, run: Told, wake_at: Instant | None) -> None:
+        run.token, run.instance_id, run.ready_seq = "", None, None
+        run.has_slot = run.wants_slot = run.is_interactive = False
+        run.death_count = 0
+        if run.run_by is not None:
+            run.timeout_us, run.run_by = max(0, run.run_by - self.now), None
+        run.wake_at = wake_at
 
     def report(self, wanted: SaveProgress | SaveCheckpoint | AppendEvent | SetInteractive) -> bool:
         run = self.held(wanted.claim)
@@ -364,6 +375,7 @@ _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {
     GiveSlotBack: Oracle.wait,
     WantSlot: Oracle.wait,
     Park: Oracle.wait,
+    Retry: Oracle.wait,
     SaveProgress: Oracle.report,
     SaveCheckpoint: Oracle.report,
     AppendEvent: Oracle.report,

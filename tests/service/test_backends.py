@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headway import Headway, RunContext, RunFailed, RunHandle
+from headway import Headway, RunContext, RunFailed
 from headway.core.command.cancel import CancelAnswer
 from headway.core.errors import KeyBusy
 from tests.contract.backends import database_on
@@ -51,4 +51,4 @@ async def test_r4_1_the_engine_works_on_a_server(server_url: str) -> None:
         given_up = await hw.start("wait", key="ann", params={"how_often": 2})
         await started.wait()
     async with hw:
-        assert await RunHandle(given_up.id, hw.store).result() == "done"
+        assert await hw.run(given_up.id).result() == "done"

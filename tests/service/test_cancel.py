@@ -104,11 +104,11 @@ async def test_i11_progress_that_reads_like_a_cancel_is_none(url: str) -> None:
         assert await (await hw.start("work")).result() == "done"
 
 
-async def test_i11_a_cancel_by_another_process_is_seen_at_the_next_renewal(
+async def test_i11_a_cancel_by_another_process_is_seen_at_the_next_look(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "RENEW_S", 0.01)
-    hw, started = Headway(url), asyncio.Event()
+    monkeypatch.setattr(engine, "POLL_S", 0.01)
+    hw, started = Headway(url, lease_ttl_s=1.0), asyncio.Event()
 
     @hw.job()
     async def work(ctx: RunContext) -> None:
@@ -126,8 +126,7 @@ async def test_i11_a_cancel_by_another_process_is_seen_at_the_next_renewal(
 async def test_i11_a_job_that_cleans_up_is_not_cancelled_a_second_time(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "RENEW_S", 0.01)
-    hw, started = Headway(url), asyncio.Event()
+    hw, started = Headway(url, lease_ttl_s=0.5), asyncio.Event()
     cleaned: list[Any] = []
 
     async def renewed() -> None:
@@ -141,7 +140,7 @@ async def test_i11_a_job_that_cleans_up_is_not_cancelled_a_second_time(
         try:
             await asyncio.Event().wait()
         finally:
-            for _ in range(3):  # Each renewal finds the run cancelling.
+            for _ in range(3):  # Each look finds the run cancelling.
                 await renewed()
             cleaned.append(ctx.run_id)
 

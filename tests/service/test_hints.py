@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from headway import Headway, RunContext, app
+from headway import Headway, RunContext
 from headway.adapters.sql.store import SqlStore
 from headway.core.run.events import Event
-from headway.services import engine
+from headway.services import engine, handle
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -33,7 +33,7 @@ async def test_i8_with_every_hint_lost_polling_still_starts_and_finds_the_end(
 
     monkeypatch.setattr(SqlStore, "listen", hear_nothing)
     monkeypatch.setattr(engine, "POLL_S", 0.01)
-    monkeypatch.setattr(app, "POLL_S", 0.01)
+    monkeypatch.setattr(handle, "POLL_S", 0.01)
     async with no_op(url) as hw:
         runs = [await hw.start("work", params={"number": number}) for number in range(5)]
         assert [await run.result() for run in runs] == list(range(5))
@@ -43,7 +43,7 @@ async def test_i8_no_hint_is_missed_by_one_who_looks_while_it_comes(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "POLL_S", 3_600)
-    monkeypatch.setattr(app, "POLL_S", 3_600)
+    monkeypatch.setattr(handle, "POLL_S", 3_600)
     async with no_op(url) as hw, asyncio.timeout(60):
         for number in range(50):
             run = await hw.start("work", params={"number": number})

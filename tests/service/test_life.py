@@ -177,16 +177,27 @@ async def test_i15_a_job_that_nobody_registered_is_refused_and_those_that_are_ar
         assert await records_of(hw) == []
 
 
-async def test_i15_parameters_that_the_function_does_not_take_fail_the_run(url: str) -> None:
-    hw = Headway(url)
+async def test_i15_a_run_whose_function_has_changed_meanwhile_fails_and_says_so(url: str) -> None:
+    async def work(ctx: RunContext, pages: int) -> None:
+        await asyncio.Event().wait()
 
-    @hw.job()
-    async def work(ctx: RunContext, page_count: int) -> None:
+    hw = Headway(url, stop_wait_s=0)
+    hw.job()(work)
+    async with hw:
+        run = await hw.start("work", params={"pages": 1})
+
+    async def changed(ctx: RunContext, page_count: int) -> None:
         """Never called."""
 
+    hw = Headway(url)
+    hw.job(name="work")(changed)
     async with hw:
-        with pytest.raises(RunFailed, match="unexpected keyword argument 'pages'"):
-            await (await hw.start("work", params={"pages": 1})).result()
+        with pytest.raises(RunFailed) as failed:
+            await hw.run(run.id).result()
+    assert failed.value.error == {
+        "code": "invalid_params",
+        "message": "params.pages: is not a parameter of the job; it takes: page_count",
+    }
 
 
 def test_i15_a_job_cannot_be_registered_twice(url: str) -> None:

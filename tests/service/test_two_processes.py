@@ -11,7 +11,7 @@ from typing import IO, Final
 
 import pytest
 
-from headway import Headway, RunHandle
+from headway import Headway
 from headway.core.command.submit import Submit
 from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
@@ -76,7 +76,7 @@ async def test_i9_a_key_whose_runs_belong_to_two_processes_keeps_its_order(share
         ]
         # Not by `start`, which takes only the jobs of this process.
         run_ids = [await admit(hw.store, submission) for submission in submissions]
-        pids = [await RunHandle(run_id, hw.store).result() for run_id in run_ids]
+        pids = [await hw.run(run_id).result() for run_id in run_ids]
     assert pids == [os.getpid() if job == "here" else shared.worker.pid for job in jobs]
     assert shared.signed(run_ids) == [list(pair) for pair in zip(jobs, run_ids, strict=True)]
 
@@ -89,5 +89,5 @@ async def test_i1_what_either_process_may_run_is_run_once(shared: Shared) -> Non
             run_ids.append(await asyncio.to_thread(shared.start_there, key))
             run = await hw.start("shared", key=key, on_conflict=OnConflict.ENQUEUE)
             run_ids.append(run.id)
-        await asyncio.gather(*(RunHandle(run_id, hw.store).result() for run_id in run_ids))
+        await asyncio.gather(*(hw.run(run_id).result() for run_id in run_ids))
     assert Counter(run_id for _, run_id in shared.signed(run_ids)) == Counter(run_ids)

@@ -13,11 +13,12 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from headway.app import Headway, RunHandle
+from headway.app import Headway
 from headway.core.errors import KeyBusy
 from headway.core.run.run import RunRecord
 from headway.core.run.status import row_word
 from headway.services.context import RunContext
+from headway.services.handle import RunHandle
 
 ACCOUNTS: Final = ("ann", "bob", "cem", "dot", "eve")
 PAGE_COUNT: Final = 12

@@ -7,15 +7,16 @@ Error
 │   ├── KeyBusy              the key has an active run
 │   ├── KeyLocked            a key's saved row cannot change while its run is active
 │   ├── IdempotencyConflict  another request used this idempotency key
-│   └── RevisionConflict     somebody changed it since it was read
+│   ├── RevisionConflict     somebody changed it since it was read
+│   └── RunNotActive         the run is over, and takes no more messages
 ├── LaneFull                 the lane takes no more queued runs for now
+├── InboxOverflow            the run has too many messages that it has not read
 ├── RunNotFound
 ├── ConfigurationError       what was configured cannot work; the program does not start
 │   └── SchemaMismatch       the database's schema is missing, older or newer than the program
 └── InfrastructureError      something outside did not answer
     ├── DatabaseUnavailable  no address could be used; lists each one's reason
     ├── OutcomeUnknown       it went away while it committed; whether it did is not known
-    ├── LeaseLost            this instance was declared dead: its work is no longer its own
     ├── StoreFailed          the database refused the write (disk full, read-only …)
     ├── StoreOverloaded      more writes wait than the limit allows
     └── StoreClosed
@@ -24,7 +25,7 @@ Error
 from collections.abc import Mapping
 from typing import Any
 
-from headway.core.ids import InstanceId, Key, LaneName, RunId
+from headway.core.ids import Key, LaneName, RunId
 
 
 class Error(Exception):
@@ -84,6 +85,19 @@ class RevisionConflict(ConflictError):
         self.revision = revision
 
 
+class RunNotActive(ConflictError):
+    def __init__(self, run_id: RunId) -> None:
+        super().__init__(f"run {run_id} is over or on its way to its end")
+        self.run_id = run_id
+
+
+class InboxOverflow(Error):
+    def __init__(self, run_id: RunId, unread_count_max: int) -> None:
+        super().__init__(f"run {run_id} already has {unread_count_max} unread messages")
+        self.run_id = run_id
+        self.unread_count_max = unread_count_max
+
+
 class LaneFull(Error):
     def __init__(self, lane: LaneName, queued_count_max: int) -> None:
         super().__init__(f"lane {lane!r} already has {queued_count_max} queued runs")
@@ -124,12 +138,6 @@ class OutcomeUnknown(InfrastructureError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the database went away during a commit, which may stand ({reason})")
-
-
-class LeaseLost(InfrastructureError):
-    def __init__(self, instance_id: InstanceId) -> None:
-        super().__init__(f"instance {instance_id} has lost its lease; its runs go on elsewhere")
-        self.instance_id = instance_id
 
 
 class StoreFailed(InfrastructureError):

@@ -83,11 +83,11 @@ class Changes:
     instances_added: dict[InstanceId, Instance] = field(default_factory=dict)
     instances: dict[InstanceId, Instance | None] = field(default_factory=dict)
     keys: dict[Key, SavedKey | None] = field(default_factory=dict)
-    remembered: list[Remembered] = field(default_factory=list)
+    remembered: dict[str, Remembered] = field(default_factory=dict)
+    forgotten: dict[str, None] = field(default_factory=dict)
     posted: list[InboxItem] = field(default_factory=list)
     consumed: list[InboxItem] = field(default_factory=list)
     events_pruned_to: int | None = None
-    forget_before: Instant | None = None
 
 
 class World:
@@ -113,6 +113,7 @@ class World:
         self.remembered: dict[str, Remembered] = {}
         self.inbox: dict[RunId, list[InboxItem]] = {}
         self.keys: dict[Key, SavedKey] = {}
+        self.loaded_keys: dict[Key, SavedKey] = {}
         self.params: dict[RunId, str] = {}
         """Of the runs that may be claimed."""
         self.checkpoints: dict[RunId, str] = {}

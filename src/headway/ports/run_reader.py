@@ -65,3 +65,7 @@ class RunReader(Protocol):
     async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:
         """In the order in which they were accepted: where retention begins."""
         ...
+
+    async def oldest_submissions(self, *, before: Instant, limit: int) -> Sequence[str]:
+        """Idempotency keys that were used then or earlier, the oldest first."""
+        ...

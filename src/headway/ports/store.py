@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from headway.core.command.command import Command
+from headway.core.ids import InstanceId
 from headway.core.run.events import Event
 
 A = TypeVar("A")
@@ -16,6 +17,21 @@ class Store(Protocol):
         The answer says who won; losing a race is an answer, not an error, and is never retried
         here. When this returns, what it says is durable. InfrastructureError: it was not written;
         OutcomeUnknown alone says that it may have been.
+        """
+        ...
+
+    def keep_lease(
+        self,
+        instance_id: InstanceId,
+        *,
+        ttl_s: float,
+        on_renewed: Callable[[float | None], None],
+    ) -> Callable[[], None]:
+        """Renew the lease every third of `ttl_s`, until the returned function is called.
+
+        Also while the event loop is blocked, for up to a minute. After each answer `on_renewed` is
+        called with how long the lease can be trusted now, by this process's monotonic clock, or
+        None: the instance is dead. That happens in another thread, which must not be kept waiting.
         """
         ...
 

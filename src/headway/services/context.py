@@ -1,38 +1,157 @@
 """What a job is given, and what it may say while it runs."""
 
+import asyncio
 import json
-from typing import Any
+import time
+from collections.abc import Awaitable
+from typing import Any, Final, TypeVar
 
-from headway.core.command.claim import Claimed
-from headway.core.command.report import SaveCheckpoint, SaveProgress
+from headway.core.command.inbox import ANSWER, MESSAGE, ConsumeInbox
+from headway.core.command.report import AppendEvent, SaveCheckpoint
+from headway.core.command.wait import GiveSlotBack, WantSlot
 from headway.core.document import encode_document
+from headway.core.duration import check_seconds
+from headway.core.errors import InvalidInput
 from headway.core.ids import Key, RunId
-from headway.core.run.run import Claim
+from headway.core.run.events import EventType
+from headway.core.run.run import Mode
 from headway.ports.store import Store
+from headway.services.execution import Execution
+from headway.services.progress import ProgressReport
+
+SLOT_KEPT_S: Final = 1.0
+"""Who waits for less keeps its slot: to give it back and get it again costs more."""
+ANSWER_TIMEOUT_S: Final = 300.0
+RESERVED_PREFIXES: Final = ("run_", "lane_", "key_", "permission_")
+
+T = TypeVar("T")
 
 
 class RunContext:
-    """One execution of one run. Pass `generation` on to whatever must not hear an older one."""
+    """One execution of one run. Pass `generation` on to whatever must not hear an older one.
 
-    def __init__(self, claimed: Claimed, store: Store) -> None:
-        self._claim = Claim(claimed.run_id, claimed.token)
+    While the job waits in `sleep` (a second or more) or `interrupt`, the run keeps its key and
+    gives its slot to others; it goes on when it has one again, ahead of runs that are only queued.
+    """
+
+    def __init__(self, execution: Execution, store: Store) -> None:
+        claimed = execution.claimed
+        self._execution = execution
+        self._claim = execution.claim
         self._store = store
+        self._progress = ProgressReport(store, self._claim)
+        self._messages: list[Any] = []
+        self._answers: dict[str, Any] = {}
+        self._question_count = 0
         self.run_id: RunId = claimed.run_id
         self.key: Key = claimed.key
+        self.mode: Mode = claimed.mode
         self.generation: int = claimed.generation
+        self.attempt: int = claimed.attempt
+        """1, and one more for each retry."""
         self.params: dict[str, Any] = json.loads(claimed.params)
         self.checkpoint: Any = (
             None if claimed.checkpoint is None else json.loads(claimed.checkpoint)
         )
         """What this run saved last, or the run that it continues."""
 
+    @property
+    def cancelled(self) -> bool:
+        """Whether the job should come to its end. An async job is cancelled besides."""
+        return self._execution.ending is not None
+
     async def progress(self, **figures: Any) -> None:
-        """Replace the run's progress by `figures`."""
-        document = encode_document(figures, place="progress")
-        await self._store.apply(SaveProgress(self._claim, document))
+        """Replace the run's progress by `figures`; ten times a second it is written down."""
+        await self._progress.put(encode_document(figures, place="progress"))
 
     async def save_checkpoint(self, checkpoint: Any) -> None:
         """From here a later execution goes on, after a crash or by Continue."""
         document = encode_document(checkpoint, place="checkpoint")
         await self._store.apply(SaveCheckpoint(self._claim, document))
         self.checkpoint = checkpoint
+
+    async def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
+        """A line for people to read, kept with the run."""
+        line = {"level": level, "message": message, **fields}
+        await self._append(EventType.LOG, encode_document(line, place="log"))
+
+    async def emit(self, kind: str, payload: Any = None) -> None:
+        """An event of the job's own making, for whoever watches the run."""
+        if kind.startswith(RESERVED_PREFIXES):
+            raise InvalidInput("kind", f"{kind!r} is one of headway's own; choose another word")
+        await self._append(kind, encode_document(payload, place="payload"))
+
+    async def messages(self) -> list[Any]:
+        """What people have sent to the run since the last look, in order."""
+        await self._read_inbox()
+        messages, self._messages = self._messages, []
+        return messages
+
+    async def sleep(self, seconds: float) -> None:
+        check_seconds(seconds, place="seconds")
+        if seconds < SLOT_KEPT_S:
+            await asyncio.sleep(seconds)
+        else:
+            await self._without_slot(asyncio.sleep(seconds))
+
+    async def interrupt(self, question: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
+        """A person's answer to `question`; None when nobody answers in time: treat it as a no.
+
+        When the run is to end meanwhile, the answer is `{"approved": false, "reason": …}`.
+        """
+        check_seconds(timeout_s, place="timeout_s")
+        self._question_count += 1
+        call_id = f"{self.generation}.{self._question_count}"
+        asked = encode_document({"call_id": call_id, "question": question}, place="interrupt")
+        await self._append(EventType.PERMISSION_REQUEST, asked)
+        self._execution.is_asking = True
+        try:
+            answer = await self._without_slot(self._answer(call_id, timeout_s))
+        finally:
+            self._execution.is_asking = False
+        told = encode_document({"call_id": call_id, "answer": answer}, place="answer")
+        await self._append(EventType.PERMISSION_RESULT, told)
+        return answer
+
+    async def end(self) -> None:
+        """For the engine: write down what has waited."""
+        await self._progress.end()
+
+    async def _append(self, kind: str, payload: Any) -> None:
+        await self._store.apply(AppendEvent(self._claim, kind, payload))
+
+    async def _without_slot(self, waiting: Awaitable[T]) -> T:
+        has_given = await self._store.apply(GiveSlotBack(self._claim))
+        found = await waiting
+        if has_given and self._execution.ending is None:
+            slot = self._execution.expect_slot()
+            if await self._store.apply(WantSlot(self._claim)):
+                await slot
+        return found
+
+    async def _answer(self, call_id: str, timeout_s: float) -> Any:
+        until_s = time.monotonic() + timeout_s
+        while True:  # Until it is answered, or the time is over.
+            self._execution.news.clear()
+            await self._read_inbox()
+            if call_id in self._answers:
+                return self._answers.pop(call_id)
+            ending = self._execution.ending
+            if ending is not None:
+                return {"approved": False, "reason": ending.value}
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return None
+            try:
+                async with asyncio.timeout(left_s):
+                    await self._execution.news.wait()
+            except TimeoutError:
+                continue
+
+    async def _read_inbox(self) -> None:
+        for item in await self._store.apply(ConsumeInbox(self._claim)) or ():
+            payload = json.loads(item.payload)
+            if item.kind == MESSAGE:
+                self._messages.append(payload)
+            elif item.kind == ANSWER and item.call_id is not None:
+                self._answers[item.call_id] = payload

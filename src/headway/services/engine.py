@@ -1,6 +1,7 @@
 """The engine of one process: it claims runs when there is room, and executes them.
 
-Hints make it fast (a commit of this process), polling makes it certain (others commit too).
+Hints make it fast (a commit of this process), polling makes it certain (others commit too). An
+instance that is declared dead ends its work and begins anew under another id.
 """
 
 import asyncio
@@ -8,7 +9,8 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -17,25 +19,28 @@ from headway.core.command.instance import (
     LEASE_TTL_S,
     DeclareDead,
     RegisterInstance,
-    RenewInstance,
     RetireInstance,
 )
-from headway.core.errors import InfrastructureError, LeaseLost
+from headway.core.errors import InfrastructureError
 from headway.core.ids import InstanceId, LaneName, RunId
 from headway.core.run.events import Event, EventType
-from headway.core.run.run import Claim
+from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
+from headway.core.run.transitions import TERMINAL
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
-from headway.services.execute import execute, give_up
+from headway.services.execute import execute, give_up, persistently
+from headway.services.execution import Ending, Execution
 from headway.services.job import Job
 from headway.services.sweep import sweep
 
 POLL_S: Final = 1.0
-RENEW_S: Final = LEASE_TTL_S / 3
 SWEEP_S: Final = 1.0
+LEASE_LOOK_S: Final = 0.2
+UNWIND_S: Final = 5.0
+"""How long jobs that were told to end may take for it when the engine stops."""
 CLAIM_COUNT_MAX: Final = 100
 HELD_COUNT_MAX: Final = 100_000
 
@@ -58,6 +63,7 @@ class Engine:
         jobs: Mapping[str, Job],
         *,
         stop_wait_s: float,
+        lease_ttl_s: float = LEASE_TTL_S,
     ) -> None:
         self._store = store
         self._reader = reader
@@ -65,21 +71,24 @@ class Engine:
         self._clock = clock
         self._jobs = jobs
         self._stop_wait_s = stop_wait_s
-        self._instance_id: InstanceId = ids.instance_id()
-        self._is_stopping = False
+        self._lease_ttl_s = lease_ttl_s
         self._wake = asyncio.Event()
-        self._executing: dict[RunId, asyncio.Task[None]] = {}
-        """Those that have begun: a task that is cancelled before does nothing, not even settle."""
+        self._executing: dict[RunId, Execution] = {}
+        """The latest of each run: one that was lost may live on beside it, and is told no more."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._looked_at_s = float("-inf")
+        self._is_stopping = False
 
     async def __aenter__(self) -> Self:
-        await self._store.apply(
-            RegisterInstance(
-                instance_id=self._instance_id, host=socket.gethostname(), pid=os.getpid()
-            )
-        )
+        await self._begin()
         self._stop_listening = self._store.listen(self._on_events)
         self._group = await asyncio.TaskGroup().__aenter__()
-        self._group.create_task(self._work())
+        self._loops = [
+            self._group.create_task(self._claim()),
+            self._group.create_task(self._repeat(SWEEP_S, self._sweep)),
+            self._group.create_task(self._repeat(POLL_S, self._look_after)),
+            self._group.create_task(self._repeat(LEASE_LOOK_S, self._begin_anew_if_lost)),
+        ]
         return self
 
     async def __aexit__(
@@ -89,11 +98,11 @@ class Engine:
         traceback: TracebackType | None,
     ) -> None:
         self._is_stopping = True
-        if error is not None:
-            self._stop_wait_s = 0.0
-        self._wake.set()
         died_of: BaseException | None = None
         try:
+            await self._stop(0.0 if error is not None else self._stop_wait_s)
+            for loop in self._loops:
+                loop.cancel()
             if isinstance(error, asyncio.CancelledError):
                 # It may come from the group itself, which then takes it back.
                 await self._group.__aexit__(kind, error, traceback)
@@ -103,91 +112,178 @@ class Engine:
             died_of = _first(errors)
         finally:
             self._stop_listening()
+            self._end_lease()
             await self._leave()
         if died_of is not None:
             raise died_of
 
-    def _on_events(self, events: Sequence[Event]) -> None:
+    async def _stop(self, wait_s: float) -> None:
         self._wake.set()
-        for event in events:
-            if (
-                event.run_id in self._executing
-                and event.type == EventType.STATE_CHANGED
-                and json.loads(event.payload)["to"] == RunStatus.CANCELLING
-            ):
-                self._cancel(event.run_id)
+        claiming = self._loops[0]
+        await asyncio.wait([claiming], timeout=UNWIND_S)
+        claiming.cancel()  # What it may still have won is given up with the rest.
+        for execution in list(self._executing.values()):
+            if execution.is_asking:  # No answer will come in time.
+                execution.end(Ending.SHUTDOWN)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=wait_s)
+        for execution in list(self._executing.values()):
+            execution.end(Ending.SHUTDOWN)
+        if self._tasks:
+            _, stubborn = await asyncio.wait(self._tasks, timeout=UNWIND_S)
+            if stubborn:
+                log.warning("jobs_left_behind", extra={"count": len(stubborn)})
 
-    def _cancel(self, run_id: RunId) -> None:
-        task = self._executing.get(run_id)
-        # Once: a second time would disturb the job while it cleans up.
-        if task is not None and not task.cancelling():
-            task.cancel()
+    # The lease.
 
-    async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
-        async with asyncio.TaskGroup() as lease_group:
-            renewing = lease_group.create_task(self._renew())
-            sweeping = lease_group.create_task(self._sweep())
-            try:
-                async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as job_group:
-                    await self._claim(job_group)
-                    limit.reschedule(loop.time() + self._stop_wait_s)
-            except TimeoutError:
-                log.info("runs_given_up", extra={"instance_id": self._instance_id})
-            renewing.cancel()
-            sweeping.cancel()
+    async def _begin(self) -> None:
+        """Begin a life as an instance that nobody knows yet."""
+        instance_id = self._ids.instance_id()
+        asked_at_s = time.monotonic()
+        await self._store.apply(
+            RegisterInstance(
+                instance_id=instance_id,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                ttl_s=self._lease_ttl_s,
+            )
+        )
+        self._instance_id: InstanceId = instance_id
+        self._trusted_until_s = asked_at_s + self._lease_ttl_s
+        self._end_lease = self._store.keep_lease(
+            instance_id, ttl_s=self._lease_ttl_s, on_renewed=self._on_renewed
+        )
 
-    async def _claim(self, group: asyncio.TaskGroup) -> None:
-        lanes = sorted({job.lane for job in self._jobs.values()})
+    def _on_renewed(self, trusted_until_s: float | None) -> None:
+        """Called in another thread."""
+        self._trusted_until_s = float("-inf") if trusted_until_s is None else trusted_until_s
+
+    async def _begin_anew_if_lost(self) -> None:
+        if time.monotonic() < self._trusted_until_s:
+            return
+        log.warning("lease_lost", extra={"instance_id": self._instance_id})
+        self._end_lease()
+        for execution in list(self._executing.values()):
+            execution.end(Ending.LOST)
+        await persistently(self._begin)
+
+    # The loops.
+
+    async def _claim(self) -> None:
         while not self._is_stopping:
             self._wake.clear()
-            for lane in lanes:
-                await self._claim_lane(group, lane)
+            try:
+                for lane, names in self._lanes().items():
+                    await self._claim_lane(lane, names)
+            except InfrastructureError as error:
+                log.warning("claim_failed", extra={"reason": str(error)})
+                await asyncio.sleep(POLL_S)
             try:
                 async with asyncio.timeout(POLL_S):
                     await self._wake.wait()
             except TimeoutError:
                 continue
 
-    async def _claim_lane(self, group: asyncio.TaskGroup, lane: LaneName) -> None:
-        names = frozenset(job.name for job in self._jobs.values() if job.lane == lane)
+    def _lanes(self) -> dict[LaneName, frozenset[str]]:
+        lanes = sorted({job.lane for job in self._jobs.values()})
+        return {
+            lane: frozenset(job.name for job in self._jobs.values() if job.lane == lane)
+            for lane in lanes
+        }
+
+    async def _claim_lane(self, lane: LaneName, names: frozenset[str]) -> None:
+        instance_id = self._instance_id
         claimed = await self._store.apply(
             ClaimRuns(
                 lane=lane,
-                instance_id=self._instance_id,
+                instance_id=instance_id,
                 jobs=names,
                 count=CLAIM_COUNT_MAX,
                 nonce=self._ids.nonce(),
             )
         )
         if isinstance(claimed, NotAlive):
-            raise LeaseLost(self._instance_id)
+            if instance_id == self._instance_id:  # Else it has begun anew meanwhile.
+                self._trusted_until_s = float("-inf")
+            return
         for one in claimed:
-            group.create_task(self._execute(one))
+            execution = self._executing.get(one.run_id)
+            if execution is not None and execution.claim.token == one.token:
+                execution.got_slot()
+            else:
+                self._start(one)
 
-    async def _execute(self, claimed: Claimed) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._executing[claimed.run_id] = task
+    def _start(self, claimed: Claimed) -> None:
+        execution = self._executing[claimed.run_id] = Execution(claimed)
+        task = asyncio.create_task(self._execute(execution))
+        execution.runs_as(task)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _execute(self, execution: Execution) -> None:
         try:
-            await execute(self._store, self._jobs[claimed.job], claimed)
+            await execute(self._store, self._jobs[execution.claimed.job], execution)
+        except Exception:  # Our own mistake: the run is freed when the lease is, and it is told.
+            log.exception("execution_broke", extra={"run_id": execution.claimed.run_id})
         finally:
-            del self._executing[claimed.run_id]
+            run_id = execution.claimed.run_id
+            if self._executing.get(run_id) is execution:
+                del self._executing[run_id]
 
-    async def _renew(self) -> None:
+    async def _repeat(self, every_s: float, action: Callable[[], Awaitable[None]]) -> None:
         while True:  # Ends by cancellation only.
-            await asyncio.sleep(RENEW_S)
-            if await self._store.apply(RenewInstance(instance_id=self._instance_id)) is None:
-                raise LeaseLost(self._instance_id)
-            # Another process may have been asked to cancel, or a hint may have come too early.
-            for run in await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX):
-                if run.status is RunStatus.CANCELLING:
-                    self._cancel(run.id)
+            try:
+                await action()
+            except InfrastructureError as error:
+                log.warning("round_failed", extra={"reason": str(error)})
+            await asyncio.sleep(every_s)
 
     async def _sweep(self) -> None:
-        while True:  # Ends by cancellation only.
-            await sweep(self._store, self._reader, self._clock)
-            await asyncio.sleep(SWEEP_S)
+        await sweep(self._store, self._reader, self._clock)
+
+    async def _look_after(self) -> None:
+        """What others have decided about our runs: hints tell us sooner, this is certain."""
+        now_s = time.monotonic()
+        is_due = now_s - self._looked_at_s >= self._lease_ttl_s / 3
+        if not (is_due or any(one.is_asking for one in self._executing.values())):
+            return
+        self._looked_at_s = now_s
+        mine = {execution.claim: execution for execution in self._executing.values()}
+        held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
+        found = {Claim(run.id, run.token): run for run in held}
+        for claim, execution in mine.items():
+            self._tell(execution, found.get(claim))
+
+    def _tell(self, execution: Execution, run: Run | None) -> None:
+        if execution.is_settling:
+            return
+        if run is None:
+            execution.end(Ending.LOST)
+        elif run.status is RunStatus.CANCELLING:
+            execution.end(Ending.CANCELLED)
+        elif run.unread_count:
+            execution.news.set()
+
+    # Hints.
+
+    def _on_events(self, events: Sequence[Event]) -> None:
+        self._wake.set()
+        for event in events:
+            execution = None if event.run_id is None else self._executing.get(event.run_id)
+            if execution is not None:
+                self._hint(execution, event)
+
+    def _hint(self, execution: Execution, event: Event) -> None:
+        if execution.is_settling:
+            return
+        if event.type == EventType.MESSAGE_POSTED:
+            execution.news.set()
+        elif event.type == EventType.STATE_CHANGED:
+            status = RunStatus(json.loads(event.payload)["to"])
+            if status is RunStatus.CANCELLING:
+                execution.end(Ending.CANCELLED)
+            elif status in TERMINAL:
+                execution.end(Ending.LOST)
 
     async def _leave(self) -> None:
         """Give up what is still held. Dead first: a claim that is under way can win no more."""

@@ -1,17 +1,74 @@
-"""Jobs: registered functions, and where their runs go."""
+"""Jobs: registered functions, where their runs go, and what becomes of a failure."""
 
-from collections.abc import Awaitable, Callable
+import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from headway.core.document import check_name
+from headway.core.duration import check_seconds
+from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName
+from headway.core.run.run import Recovery
+from headway.services.parameters import Parameters
 
-JobFunction = Callable[..., Awaitable[Any]]
+RETRY_COUNT_MAX: Final = 1_000
+JobFunction = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Backoff:
+    """Full jitter: a random share of a time that doubles with each attempt."""
+
+    base_s: float = 1.0
+    cap_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        check_seconds(self.base_s, place="backoff.base_s")
+        check_seconds(self.cap_s, place="backoff.cap_s")
+
+    def delay_s(self, attempt: int, *, share: float) -> float:
+        """How long to wait after the failure of `attempt` (from 1); `share` is 0 to 1."""
+        doubled_s = self.base_s * 2.0 ** min(attempt - 1, 62)
+        return share * min(self.cap_s, doubled_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     name: str
     function: JobFunction
     lane: LaneName
-    timeout_s: float | None
+    timeout_s: float | None = None
+    queue_timeout_s: float | None = None
+    retries: int = 0
+    backoff: Backoff = Backoff()
+    recovery: Recovery = Recovery.RESUME
+    parameters: Parameters
+
+    def __post_init__(self) -> None:
+        for place in ("timeout_s", "queue_timeout_s"):
+            seconds = getattr(self, place)
+            if seconds is not None:
+                check_seconds(seconds, place=place)
+        if not 0 <= self.retries <= RETRY_COUNT_MAX:
+            raise InvalidInput("retries", f"must be 0 to {RETRY_COUNT_MAX:,}")
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.function)
+
+
+def job_of(function: JobFunction, *, name: str | None, lane: str, **options: Any) -> Job:
+    """A job of `function`; InvalidInput says what it cannot be."""
+    if not callable(function):
+        raise InvalidInput("job", "must be a function")
+    checked = check_name(function.__name__ if name is None else name, place="job")
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise InvalidInput(f"job {checked!r}", "must return its result, not yield")
+    return Job(
+        name=checked,
+        function=function,
+        lane=LaneName(check_name(lane, place="lane")),
+        parameters=Parameters(function, job=checked),
+        **options,
+    )

@@ -90,6 +90,7 @@ def a_run(**wanted: Any) -> Run:
         instance_id=None,
         generation=0,
         token=NO_TOKEN,
+        attempt=1,
         death_count=0,
         is_interactive=0,
         unread_count=0,

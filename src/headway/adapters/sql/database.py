@@ -3,7 +3,12 @@
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import text
@@ -76,26 +81,25 @@ class Database:
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[AsyncConnection]:
         """A session in which every read sees the same instant."""
-        options: dict[str, Any] = {READ_ONLY: True}
-        if self.driver == "postgres":
-            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         with _outages_named():
-            async with self._opened(options) as connection:
-                if self.driver == "mysql":
-                    # Said in SQL: SQLAlchemy's option would also switch the user's autocommit off.
-                    await connection.execute(text(REPEATABLE_READ))
-                    await connection.execute(text(CONSISTENT_SNAPSHOT))
+            async with self._opened_at_one_instant() as connection:
                 yield connection
 
     async def with_retry(
-        self, read: Callable[[AsyncConnection], Awaitable[T]], *, sleep: Sleep = asyncio.sleep
+        self,
+        read: Callable[[AsyncConnection], Awaitable[T]],
+        *,
+        at_one_instant: bool = False,
+        sleep: Sleep = asyncio.sleep,
     ) -> T:
         """Read; when the database has gone away, wait and read again in a new session.
 
         Never around a compare-and-set, nor around several steps: what the first attempt did may
         have been committed although its answer was lost.
         """
-        return await self._retry({READ_ONLY: True}, read, sleep)
+        if at_one_instant:
+            return await self._retry(self._opened_at_one_instant, read, sleep)
+        return await self._retry(lambda: self._opened({READ_ONLY: True}), read, sleep)
 
     async def write_with_retry(
         self, write: Callable[[AsyncConnection], Awaitable[T]], *, sleep: Sleep = asyncio.sleep
@@ -117,7 +121,7 @@ class Database:
                     return None
                 raise
 
-        return await self._retry({}, write_or_find, sleep)
+        return await self._retry(lambda: self._opened({}), write_or_find, sleep)
 
     async def close(self) -> None:
         await self.engine.dispose()
@@ -126,14 +130,14 @@ class Database:
 
     async def _retry(
         self,
-        options: Mapping[str, Any],
+        opened: Callable[[], AbstractAsyncContextManager[AsyncConnection]],
         work: Callable[[AsyncConnection], Awaitable[T]],
         sleep: Sleep,
     ) -> T:
         for delay_s in RETRY_DELAYS_S:
             has_connected = False
             try:
-                async with self._opened(options) as connection:
+                async with opened() as connection:
                     has_connected = True
                     return await work(connection)
             except DBAPIError as error:
@@ -144,8 +148,20 @@ class Database:
                     raise
             await sleep(delay_s)
         with _outages_named():
-            async with self._opened(options) as connection:
+            async with opened() as connection:
                 return await work(connection)
+
+    @asynccontextmanager
+    async def _opened_at_one_instant(self) -> AsyncIterator[AsyncConnection]:
+        options: dict[str, Any] = {READ_ONLY: True}
+        if self.driver == "postgres":
+            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        async with self._opened(options) as connection:
+            if self.driver == "mysql":
+                # Said in SQL: SQLAlchemy's option would also switch the user's autocommit off.
+                await connection.execute(text(REPEATABLE_READ))
+                await connection.execute(text(CONSISTENT_SNAPSHOT))
+            yield connection
 
     @asynccontextmanager
     async def _opened(self, options: Mapping[str, Any]) -> AsyncIterator[AsyncConnection]:

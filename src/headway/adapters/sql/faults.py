@@ -4,13 +4,16 @@ Each takes the driver's own error or SQLAlchemy's around it. None of them needs 
 of one that is not installed cannot come.
 """
 
+import logging
 import sqlite3
 from typing import Final, Protocol, runtime_checkable
 
 from sqlalchemy.exc import DBAPIError
 
 from headway.adapters.sql.statements import GuardFailed
-from headway.core.errors import DatabaseUnavailable
+from headway.core.errors import DatabaseUnavailable, InfrastructureError, StoreFailed
+
+log = logging.getLogger(__name__)
 
 DUPLICATE: Final = frozenset(
     {"23505", 1062, "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY"}
@@ -101,3 +104,13 @@ def _code(error: BaseException) -> str | int | None:
             return state
         case _:
             return None
+
+
+def explained(error: Exception) -> BaseException:
+    """What the one whose write failed is told: our own mistake as it is, else that it failed."""
+    if isinstance(error, AssertionError | InfrastructureError):
+        return error
+    log.error("write_failed", exc_info=error)
+    failed = StoreFailed(f"the write was refused ({first_line(error)}); nothing of it was kept")
+    failed.__cause__ = error
+    return failed

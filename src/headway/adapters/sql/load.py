@@ -179,6 +179,7 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> tuple[World, 
     if needs.saved_keys:
         for row in await link.fetch(_SAVED_KEYS, {"keys": list(needs.saved_keys)}):
             world.keys[row[0]] = SavedKey(*row)
+        world.loaded_keys = dict(world.keys)
     await _load_runs(link, needs, world)
     if needs.inbox_run_ids:
         world.inbox = {run_id: [] for run_id in needs.inbox_run_ids}

@@ -1,6 +1,7 @@
 """Reading the event stream."""
 
 import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.tables import events, stream
@@ -19,8 +20,11 @@ class SqlEventReader:
             query = query.order_by(events.c.seq)
         else:  # The same order, and found by the index of the run's own events.
             query = query.where(events.c.run_id == run_id).order_by(events.c.run_seq)
-        async with self._database.snapshot() as connection:
+
+        async def read(connection: AsyncConnection) -> Page:
             found = await connection.execute(sa.select(stream.c.seq, stream.c.pruned_seq))
             last_seq, pruned_seq = found.one()
             rows = await connection.execute(query)
             return Page([Event(*row) for row in rows], last_seq, pruned_seq)
+
+        return await self._database.with_retry(read, at_one_instant=True)

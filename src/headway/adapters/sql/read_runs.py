@@ -12,6 +12,7 @@ from headway.adapters.sql.tables import (
     inbox,
     instances,
     lanes,
+    remembered,
     runs,
     saved_keys,
     stream,
@@ -62,21 +63,10 @@ class SqlRunReader:
         return [_record(row) for row in await self._rows(query)]
 
     async def snapshot(self) -> Snapshot:
-        async with self._database.snapshot() as connection:
-            seq = await connection.scalar(sa.select(stream.c.seq))
-            assert seq is not None
-            keys = await connection.execute(sa.select(*saved_keys.c).order_by(saved_keys.c.key))
-            active = await connection.execute(_RECORDS.where(_IS_ACTIVE).order_by(_SORTED_SEQ))
-            return Snapshot(
-                seq=seq,
-                lanes=await _lanes(connection),
-                keys=[SavedKey(*row) for row in keys],
-                runs=[_record(row) for row in active],
-            )
+        return await self._database.with_retry(_snapshot, at_one_instant=True)
 
     async def lanes(self) -> Sequence[LaneView]:
-        async with self._database.session() as connection:
-            return await _lanes(connection)
+        return await self._database.with_retry(_lanes)
 
     async def keys(self, *, limit: int, after: Key | None = None) -> Sequence[SavedKey]:
         query = sa.select(*saved_keys.c).order_by(saved_keys.c.key).limit(limit)
@@ -106,12 +96,30 @@ class SqlRunReader:
         query = _STATES.where(runs.c.seq > after_seq).order_by(runs.c.seq).limit(limit)
         return [Run.from_row(row) for row in await self._rows(query)]
 
+    async def oldest_submissions(self, *, before: Instant, limit: int) -> Sequence[str]:
+        query = sa.select(remembered.c.idempotency_key).where(remembered.c.at <= before)
+        rows = await self._rows(query.order_by(remembered.c.at).limit(limit))
+        return [key for (key,) in rows]
+
     async def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
         async def read(connection: AsyncConnection) -> Sequence[sa.Row[Any]]:
             rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
             return rows
 
         return await self._database.with_retry(read)
+
+
+async def _snapshot(connection: AsyncConnection) -> Snapshot:
+    seq = await connection.scalar(sa.select(stream.c.seq))
+    assert seq is not None
+    keys = await connection.execute(sa.select(*saved_keys.c).order_by(saved_keys.c.key))
+    active = await connection.execute(_RECORDS.where(_IS_ACTIVE).order_by(_SORTED_SEQ))
+    return Snapshot(
+        seq=seq,
+        lanes=await _lanes(connection),
+        keys=[SavedKey(*row) for row in keys],
+        runs=[_record(row) for row in active],
+    )
 
 
 async def _lanes(connection: AsyncConnection) -> list[LaneView]:

@@ -13,7 +13,7 @@ from headway.adapters.sql.schema import prepare_schema
 from headway.adapters.sql.sqlite import Durability
 from headway.adapters.sql.writer import Writer
 from headway.core.command.command import Command
-from headway.core.ids import Instant
+from headway.core.ids import InstanceId, Instant
 from headway.core.run.events import Event
 
 A = TypeVar("A")
@@ -32,6 +32,15 @@ class SqlStore:
     async def apply(self, command: Command[A]) -> A:
         answer: A = await self.writer.put(command)
         return answer
+
+    def keep_lease(
+        self,
+        instance_id: InstanceId,
+        *,
+        ttl_s: float,
+        on_renewed: Callable[[float | None], None],
+    ) -> Callable[[], None]:
+        return self.writer.keep_lease(instance_id, ttl_s=ttl_s, on_renewed=on_renewed)
 
     def listen(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
         return self._listeners.add(listener)

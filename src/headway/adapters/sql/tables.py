@@ -72,6 +72,7 @@ runs: Final = _table(
     sa.Column("instance_id", _name(36)),
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("token", _name(64), nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
     sa.Column("death_count", sa.Integer, nullable=False),
     sa.Column("is_interactive", sa.SmallInteger, nullable=False),
     sa.Column("unread_count", sa.Integer, nullable=False),
@@ -164,7 +165,7 @@ saved_keys: Final = _table(
     sa.Column("key", _name(), primary_key=True),
     sa.Column("job", _name(), nullable=False),
     sa.Column("params", _text(), nullable=False),
-    sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
 )
 

@@ -14,7 +14,6 @@ from headway.adapters.sql.tables import (
     runs,
     saved_keys,
     stream,
-    writers,
 )
 from headway.core.ids import RunId
 from headway.core.run.events import Event
@@ -26,7 +25,6 @@ from headway.core.world import InboxItem, Instance, Remembered, World
 # was in force, and nothing at all has happened to it since.
 RUN_GUARDS: Final = ("seq", "status", "token", "revision")
 STREAM_SEQ: Final = Update(stream, ("seq",), ("id", "seq"))
-WRITER_BATCH: Final = Update(writers, ("batch", "seen_at"), ("id",))
 _EVENTS: Final = Insert(events, Event._fields)
 _POSTED: Final = Insert(inbox, InboxItem._fields)
 _CONSUMED: Final = Update(inbox, ("consumed_by",), ("run_id", "seq"))
@@ -47,7 +45,10 @@ async def write_world(link: Link, world: World, *, loaded_seq: int) -> None:
     await _expect(
         link, _CONSUMED, [(item.consumed_by, item.run_id, item.seq) for item in changes.consumed]
     )
-    await _expect(link, _REMEMBERED, changes.remembered)
+    # What is forgotten goes first: the same key may be used anew in this batch.
+    forgotten = [(key,) for key in changes.forgotten]
+    await _expect(link, Delete(remembered, ("idempotency_key",)), forgotten)
+    await _expect(link, _REMEMBERED, list(changes.remembered.values()))
     if changes.runs_removed:
         removed = [(run_id,) for run_id in changes.runs_removed]
         await _expect(link, Delete(runs, ("id",)), removed)
@@ -55,8 +56,6 @@ async def write_world(link: Link, world: World, *, loaded_seq: int) -> None:
     if changes.events_pruned_to is not None:
         await link.write(Delete(events, ("seq",), is_prefix=True), [(changes.events_pruned_to,)])
         await link.write(Update(stream, ("pruned_seq",), ("id",)), [(changes.events_pruned_to, 1)])
-    if changes.forget_before is not None:
-        await link.write(Delete(remembered, ("at",), is_prefix=True), [(changes.forget_before,)])
     if world.seq != loaded_seq:
         await _expect(link, STREAM_SEQ, [(world.seq, 1, loaded_seq)])
 
@@ -144,10 +143,12 @@ async def _write_instances(link: Link, world: World) -> None:
 
 async def _write_keys(link: Link, world: World) -> None:
     for key, saved in world.changes.keys.items():
-        if saved is None:
-            await _expect(link, Delete(saved_keys, ("key",)), [(key,)])
-        elif saved.revision == 1:
-            await _expect(link, Insert(saved_keys, _KEY_COLUMNS), [tuple(saved)])
+        before = world.loaded_keys.get(key)
+        if before is None:
+            if saved is not None:
+                await _expect(link, Insert(saved_keys, _KEY_COLUMNS), [tuple(saved)])
+        elif saved is None:
+            await _expect(link, Delete(saved_keys, ("key", "revision")), [(key, before.revision)])
         else:
-            update = Update(saved_keys, _KEY_COLUMNS[1:], ("key",))
-            await _expect(link, update, [(*saved[1:], key)])
+            update = Update(saved_keys, _KEY_COLUMNS[1:], ("key", "revision"))
+            await _expect(link, update, [(*saved[1:], key, before.revision)])

@@ -15,32 +15,34 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
-import sqlalchemy as sa
-
 from headway.adapters.sql.faults import (
+    explained,
     first_line,
     is_conflict,
     is_disconnect,
     is_read_only,
     may_pass,
 )
+from headway.adapters.sql.lease import Lease
 from headway.adapters.sql.links.source import Source
 from headway.adapters.sql.load import load_world
-from headway.adapters.sql.statements import Delete, Insert, Query
-from headway.adapters.sql.tables import writers
-from headway.adapters.sql.write import WRITER_BATCH, write_world
+from headway.adapters.sql.own_row import (
+    forget_the_gone,
+    lock_own_row,
+    remove_own_row,
+    write_own_row,
+)
+from headway.adapters.sql.write import write_world
 from headway.core.command.command import Command, Needs
 from headway.core.command.documents import document_length
-from headway.core.command.instance import RenewInstance
 from headway.core.errors import (
     DatabaseUnavailable,
     InfrastructureError,
     OutcomeUnknown,
     StoreClosed,
-    StoreFailed,
     StoreOverloaded,
 )
-from headway.core.ids import Instant
+from headway.core.ids import InstanceId, Instant
 from headway.core.run.events import Event
 
 BATCH_COUNT_MAX: Final = 1_000
@@ -55,10 +57,13 @@ RECONNECT_DELAY_S: Final = 0.2
 log = logging.getLogger(__name__)
 
 
+_Answer = tuple["asyncio.Future[Any] | Lease", Any, BaseException | None]
+
+
 @dataclass(frozen=True, slots=True)
 class _Pending:
     command: Command[Any]
-    answer: "asyncio.Future[Any]"
+    answer: "asyncio.Future[Any] | Lease"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,7 @@ class Writer:
         self._in_doubt: _InDoubt | None = None
         self._is_closing = False
         self._is_idle = False
+        self._lease: Lease | None = None
         self._is_out = False
         """The database could not be reached for as long as anybody would wait."""
         self.conflict_count = 0
@@ -114,13 +120,30 @@ class Writer:
             raise StoreClosed
         if len(self._waiting) >= WAITING_COUNT_MAX:
             raise StoreOverloaded(len(self._waiting))
-        pending = _Pending(command, self._loop.create_future())
-        if isinstance(command, RenewInstance):
-            self._waiting.appendleft(pending)
-        else:
-            self._waiting.append(pending)
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.append(_Pending(command, answer))
         self._rouse()
-        return pending.answer
+        return answer
+
+    def keep_lease(
+        self,
+        instance_id: InstanceId,
+        *,
+        ttl_s: float,
+        on_renewed: Callable[[float | None], None],
+    ) -> Callable[[], None]:
+        assert self._lease is None, "a writer serves one instance"
+        lease = self._lease = Lease(
+            instance_id, ttl_s=ttl_s, on_renewed=on_renewed, loop=self._loop
+        )
+        self._rouse()
+
+        def end() -> None:
+            lease.end()
+            if self._lease is lease:
+                self._lease = None
+
+        return end
 
     async def close(self) -> None:
         """Commit what waits, then close the link."""
@@ -142,7 +165,7 @@ class Writer:
         self._writer_loop = asyncio.get_running_loop()
         try:
             self._link = await self._source.connect()
-            await self._introduce()
+            await self._introduce(is_new=True)
         except BaseException as error:
             self._answer([(started, None, error)])
             self._answer([(self._stopped, None, None)])
@@ -166,20 +189,36 @@ class Writer:
 
     async def _next_batch(self) -> list[_Pending]:
         """What waits, up to a limit; nothing only when the writer is to end."""
+        self._ask_for_lease()
         while not self._waiting:
             if self._is_closing:
                 return []
             self._wake.clear()
             self._is_idle = True
             if not self._waiting and not self._is_closing:
-                await self._wake.wait()
+                await self._wait()
             self._is_idle = False
+            self._ask_for_lease()
         batch: list[_Pending] = []
         length = 0
         while self._waiting and len(batch) < BATCH_COUNT_MAX and length < BATCH_LENGTH_MAX:
             batch.append(self._waiting.popleft())
             length += document_length(batch[-1].command)
         return batch
+
+    async def _wait(self) -> None:
+        """For somebody to call, or for the lease to be due."""
+        lease = self._lease
+        try:
+            async with asyncio.timeout(None if lease is None else lease.due_in_s()):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _ask_for_lease(self) -> None:
+        lease = self._lease
+        if lease is not None and not self._is_closing and lease.due_in_s() <= 0:
+            self._waiting.appendleft(_Pending(lease.ask(), lease))
 
     async def _commit(self, batch: list[_Pending], give_up_at_s: float) -> None:
         """Answer every command of `batch`, whatever happens; its halves share its time."""
@@ -201,7 +240,7 @@ class Writer:
                         await self._commit(batch[middle:], give_up_at_s)
                         return
                     if is_last or attempt == ATTEMPT_COUNT_MAX - 1:
-                        self._refuse(batch, _explained(error))
+                        self._refuse(batch, explained(error))
                         return
                     continue
                 answers, events = landed.answers, landed.events
@@ -241,7 +280,7 @@ class Writer:
             await self._link.rollback()
             return answers, []
         number = self._batch_number + 1
-        await self._link.write(WRITER_BATCH, [(number, now, self._id)])
+        await write_own_row(self._link, self._id, number=number, now=now)
         await write_world(self._link, world, loaded_seq=loaded_seq)
         self._in_doubt = _InDoubt(number, answers, world.changes.events)
         await self._link.commit()
@@ -253,24 +292,22 @@ class Writer:
 
     async def _lock_own_row(self) -> tuple[int, Instant]:
         """The number of the last batch that landed, and what time it is there."""
-        query = _OWN_ROW_HERE if self._link.now_sql is None else _own_row(self._link.now_sql)
-        rows = await self._link.fetch(query, {"id": self._id})
-        if not rows:  # New here; or so long silent that it was forgotten.
-            own = (self._id, self._batch_number, 0)
-            await self._link.write(Insert(writers, ("id", "batch", "seen_at")), [own])
-            rows = await self._link.fetch(query, {"id": self._id})
-        ((number, now),) = rows
+        number, now = await lock_own_row(self._link, self._id, number=self._batch_number)
         if self._now is not None:
             now = self._now()
-        elif self._link.now_sql is None:
-            now = time.time_ns() // 1_000
-        return number, Instant(now)
+        return number, Instant(time.time_ns() // 1_000) if now is None else now
 
-    async def _introduce(self) -> int:
-        """Make the writer's own row, or find it again: the number of the last batch that landed."""
+    async def _introduce(self, *, is_new: bool) -> int:
+        """Make the writer's own row, or find it again: the number of the last batch that landed.
+
+        To find it again nothing is written: that could fail where the batch in doubt has failed.
+        """
         await self._link.begin()
         try:
-            number, _ = await self._lock_own_row()
+            number, now = await self._lock_own_row()
+            if is_new:
+                await write_own_row(self._link, self._id, number=number, now=now)
+                await forget_the_gone(self._link, now=now)
         except BaseException:
             await self._link.rollback()
             raise
@@ -291,7 +328,7 @@ class Writer:
                 async with asyncio.timeout(TRANSACTION_S_MAX):
                     self._link = await self._source.connect()
                     # This locks our row: a commit still under way on the other side has ended then.
-                    number = await self._introduce()
+                    number = await self._introduce(is_new=False)
             except Exception as again:  # Whatever it is, the way out is to try again until the end.
                 last = again
                 await self._drop_link()
@@ -312,7 +349,7 @@ class Writer:
         """Take the own row away, and close; if that fails the row is forgotten in time."""
         try:
             await self._link.begin()
-            await self._link.write(Delete(writers, ("id",)), [(self._id,)])
+            await remove_own_row(self._link, self._id)
             await self._link.commit()
         except Exception as error:  # At the end of its life there is nobody to tell.
             log.debug("writer_not_retired", extra={"reason": str(error)})
@@ -334,20 +371,22 @@ class Writer:
 
     def _answer(
         self,
-        answers: Sequence[tuple["asyncio.Future[Any]", Any, BaseException | None]],
+        answers: Sequence[_Answer],
         events: Sequence[Event] = (),
     ) -> None:
+        if answers and isinstance(answers[0][0], Lease):
+            # It always stands first, and does not wait for an event loop that may be blocked.
+            (lease, expires_at, error), *answers = answers
+            assert isinstance(lease, Lease)
+            lease.answered(expires_at, error)
         try:
             self._loop.call_soon_threadsafe(self._deliver, answers, events)
         except RuntimeError:  # Its event loop is closed: nobody listens any more.
             log.debug("answers_undeliverable", extra={"count": len(answers)})
 
-    def _deliver(
-        self,
-        answers: Sequence[tuple["asyncio.Future[Any]", Any, BaseException | None]],
-        events: Sequence[Event],
-    ) -> None:
+    def _deliver(self, answers: Sequence[_Answer], events: Sequence[Event]) -> None:
         for future, answer, error in answers:
+            assert not isinstance(future, Lease)
             if future.done():  # Its caller was cancelled; what it asked for was done all the same.
                 continue
             if error is None:
@@ -356,27 +395,3 @@ class Writer:
                 future.set_exception(error)
         if events:
             self._on_committed(events)
-
-
-_OWN_ROW: Final = (
-    sa.select(writers.c.batch)
-    .where(writers.c.id == sa.bindparam("id", type_=sa.String()))
-    .with_for_update()
-)
-_OWN_ROW_HERE: Final = Query(_OWN_ROW.add_columns(sa.literal_column("0")))
-_OWN_ROWS_THERE: dict[str, Query] = {}
-
-
-def _own_row(now_sql: str) -> Query:
-    if now_sql not in _OWN_ROWS_THERE:
-        _OWN_ROWS_THERE[now_sql] = Query(_OWN_ROW.add_columns(sa.literal_column(now_sql)))
-    return _OWN_ROWS_THERE[now_sql]
-
-
-def _explained(error: Exception) -> BaseException:
-    if isinstance(error, AssertionError | InfrastructureError):
-        return error
-    log.error("write_failed", exc_info=error)
-    failed = StoreFailed(f"the write was refused ({first_line(error)}); nothing of it was kept")
-    failed.__cause__ = error
-    return failed

@@ -25,6 +25,7 @@ class Claimed(NamedTuple):
     mode: Mode
     token: str
     generation: int
+    attempt: int
     params: str
     checkpoint: str | None
     run_by: Instant | None
@@ -125,6 +126,7 @@ class ClaimRuns:
             mode=after.mode,
             token=after.token,
             generation=after.generation,
+            attempt=after.attempt,
             params=world.params[run.id],
             checkpoint=checkpoint,
             run_by=after.run_by,

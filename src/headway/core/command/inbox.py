@@ -13,6 +13,8 @@ from headway.core.run.status import RunStatus
 from headway.core.world import InboxItem, World
 
 MESSAGE: Final = "message"
+ANSWER: Final = "answer"
+"""To the question that its `call_id` names."""
 UNREAD_COUNT_MAX: Final = 1_000
 KIND_LENGTH_MAX: Final = 32
 CALL_ID_LENGTH_MAX: Final = 64

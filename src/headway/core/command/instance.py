@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.core.command.command import Needs
+from headway.core.document import check_text
+from headway.core.duration import check_seconds
 from headway.core.ids import InstanceId, Instant, RunId, later
 from headway.core.run.events import EventType
 from headway.core.run.run import DEATH_COUNT_MAX, NO_TOKEN, QueueRank, Recovery
@@ -12,6 +14,7 @@ from headway.core.run.transitions import Trigger
 from headway.core.world import Instance, World
 
 LEASE_TTL_S: Final = 15.0
+INSTANCE_ID_LENGTH_MAX: Final = 36
 _POISON: Final = '{"code":"poison","message":"its executor died %d times without progress"}'
 _LOST: Final = '{"code":"executor_lost","message":"its executor died and the job does not resume"}'
 
@@ -22,6 +25,11 @@ class RegisterInstance:
     host: str
     pid: int
     ttl_s: float = LEASE_TTL_S
+
+    def __post_init__(self) -> None:
+        check_text(self.instance_id, place="instance_id", length_max=INSTANCE_ID_LENGTH_MAX)
+        check_text(self.host, place="host")
+        check_seconds(self.ttl_s, place="ttl_s")
 
     def need(self, needs: Needs) -> None:
         needs.instance_ids[self.instance_id] = None

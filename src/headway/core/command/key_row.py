@@ -37,7 +37,8 @@ class SaveKey:
         revision = 0 if saved is None else saved.revision
         if self.expected_revision is not None and self.expected_revision != revision:
             return Changed(revision)
-        saved = SavedKey(self.key, self.job, self.params, revision + 1, world.now)
+        # Its event's number, so that no revision comes back after the row was deleted.
+        saved = SavedKey(self.key, self.job, self.params, world.seq + 1, world.now)
         world.keys[self.key] = world.changes.keys[self.key] = saved
         world.announce(EventType.KEY_CHANGED, f'{{"revision":{saved.revision}}}', key=self.key)
         return saved

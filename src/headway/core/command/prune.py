@@ -61,14 +61,22 @@ class PruneEvents:
 class ForgetSubmissions:
     """Forget idempotency keys that are older than their promise."""
 
+    idempotency_keys: tuple[str, ...]
     before: Instant
     """What was remembered then, or earlier, is forgotten."""
 
     def need(self, needs: Needs) -> None:
-        """Nothing decides on the rows that go."""
+        needs.idempotency_keys |= dict.fromkeys(self.idempotency_keys)
 
-    def decide(self, world: World) -> None:
-        for key in [key for key, one in world.remembered.items() if one.at <= self.before]:
+    def decide(self, world: World) -> int:
+        """How many of them were old enough."""
+        old = [
+            key
+            for key in self.idempotency_keys
+            if (one := world.remembered.get(key)) is not None and one.at <= self.before
+        ]
+        for key in old:
             del world.remembered[key]
-        forget_before = world.changes.forget_before
-        world.changes.forget_before = max(self.before, forget_before or self.before)
+            if world.changes.remembered.pop(key, None) is None:
+                world.changes.forgotten[key] = None
+        return len(old)

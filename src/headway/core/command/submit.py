@@ -204,6 +204,7 @@ class Submit:
             instance_id=None,
             generation=0,
             token=NO_TOKEN,
+            attempt=1,
             death_count=0,
             is_interactive=0,
             unread_count=0,
@@ -233,7 +234,7 @@ class Submit:
         if self.idempotency_key is not None:
             remembered = Remembered(self.idempotency_key, run_id, self._fingerprint(), world.now)
             world.remembered[self.idempotency_key] = remembered
-            world.changes.remembered.append(remembered)
+            world.changes.remembered[self.idempotency_key] = remembered
 
     def _fingerprint(self) -> str:
         request = (self.job, self.key, self.mode, self.lane, self.on_conflict, self.params)

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from headway.core.command.command import Needs
-from headway.core.ids import Instant, RunId
+from headway.core.document import Document
+from headway.core.duration import check_seconds
+from headway.core.ids import Instant, RunId, later
 from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN, Claim, QueueRank, Run
 from headway.core.run.status import RunStatus
@@ -59,26 +61,59 @@ class Park:
         run = world.held(self.claim)
         if run is None or run.status is not RunStatus.RUNNING:
             return False
-        # A parked run's time does not count: what is left is kept and granted at the next claim.
-        left_us = None if run.run_by is None else max(0, run.run_by - world.now)
-        run = world.update(
-            run,
-            slot=None,
-            instance_id=None,
-            token=NO_TOKEN,
-            is_interactive=0,
-            queue_rank=None,
-            ready_seq=None,
-            death_count=0,
-            run_by=None,
-            timeout_us=run.timeout_us if left_us is None else left_us,
-            wake_at=self.wake_at,
-        )
+        run = _park(world, run, self.wake_at, attempt=run.attempt)
         run = world.emit(run, EventType.PARKED, "{}")
         # What came in before it parked would otherwise never wake it.
         if run.unread_count or (self.wake_at is not None and self.wake_at <= world.now):
             wake(world, run)
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """This attempt has failed. The run waits for the next one as if it were parked."""
+
+    claim: Claim
+    error: Document
+    delay_s: float
+
+    def __post_init__(self) -> None:
+        check_seconds(self.delay_s, place="delay_s")
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id, may_wake=True)
+
+    def decide(self, world: World) -> bool:
+        run = world.held(self.claim)
+        if run is None or run.status is not RunStatus.RUNNING:
+            return False
+        wake_at = later(world.now, seconds=self.delay_s)
+        failed_attempt = run.attempt
+        run = _park(world, run, wake_at, attempt=failed_attempt + 1)
+        payload = f'{{"attempt":{failed_attempt},"error":{self.error},"delay_s":{self.delay_s}}}'
+        run = world.emit(run, EventType.RETRIED, payload)
+        if wake_at <= world.now:
+            wake(world, run)
+        return True
+
+
+def _park(world: World, run: Run, wake_at: Instant | None, *, attempt: int) -> Run:
+    # A parked run's time does not count: what is left is kept and granted at the next claim.
+    left_us = None if run.run_by is None else max(0, run.run_by - world.now)
+    return world.update(
+        run,
+        slot=None,
+        instance_id=None,
+        token=NO_TOKEN,
+        is_interactive=0,
+        queue_rank=None,
+        ready_seq=None,
+        death_count=0,
+        run_by=None,
+        timeout_us=run.timeout_us if left_us is None else left_us,
+        wake_at=wake_at,
+        attempt=attempt,
+    )
 
 
 @dataclass(frozen=True, slots=True)

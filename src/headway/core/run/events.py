@@ -15,6 +15,8 @@ class EventType(StrEnum):
     """A run that had waited goes on: it has a slot again."""
     WAITING = "run_waiting"
     """A run gave its slot back."""
+    RETRIED = "run_retried"
+    """An attempt failed and another will follow; the run keeps its key."""
     PARKED = "run_parked"
     WOKEN = "run_woken"
     PROGRESS = "run_progress"
@@ -22,6 +24,8 @@ class EventType(StrEnum):
     LOG = "run_log"
     MESSAGE_POSTED = "run_message_posted"
     MESSAGES_CONSUMED = "run_messages_consumed"
+    PERMISSION_REQUEST = "permission_request"
+    PERMISSION_RESULT = "permission_result"
     LANE_CHANGED = "lane_changed"
     KEY_CHANGED = "key_changed"
 

@@ -66,6 +66,8 @@ class Run(NamedTuple):
     """How many claims this run has had."""
     token: str
     """The claim in force, or NO_TOKEN."""
+    attempt: int
+    """1, and one more for each retry."""
     death_count: int
     """Executors lost since the last checkpoint or step."""
     is_interactive: int

@@ -1,0 +1,126 @@
+"""Plain functions as jobs: called in a thread, with a context that waits instead of awaiting."""
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from headway.core.ids import Key, RunId
+from headway.core.run.run import Mode
+from headway.services.context import ANSWER_TIMEOUT_S, RunContext
+
+T = TypeVar("T")
+
+
+class BlockingRunContext:
+    """The context of a job that is a plain `def`: the same words, each waits until it is done.
+
+    A thread cannot be stopped from outside. Once the run is to end, `cancelled` is true, and every
+    call raises CancelledError; until the function returns, its key stays busy.
+    """
+
+    def __init__(self, context: RunContext, loop: asyncio.AbstractEventLoop) -> None:
+        self._context = context
+        self._loop = loop
+        self.run_id: RunId = context.run_id
+        self.key: Key = context.key
+        self.mode: Mode = context.mode
+        self.generation: int = context.generation
+        self.attempt: int = context.attempt
+        self.params: dict[str, Any] = context.params
+
+    @property
+    def checkpoint(self) -> Any:
+        return self._context.checkpoint
+
+    @property
+    def cancelled(self) -> bool:
+        return self._context.cancelled
+
+    def progress(self, **figures: Any) -> None:
+        self._wait(self._context.progress(**figures))
+
+    def save_checkpoint(self, checkpoint: Any) -> None:
+        self._wait(self._context.save_checkpoint(checkpoint))
+
+    def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
+        self._wait(self._context.log(message, level=level, **fields))
+
+    def emit(self, kind: str, payload: Any = None) -> None:
+        self._wait(self._context.emit(kind, payload))
+
+    def messages(self) -> list[Any]:
+        return self._wait(self._context.messages())
+
+    def sleep(self, seconds: float) -> None:
+        self._wait(self._context.sleep(seconds))
+
+    def interrupt(self, question: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
+        return self._wait(self._context.interrupt(question, timeout_s=timeout_s))
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self.cancelled:
+            coroutine.close()
+            raise asyncio.CancelledError
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+
+async def call_in_thread(
+    function: Callable[..., Any], context: RunContext, arguments: dict[str, Any]
+) -> Any:
+    """What `function` returns or raises. Cancelled, it still waits for the thread to end.
+
+    A thread of its own, so that one that never ends takes no place from the others.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Any] = loop.create_future()
+    blocking = BlockingRunContext(context, loop)
+    variables = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            result = variables.run(function, blocking, **arguments)
+        except BaseException as error:
+            _tell(loop, answer, None, error)
+        else:
+            _tell(loop, answer, result, None)
+
+    threading.Thread(target=work, name=f"headway-job-{context.run_id}", daemon=True).start()
+    try:
+        return await asyncio.shield(answer)
+    except asyncio.CancelledError:
+        if not answer.done():
+            await asyncio.wait([answer])
+        raise
+
+
+def _tell(
+    loop: asyncio.AbstractEventLoop,
+    answer: "asyncio.Future[Any]",
+    result: Any,
+    error: BaseException | None,
+) -> None:
+    def tell() -> None:
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(result)
+        elif isinstance(error, asyncio.CancelledError):
+            answer.cancel()
+        elif isinstance(error, Exception):
+            answer.set_exception(error)
+        else:  # SystemExit and the like, which would end the program from here.
+            answer.set_exception(JobExited(error))
+
+    try:
+        loop.call_soon_threadsafe(tell)
+    except RuntimeError:  # The loop is closed: nobody waits any more.
+        return
+
+
+class JobExited(Exception):
+    """The job tried to end the whole program."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")

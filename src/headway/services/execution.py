@@ -1,0 +1,65 @@
+"""One execution of a run, between the engine that drives it and the job that it calls."""
+
+import asyncio
+from enum import StrEnum
+from typing import Final
+
+from headway.core.command.claim import Claimed
+from headway.core.run.run import Claim
+
+DENIED_GRACE_S: Final = 1.0
+"""How long a job that was answered instead of cancelled may go on with the answer."""
+
+
+class Ending(StrEnum):
+    """Why an execution is to end before its job has."""
+
+    CANCELLED = "cancelled"
+    SHUTDOWN = "shutdown"
+    LOST = "lost"
+    """Its claim is void: whatever it says, nobody listens any more."""
+
+
+class Execution:
+    """Told by the engine of news, of a slot and of its end. Belongs to one event loop."""
+
+    def __init__(self, claimed: Claimed) -> None:
+        self.claimed = claimed
+        self.claim = Claim(claimed.run_id, claimed.token)
+        self.ending: Ending | None = None
+        self.is_settling = False
+        """Its end is on the way to the store: that it is heard of is no surprise."""
+        self.is_asking = False
+        """The job waits for a person's answer."""
+        self.news = asyncio.Event()
+        """Something may have come in for it."""
+        self._task: asyncio.Task[None] | None = None
+        self._slot: asyncio.Future[None] | None = None
+
+    def runs_as(self, task: "asyncio.Task[None]") -> None:
+        self._task = task
+
+    def end(self, ending: Ending) -> None:
+        """Ask the job for its end, once: a second time would disturb it while it cleans up.
+
+        Who waits for an answer gets one, and a moment to act on it. A lost claim overrules all.
+        """
+        if self.ending is not None and (self.ending is ending or ending is not Ending.LOST):
+            return
+        is_first = self.ending is None
+        self.ending = ending
+        self.news.set()
+        assert self._task is not None
+        if self.is_asking and ending is not Ending.LOST:
+            asyncio.get_running_loop().call_later(DENIED_GRACE_S, self._task.cancel)
+        elif is_first:
+            self._task.cancel()
+
+    def got_slot(self) -> None:
+        if self._slot is not None and not self._slot.done():
+            self._slot.set_result(None)
+
+    def expect_slot(self) -> "asyncio.Future[None]":
+        """To be awaited after the slot was asked for: the answer may be there before."""
+        self._slot = asyncio.get_running_loop().create_future()
+        return self._slot

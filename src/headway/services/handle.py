@@ -1,0 +1,152 @@
+"""A run that was accepted, in the hands of whoever started it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, Self
+
+from headway.core.command.cancel import GRACE_S, CancelAnswer, RequestCancel
+from headway.core.command.inbox import ANSWER, MESSAGE, InboxFull, NotActive, PostToInbox
+from headway.core.document import encode_document
+from headway.core.errors import Error, InboxOverflow, RunNotActive, RunNotFound
+from headway.core.ids import RunId
+from headway.core.run.events import Event
+from headway.core.run.run import Files, RunRecord
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import TERMINAL
+from headway.ports.event_reader import EventReader
+from headway.ports.run_reader import RunReader
+from headway.ports.store import Store
+
+POLL_S: Final = 1.0
+PAGE_COUNT: Final = 500
+
+
+class RunFailed(Error):
+    """The run ended without a result; `status` says how and `error` why."""
+
+    def __init__(self, run_id: RunId, status: RunStatus, error: Any) -> None:
+        why = f": {error['message']}" if error else ""
+        super().__init__(f"run {run_id} is {status.value}{why}")
+        self.run_id = run_id
+        self.status = status
+        self.error = error
+
+
+class RunHandle:
+    """It goes on whether or not anybody holds its handle."""
+
+    def __init__(
+        self, run_id: RunId, *, store: Store, runs: RunReader, events: EventReader
+    ) -> None:
+        self.id = run_id
+        self._store = store
+        self._runs = runs
+        self._events = events
+
+    async def record(self) -> RunRecord:
+        record = await self._runs.run(self.id)
+        if record is None:
+            raise RunNotFound(self.id)
+        return record
+
+    async def status(self) -> RunStatus:
+        return (await self.record()).run.status
+
+    async def cancel(
+        self, *, files: Files = Files.KEEP, reason: str = "", by: str = "", grace_s: float = GRACE_S
+    ) -> CancelAnswer:
+        """Ask for its end; the answer tells whether it is over already or has yet to unwind."""
+        return await self._store.apply(
+            RequestCancel(run_id=self.id, files=Files(files), reason=reason, by=by, grace_s=grace_s)
+        )
+
+    async def send(self, message: Any, *, by: str = "") -> None:
+        """A message for the job to find in `ctx.messages()`; RunNotActive when it is over."""
+        await self._post(MESSAGE, message, by=by)
+
+    async def answer(self, call_id: str, answer: Any, *, by: str = "") -> None:
+        """Answer a question that the job asks in `ctx.interrupt()`."""
+        await self._post(ANSWER, answer, by=by, call_id=call_id)
+
+    async def _post(self, kind: str, payload: Any, *, by: str, call_id: str | None = None) -> None:
+        document = encode_document(payload, place=kind)
+        answer = await self._store.apply(
+            PostToInbox(run_id=self.id, kind=kind, payload=document, by=by, call_id=call_id)
+        )
+        if isinstance(answer, NotActive):
+            raise RunNotActive(self.id)
+        if isinstance(answer, InboxFull):
+            raise InboxOverflow(self.id, answer.unread_count_max)
+
+    async def result(self, timeout_s: float | None = None) -> Any:
+        """What the job returned, once it has; RunFailed when the run ends in any other way.
+
+        TimeoutError when that takes longer than `timeout_s`; the run goes on.
+        """
+        async with asyncio.timeout(timeout_s):
+            record = await self.ended()
+        if record.run.status is RunStatus.SUCCEEDED:
+            assert record.result is not None
+            return json.loads(record.result)
+        error = None if record.error is None else json.loads(record.error)
+        raise RunFailed(self.id, record.run.status, error)
+
+    async def ended(self) -> RunRecord:
+        """The run, once it is over, however it ended."""
+        with _News(self._store, self.id) as news:
+            while True:  # Until the run ends; whoever does not want to wait sets a timeout.
+                news.clear()  # Before the look, or what happens during it would be missed.
+                record = await self.record()
+                if record.run.status in TERMINAL:
+                    return record
+                await news.wait()
+
+    async def events(self, *, after_seq: int = 0) -> AsyncIterator[Event]:
+        """Its events in their order, as they happen, until the run is over."""
+        with _News(self._store, self.id) as news:
+            while True:  # Until the run is over.
+                news.clear()
+                is_over = (await self.record()).run.status in TERMINAL  # Before the events.
+                while True:  # Until there are no more for now.
+                    page = await self._events.events(
+                        after_seq=after_seq, limit=PAGE_COUNT, run_id=self.id
+                    )
+                    for event in page.events:
+                        after_seq = event.seq
+                        yield event
+                    if len(page.events) < PAGE_COUNT:
+                        break
+                if is_over:
+                    return
+                await news.wait()
+
+
+class _News:
+    """Wakes when this process has written something about the run, and every second anyway."""
+
+    def __init__(self, store: Store, run_id: RunId) -> None:
+        self._run_id = run_id
+        self._changed = asyncio.Event()
+        self._store = store
+
+    def __enter__(self) -> Self:
+        self._stop_listening = self._store.listen(self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop_listening()
+
+    def _note(self, events: Sequence[Event]) -> None:
+        if any(event.run_id == self._run_id for event in events):
+            self._changed.set()
+
+    def clear(self) -> None:
+        self._changed.clear()
+
+    async def wait(self) -> None:
+        try:
+            async with asyncio.timeout(POLL_S):  # Another process may be executing it.
+                await self._changed.wait()
+        except TimeoutError:
+            return

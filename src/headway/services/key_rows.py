@@ -1,0 +1,62 @@
+"""Keys, as people see them: what their next run will be, saved until it is started."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from headway.core.command.key_row import DeleteKey, Locked, SaveKey
+from headway.core.command.lane import Changed
+from headway.core.document import encode_document
+from headway.core.errors import KeyLocked, RevisionConflict
+from headway.core.ids import Key
+from headway.core.world import SavedKey
+from headway.ports.run_reader import RunReader
+from headway.ports.store import Store
+
+PAGE_COUNT: Final = 1_000
+
+
+class Keys:
+    """While a run of a key is active, its row can be neither changed nor deleted (KeyLocked)."""
+
+    def __init__(self, store: Store, reader: RunReader) -> None:
+        self._store = store
+        self._reader = reader
+
+    async def list(
+        self, *, after: str | None = None, limit: int = PAGE_COUNT
+    ) -> Sequence[SavedKey]:
+        """The saved rows by key; the last one's key is where the next page begins."""
+        return await self._reader.keys(limit=limit, after=None if after is None else Key(after))
+
+    async def save(
+        self,
+        key: str,
+        *,
+        job: str,
+        params: Mapping[str, Any] | None = None,
+        expected_revision: int | None = None,
+    ) -> SavedKey:
+        """Keep what the key's next run is to be; revision 0 means that there is no row yet.
+
+        What is kept may be half done: the parameters are checked when the run is started.
+        """
+        answer = await self._store.apply(
+            SaveKey(
+                key=Key(key),
+                job=job,
+                params=encode_document(params or {}, place="params"),
+                expected_revision=expected_revision,
+            )
+        )
+        if isinstance(answer, Locked):
+            raise KeyLocked(Key(key), answer.active_run_id)
+        if isinstance(answer, Changed):
+            raise RevisionConflict(f"key {key!r}", answer.revision)
+        return answer
+
+    async def delete(self, key: str) -> bool:
+        """Whether there was a row."""
+        answer = await self._store.apply(DeleteKey(Key(key)))
+        if isinstance(answer, Locked):
+            raise KeyLocked(Key(key), answer.active_run_id)
+        return answer

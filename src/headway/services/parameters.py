@@ -1,0 +1,115 @@
+"""What a job takes: the signature of its function, checked before anything is written."""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
+
+from headway.core.document import Document, encode_document
+from headway.core.errors import InvalidInput
+
+_BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class Parameters:
+    """The parameters after the first, which is the context.
+
+    Values are checked strictly, as JSON: "5" and true are no integers, a date is a text.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, job: str) -> None:
+        place = f"job {job!r}"
+        context, *others = _parameters_of(function, place)
+        if context.kind not in (*_BY_NAME[:1], inspect.Parameter.POSITIONAL_ONLY):
+            raise InvalidInput(place, "must take the run's context first")
+        hints = _hints_of(function, place)
+        self._adapters: dict[str, TypeAdapter[Any]] = {}
+        self._required: list[str] = []
+        self._defaults: dict[str, Any] = {}
+        self._takes_more = False
+        for parameter in others:
+            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+                self._takes_more = True
+                continue
+            if parameter.kind not in _BY_NAME:
+                raise InvalidInput(place, f"cannot be given {parameter.name!r} by name")
+            self._add(parameter, hints.get(parameter.name, Any), place)
+
+    def _add(self, parameter: inspect.Parameter, hint: Any, place: str) -> None:
+        name = parameter.name
+        try:
+            self._adapters[name] = TypeAdapter(hint)
+        except PydanticUserError as error:
+            problem = f"has a parameter {name!r} whose type cannot be checked"
+            raise InvalidInput(place, problem) from error
+        if parameter.default is inspect.Parameter.empty:
+            self._required.append(name)
+            return
+        try:
+            default = self._adapters[name].dump_python(parameter.default, mode="json")
+            encode_document(default, place=name)
+        except (ValueError, InvalidInput):
+            return  # It stays the function's own business.
+        self._defaults[name] = default
+
+    def encode(self, given: Mapping[str, Any]) -> Document:
+        """The parameters as they are now, defaults included; InvalidInput names the first fault."""
+        document = encode_document({**self._defaults, **given}, place="params")
+        self.parse(document)
+        return document
+
+    def parse(self, document: str) -> dict[str, Any]:
+        """The arguments for the function; InvalidInput names the first fault."""
+        given: dict[str, Any] = json.loads(document)
+        for name in given:
+            if name not in self._adapters and not self._takes_more:
+                known = ", ".join(self._adapters) or "none"
+                problem = f"is not a parameter of the job; it takes: {known}"
+                raise InvalidInput(f"params.{name}", problem)
+        for name in self._required:
+            if name not in given:
+                raise InvalidInput(f"params.{name}", "is missing")
+        return {name: self._checked(name, value) for name, value in given.items()}
+
+    def _checked(self, name: str, value: Any) -> Any:
+        adapter = self._adapters.get(name)
+        if adapter is None:
+            return value
+        try:
+            return adapter.validate_json(json.dumps(value), strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = "".join(
+                f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]
+            )
+            problem = first["msg"]
+            raise InvalidInput(f"params.{name}{where}", problem[0].lower() + problem[1:]) from None
+
+    def schema(self) -> dict[str, Any]:
+        """A JSON Schema of the parameters."""
+        inputs = [(name, "validation", adapter) for name, adapter in self._adapters.items()]
+        made, shared = TypeAdapter.json_schemas(inputs)  # type: ignore[arg-type]
+        properties = {name: made[name, "validation"] for name in self._adapters}
+        schema: dict[str, Any] = {"type": "object", "properties": properties}
+        for name, default in self._defaults.items():
+            properties[name] = {**properties[name], "default": default}
+        schema["required"] = list(self._required)
+        schema["additionalProperties"] = self._takes_more
+        return {**schema, **({"$defs": shared["$defs"]} if "$defs" in shared else {})}
+
+
+def _parameters_of(function: Callable[..., Any], place: str) -> list[inspect.Parameter]:
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters:
+        raise InvalidInput(place, "must take the run's context first")
+    return parameters
+
+
+def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise InvalidInput(place, f"has an annotation that cannot be found: {error}") from error

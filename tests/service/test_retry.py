@@ -1,0 +1,96 @@
+"""Retries: inside `running`, an event each, and the run keeps its key (R2.6)."""
+
+import json
+from typing import Any
+
+import pytest
+
+from headway import Backoff, Headway, RunContext, RunFailed
+from headway.core.run.events import EventType
+from headway.core.run.status import RunStatus
+
+pytestmark = pytest.mark.backend("sqlite")
+
+AT_ONCE = Backoff(base_s=0.0)
+
+
+async def retried(hw: Headway) -> list[dict[str, Any]]:
+    page = await hw.store.events.events(after_seq=0, limit=1_000)
+    return [json.loads(one.payload) for one in page.events if one.type == EventType.RETRIED]
+
+
+async def test_r2_6_a_failure_is_tried_again_with_an_event_each(url: str) -> None:
+    hw = Headway(url)
+    seen: list[tuple[int, Any]] = []
+
+    @hw.job(retries=3, backoff=AT_ONCE)
+    async def work(ctx: RunContext) -> str:
+        seen.append((ctx.attempt, ctx.checkpoint))
+        await ctx.save_checkpoint({"attempt": ctx.attempt})
+        if ctx.attempt < 3:
+            raise OSError(f"no answer to {ctx.attempt}")
+        return "at last"
+
+    async with hw:
+        run = await hw.start("work", key="ann")
+        assert await run.result(10) == "at last"
+        assert await retried(hw) == [
+            {"attempt": n, "delay_s": 0.0, "error": {"code": "error", "message": said}}
+            for n, said in [(1, "OSError: no answer to 1"), (2, "OSError: no answer to 2")]
+        ]
+        states = [
+            json.loads(one.payload)["to"]
+            async for one in run.events()
+            if one.type == EventType.STATE_CHANGED
+        ]
+    assert states == ["queued", "running", "succeeded"]
+    assert seen == [(1, None), (2, {"attempt": 1}), (3, {"attempt": 2})]
+
+
+async def test_r2_1_it_fails_when_its_attempts_are_used_up(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job(retries=2, backoff=AT_ONCE)
+    async def work(ctx: RunContext) -> None:
+        raise OSError(f"attempt {ctx.attempt}")
+
+    async with hw:
+        run = await hw.start("work")
+        with pytest.raises(RunFailed, match="OSError: attempt 3"):
+            await run.result(10)
+        assert len(await retried(hw)) == 2
+
+
+async def test_r2_6_one_that_waits_for_its_retry_keeps_its_key_and_frees_its_slot(
+    url: str,
+) -> None:
+    hw = Headway(url)
+
+    @hw.job(retries=1, backoff=Backoff(base_s=3_600.0, cap_s=3_600.0))
+    async def fails(ctx: RunContext) -> None:
+        raise OSError
+
+    @hw.job()
+    async def works(ctx: RunContext) -> str:
+        return ctx.key
+
+    async with hw:
+        await hw.lanes.set("main", max_concurrent=1)
+        failing = await hw.start("fails", key="ann")
+        behind = await hw.start("works", key="ann", on_conflict="enqueue")
+        other = await hw.start("works", key="bob")
+        assert await other.result(10) == "bob"
+        assert await behind.status() is RunStatus.QUEUED
+        record = await failing.record()
+        assert record.run.status is RunStatus.RUNNING
+        assert (record.run.slot, record.run.attempt) == (None, 2)
+        # A cancel reaches it while it waits: nobody has to be asked.
+        assert await failing.cancel() == "canceled"
+        assert await behind.result(10) == "ann"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_the_delay_is_a_share_of_a_time_that_doubles_up_to_its_cap(share: float) -> None:
+    backoff = Backoff(base_s=1.0, cap_s=10.0)
+    delays_s = [backoff.delay_s(attempt, share=share) for attempt in (1, 2, 3, 4, 5, 999)]
+    assert delays_s == [share * bound_s for bound_s in (1, 2, 4, 8, 10, 10)]
