@@ -5,12 +5,12 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 from headway.bootstrap import Durability, SqlStore, SystemClock, SystemIds, open_store
 from headway.core.command.cancel import CancelAnswer, RequestCancel
 from headway.core.command.submit import Submit
-from headway.core.document import check_name, encode_document
+from headway.core.document import Document, check_name, encode_document
 from headway.core.errors import Error, InvalidInput, RunNotFound
 from headway.core.ids import MAIN_LANE, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
@@ -18,9 +18,11 @@ from headway.core.run.events import Event
 from headway.core.run.run import Files, Mode, RunRecord
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
+from headway.core.schedule import Missed, Schedule
 from headway.services.admit import admit
 from headway.services.engine import Engine
 from headway.services.job import Job, JobFunction
+from headway.services.schedule import SCHEDULE_COUNT_MAX, Timetable
 
 POLL_S: Final = 1.0
 
@@ -104,6 +106,7 @@ class Headway:
         self._stop_wait_s = stop_wait_s
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
+        self._schedules: dict[str, Schedule] = {}
         self._store: SqlStore | None = None
 
     def job(
@@ -122,6 +125,47 @@ class Headway:
 
         return register
 
+    def schedule(
+        self,
+        expression: str,
+        *,
+        job: str,
+        key: str | None = None,
+        params: dict[str, Any] | None = None,
+        time_zone: str = "UTC",
+        missed: Missed | str = Missed.SKIP,
+        name: str | None = None,
+    ) -> None:
+        """Run `job` at each slot of a cron expression; register it before `async with`.
+
+        The schedule is called after its job, and its runs have its name as their key, unless told:
+        a slot that comes while an earlier run is active is recorded as `rejected`.
+        """
+        if self._store is not None:
+            raise RuntimeError("register schedules before `async with`")
+        schedule_name = job if name is None else name
+        schedule = Schedule(
+            name=schedule_name,
+            expression=expression,
+            job=job,
+            key=Key(schedule_name if key is None else key),
+            params=_encoded(params),
+            time_zone=time_zone,
+            missed=cast("Missed", missed),  # Checked there, with the rest.
+            timeout_s=self._registered(job).timeout_s,
+        )
+        if schedule.name in self._schedules:
+            raise InvalidInput("name", f"{schedule.name!r} is the name of two schedules")
+        if len(self._schedules) >= SCHEDULE_COUNT_MAX:
+            raise InvalidInput("name", f"there are {SCHEDULE_COUNT_MAX:,} schedules already")
+        self._schedules[schedule.name] = schedule
+
+    def _registered(self, job: str) -> Job:
+        if job not in self._jobs:
+            known = ", ".join(sorted(self._jobs)) or "none"
+            raise InvalidInput("job", f"{job!r} is not registered; registered are: {known}")
+        return self._jobs[job]
+
     @property
     def store(self) -> SqlStore:
         if self._store is None:
@@ -138,20 +182,16 @@ class Headway:
         mode: Mode = Mode.START,
     ) -> RunHandle:
         """Accept a run, durably. KeyBusy: its key has an active one, and the policy is `reject`."""
-        if job not in self._jobs:
-            known = ", ".join(sorted(self._jobs)) or "none"
-            raise InvalidInput("job", f"{job!r} is not registered; registered are: {known}")
-        if params is not None and not isinstance(params, dict):
-            raise InvalidInput("params", "must be a dict: names and values")
+        registered = self._registered(job)
         run_id = self._ids.run_id()
         submission = Submit(
             run_id=run_id,
             # A run without a key is its own key.
             key=Key(run_id if key is None else check_name(key, place="key")),
             job=job,
-            lane=self._jobs[job].lane,
-            params=encode_document(params or {}, place="params"),
-            timeout_s=self._jobs[job].timeout_s,
+            lane=registered.lane,
+            params=_encoded(params),
+            timeout_s=registered.timeout_s,
             on_conflict=OnConflict(on_conflict),
             mode=Mode(mode),
         )
@@ -178,6 +218,9 @@ class Headway:
                 stop_wait_s=self._stop_wait_s,
             )
             await opened.enter_async_context(engine)
+            schedules = list(self._schedules.values())
+            # Left before the engine, so that nothing is fired for an engine that stops.
+            await opened.enter_async_context(Timetable(self._store, self._ids, schedules))
             self._opened = opened.pop_all()
         return self
 
@@ -192,3 +235,9 @@ class Headway:
     async def _close(self) -> None:
         store, self._store = self.store, None
         await store.close()
+
+
+def _encoded(params: dict[str, Any] | None) -> Document:
+    if params is not None and not isinstance(params, dict):
+        raise InvalidInput("params", "must be a dict: names and values")
+    return encode_document(params or {}, place="params")
