@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from headway.core.command.cancel import ForceCancel, RequestCancel
 from headway.core.command.claim import ClaimRuns
 from headway.core.command.expire import Expire
+from headway.core.command.fire import FireSchedule
 from headway.core.command.inbox import ConsumeInbox, PostToInbox
 from headway.core.command.instance import (
     DeclareDead,
@@ -29,9 +30,11 @@ from headway.core.document import Document
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Claim, Files, Mode, Recovery
+from headway.core.schedule import Missed, Schedule
 from headway.core.world import Instance
 from tests.property.model import RUNNING, Told
 from tests.property.oracle import Oracle
+from tests.property.timetable import PERIODS_S
 
 T = TypeVar("T")
 
@@ -255,11 +258,24 @@ class Drawing:
             ]
         )
 
+    def fire(self) -> FireSchedule:
+        schedule = Schedule(
+            name=self.one_of(["often", "Often"]),
+            expression=self.one_of([*["* * * * *"] * 8, *PERIODS_S]),
+            job=self.one_of(JOBS),
+            key=self.one_of(KEYS),
+            params=self.one_of(DOCUMENTS),
+            time_zone=self.one_of([*["UTC"] * 8, "Europe/Berlin"]),
+            missed=self.one_of(list(Missed)),
+        )
+        return FireSchedule(schedule, RunId(f"r{next(self.numbers)}"))
+
 
 # As often as it stands here.
 _ALWAYS: Final = [
     *[Drawing.submit] * 8,
     *[Drawing.set_lane] * 2,
+    *[Drawing.fire] * 3,
     *[Drawing.submit_again, Drawing.claim_runs, Drawing.settle, Drawing.wait, Drawing.report],
     *[Drawing.request_cancel, Drawing.push, Drawing.exchange, Drawing.release],
     *[Drawing.register] * 2,

@@ -17,6 +17,7 @@ from headway.adapters.sql.tables import (
     remembered,
     runs,
     saved_keys,
+    schedules,
     stream,
 )
 from headway.core.lane import DEFAULT_LIMITS, Lane
@@ -25,7 +26,7 @@ from tests.property.model import Model
 from tests.property.oracle import Oracle
 
 T = TypeVar("T")
-TABLES: Final = (runs, events, inbox, instances, lanes, remembered, saved_keys)
+TABLES: Final = (runs, events, inbox, instances, lanes, remembered, saved_keys, schedules)
 _DEFAULT_LANES: Final = {name: Lane(name, limit) for name, limit in DEFAULT_LIMITS.items()}
 
 
@@ -93,6 +94,7 @@ def expected(model: Model) -> dict[str, list[dict[str, Any]]]:
             for key, (run_id, _, at) in sorted(model.remembered.items())
         ],
         "saved_keys": [saved._asdict() for _, saved in sorted(model.keys.items())],
+        "schedules": [saved._asdict() for _, saved in sorted(model.schedules.items())],
         "stream": [{"seq": model.seq, "pruned_seq": model.pruned_seq}],
     }
 

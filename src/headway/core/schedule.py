@@ -73,8 +73,8 @@ class Schedule:
     def _check_expression(self) -> None:
         count = len(self.expression.split())
         if count != FIELD_COUNT:
-            problem = f"{self.expression!r} has {count} fields; it must have {FIELD_COUNT}: "
-            raise InvalidInput("expression", problem + "minute hour day month weekday")
+            wanted = f"{FIELD_COUNT} fields (minute hour day month weekday)"
+            raise InvalidInput("expression", f"must have {wanted}, and not {count}")
         try:
             next(self.slots(after=_SOMETIME))
         except CronSimError as error:
