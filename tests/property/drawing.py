@@ -30,11 +30,10 @@ from headway.core.document import Document
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Claim, Files, Mode, Recovery
-from headway.core.schedule import Missed, Schedule
 from headway.core.world import Instance
 from tests.property.model import RUNNING, Told
 from tests.property.oracle import Oracle
-from tests.property.timetable import PERIODS_S
+from tests.property.timetable import SCHEDULES
 
 T = TypeVar("T")
 
@@ -259,16 +258,8 @@ class Drawing:
         )
 
     def fire(self) -> FireSchedule:
-        schedule = Schedule(
-            name=self.one_of(["often", "Often"]),
-            expression=self.one_of([*["* * * * *"] * 8, *PERIODS_S]),
-            job=self.one_of(JOBS),
-            key=self.one_of(KEYS),
-            params=self.one_of(DOCUMENTS),
-            time_zone=self.one_of([*["UTC"] * 8, "Europe/Berlin"]),
-            missed=self.one_of(list(Missed)),
-        )
-        return FireSchedule(schedule, RunId(f"r{next(self.numbers)}"))
+        known = [one for one in SCHEDULES if self.oracle.is_as_saved(one)]
+        return FireSchedule(self.one_of([*known * 4, *SCHEDULES]), RunId(f"r{next(self.numbers)}"))
 
 
 # As often as it stands here.
@@ -281,6 +272,7 @@ _ALWAYS: Final = [
     *[Drawing.register] * 2,
     *[Drawing.renew, Drawing.bury, Drawing.key_row, Drawing.prune],
 ]
+_WITH_SLOTS: Final = [Drawing.fire] * 8
 _WITH_READY_RUNS: Final = [Drawing.claim_runs] * 8
 _WITH_HELD_RUNS: Final = [
     *[Drawing.settle] * 4,
@@ -301,6 +293,7 @@ def _made_by(draw: st.DrawFn, drawing: Drawing, make: Callable[[Drawing], Any] |
     kinds = [
         *(_WITH_HELD_RUNS if has_held else []),
         *(_WITH_READY_RUNS if has_ready else []),
+        *(_WITH_SLOTS if any(map(drawing.oracle.undecided, SCHEDULES)) else []),
         *_ALWAYS,
     ]
     return drawing.one_of(kinds)(drawing)

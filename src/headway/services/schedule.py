@@ -6,6 +6,7 @@ How long to wait comes with its answer, so this machine's own clock plays no par
 
 import asyncio
 import logging
+from asyncio import sleep
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self, assert_never
@@ -74,7 +75,7 @@ async def keep_schedules(store: Store, ids: IdSource, schedules: Sequence[Schedu
         except InfrastructureError as error:
             log.warning("schedules_not_looked_at", extra={"reason": str(error)})
             wait_s = RETRY_S
-        await asyncio.sleep(wait_s)
+        await sleep(wait_s)
 
 
 async def fire_due(store: Store, ids: IdSource, schedules: Sequence[Schedule]) -> float:
