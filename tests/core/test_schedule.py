@@ -177,7 +177,11 @@ def test_i18_a_year_of_minutes_is_missed_without_counting_them() -> None:
                 yield slot_at
 
     counted = Counted(
-        name="a", expression=each_minute.expression, job="a", key=each_minute.key, missed="once"
+        name="a",
+        expression=each_minute.expression,
+        job="a",
+        key=each_minute.key,
+        missed=Missed.ONCE,
     )
     now = later(TEN, seconds=365 * DAY_S + 61)
     assert counted.due(after=TEN, now=now) == Due(later(TEN, seconds=365 * DAY_S + 60))

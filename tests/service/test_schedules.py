@@ -195,7 +195,7 @@ async def test_an_error_of_the_body_is_raised_as_it_is(url: str) -> None:
 
 def test_i15_a_schedule_is_checked_when_it_is_registered(url: str) -> None:
     hw, _ = scheduled(url)
-    for place, wanted in (
+    faults: list[tuple[str, dict[str, Any]]] = [
         ("job", {"job": "miror"}),
         ("name", {}),
         ("params", {"name": "a", "params": [1]}),
@@ -203,7 +203,8 @@ def test_i15_a_schedule_is_checked_when_it_is_registered(url: str) -> None:
         ("expression", {"name": "a", "expression": "0 0 30 2 *"}),
         ("time_zone", {"name": "a", "time_zone": "Mars/Olympus"}),
         ("missed", {"name": "a", "missed": "twice"}),
-    ):
+    ]
+    for place, wanted in faults:
         with pytest.raises(InvalidInput) as refused:
             hw.schedule(**{"expression": "* * * * *", "job": "mirror", **wanted})
         assert refused.value.place == place
