@@ -148,11 +148,12 @@ def test_i18_of_a_jump_forward_skip_drops_all_and_once_fires_the_last() -> None:
 
 
 @pytest.mark.parametrize("missed", Missed)
+@pytest.mark.parametrize("late_s", [0, 30, 60])
 def test_i18_with_others_missed_the_slot_that_is_in_time_fires_for_itself_or_for_all(
-    missed: Missed,
+    missed: Missed, late_s: float
 ) -> None:
     noon = at("2026-05-04T12:00")
-    assert hourly(missed).due(after=NINE, now=later(noon, seconds=30)) == Due(noon)
+    assert hourly(missed).due(after=NINE, now=later(noon, seconds=late_s)) == Due(noon)
 
 
 @pytest.mark.parametrize("missed", Missed)

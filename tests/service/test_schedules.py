@@ -184,11 +184,15 @@ async def test_a_schedule_that_breaks_ends_the_body_with_its_error(
             await asyncio.Event().wait()
 
 
-async def test_an_error_of_the_body_is_raised_as_it_is(url: str) -> None:
+@pytest.mark.parametrize(
+    "mine", [KeyError("mine"), ExceptionGroup("mine", [KeyError()]), asyncio.CancelledError("mine")]
+)
+async def test_an_error_of_the_body_is_raised_as_it_is(url: str, mine: BaseException) -> None:
     hw, _ = scheduled(url)
-    with pytest.raises(KeyError, match="mine"):
+    with pytest.raises(type(mine)) as raised:
         async with hw:
-            raise KeyError("mine")
+            raise mine
+    assert raised.value is mine
     async with hw:  # And it can be opened again.
         pass
 

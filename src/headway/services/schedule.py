@@ -54,12 +54,8 @@ class Timetable:
         self._keeping.cancel()
         died_of: BaseException | None = None
         try:
-            if isinstance(error, asyncio.CancelledError):
-                # It may come from the group itself, which then takes it back.
-                await self._group.__aexit__(kind, error, traceback)
-            else:  # What else the body raised is not the group's, which would only wrap it.
-                await self._group.__aexit__(None, None, None)
-        except BaseExceptionGroup as errors:
+            await self._group.__aexit__(kind, error, traceback)
+        except BaseExceptionGroup as errors:  # The group wraps whatever it was, the body's too.
             died_of = errors.exceptions[0]
         if died_of is not None:
             raise died_of
