@@ -81,6 +81,14 @@ def test_i18_an_hourly_job_fires_every_hour_whatever_the_clock_on_the_wall_does(
     assert {after - before for before, after in pairwise(found)} == {3_600 * SECOND}
 
 
+def test_i18_with_a_star_slots_come_as_the_clock_on_the_wall_shows_them() -> None:
+    starred = a_schedule("*/30 2 * * *", time_zone=BERLIN)
+    in_autumn = [at(f"2026-10-25T02:{m}", BERLIN, fold=fold) for fold in (0, 1) for m in ("00", 30)]
+    assert slots(starred, at("2026-10-25T00:00", BERLIN), 4) == in_autumn
+    after_the_gap = starred.next_slot(after=at("2026-03-29T00:00", BERLIN))
+    assert after_the_gap == at("2026-03-30T02:00", BERLIN)
+
+
 def test_i18_the_29th_of_february_comes_in_leap_years() -> None:
     leap = a_schedule("0 12 29 2 *", time_zone=NEW_YORK)
     found = slots(leap, at("2026-01-01T00:00"), 3)

@@ -1,9 +1,9 @@
 """Schedules: when a job is due again and again, and what becomes of times that were missed.
 
 A slot is an instant at which a schedule is due. Slots follow the wall clock of the schedule's time
-zone as cron does: where a clock change takes 02:30 away, a daily job runs when the gap ends; where
-it comes twice, it runs the first time. One that runs every hour runs in both. The tables of time
-zones are constants, read when the schedule is made.
+zone as cron does: a fixed time that a clock change takes away comes when the gap ends, one that it
+brings twice comes the first time; if minute or hour begin with a star, slots come as the clock on
+the wall shows them. The tables of time zones are constants, read when the schedule is made.
 """
 
 from collections.abc import Iterator
