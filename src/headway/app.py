@@ -3,22 +3,24 @@
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from headway.bootstrap import Durability, SqlStore, SystemClock, SystemIds, open_store
 from headway.core.command.instance import LEASE_TTL_S
 from headway.core.command.submit import Submit
-from headway.core.document import check_name
+from headway.core.document import Document, check_name
 from headway.core.errors import InvalidInput
 from headway.core.ids import MAIN_LANE, Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode, Recovery
+from headway.core.schedule import Missed, Schedule
 from headway.services.admit import admit
 from headway.services.engine import Engine
 from headway.services.handle import RunHandle
 from headway.services.job import Backoff, Job, JobFunction, job_of
 from headway.services.key_rows import Keys
 from headway.services.lane_settings import Lanes
+from headway.services.schedule import SCHEDULE_COUNT_MAX, Timetable
 
 F = TypeVar("F", bound=JobFunction)
 
@@ -43,6 +45,7 @@ class Headway:
         self._lease_ttl_s = lease_ttl_s
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
+        self._schedules: dict[str, Schedule] = {}
         self._store: SqlStore | None = None
 
     def job(
@@ -82,6 +85,42 @@ class Headway:
             return function
 
         return register
+
+    def schedule(
+        self,
+        expression: str,
+        *,
+        job: str,
+        key: str | None = None,
+        params: dict[str, Any] | None = None,
+        time_zone: str = "UTC",
+        missed: Missed | str = Missed.SKIP,
+        name: str | None = None,
+    ) -> None:
+        """Run `job` at each slot of a cron expression; register it before `async with`.
+
+        The schedule is called after its job, and its runs have its name as their key, unless told:
+        a slot that comes while an earlier run is active is recorded as `rejected`.
+        """
+        if self._store is not None:
+            raise RuntimeError("register schedules before `async with`")
+        schedule_name = job if name is None else name
+        registered = self._job(job)
+        schedule = Schedule(
+            name=schedule_name,
+            expression=expression,
+            job=job,
+            key=Key(schedule_name if key is None else key),
+            params=_encoded(registered, params),
+            time_zone=time_zone,
+            missed=cast("Missed", missed),  # Checked there, with the rest.
+            timeout_s=registered.timeout_s,
+        )
+        if schedule.name in self._schedules:
+            raise InvalidInput("name", f"{schedule.name!r} is the name of two schedules")
+        if len(self._schedules) >= SCHEDULE_COUNT_MAX:
+            raise InvalidInput("name", f"there are {SCHEDULE_COUNT_MAX:,} schedules already")
+        self._schedules[schedule.name] = schedule
 
     def schema(self, job: str) -> dict[str, Any]:
         """A JSON Schema of the job's parameters."""
@@ -125,15 +164,13 @@ class Headway:
         submitted.
         """
         registered = self._job(job)
-        if params is not None and not isinstance(params, dict):
-            raise InvalidInput("params", "must be a dict: names and values")
         run_id = self._ids.run_id()
         submission = Submit(
             run_id=run_id,
             key=Key(run_id if key is None else check_name(key, place="key")),
             job=job,
             lane=registered.lane,
-            params=registered.parameters.encode(params or {}),
+            params=_encoded(registered, params),
             timeout_s=registered.timeout_s,
             queue_timeout_s=registered.queue_timeout_s,
             recovery=registered.recovery,
@@ -178,6 +215,9 @@ class Headway:
                 lease_ttl_s=self._lease_ttl_s,
             )
             await opened.enter_async_context(engine)
+            schedules = list(self._schedules.values())
+            # Left before the engine, so that nothing is fired for an engine that stops.
+            await opened.enter_async_context(Timetable(self._store, self._ids, schedules))
             self._opened = opened.pop_all()
         return self
 
@@ -192,3 +232,9 @@ class Headway:
     async def _close(self) -> None:
         store, self._store = self.store, None
         await store.close()
+
+
+def _encoded(job: Job, params: dict[str, Any] | None) -> Document:
+    if params is not None and not isinstance(params, dict):
+        raise InvalidInput("params", "must be a dict: names and values")
+    return job.parameters.encode(params or {})

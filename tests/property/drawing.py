@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from headway.core.command.cancel import ForceCancel, RequestCancel
 from headway.core.command.claim import ClaimRuns
 from headway.core.command.expire import Expire
+from headway.core.command.fire import FireSchedule
 from headway.core.command.inbox import ConsumeInbox, PostToInbox
 from headway.core.command.instance import (
     DeclareDead,
@@ -32,6 +33,7 @@ from headway.core.run.run import Claim, Files, Mode, Recovery
 from headway.core.world import Instance
 from tests.property.model import RUNNING, Told
 from tests.property.oracle import Oracle
+from tests.property.timetable import SCHEDULES
 
 T = TypeVar("T")
 
@@ -256,16 +258,22 @@ class Drawing:
             ]
         )
 
+    def fire(self) -> FireSchedule:
+        known = [one for one in SCHEDULES if self.oracle.is_as_saved(one)]
+        return FireSchedule(self.one_of([*known * 4, *SCHEDULES]), RunId(f"r{next(self.numbers)}"))
+
 
 # As often as it stands here.
 _ALWAYS: Final = [
     *[Drawing.submit] * 8,
     *[Drawing.set_lane] * 2,
+    *[Drawing.fire] * 3,
     *[Drawing.submit_again, Drawing.claim_runs, Drawing.settle, Drawing.wait, Drawing.report],
     *[Drawing.request_cancel, Drawing.push, Drawing.exchange, Drawing.release],
     *[Drawing.register] * 2,
     *[Drawing.renew, Drawing.bury, Drawing.key_row, Drawing.prune],
 ]
+_WITH_SLOTS: Final = [Drawing.fire] * 8
 _WITH_READY_RUNS: Final = [Drawing.claim_runs] * 8
 _WITH_HELD_RUNS: Final = [
     *[Drawing.settle] * 4,
@@ -286,6 +294,7 @@ def _made_by(draw: st.DrawFn, drawing: Drawing, make: Callable[[Drawing], Any] |
     kinds = [
         *(_WITH_HELD_RUNS if has_held else []),
         *(_WITH_READY_RUNS if has_ready else []),
+        *(_WITH_SLOTS if any(map(drawing.oracle.undecided, SCHEDULES)) else []),
         *_ALWAYS,
     ]
     return drawing.one_of(kinds)(drawing)

@@ -38,7 +38,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.check_one(data.draw(self.drawing.of_kind(Drawing.register)))
 
     def pass_time(self, data: st.DataObject) -> None:
-        seconds = data.draw(st.sampled_from([*[0.0] * 16, 0.5, 1.0, 5.0, 20.0]))
+        seconds = data.draw(st.sampled_from([*[0.0] * 16, 0.5, 1.0, 5.0, 20.0, 70.0]))
         self.oracle.now = self.opened.clock.advance(seconds)
 
     @invariant()

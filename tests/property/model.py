@@ -9,7 +9,7 @@ from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
-from headway.core.world import InboxItem, Instance, SavedKey
+from headway.core.world import InboxItem, Instance, SavedKey, SavedSchedule
 
 QUEUED, RUNNING, CANCELLING = RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.CANCELLING
 ACTIVE: Final = (QUEUED, RUNNING, CANCELLING)
@@ -77,6 +77,7 @@ class Model:
         self.lanes: dict[LaneName, Lane] = {}
         self.instances: dict[InstanceId, Instance] = {}
         self.keys: dict[Key, SavedKey] = {}
+        self.schedules: dict[str, SavedSchedule] = {}
         self.remembered: dict[str, tuple[RunId, Submit, Instant]] = {}
         self.inbox: list[InboxItem] = []
 

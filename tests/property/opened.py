@@ -17,15 +17,20 @@ from headway.adapters.sql.tables import (
     remembered,
     runs,
     saved_keys,
+    schedules,
     stream,
 )
+from headway.core.ids import SECOND
 from headway.core.lane import DEFAULT_LIMITS, Lane
 from headway.testing import FakeClock
 from tests.property.model import Model
 from tests.property.oracle import Oracle
+from tests.property.timetable import PERIODS_S
 
 T = TypeVar("T")
-TABLES: Final = (runs, events, inbox, instances, lanes, remembered, saved_keys)
+PERIOD_S: Final = max(PERIODS_S.values())
+BEFORE_S: Final = 6
+TABLES: Final = (runs, events, inbox, instances, lanes, remembered, saved_keys, schedules)
 _DEFAULT_LANES: Final = {name: Lane(name, limit) for name, limit in DEFAULT_LIMITS.items()}
 
 
@@ -42,7 +47,9 @@ class Opened:
 
     def start_over(self) -> Oracle:
         """Empty the store, and give an oracle that knows as much. The stream goes on counting:
-        a connection would be refused by a node whose seq has gone back."""
+        a connection would be refused by a node whose seq has gone back. So does the clock, to a
+        moment before a slot of every schedule, or an example would not be the same twice."""
+        self.clock.advance(PERIOD_S - BEFORE_S - self.clock() / SECOND % PERIOD_S + PERIOD_S)
         oracle = Oracle(now=self.clock(), seq=self.run(self._empty()))
         oracle.lanes.update(_DEFAULT_LANES)
         return oracle
@@ -93,6 +100,7 @@ def expected(model: Model) -> dict[str, list[dict[str, Any]]]:
             for key, (run_id, _, at) in sorted(model.remembered.items())
         ],
         "saved_keys": [saved._asdict() for _, saved in sorted(model.keys.items())],
+        "schedules": [saved._asdict() for _, saved in sorted(model.schedules.items())],
         "stream": [{"seq": model.seq, "pruned_seq": model.pruned_seq}],
     }
 

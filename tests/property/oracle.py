@@ -11,6 +11,7 @@ from typing import Any, Final
 from headway.core.command.cancel import CancelAnswer, ForceCancel, RequestCancel
 from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
 from headway.core.command.expire import Expire
+from headway.core.command.fire import FireSchedule
 from headway.core.command.inbox import ConsumeInbox, InboxFull, NotActive, Posted, PostToInbox
 from headway.core.command.instance import (
     DeclareDead,
@@ -41,11 +42,11 @@ from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode, Recovery
 from headway.core.run.status import RunStatus
 from headway.core.world import InboxItem
-from tests.property.housekeeping import Housekeeping
 from tests.property.model import CANCELLING, QUEUED, RUNNING, Told
+from tests.property.timetable import Timetable
 
 
-class Oracle(Housekeeping):
+class Oracle(Timetable):
     def apply(self, command: Any) -> Any:
         return _COMMANDS[type(command)](self, command)
 
@@ -393,4 +394,5 @@ _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {
     PruneRuns: Oracle.prune,
     PruneEvents: Oracle.prune,
     ForgetSubmissions: Oracle.prune,
+    FireSchedule: Oracle.fire,
 }

@@ -11,6 +11,8 @@ InstanceId = NewType("InstanceId", str)
 Instant = NewType("Instant", int)
 
 MAIN_LANE: Final = LaneName("main")
+CRON_LANE: Final = LaneName("cron")
+"""Where the runs of schedules go."""
 SECOND: Final = 1_000_000
 
 

@@ -50,6 +50,17 @@ class SavedKey(NamedTuple):
     updated_at: Instant
 
 
+class SavedSchedule(NamedTuple):
+    """The row of a schedule: up to where its slots are decided."""
+
+    name: str
+    expression: str
+    time_zone: str
+    last_slot_at: Instant
+    """The last slot that was decided; before there is one, the instant from which they count."""
+    revision: int
+
+
 class Remembered(NamedTuple):
     """The first answer to a submission that carried an idempotency key."""
 
@@ -83,6 +94,7 @@ class Changes:
     instances_added: dict[InstanceId, Instance] = field(default_factory=dict)
     instances: dict[InstanceId, Instance | None] = field(default_factory=dict)
     keys: dict[Key, SavedKey | None] = field(default_factory=dict)
+    schedules: dict[str, SavedSchedule] = field(default_factory=dict)
     remembered: dict[str, Remembered] = field(default_factory=dict)
     forgotten: dict[str, None] = field(default_factory=dict)
     posted: list[InboxItem] = field(default_factory=list)
@@ -114,6 +126,8 @@ class World:
         self.inbox: dict[RunId, list[InboxItem]] = {}
         self.keys: dict[Key, SavedKey] = {}
         self.loaded_keys: dict[Key, SavedKey] = {}
+        self.schedules: dict[str, SavedSchedule] = {}
+        self.loaded_schedules: dict[str, SavedSchedule] = {}
         self.params: dict[RunId, str] = {}
         """Of the runs that may be claimed."""
         self.checkpoints: dict[RunId, str] = {}

@@ -22,7 +22,7 @@ from headway.core.command.instance import (
     RetireInstance,
 )
 from headway.core.errors import InfrastructureError
-from headway.core.ids import InstanceId, LaneName, RunId
+from headway.core.ids import CRON_LANE, InstanceId, LaneName, RunId
 from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
@@ -173,8 +173,10 @@ class Engine:
         while not self._is_stopping:
             self._wake.clear()
             try:
-                for lane, names in self._lanes().items():
-                    await self._claim_lane(lane, names)
+                # Together, so that they share a transaction.
+                await asyncio.gather(
+                    *(self._claim_lane(lane, names) for lane, names in self._lanes().items())
+                )
             except InfrastructureError as error:
                 log.warning("claim_failed", extra={"reason": str(error)})
                 await asyncio.sleep(POLL_S)
@@ -185,11 +187,12 @@ class Engine:
                 continue
 
     def _lanes(self) -> dict[LaneName, frozenset[str]]:
-        lanes = sorted({job.lane for job in self._jobs.values()})
-        return {
-            lane: frozenset(job.name for job in self._jobs.values() if job.lane == lane)
-            for lane in lanes
-        }
+        lanes: dict[LaneName, set[str]] = {}
+        for job in self._jobs.values():
+            # A schedule's run goes to lane `cron`, whatever lane its job has otherwise.
+            for lane in (job.lane, CRON_LANE):
+                lanes.setdefault(lane, set()).add(job.name)
+        return {lane: frozenset(names) for lane, names in sorted(lanes.items())}
 
     async def _claim_lane(self, lane: LaneName, names: frozenset[str]) -> None:
         instance_id = self._instance_id

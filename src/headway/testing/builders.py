@@ -18,6 +18,7 @@ from headway.core.ids import MAIN_LANE, InstanceId, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import NO_TOKEN, Claim, Mode, QueueRank, Recovery, Run
 from headway.core.run.status import RunStatus
+from headway.core.schedule import Missed, Schedule
 from headway.testing.clock import NOON
 
 JOB: Final = "mirror"
@@ -109,6 +110,29 @@ def a_run(**wanted: Any) -> Run:
         parent_id=None,
     )
     return run._replace(**wanted)
+
+
+def a_schedule(
+    expression: str = "0 * * * *",
+    *,
+    name: str = "nightly",
+    job: str = JOB,
+    key: str = KEY,
+    params: object = None,
+    time_zone: str = "UTC",
+    missed: Missed = Missed.SKIP,
+    timeout_s: float | None = None,
+) -> Schedule:
+    return Schedule(
+        name=name,
+        expression=expression,
+        job=job,
+        key=Key(key),
+        params=document({} if params is None else params, place="params"),
+        time_zone=time_zone,
+        missed=missed,
+        timeout_s=timeout_s,
+    )
 
 
 def an_instance(

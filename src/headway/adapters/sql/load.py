@@ -1,7 +1,8 @@
 """Lock the rows that a batch concerns, in the one order, and make a World of them.
 
-The order: the writer's own row, instances, saved keys, runs by key, those that wait behind them,
-lanes by name, what may be claimed (never waiting for it), and the counter of the stream last.
+The order: the writer's own row, instances, saved keys, schedules, runs by key, those that wait
+behind them, lanes by name, what may be claimed (never waiting for it), and the counter of the
+stream last.
 Whoever holds the counter is about to write and commit, and nobody else can.
 """
 
@@ -21,6 +22,7 @@ from headway.adapters.sql.tables import (
     remembered,
     runs,
     saved_keys,
+    schedules,
     stream,
 )
 from headway.core.command.command import ClaimNeed, Needs
@@ -33,6 +35,7 @@ from headway.core.world import (
     LaneQueue,
     Remembered,
     SavedKey,
+    SavedSchedule,
     World,
 )
 
@@ -124,6 +127,12 @@ _SAVED_KEYS: Final = Query(
     .order_by(saved_keys.c.key)
     .with_for_update()
 )
+_SCHEDULES: Final = Query(
+    sa.select(*schedules.c)
+    .where(in_list(schedules.c.name, "names"))
+    .order_by(schedules.c.name)
+    .with_for_update()
+)
 _INBOX: Final = Query(
     sa.select(*inbox.c)
     .where(in_list(inbox.c.run_id, "ids"), inbox.c.consumed_by.is_(None))
@@ -180,6 +189,10 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> tuple[World, 
         for row in await link.fetch(_SAVED_KEYS, {"keys": list(needs.saved_keys)}):
             world.keys[row[0]] = SavedKey(*row)
         world.loaded_keys = dict(world.keys)
+    if needs.schedules:
+        for row in await link.fetch(_SCHEDULES, {"names": list(needs.schedules)}):
+            world.schedules[row[0]] = SavedSchedule(*row)
+        world.loaded_schedules = dict(world.schedules)
     await _load_runs(link, needs, world)
     if needs.inbox_run_ids:
         world.inbox = {run_id: [] for run_id in needs.inbox_run_ids}

@@ -169,6 +169,15 @@ saved_keys: Final = _table(
     sa.Column("updated_at", sa.BigInteger, nullable=False),
 )
 
+schedules: Final = _table(
+    "schedules",
+    sa.Column("name", _name(), primary_key=True),
+    sa.Column("expression", _name(), nullable=False),
+    sa.Column("time_zone", _name(), nullable=False),
+    sa.Column("last_slot_at", sa.BigInteger, nullable=False),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+)
+
 remembered: Final = _table(
     "remembered",
     sa.Column("idempotency_key", _name(), primary_key=True),

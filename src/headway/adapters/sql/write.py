@@ -13,13 +13,14 @@ from headway.adapters.sql.tables import (
     remembered,
     runs,
     saved_keys,
+    schedules,
     stream,
 )
 from headway.core.ids import RunId
 from headway.core.run.events import Event
 from headway.core.run.run import Mode, Recovery, Run
 from headway.core.run.status import RunStatus
-from headway.core.world import InboxItem, Instance, Remembered, World
+from headway.core.world import InboxItem, Instance, Remembered, SavedSchedule, World
 
 # The row is the one that was locked, in the state in which it was decided on, under the claim that
 # was in force, and nothing at all has happened to it since.
@@ -39,6 +40,7 @@ async def write_world(link: Link, world: World, *, loaded_seq: int) -> None:
     await _write_lanes(link, world)
     await _write_instances(link, world)
     await _write_keys(link, world)
+    await _write_schedules(link, world)
     await _write_runs(link, world)
     await _expect(link, _EVENTS, changes.events)
     await _expect(link, _POSTED, changes.posted)
@@ -152,3 +154,13 @@ async def _write_keys(link: Link, world: World) -> None:
         else:
             update = Update(saved_keys, _KEY_COLUMNS[1:], ("key", "revision"))
             await _expect(link, update, [(*saved[1:], key, before.revision)])
+
+
+async def _write_schedules(link: Link, world: World) -> None:
+    for saved in world.changes.schedules.values():
+        before = world.loaded_schedules.get(saved.name)
+        if before is None:
+            await _expect(link, Insert(schedules, SavedSchedule._fields), [tuple(saved)])
+        else:
+            update = Update(schedules, SavedSchedule._fields[1:], ("name", "revision"))
+            await _expect(link, update, [(*saved[1:], saved.name, before.revision)])

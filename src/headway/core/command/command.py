@@ -32,6 +32,7 @@ class Needs:
     idempotency_keys: dict[str, None] = field(default_factory=dict)
     inbox_run_ids: dict[RunId, None] = field(default_factory=dict)
     saved_keys: dict[Key, None] = field(default_factory=dict)
+    schedules: dict[str, None] = field(default_factory=dict)
     changed_lanes: dict[LaneName, None] = field(default_factory=dict)
     pruned_ids: dict[RunId, None] = field(default_factory=dict)
     """Runs of whose keys the heads are needed too."""

@@ -3,17 +3,21 @@
 from typing import Any
 
 from headway.core.command.command import Command
+from headway.core.command.fire import FireSchedule
 from headway.core.command.inbox import PostToInbox
 from headway.core.command.key_row import SaveKey
 from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress
 from headway.core.command.settle import Complete, Fail
 from headway.core.command.submit import Submit
+from headway.core.schedule import Schedule
 
 
 def document_length(command: Command[Any]) -> int:
     """The length of the document that `command` brings along, or 0."""
     match command:
         case Submit(params=document) | SaveKey(params=document):
+            return len(document)
+        case FireSchedule(schedule=Schedule(params=document)):
             return len(document)
         case Complete(result=document) | Fail(error=document):
             return len(document)

@@ -28,6 +28,11 @@ class EventType(StrEnum):
     PERMISSION_RESULT = "permission_result"
     LANE_CHANGED = "lane_changed"
     KEY_CHANGED = "key_changed"
+    SCHEDULE_CHANGED = "schedule_changed"
+    """It is new, or has another expression or time zone."""
+    SCHEDULE_FIRED = "schedule_fired"
+    SCHEDULE_DROPPED = "schedule_dropped"
+    """Slots were missed, up to the one it names."""
 
 
 class Event(NamedTuple):

@@ -27,6 +27,7 @@ def upgrade() -> None:
     _create_remembered()
     _create_runs()
     _create_saved_keys()
+    _create_schedules()
     _create_stream()
     _create_writers()
     _fill()
@@ -240,6 +241,21 @@ def _create_saved_keys() -> None:
         sa.Column("revision", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("key", name="pk_saved_keys"),
+        if_not_exists=True,
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+
+
+def _create_schedules() -> None:
+    op.create_table(
+        "schedules",
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("expression", sa.String(length=255), nullable=False),
+        sa.Column("time_zone", sa.String(length=255), nullable=False),
+        sa.Column("last_slot_at", sa.BigInteger(), nullable=False),
+        sa.Column("revision", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name="pk_schedules"),
         if_not_exists=True,
         mysql_charset="utf8mb4",
         mysql_collate="utf8mb4_bin",

@@ -1,0 +1,106 @@
+"""Fire: decide the slots of a schedule that are due, each once.
+
+Any instance may ask at any time. The row of the schedule says up to where its slots are decided,
+and the database's clock says which are due: what is decided is written with the run that came of
+it, so that whoever asks next finds the slot gone.
+"""
+
+from dataclasses import dataclass
+
+from headway.core.command.command import Needs
+from headway.core.command.submit import Submit, SubmitAnswer
+from headway.core.document import encode_document
+from headway.core.ids import CRON_LANE, Instant, RunId
+from headway.core.run.events import EventType
+from headway.core.schedule import Schedule
+from headway.core.world import SavedSchedule, World
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The schedule is new, or other than it was: its slots count from this instant."""
+
+    from_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class NotDue:
+    next_slot_at: Instant
+    now: Instant
+    """The database's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Slots were missed, up to this one; no run came of them."""
+
+    slot_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    slot_at: Instant
+    submitted: SubmitAnswer
+    """A refusal is on record: a run that is `rejected`."""
+
+
+FireAnswer = Begun | NotDue | Dropped | Fired
+
+
+@dataclass(frozen=True, slots=True)
+class FireSchedule:
+    schedule: Schedule
+    run_id: RunId
+    """Of the run, should there be one."""
+
+    def need(self, needs: Needs) -> None:
+        needs.schedules[self.schedule.name] = None
+        self._submission().need(needs)
+
+    def decide(self, world: World) -> FireAnswer:
+        schedule = self.schedule
+        saved = world.schedules.get(schedule.name)
+        if saved is None:
+            return self._begin(world, from_at=world.now, revision=1)
+        if (saved.expression, saved.time_zone) != (schedule.expression, schedule.time_zone):
+            # Not before what is decided, or a clock that went back would fire a slot again.
+            from_at = max(world.now, saved.last_slot_at)
+            return self._begin(world, from_at=from_at, revision=saved.revision + 1)
+        due = schedule.due(after=saved.last_slot_at, now=world.now)
+        if due is None:
+            return NotDue(schedule.next_slot(after=saved.last_slot_at), world.now)
+        decided = saved._replace(last_slot_at=due.slot_at, revision=saved.revision + 1)
+        world.schedules[schedule.name] = world.changes.schedules[schedule.name] = decided
+        if due.is_dropped:
+            self._announce(world, EventType.SCHEDULE_DROPPED, slot_at=due.slot_at)
+            return Dropped(due.slot_at)
+        self._announce(
+            world, EventType.SCHEDULE_FIRED, slot_at=due.slot_at, run_id=str(self.run_id)
+        )
+        return Fired(due.slot_at, self._submission().decide(world))
+
+    def _begin(self, world: World, *, from_at: Instant, revision: int) -> Begun:
+        name, expression = self.schedule.name, self.schedule.expression
+        time_zone = self.schedule.time_zone
+        saved = SavedSchedule(name, expression, time_zone, from_at, revision)
+        world.schedules[name] = world.changes.schedules[name] = saved
+        self._announce(
+            world, EventType.SCHEDULE_CHANGED, expression=expression, time_zone=time_zone
+        )
+        return Begun(from_at)
+
+    def _announce(self, world: World, kind: EventType, **facts: str | int) -> None:
+        payload = {"name": self.schedule.name, **facts}
+        world.announce(kind, encode_document(payload, place="schedule"))
+
+    def _submission(self) -> Submit:
+        schedule = self.schedule
+        return Submit(
+            run_id=self.run_id,
+            key=schedule.key,
+            job=schedule.job,
+            params=schedule.params,
+            lane=CRON_LANE,
+            timeout_s=schedule.timeout_s,
+            is_unattended=True,
+        )

@@ -1,0 +1,139 @@
+"""Schedules: when a job is due again and again, and what becomes of times that were missed.
+
+A slot is an instant at which a schedule is due. Slots follow the wall clock of the schedule's time
+zone as cron does: a fixed time that a clock change takes away comes when the gap ends, one that it
+brings twice comes the first time; if minute or hour begin with a star, slots come as the clock on
+the wall shows them. The tables of time zones are constants, read when the schedule is made.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from headway.core.document import EMPTY_OBJECT, Document, check_name
+from headway.core.duration import check_seconds
+from headway.core.errors import InvalidInput
+from headway.core.ids import SECOND, Instant, Key, later
+
+GRACE_S: Final = 60.0
+"""A slot that is later than this was missed."""
+FIELD_COUNT: Final = 5
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+# Some moment: an expression that never comes after it never comes.
+_SOMETIME: Final = Instant(1_700_000_000 * SECOND)
+_HOUR_S: Final = 3_600.0
+
+
+class Missed(StrEnum):
+    SKIP = "skip"
+    """A missed slot is dropped."""
+    ONCE = "once"
+    """One run stands for all slots that were missed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    slot_at: Instant
+    """This slot is decided now, and with it all before it."""
+    is_dropped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    name: str
+    expression: str
+    """Minute, hour, day of the month, month, day of the week."""
+    job: str
+    key: Key
+    params: Document = EMPTY_OBJECT
+    time_zone: str = "UTC"
+    missed: Missed = Missed.SKIP
+    timeout_s: float | None = None
+    _zone: ZoneInfo = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for place in ("name", "expression", "job", "key", "time_zone"):
+            object.__setattr__(self, place, check_name(getattr(self, place), place=place))
+        if self.timeout_s is not None:
+            check_seconds(self.timeout_s, place="timeout_s")
+        if self.missed not in list(Missed):
+            raise InvalidInput("missed", f"must be one of: {', '.join(Missed)}")
+        object.__setattr__(self, "missed", Missed(self.missed))
+        object.__setattr__(self, "_zone", _zone_of(self.time_zone))
+        # Blanks have no meaning: more or fewer of them are not another expression.
+        object.__setattr__(self, "expression", " ".join(self.expression.split()))
+        self._check_expression()
+
+    def _check_expression(self) -> None:
+        count = len(self.expression.split())
+        if count != FIELD_COUNT:
+            wanted = f"{FIELD_COUNT} fields (minute hour day month weekday)"
+            raise InvalidInput("expression", f"must have {wanted}, and not {count}")
+        try:
+            next(self.slots(after=_SOMETIME))
+        except CronSimError as error:
+            problem = f"{self.expression!r} cannot be read: {str(error).lower()}"
+            raise InvalidInput("expression", problem) from None
+        except StopIteration:
+            raise InvalidInput("expression", f"{self.expression!r} never comes") from None
+
+    def slots(self, *, after: Instant) -> Iterator[Instant]:
+        """All slots after this instant, in order."""
+        for moment in CronSim(self.expression, _moment(after).astimezone(self._zone)):
+            slot_at = _instant(moment)
+            # Seen from within an hour that comes twice, the first of the two may seem to be ahead.
+            if slot_at > after:
+                after = slot_at
+                yield slot_at
+
+    def next_slot(self, *, after: Instant) -> Instant:
+        return next(self.slots(after=after))
+
+    def due(self, *, after: Instant, now: Instant) -> Due | None:
+        """What is to be decided now, if all slots up to `after` have been."""
+        first_at = self.next_slot(after=after)
+        if first_at > now:
+            return None
+        timely_from = later(now, seconds=-GRACE_S)
+        if first_at >= timely_from:
+            return Due(first_at)
+        if self.missed is Missed.ONCE:
+            return Due(self._last_slot(after=after, now=now))
+        timely_at = self.next_slot(after=Instant(timely_from - 1))
+        if timely_at <= now:
+            return Due(timely_at)
+        return Due(self._last_slot(after=after, now=now), is_dropped=True)
+
+    def _last_slot(self, *, after: Instant, now: Instant) -> Instant:
+        """The newest slot until now, of which there is one; without a walk over all of them."""
+        back_s = _HOUR_S
+        while True:  # Until the search begins at `after`, behind which there is a slot.
+            last_at = None
+            for slot_at in self.slots(after=max(after, later(now, seconds=-back_s))):
+                if slot_at > now:
+                    break
+                last_at = slot_at
+            if last_at is not None:
+                return last_at
+            back_s *= 24
+
+
+def _zone_of(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # Unknown; no name at all; a folder.
+        raise InvalidInput("time_zone", f"{name!r} is not known here") from None
+
+
+def _moment(instant: Instant) -> datetime:
+    return _EPOCH + timedelta(microseconds=instant)
+
+
+def _instant(moment: datetime) -> Instant:
+    return Instant((moment - _EPOCH) // _MICROSECOND)

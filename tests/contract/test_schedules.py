@@ -1,0 +1,238 @@
+"""I18 on every store: a slot is decided once, never early, and with the run that comes of it."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from headway.adapters.sql.store import SqlStore
+from headway.adapters.sql.tables import schedules
+from headway.core.command.fire import Begun, Dropped, FireAnswer, Fired, FireSchedule, NotDue
+from headway.core.command.lane import SetLane
+from headway.core.command.submit import Accepted, Busy, NoRoom
+from headway.core.ids import CRON_LANE, SECOND, Instant
+from headway.core.run.events import EventType
+from headway.core.run.run import RunRecord
+from headway.core.run.status import RunStatus
+from headway.core.schedule import Missed, Schedule
+from headway.ports.run_reader import RunFilter
+from headway.testing import FakeClock, a_run_id, a_schedule
+from tests.contract.backends import Place, linked, read_all
+from tests.contract.scenes import claimed_one, events, instance, record, submitted, together
+from tests.contract.test_guards import load_and_let_go, write_stale
+
+HOUR_S = 3_600.0
+
+
+def fire(schedule: Schedule) -> FireSchedule:
+    return FireSchedule(schedule, a_run_id())
+
+
+async def begun(store: SqlStore, clock: FakeClock, schedule: Schedule) -> Instant:
+    """Begin the schedule at a whole hour, of which the next slot is one hour away; that slot."""
+    clock.advance(HOUR_S - clock() / SECOND % HOUR_S)
+    assert await store.apply(fire(schedule)) == Begun(clock())
+    return Instant(clock() + round(HOUR_S * SECOND))
+
+
+async def runs(store: SqlStore) -> list[RunRecord]:
+    return list(await store.runs.list_runs(RunFilter(), limit=1_000))
+
+
+async def fired(store: SqlStore, schedule: Schedule) -> FireAnswer:
+    """Fire until there is nothing left to decide; the one answer before that."""
+    answer = await store.apply(fire(schedule))
+    assert isinstance(await store.apply(fire(schedule)), NotDue)
+    return answer
+
+
+async def test_i18_a_new_schedule_starts_from_now_and_makes_up_for_nothing(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    hourly = a_schedule(missed=Missed.ONCE)
+    next_slot_at = await begun(store, clock, hourly)
+    assert await store.apply(fire(hourly)) == NotDue(next_slot_at, clock())
+    assert await runs(store) == []
+
+
+async def test_i18_a_slot_fires_at_its_instant_and_not_before(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    hourly = a_schedule()
+    slot_at = await begun(store, clock, hourly)
+    clock.advance(HOUR_S - 0.000001)
+    before = await read_all(store)
+    assert await store.apply(fire(hourly)) == NotDue(slot_at, clock())
+    assert await read_all(store) == before
+    clock.advance(0.000001)
+    answer = await fired(store, hourly)
+    assert isinstance(answer, Fired)
+    assert answer.slot_at == slot_at == clock()
+
+
+async def test_i18_the_run_is_the_schedules_in_lane_cron(store: SqlStore, clock: FakeClock) -> None:
+    hourly = a_schedule(key="bob", params={"page": 7}, timeout_s=9.0)
+    await begun(store, clock, hourly)
+    clock.advance(HOUR_S)
+    command = fire(hourly)
+    answer = await store.apply(command)
+    assert isinstance(answer, Fired)
+    assert isinstance(answer.submitted, Accepted)
+    found = await record(store, command.run_id)
+    assert (found.run.job, found.run.key, found.run.lane) == ("mirror", "bob", "cron")
+    assert (found.params, found.run.timeout_us) == ('{"page":7}', 9_000_000)
+    one = await claimed_one(store, await instance(store), lane=CRON_LANE)
+    assert one.run_id == command.run_id
+
+
+async def test_i18_of_two_who_fire_a_slot_at_once_one_does(
+    store: SqlStore, another_store: SqlStore, clock: FakeClock
+) -> None:
+    for number in range(20):
+        hourly = a_schedule(name=f"name-{number}", key=f"key-{number}", missed=Missed.ONCE)
+        both = (store, another_store)
+        begins = await asyncio.gather(*(one.apply(fire(hourly)) for one in both))
+        assert sorted(type(answer).__name__ for answer in begins) == ["Begun", "NotDue"]
+        clock.advance(HOUR_S)
+        answers = await asyncio.gather(*(one.apply(fire(hourly)) for one in both for _ in range(2)))
+        assert [type(answer) for answer in answers].count(Fired) == 1
+        assert [type(answer) for answer in answers].count(NotDue) == 3
+        assert len(await runs(store)) == number + 1
+
+
+async def test_i18_in_one_batch_a_slot_is_fired_once(store: SqlStore, clock: FakeClock) -> None:
+    hourly = a_schedule()
+    slot_at = await begun(store, clock, hourly)
+    clock.advance(HOUR_S)
+    first, second = await together(store, fire(hourly), fire(hourly))
+    assert isinstance(first, Fired)
+    assert second == NotDue(Instant(slot_at + round(HOUR_S * SECOND)), clock())
+    assert len(await runs(store)) == 1
+
+
+async def test_i18_a_busy_key_is_on_record_as_a_rejected_run(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    hourly = a_schedule(key="ann")
+    slot_at = await begun(store, clock, hourly)
+    active_id = await submitted(store, "ann")
+    clock.advance(HOUR_S)
+    command = fire(hourly)
+    assert await store.apply(command) == Fired(slot_at, Busy(active_id))
+    rejected = (await record(store, command.run_id)).run
+    assert (rejected.status, rejected.lane) == (RunStatus.REJECTED, CRON_LANE)
+    assert isinstance(await store.apply(fire(hourly)), NotDue)
+
+
+async def test_i18_a_full_lane_is_on_record_as_a_rejected_run(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    hourly = a_schedule(key="ann")
+    await store.apply(SetLane(name=CRON_LANE, max_queued=0, max_concurrent=0))
+    slot_at = await begun(store, clock, hourly)
+    clock.advance(HOUR_S)
+    assert await store.apply(fire(hourly)) == Fired(slot_at, NoRoom(CRON_LANE, 0))
+    assert [one.run.status for one in await runs(store)] == [RunStatus.REJECTED]
+
+
+@pytest.mark.parametrize(
+    "other", [{}, {"expression": "*/30 * * * *"}, {"time_zone": "Asia/Tokyo"}], ids=str
+)
+async def test_i18_a_clock_that_jumps_back_fires_nothing_again(
+    store: SqlStore, clock: FakeClock, other: dict[str, Any]
+) -> None:
+    """Not even when the schedule is changed meanwhile, and has slots of its own there."""
+    slot_at = await begun(store, clock, a_schedule(missed=Missed.ONCE))
+    clock.advance(HOUR_S)
+    await fired(store, a_schedule(missed=Missed.ONCE))
+    changed = a_schedule(missed=Missed.ONCE, **other)
+    clock.advance(-3 * HOUR_S)
+    for _ in range(24):
+        clock.advance(HOUR_S / 8)
+        assert isinstance(await store.apply(fire(changed)), NotDue | Begun)
+    assert clock() == slot_at
+    assert len(await runs(store)) == 1
+    clock.advance(HOUR_S)
+    assert isinstance(await store.apply(fire(changed)), Fired)
+
+
+@pytest.mark.parametrize("missed", Missed)
+async def test_i18_a_jump_forward_is_slots_missed(
+    store: SqlStore, clock: FakeClock, missed: Missed
+) -> None:
+    hourly = a_schedule(missed=missed)
+    await begun(store, clock, hourly)
+    clock.advance(1_000.5 * HOUR_S)
+    slot_at = Instant(clock() - round(HOUR_S / 2 * SECOND))
+    answer = await fired(store, hourly)
+    if missed is Missed.SKIP:
+        assert answer == Dropped(slot_at)
+        assert await runs(store) == []
+    else:
+        assert isinstance(answer, Fired)
+        assert answer.slot_at == slot_at
+        assert len(await runs(store)) == 1
+
+
+@pytest.mark.parametrize("other", [{"expression": "0 */2 * * *"}, {"time_zone": "Asia/Tokyo"}])
+async def test_i18_a_changed_schedule_starts_from_now(
+    store: SqlStore, clock: FakeClock, other: dict[str, Any]
+) -> None:
+    await begun(store, clock, a_schedule(missed=Missed.ONCE))
+    clock.advance(5.5 * HOUR_S)
+    changed = a_schedule(missed=Missed.ONCE, **other)
+    assert await store.apply(fire(changed)) == Begun(clock())
+    answer = await store.apply(fire(changed))
+    assert answer == NotDue(changed.next_slot(after=clock()), clock())
+    assert await runs(store) == []
+
+
+async def test_i18_names_that_differ_in_case_are_two_schedules(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    await begun(store, clock, a_schedule(name="nightly"))
+    assert isinstance(await store.apply(fire(a_schedule(name="Nightly"))), Begun)
+
+
+async def test_i12_what_is_decided_of_a_schedule_is_in_the_stream(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    hourly = a_schedule(name='the "first"')
+    slot_at = await begun(store, clock, hourly)
+    clock.advance(HOUR_S)
+    command = fire(hourly)
+    await store.apply(command)
+    clock.advance(HOUR_S + 61)
+    await store.apply(fire(hourly))
+    found = [(event.type, json.loads(event.payload)) for event in await events(store)]
+    name = 'the "first"'
+    second_at = slot_at + round(HOUR_S * SECOND)
+    assert found == [
+        (
+            EventType.SCHEDULE_CHANGED,
+            {"name": name, "expression": "0 * * * *", "time_zone": "UTC"},
+        ),
+        (
+            EventType.SCHEDULE_FIRED,
+            {"name": name, "slot_at": slot_at, "run_id": command.run_id},
+        ),
+        (EventType.STATE_CHANGED, {"from": None, "to": "queued"}),
+        (EventType.SCHEDULE_DROPPED, {"name": name, "slot_at": second_at}),
+    ]
+
+
+async def test_r2_2_a_schedule_that_was_decided_meanwhile_is_not_written(
+    store: SqlStore, place: Place, clock: FakeClock
+) -> None:
+    hourly = a_schedule()
+    await begun(store, clock, hourly)
+    clock.advance(HOUR_S)
+    async with linked(store, place) as link:
+        late = fire(hourly)
+        world = await load_and_let_go(link, late, clock)
+        await fired(store, hourly)
+        before = await read_all(store)
+        refused = await write_stale(link, late, world)
+        assert refused.args[0].table is schedules
+        assert await read_all(store) == before

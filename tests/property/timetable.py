@@ -1,0 +1,99 @@
+"""What must become of schedules, for expressions whose slots are plain multiples of a period."""
+
+from typing import Final
+
+from headway.core.command.fire import Begun, Dropped, FireAnswer, Fired, FireSchedule, NotDue
+from headway.core.command.submit import Submit, SubmitAnswer
+from headway.core.document import Document
+from headway.core.ids import CRON_LANE, Instant, Key
+from headway.core.schedule import Missed, Schedule
+from headway.core.world import SavedSchedule
+from tests.property.housekeeping import Housekeeping
+
+PERIODS_S: Final = {"* * * * *": 60, "*/5 * * * *": 300}
+# Two names, each of which mostly stays as it is.
+SCHEDULES: Final = [
+    Schedule(
+        name=name,
+        expression=expression,
+        time_zone=time_zone,
+        job="mail",
+        key=Key(key),
+        params=Document('{"n":1}'),
+        missed=missed,
+    )
+    for name, key in (("often", "ann"), ("Often", "bob"))
+    for missed in Missed
+    for expression, time_zone in (
+        *[("* * * * *", "UTC")] * 3,
+        *[("*/5 * * * *", "UTC")] * 3,
+        ("* * * * *", "Europe/Berlin"),
+    )
+]
+
+
+class Timetable(Housekeeping):
+    def submit(self, wanted: Submit) -> SubmitAnswer:
+        raise NotImplementedError
+
+    def fire(self, wanted: FireSchedule) -> FireAnswer:
+        schedule = wanted.schedule
+        saved = self.schedules.get(schedule.name)
+        if not self.is_as_saved(schedule):
+            from_at = self.now if saved is None else max(self.now, saved.last_slot_at)
+            self._decide(wanted, from_at)
+            about = {"expression": schedule.expression, "time_zone": schedule.time_zone}
+            self.emit(None, "schedule_changed", {"name": schedule.name, **about})
+            return Begun(from_at)
+        undecided = self.undecided(schedule)
+        if not undecided:
+            return NotDue(self._first_slot(schedule), self.now)
+        in_time = [at for at in undecided if self.now - at <= 60_000_000]
+        if in_time == undecided or (in_time and schedule.missed is Missed.SKIP):
+            return self._fire(wanted, in_time[0])
+        if schedule.missed is Missed.ONCE:
+            return self._fire(wanted, undecided[-1])
+        self._decide(wanted, undecided[-1])
+        payload = {"name": schedule.name, "slot_at": undecided[-1]}
+        self.emit(None, "schedule_dropped", payload)
+        return Dropped(undecided[-1])
+
+    def is_as_saved(self, schedule: Schedule) -> bool:
+        saved = self.schedules.get(schedule.name)
+        wanted = (schedule.expression, schedule.time_zone)
+        return saved is not None and (saved.expression, saved.time_zone) == wanted
+
+    def undecided(self, schedule: Schedule) -> list[Instant]:
+        """The slots until now that nobody has decided yet."""
+        if not self.is_as_saved(schedule):
+            return []
+        period_us = PERIODS_S[schedule.expression] * 1_000_000
+        return [Instant(at) for at in range(self._first_slot(schedule), self.now + 1, period_us)]
+
+    def _first_slot(self, schedule: Schedule) -> Instant:
+        period_us = PERIODS_S[schedule.expression] * 1_000_000
+        after = self.schedules[schedule.name].last_slot_at
+        return Instant((after // period_us + 1) * period_us)
+
+    def _fire(self, wanted: FireSchedule, slot_at: Instant) -> Fired:
+        schedule = wanted.schedule
+        self._decide(wanted, slot_at)
+        payload = {"name": schedule.name, "slot_at": slot_at, "run_id": wanted.run_id}
+        self.emit(None, "schedule_fired", payload)
+        submission = Submit(
+            run_id=wanted.run_id,
+            key=schedule.key,
+            job=schedule.job,
+            params=schedule.params,
+            lane=CRON_LANE,
+            is_unattended=True,
+        )
+        return Fired(slot_at, self.submit(submission))
+
+    def _decide(self, wanted: FireSchedule, up_to: Instant) -> None:
+        schedule = wanted.schedule
+        saved = self.schedules.get(schedule.name)
+        revision = 1 if saved is None else saved.revision + 1
+        self.schedules[schedule.name] = SavedSchedule(
+            schedule.name, schedule.expression, schedule.time_zone, up_to, revision
+        )
