@@ -101,7 +101,7 @@ async def test_r3_12_a_timeout_cancels_the_task_and_frees_the_lane(
 ) -> None:
     slow = await stage.call(lanes.run("cron", hang, timeout_s=0.01))
     await stage.call(lanes.run("cron", stage.work("next")))
-    with pytest.raises(TaskTimedOut, match="took longer than 0.01 s and was cancelled") as late:
+    with pytest.raises(TaskTimedOut, match=r"took longer than 0\.01 s and was cancelled") as late:
         await slow
     assert isinstance(late.value, TimeoutError)
     assert (late.value.lane, late.value.is_still_running) == ("cron", False)

@@ -74,7 +74,7 @@ async def test_r3_12_a_drain_wait_of_nought_answers_at_once(
 ) -> None:
     def answer() -> bool:
         with pytest.raises(StopIteration) as stopped:  # It has not gone through the loop.
-            lanes.wait_for_active(timeout_s).send(None)  # type: ignore[attr-defined]
+            lanes.wait_for_active(timeout_s).send(None)
         return bool(stopped.value.value)
 
     assert answer() is True
@@ -110,7 +110,10 @@ async def test_r3_12_work_within_accepted_work_is_not_new(lanes: Lanes, stage: S
     both = await stage.call(lanes.run("session:ann", outer))
     lanes.refuse_new_work()
     gate.set()
-    await stage.let_go("first", "inner")
+    await settle()
+    assert lanes.view("main").size == 2, "it was taken, and waits for its turn"
+    await stage.let_go("first")
+    await stage.let_go("inner")
     assert await both == "inner done"
 
 

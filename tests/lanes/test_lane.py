@@ -1,5 +1,7 @@
 """One lane, without a loop or a clock: who may start, and when (R3.1)."""
 
+from itertools import pairwise
+
 import pytest
 
 from headway.lanes.entry import Entry
@@ -27,7 +29,7 @@ def test_r3_1_who_waits_starts_in_the_order_of_arrival() -> None:
     lane, entries = a_lane(), [an_entry(number) for number in range(4)]
     for entry in entries:
         lane.enqueue(entry, 0.0)
-    for ended, started in zip(entries, entries[1:], strict=False):
+    for ended, started in pairwise(entries):
         assert list(lane.drain(0.0)) == []
         lane.finish(ended.task_id, ended.generation)
         assert list(lane.drain(0.0)) == [started]

@@ -22,7 +22,7 @@ def a_line(*priorities: Priority) -> Line:
 
 
 def popped(line: Line) -> list[int]:
-    ids = []
+    ids: list[int] = []
     while line:
         ids.append(line.pop().task_id)
     return ids

@@ -1,6 +1,7 @@
 """Order within a session, limits over all of them, and failure (R3.3, R3.5, R3.6, R3.13)."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -27,7 +28,7 @@ async def test_r3_13_ten_messages_to_one_session_are_answered_in_order(lanes: La
         return number
 
     answers = await asyncio.gather(
-        *(lanes.run_in_session("ann", lambda n=number: answer(n)) for number in range(10))
+        *(lanes.run_in_session("ann", partial(answer, number)) for number in range(10))
     )
     assert answers == answered == [*range(10)]
 
@@ -72,9 +73,7 @@ async def test_r3_3_a_session_keeps_its_order_whatever_the_priority(
 ) -> None:
     for name, priority in [("1", Priority.NORMAL), ("2", Priority.BACKGROUND)]:
         await stage.call(lanes.run_in_session("ann", stage.work(name), priority=priority))
-    await stage.call(
-        lanes.run_in_session("ann", stage.work("3"), priority=Priority.FOREGROUND)
-    )
+    await stage.call(lanes.run_in_session("ann", stage.work("3"), priority=Priority.FOREGROUND))
     await stage.let_go("1", "2", "3")
     assert stage.begun == ["1", "2", "3"]
 

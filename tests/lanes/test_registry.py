@@ -27,7 +27,7 @@ class FakeRun:
 
 class BrokenRun(FakeRun):
     def queue_message(self, text: str) -> bool:
-        raise RuntimeError("broken")
+        raise RuntimeError(text)
 
 
 @pytest.fixture

@@ -3,32 +3,40 @@
 import asyncio
 import logging
 from contextvars import ContextVar
-from typing import Any
 
 import pytest
 
 from headway.lanes import ActiveTask, Lanes
-from tests.lanes.scenes import Seconds, Stage, events_of, settle
-
-Heard = list[tuple[float, int, tuple[ActiveTask, ...]]]
+from tests.lanes.scenes import Seconds, Stage, events_of
 
 
-def listener(heard: Heard) -> Any:
-    return lambda *wait: heard.append(wait)
+class Heard(list[tuple[float, int, tuple[ActiveTask, ...]]]):
+    """All that an `on_wait` was told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.something = asyncio.Event()
+
+    def on_wait(self, waited_s: float, ahead_count: int, active: tuple[ActiveTask, ...]) -> None:
+        self.append((waited_s, ahead_count, active))
+        self.something.set()
+
+    async def hears(self) -> None:
+        async with asyncio.timeout(5):
+            await self.something.wait()
 
 
 @pytest.mark.parametrize(("waited_s", "warning_count"), [(1.99, 0), (2.0, 1), (7.0, 1)])
 async def test_r3_2_a_wait_of_two_seconds_is_warned_of_once(
-    lanes: Lanes,
     stage: Stage,
     clock: Seconds,
     caplog: pytest.LogCaptureFixture,
     waited_s: float,
     warning_count: int,
 ) -> None:
-    heard: Heard = []
+    lanes, heard = Lanes(clock=clock), Heard()
     await stage.call(lanes.run("cron", stage.work("first")))
-    last = await stage.call(lanes.run("cron", stage.work("last"), on_wait=listener(heard)))
+    last = await stage.call(lanes.run("cron", stage.work("last"), on_wait=heard.on_wait))
     clock.advance(waited_s)
     await stage.let_go("first", "last")
     assert [wait[0] for wait in heard] == [pytest.approx(waited_s)] * warning_count
@@ -37,15 +45,13 @@ async def test_r3_2_a_wait_of_two_seconds_is_warned_of_once(
 
 
 async def test_r3_2_the_warning_comes_while_it_still_waits(stage: Stage) -> None:
-    heard: Heard = []
+    heard = Heard()
     lanes = Lanes()
     await stage.call(lanes.run("cron", stage.work("first"), name="first"))
     await stage.call(lanes.run("cron", stage.work("second")))
-    waiting = lanes.run("cron", stage.work("third"), warn_after_s=0.01, on_wait=listener(heard))
+    waiting = lanes.run("cron", stage.work("third"), warn_after_s=0.01, on_wait=heard.on_wait)
     await stage.call(waiting)
-    async with asyncio.timeout(5):
-        while not heard:
-            await asyncio.sleep(0.002)
+    await heard.hears()
     ((waited_s, ahead_count, active),) = heard
     assert 0.01 <= waited_s < 5
     assert ahead_count == 1
@@ -58,22 +64,20 @@ async def test_r3_2_the_warning_comes_while_it_still_waits(stage: Stage) -> None
 async def test_r3_2_a_timer_that_rings_early_by_our_clock_is_set_again(
     lanes: Lanes, stage: Stage, clock: Seconds
 ) -> None:
-    heard: Heard = []
+    heard = Heard()
     await stage.call(lanes.run("cron", stage.work("first")))
-    waiting = lanes.run("cron", stage.work("last"), warn_after_s=0.01, on_wait=listener(heard))
+    waiting = lanes.run("cron", stage.work("last"), warn_after_s=0.01, on_wait=heard.on_wait)
     await stage.call(waiting)
     await asyncio.sleep(0.03)
     assert heard == []
     clock.advance(0.01)
-    async with asyncio.timeout(5):
-        while not heard:
-            await asyncio.sleep(0.002)
+    await heard.hears()
     assert stage.begun == ["first"]
 
 
 async def test_r3_2_who_starts_at_once_has_not_waited(lanes: Lanes, stage: Stage) -> None:
-    heard: Heard = []
-    waiting = lanes.run("cron", stage.work("a"), warn_after_s=0.0, on_wait=listener(heard))
+    heard = Heard()
+    waiting = lanes.run("cron", stage.work("a"), warn_after_s=0.0, on_wait=heard.on_wait)
     await stage.call(waiting)
     await stage.let_go("a")
     assert heard == []
@@ -113,24 +117,28 @@ async def test_r3_12_on_wait_has_the_context_of_whoever_enqueued(
     assert heard == ["ann"]
 
 
-async def test_r3_1_a_log_handler_that_changes_a_limit_does_not_change_the_order(
+class Meddler(logging.Handler):
+    """A log handler that changes a limit, and breaks."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        super().__init__()
+        self._lanes = lanes
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lanes.set_limit("cron", 3)
+        raise RuntimeError(record.msg)
+
+
+async def test_r3_12_a_log_handler_that_meddles_and_breaks_changes_no_order(
     lanes: Lanes, stage: Stage, clock: Seconds
 ) -> None:
-    """It is called amid a drain, when the first has its place and has not been told so yet."""
-
-    class Meddler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lanes.set_limit("cron", 3)
-
-    await stage.call(lanes.run("cron", stage.work("first")))
-    await stage.call(lanes.run("cron", stage.work("second")))
-    await stage.call(lanes.run("cron", stage.work("third"), warn_after_s=100))
+    for name in ("first", "second", "third"):
+        await stage.call(lanes.run("cron", stage.work(name)))
     clock.advance(3)
-    log, meddler = logging.getLogger("headway.lanes.turns"), Meddler()
+    log, meddler = logging.getLogger("headway.lanes.turns"), Meddler(lanes)
     log.addHandler(meddler)
     try:
         await stage.let_go("first")
     finally:
         log.removeHandler(meddler)
-    await settle()
     assert stage.begun == ["first", "second", "third"]

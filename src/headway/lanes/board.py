@@ -4,7 +4,7 @@ A lane exists while somebody waits or works in it. What must outlast that, the l
 generation, is kept here: a million sessions that came and went have left nothing behind.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from headway.lanes.entry import Entry, LaneView, TaskId, Wait
@@ -14,7 +14,7 @@ from headway.lanes.names import global_lane
 
 
 class Board:
-    """Whoever an iterator gives is active from that moment; every iterator is to be used up."""
+    """Whoever is given is active from that moment; callers go through all who are given."""
 
     def __init__(self) -> None:
         self.generation = 0
@@ -29,17 +29,16 @@ class Board:
             lane = self._lanes[entry.lane] = self._new_lane(entry.lane)
         return lane.enqueue(entry, now_s)
 
-    def leave(self, entry: Entry, now_s: float) -> Iterator[Entry]:
+    def leave(self, entry: Entry, now_s: float) -> Iterable[Entry]:
         """It ends here, whether it waited or worked, and whether or not its lane still knows it."""
         lane = self._lanes.get(entry.lane)
         if lane is None:
-            return iter(())
+            return ()
         if entry.generation is None:
             lane.withdraw(entry)
         else:
             lane.finish(entry.task_id, entry.generation)
-        self._forget_if_idle(lane)
-        return lane.drain(now_s)
+        return () if self._forget_if_idle(lane) else lane.drain(now_s)
 
     def clear(self, name: str) -> list[Entry]:
         lane = self._lanes.get(global_lane(name))
@@ -49,7 +48,7 @@ class Board:
         self._forget_if_idle(lane)
         return cleared
 
-    def reset(self, now_s: float) -> Iterator[Entry]:
+    def reset(self, now_s: float) -> Iterable[Entry]:
         self.generation += 1
         lanes = list(self._lanes.values())
         for lane in lanes:
@@ -57,13 +56,13 @@ class Board:
             self._forget_if_idle(lane)
         return self._drain(lanes, now_s)
 
-    def set_limit(self, name: str, limit: int, now_s: float) -> Iterator[Entry]:
+    def set_limit(self, name: str, limit: int, now_s: float) -> Iterable[Entry]:
         """Raises InvalidLimits, and nothing has changed."""
         self._limits.set_one(name, limit)
         lane = self._lanes.get(global_lane(name))
         return self._apply_limits([] if lane is None else [lane], now_s)
 
-    def set_limits(self, limits: Mapping[str, int], now_s: float) -> Iterator[Entry]:
+    def set_limits(self, limits: Mapping[str, int], now_s: float) -> Iterable[Entry]:
         """Raises InvalidLimits, and nothing has changed."""
         self._limits.replace(limits)
         return self._apply_limits(list(self._lanes.values()), now_s)
@@ -93,14 +92,15 @@ class Board:
     def _new_lane(self, name: str) -> Lane:
         return Lane(name, max_concurrent=self._limits.of(name), generation=self.generation)
 
-    def _apply_limits(self, lanes: list[Lane], now_s: float) -> Iterator[Entry]:
+    def _apply_limits(self, lanes: list[Lane], now_s: float) -> Iterable[Entry]:
         for lane in lanes:
             lane.max_concurrent = self._limits.of(lane.name)
         return self._drain(lanes, now_s)
 
-    def _drain(self, lanes: list[Lane], now_s: float) -> Iterator[Entry]:
+    def _drain(self, lanes: list[Lane], now_s: float) -> Iterable[Entry]:
         return chain.from_iterable(lane.drain(now_s) for lane in lanes)
 
-    def _forget_if_idle(self, lane: Lane) -> None:
+    def _forget_if_idle(self, lane: Lane) -> bool:
         if lane.is_idle:
             del self._lanes[lane.name]
+        return lane.is_idle

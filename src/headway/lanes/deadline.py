@@ -57,9 +57,9 @@ class Deadlines:
         await asyncio.wait([task], timeout=self._grace_s)
 
     def _leave_behind(self, task: asyncio.Task[T], lane: str) -> None:
-        log.warning("lane_task_left_behind", extra={"lane": lane, "grace_s": self._grace_s})
         self._left.add(task)
         task.add_done_callback(self._on_late_end)
+        log.warning("lane_task_left_behind", extra={"lane": lane, "grace_s": self._grace_s})
 
     def _on_late_end(self, task: asyncio.Task[T]) -> None:
         self._left.discard(task)

@@ -189,7 +189,7 @@ class Lanes:
 
     def _leave(self, entry: Entry) -> None:
         self._turns.forget(entry)
-        self._watch.note_ends({entry.task_id})
+        self._watch.note_ends((entry.task_id,))
         self._start(self._board.leave(entry, self._clock()))
 
     def _start(self, entries: Iterable[Entry]) -> None:

@@ -7,7 +7,7 @@ from contextvars import Context, copy_context
 from typing import Final, NamedTuple
 
 from headway.lanes.board import Board
-from headway.lanes.entry import Entry, TaskId
+from headway.lanes.entry import Entry, TaskId, Wait
 from headway.lanes.errors import LaneCleared
 
 TIMER_S_MIN: Final = 0.001
@@ -69,9 +69,15 @@ class Turns:
         wait = self._board.warning_about(entry, self._clock())
         if wait is None:
             return
-        told = {"waited_s": wait.waited_s, "ahead_count": wait.ahead_count}
-        log.warning("lane_waited", extra={"lane": entry.lane, "task_name": entry.name, **told})
+        # Each in a turn of its own on the loop: whatever a callback or a log handler does, and
+        # whatever it raises, it comes neither between two starts nor in their way.
+        context = self._waiters[entry.task_id].context
+        loop = asyncio.get_running_loop()
+        loop.call_soon(_log_wait, entry, wait, context=context)
         if entry.on_wait is not None:
-            # In a turn of its own on the loop: whatever it raises, the lane goes on.
-            context = self._waiters[entry.task_id].context
-            asyncio.get_running_loop().call_soon(entry.on_wait, *wait, context=context)
+            loop.call_soon(entry.on_wait, *wait, context=context)
+
+
+def _log_wait(entry: Entry, wait: Wait) -> None:
+    told = {"waited_s": wait.waited_s, "ahead_count": wait.ahead_count}
+    log.warning("lane_waited", extra={"lane": entry.lane, "task_name": entry.name, **told})

@@ -1,6 +1,7 @@
 """Waiting until certain tasks are active no more, whatever else has started since."""
 
 import asyncio
+from collections.abc import Collection
 
 from headway.lanes.entry import TaskId
 
@@ -27,7 +28,7 @@ class Watch:
             self._waits.remove(wait)
         return not left
 
-    def note_ends(self, ended_ids: set[TaskId]) -> None:
+    def note_ends(self, ended_ids: Collection[TaskId]) -> None:
         for left, ended in self._waits:
             left.difference_update(ended_ids)
             if not left and not ended.done():
