@@ -21,6 +21,7 @@ class Stubborn:
 
     def __init__(self) -> None:
         self.may_end = asyncio.Event()
+        self.was_cancelled = asyncio.Event()
         self.cancel_count = 0
 
     async def __call__(self) -> str:
@@ -29,6 +30,7 @@ class Stubborn:
                 await self.may_end.wait()
             except asyncio.CancelledError:
                 self.cancel_count += 1
+                self.was_cancelled.set()
         return "late"
 
 
@@ -40,6 +42,7 @@ async def test_r3_12_cancelling_one_queued_entry_leaves_the_others_their_places(
     await settle()
     assert calls[2].cancelled()
     assert lanes.view("cron").size == 4
+    assert len(lanes._turns._waiters) == 3, "its timer has gone with it"
     await stage.let_go("0", "1", "2", "3", "4")
     assert stage.begun == ["0", "1", "3", "4"]
 
@@ -181,6 +184,21 @@ async def test_r3_12_a_callers_cancel_reaches_work_with_a_timeout_once(
     stubborn.may_end.set()
     await settle()
     assert lanes.left_behind_count == 0
+
+
+async def test_r3_12_a_caller_cancelled_during_the_grace_does_not_disturb_the_cleanup(
+    stage: Stage,
+) -> None:
+    lanes, stubborn = Lanes(grace_s=60), Stubborn()
+    call = await stage.call(lanes.run("cron", stubborn, timeout_s=0.001))
+    async with asyncio.timeout(5):
+        await stubborn.was_cancelled.wait()
+    call.cancel()
+    await settle()
+    assert call.cancelled()
+    assert (stubborn.cancel_count, lanes.view("cron").size, lanes.left_behind_count) == (1, 0, 1)
+    stubborn.may_end.set()
+    await settle()
 
 
 async def test_r3_12_the_late_error_of_a_task_left_behind_is_logged(

@@ -105,7 +105,8 @@ async def test_r3_12_work_within_accepted_work_is_not_new(lanes: Lanes, stage: S
 
     async def outer() -> str:
         await gate.wait()
-        return await lanes.run("main", stage.work("inner"))
+        await lanes.run("main", stage.work("inner"))
+        return await lanes.run("main", stage.work("inner again"))
 
     both = await stage.call(lanes.run("session:ann", outer))
     lanes.refuse_new_work()
@@ -114,7 +115,8 @@ async def test_r3_12_work_within_accepted_work_is_not_new(lanes: Lanes, stage: S
     assert lanes.view("main").size == 2, "it was taken, and waits for its turn"
     await stage.let_go("first")
     await stage.let_go("inner")
-    assert await both == "inner done"
+    await stage.let_go("inner again")
+    assert await both == "inner again done"
 
 
 async def test_r3_12_what_outlives_its_accepted_work_is_new_again(

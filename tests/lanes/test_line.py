@@ -60,6 +60,17 @@ def test_r3_12_ageing_helps_the_head_only_so_a_backlog_does_not_block_the_urgent
     assert started.count(BACKGROUND) == 40 // (2 * PASSES_PER_LEVEL + 1)
 
 
+def test_r3_12_who_comes_into_an_empty_priority_does_not_inherit_its_age() -> None:
+    line, aged = a_line(*[FOREGROUND] * PASSES_PER_LEVEL), an_entry(10, priority=NORMAL)
+    line.add(aged)
+    for _ in range(PASSES_PER_LEVEL - 1):
+        assert line.pop().priority is FOREGROUND
+    line.discard(aged)
+    line.add(an_entry(11, priority=NORMAL))
+    line.add(an_entry(12, priority=FOREGROUND))
+    assert popped(line) == [PASSES_PER_LEVEL - 1, 12, 11]
+
+
 def test_r3_12_the_more_urgent_stand_ahead_and_the_patient_do_not() -> None:
     line = Line()
     entries = [

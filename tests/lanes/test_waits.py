@@ -39,7 +39,7 @@ async def test_r3_2_a_wait_of_two_seconds_is_warned_of_once(
     last = await stage.call(lanes.run("cron", stage.work("last"), on_wait=heard.on_wait))
     clock.advance(waited_s)
     await stage.let_go("first", "last")
-    assert [wait[0] for wait in heard] == [pytest.approx(waited_s)] * warning_count
+    assert heard == [(pytest.approx(waited_s), 0, ())] * warning_count
     assert len(events_of(caplog, "lane_waited")) == warning_count
     assert await last == "last done"
 
@@ -73,6 +73,19 @@ async def test_r3_2_a_timer_that_rings_early_by_our_clock_is_set_again(
     clock.advance(0.01)
     await heard.hears()
     assert stage.begun == ["first"]
+
+
+async def test_r3_2_who_has_started_is_not_warned_of_any_more(
+    lanes: Lanes, stage: Stage, clock: Seconds
+) -> None:
+    heard = Heard()
+    await stage.call(lanes.run("cron", stage.work("first")))
+    waiting = lanes.run("cron", stage.work("last"), warn_after_s=0.01, on_wait=heard.on_wait)
+    await stage.call(waiting)
+    await stage.let_go("first")
+    clock.advance(1)
+    await asyncio.sleep(0.02)
+    assert (stage.begun, heard) == (["first", "last"], [])
 
 
 async def test_r3_2_who_starts_at_once_has_not_waited(lanes: Lanes, stage: Stage) -> None:

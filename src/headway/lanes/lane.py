@@ -29,9 +29,10 @@ class Lane:
     def enqueue(self, entry: Entry, now_s: float) -> bool:
         """Whether it is active at once; if not, it waits until a drain gives it."""
         # While a drain is under way, somebody whom it gave may not know yet: stand behind them.
-        if self._line or self._is_draining or len(self._active) >= self.max_concurrent:
+        if self._is_draining or len(self._active) >= self.max_concurrent:
             self._line.add(entry)
             return False
+        assert not self._line  # Every change that makes room is followed by a drain.
         self._begin(entry, now_s)
         return True
 

@@ -12,11 +12,14 @@ class Watch:
     def __init__(self) -> None:
         self._waits: list[tuple[set[TaskId], asyncio.Future[None]]] = []
 
-    async def wait(self, awaited: set[TaskId], timeout_s: float) -> bool:
-        """Whether all of them have ended in time. It never raises; 0 seconds answer at once."""
-        if not awaited or timeout_s <= 0:
-            return not awaited
-        left, ended = set(awaited), asyncio.get_running_loop().create_future()
+    async def wait(self, left: set[TaskId], timeout_s: float) -> bool:
+        """Whether all of them have ended in time, each taken from the set as it ends.
+
+        It never raises; 0 seconds answer at once.
+        """
+        if not left or timeout_s <= 0:
+            return not left
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         wait = (left, ended)
         self._waits.append(wait)
         try:
