@@ -26,7 +26,7 @@ class Heard(list[tuple[float, int, tuple[ActiveTask, ...]]]):
             await self.something.wait()
 
 
-@pytest.mark.parametrize(("waited_s", "warning_count"), [(1.99, 0), (2.0, 1), (7.0, 1)])
+@pytest.mark.parametrize(("waited_s", "warning_count"), [(1.75, 0), (2.0, 1), (7.0, 1)])
 async def test_r3_2_a_wait_of_two_seconds_is_warned_of_once(
     stage: Stage,
     clock: Seconds,
@@ -39,7 +39,7 @@ async def test_r3_2_a_wait_of_two_seconds_is_warned_of_once(
     last = await stage.call(lanes.run("cron", stage.work("last"), on_wait=heard.on_wait))
     clock.advance(waited_s)
     await stage.let_go("first", "last")
-    assert heard == [(pytest.approx(waited_s), 0, ())] * warning_count
+    assert list(heard) == [(waited_s, 0, ())] * warning_count
     assert len(events_of(caplog, "lane_waited")) == warning_count
     assert await last == "last done"
 
@@ -76,7 +76,7 @@ async def test_r3_2_a_timer_that_rings_early_by_our_clock_is_set_again(
 
 
 async def test_r3_2_who_has_started_is_not_warned_of_any_more(
-    lanes: Lanes, stage: Stage, clock: Seconds
+    lanes: Lanes, stage: Stage, clock: Seconds, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard = Heard()
     await stage.call(lanes.run("cron", stage.work("first")))
@@ -85,7 +85,7 @@ async def test_r3_2_who_has_started_is_not_warned_of_any_more(
     await stage.let_go("first")
     clock.advance(1)
     await asyncio.sleep(0.02)
-    assert (stage.begun, heard) == (["first", "last"], [])
+    assert (stage.begun, heard, caplog.records) == (["first", "last"], [], [])
 
 
 async def test_r3_2_who_starts_at_once_has_not_waited(lanes: Lanes, stage: Stage) -> None:
