@@ -1,0 +1,53 @@
+"""Lanes: named gates within one process, for work that need not survive it.
+
+Work in a session goes one at a time, in the order in which it came; all sessions together go a few
+at a time through a global lane:
+
+    lanes = Lanes({"main": 4})
+
+    async def answer(session: str, message: str) -> str:
+        return await lanes.run_in_session(session, lambda: ask_the_model(message))
+
+Before the program ends:
+
+    lanes.refuse_new_work()
+    has_drained = await lanes.wait_for_active(timeout_s=30)
+
+`ActiveRuns` knows which run is active in which session, so that others can reach it. Nothing but
+the standard library is needed.
+"""
+
+from headway.lanes.entry import ActiveTask, LaneView, OnWait, Priority, TaskId
+from headway.lanes.errors import (
+    InvalidLimits,
+    LaneCleared,
+    LaneError,
+    LanesDraining,
+    TaskTimedOut,
+)
+from headway.lanes.lanes import Lanes
+from headway.lanes.limits import DEFAULT_LIMITS
+from headway.lanes.names import global_lane, is_probe_lane, session_lane
+from headway.lanes.registry import ActiveRun, ActiveRuns, Queueing, Refusal
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "ActiveRun",
+    "ActiveRuns",
+    "ActiveTask",
+    "InvalidLimits",
+    "LaneCleared",
+    "LaneError",
+    "LaneView",
+    "Lanes",
+    "LanesDraining",
+    "OnWait",
+    "Priority",
+    "Queueing",
+    "Refusal",
+    "TaskId",
+    "TaskTimedOut",
+    "global_lane",
+    "is_probe_lane",
+    "session_lane",
+]

@@ -1,0 +1,106 @@
+"""All lanes, as a value machine: told what happens, it answers what may start.
+
+A lane exists while somebody waits or works in it. What must outlast that, the limits and the
+generation, is kept here: a million sessions that came and went have left nothing behind.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+
+from headway.lanes.entry import Entry, LaneView, TaskId, Wait
+from headway.lanes.lane import Lane
+from headway.lanes.limits import Limits
+from headway.lanes.names import global_lane
+
+
+class Board:
+    """Whoever is given is active from that moment; callers go through all who are given."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        """How many resets there were."""
+        self._limits = Limits()
+        self._lanes: dict[str, Lane] = {}
+
+    def enqueue(self, entry: Entry, now_s: float) -> bool:
+        """Whether it is active at once."""
+        lane = self._lanes.get(entry.lane)
+        if lane is None:
+            lane = self._lanes[entry.lane] = self._new_lane(entry.lane)
+        return lane.enqueue(entry, now_s)
+
+    def leave(self, entry: Entry, now_s: float) -> Iterable[Entry]:
+        """It ends here, whether it waited or worked, and whether or not its lane still knows it."""
+        lane = self._lanes.get(entry.lane)
+        if lane is None:
+            return ()
+        if entry.generation is None:
+            lane.withdraw(entry)
+        else:
+            lane.finish(entry.task_id, entry.generation)
+        return () if self._forget_if_idle(lane) else lane.drain(now_s)
+
+    def clear(self, name: str) -> list[Entry]:
+        lane = self._lanes.get(global_lane(name))
+        if lane is None:
+            return []
+        cleared = lane.clear()
+        self._forget_if_idle(lane)
+        return cleared
+
+    def reset(self, now_s: float) -> Iterable[Entry]:
+        self.generation += 1
+        lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.reset(self.generation)
+            self._forget_if_idle(lane)
+        return self._drain(lanes, now_s)
+
+    def set_limit(self, name: str, limit: int, now_s: float) -> Iterable[Entry]:
+        """Raises InvalidLimits, and nothing has changed."""
+        self._limits.set_one(name, limit)
+        lane = self._lanes.get(global_lane(name))
+        return self._apply_limits([] if lane is None else [lane], now_s)
+
+    def set_limits(self, limits: Mapping[str, int], now_s: float) -> Iterable[Entry]:
+        """Raises InvalidLimits, and nothing has changed."""
+        self._limits.replace(limits)
+        return self._apply_limits(list(self._lanes.values()), now_s)
+
+    def warning_about(self, entry: Entry, now_s: float) -> Wait | None:
+        """How long it has waited, if that is too long and nobody has been told yet."""
+        if entry.has_warned or now_s - entry.enqueued_s < entry.warn_after_s:
+            return None
+        entry.has_warned = True
+        return self._lanes[entry.lane].wait_of(entry, now_s)
+
+    def is_active(self, entry: Entry) -> bool:
+        lane = self._lanes.get(entry.lane)
+        return lane is not None and lane.is_active(entry)
+
+    def active_ids(self) -> set[TaskId]:
+        return {task_id for lane in self._lanes.values() for task_id in lane.active_ids}
+
+    def view(self, name: str) -> LaneView:
+        """A lane that nobody uses is empty."""
+        name = global_lane(name)
+        return (self._lanes.get(name) or self._new_lane(name)).view()
+
+    def views(self) -> list[LaneView]:
+        return [self.view(name) for name in sorted(self._limits.names | self._lanes.keys())]
+
+    def _new_lane(self, name: str) -> Lane:
+        return Lane(name, max_concurrent=self._limits.of(name), generation=self.generation)
+
+    def _apply_limits(self, lanes: list[Lane], now_s: float) -> Iterable[Entry]:
+        for lane in lanes:
+            lane.max_concurrent = self._limits.of(lane.name)
+        return self._drain(lanes, now_s)
+
+    def _drain(self, lanes: list[Lane], now_s: float) -> Iterable[Entry]:
+        return chain.from_iterable(lane.drain(now_s) for lane in lanes)
+
+    def _forget_if_idle(self, lane: Lane) -> bool:
+        if lane.is_idle:
+            del self._lanes[lane.name]
+        return lane.is_idle

@@ -1,0 +1,100 @@
+"""One lane: told what happens, it answers what may start. No clock, no loop, no callback."""
+
+from collections.abc import Iterator
+
+from headway.lanes.entry import ActiveTask, Entry, LaneView, TaskId, Wait
+from headway.lanes.line import Line
+
+
+class Lane:
+    def __init__(self, name: str, *, max_concurrent: int, generation: int) -> None:
+        self.name = name
+        self.max_concurrent = max_concurrent
+        self.generation = generation
+        self._line = Line()
+        self._active: dict[TaskId, Entry] = {}
+        self._is_draining = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._active and not self._line
+
+    @property
+    def active_ids(self) -> list[TaskId]:
+        return list(self._active)
+
+    def is_active(self, entry: Entry) -> bool:
+        return self._active.get(entry.task_id) is entry
+
+    def enqueue(self, entry: Entry, now_s: float) -> bool:
+        """Whether it is active at once; if not, it waits until a drain gives it."""
+        # While a drain is under way, somebody whom it gave may not know yet: stand behind them.
+        if self._is_draining or len(self._active) >= self.max_concurrent:
+            self._line.add(entry)
+            return False
+        assert not self._line  # Every change that makes room is followed by a drain.
+        self._begin(entry, now_s)
+        return True
+
+    def drain(self, now_s: float) -> Iterator[Entry]:
+        """Those that may start, one by one; each is active from the moment it is given.
+
+        While one drain is under way another gives nobody: the first will give them, in their order.
+        """
+        if self._is_draining:
+            return
+        self._is_draining = True
+        try:
+            while self._line and len(self._active) < self.max_concurrent:
+                entry = self._line.pop()
+                self._begin(entry, now_s)
+                yield entry
+        finally:
+            self._is_draining = False
+
+    def withdraw(self, entry: Entry) -> None:
+        """It does not want to wait any more. The others keep their places."""
+        self._line.discard(entry)
+
+    def finish(self, task_id: TaskId, generation: int | None) -> None:
+        """It has ended, well or not. One that was started before a reset is not counted here."""
+        if generation == self.generation:
+            del self._active[task_id]
+
+    def clear(self) -> list[Entry]:
+        """Send away all who wait, and say who they were. Those who are active stay."""
+        cleared = self._line.entries()
+        self._line = Line()
+        return cleared
+
+    def reset(self, generation: int) -> None:
+        """Forget who is active, for they may never say that they ended; those who wait stay."""
+        self.generation = generation
+        self._active.clear()
+
+    def wait_of(self, entry: Entry, now_s: float) -> Wait:
+        """How it stands with somebody who waits, or who has just started."""
+        waits = entry.generation is None
+        return Wait(
+            waited_s=now_s - entry.enqueued_s,
+            ahead_count=self._line.count_ahead_of(entry) if waits else 0,
+            active=tuple(
+                ActiveTask(other.task_id, other.name, now_s - other.started_s)
+                for other in self._active.values()
+                if other is not entry
+            ),
+        )
+
+    def _begin(self, entry: Entry, now_s: float) -> None:
+        entry.generation = self.generation
+        entry.started_s = now_s
+        self._active[entry.task_id] = entry
+
+    def view(self) -> LaneView:
+        return LaneView(
+            name=self.name,
+            max_concurrent=self.max_concurrent,
+            generation=self.generation,
+            waiting=tuple(entry.task_id for entry in self._line.entries()),
+            active=tuple(self._active),
+        )

@@ -1,0 +1,57 @@
+"""How many tasks a lane may run at once. A configuration is taken whole, or not at all."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from headway.core.lane import DEFAULT_LIMITS as CORE_LIMITS
+from headway.core.lane import OTHER_LIMIT
+from headway.lanes.errors import InvalidLimits
+from headway.lanes.names import global_lane
+
+DEFAULT_LIMITS: Final[Mapping[str, int]] = {str(name): n for name, n in CORE_LIMITS.items()}
+LIMIT_MAX: Final = 1_000_000
+
+
+class Limits:
+    """The limits in force. A lane that nobody named has `OTHER_LIMIT`, and costs nothing here."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, int] = dict(DEFAULT_LIMITS)
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._named)
+
+    def of(self, lane: str) -> int:
+        return self._named.get(lane, OTHER_LIMIT)
+
+    def set_one(self, lane: str, limit: int) -> None:
+        """Raises InvalidLimits."""
+        name, checked = next(iter(checked_limits({lane: limit}).items()))
+        if checked == OTHER_LIMIT and name not in DEFAULT_LIMITS:
+            self._named.pop(name, None)  # As if it had never been named, or names would pile up.
+        else:
+            self._named[name] = checked
+
+    def replace(self, limits: Mapping[str, int]) -> None:
+        """What is not named has its default. Raises InvalidLimits, and nothing has changed."""
+        self._named = {**DEFAULT_LIMITS, **checked_limits(limits)}
+
+
+def checked_limits(limits: Mapping[str, int]) -> dict[str, int]:
+    """The same with trimmed names, or InvalidLimits that lists everything that is wrong."""
+    problems: list[str] = []
+    checked: dict[str, int] = {}
+    for written, limit in limits.items():
+        name = global_lane(written)
+        if name in checked:
+            problems.append(f"lane {name!r} is named twice")
+        # True is an int too, and surely not what was meant.
+        if isinstance(limit, bool) or not isinstance(limit, int):
+            problems.append(f"lane {name!r}: {limit!r} is not a whole number")
+        elif not 0 <= limit <= LIMIT_MAX:
+            problems.append(f"lane {name!r}: the limit must be 0 to {LIMIT_MAX:,}, not {limit}")
+        checked[name] = limit
+    if problems:
+        raise InvalidLimits(problems)
+    return checked

@@ -1,0 +1,125 @@
+"""Which run is active in which session, so that others can speak to it, stop it, or await it."""
+
+import asyncio
+import logging
+from enum import StrEnum
+from typing import Final, NamedTuple, Protocol
+
+WAIT_S: Final = 15.0
+WAIT_S_MIN: Final = 0.1
+
+log = logging.getLogger(__name__)
+
+
+class ActiveRun(Protocol):
+    """What a run offers while it is active. None of it may block."""
+
+    @property
+    def is_streaming(self) -> bool: ...
+
+    @property
+    def is_compacting(self) -> bool: ...
+
+    def queue_message(self, text: str) -> bool:
+        """Whether the run has taken the message."""
+        ...
+
+    def abort(self) -> None: ...
+
+
+class Refusal(StrEnum):
+    NO_ACTIVE_RUN = "no_active_run"
+    NOT_STREAMING = "not_streaming"
+    COMPACTING = "compacting"
+    REFUSED = "refused"
+    """The run itself said no, or failed when it was asked."""
+
+
+class Queueing(NamedTuple):
+    """True if the message was queued; else it says why not."""
+
+    refusal: Refusal | None = None
+
+    def __bool__(self) -> bool:
+        return self.refusal is None
+
+
+class ActiveRuns:
+    """At most one active run per session: the one that was registered last."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, ActiveRun] = {}
+        self._waiters: dict[str, set[asyncio.Future[None]]] = {}
+
+    def register(self, session_id: str, run: ActiveRun) -> None:
+        event = "run_replaced" if session_id in self._runs else "run_started"
+        self._runs[session_id] = run
+        log.info(event, extra={"session_id": session_id})
+
+    def clear(self, session_id: str, run: ActiveRun) -> bool:
+        """Whether it was `run` that was registered; if not, nothing happens.
+
+        So the `finally` of a run that was replaced cannot remove its successor.
+        """
+        if self._runs.get(session_id) is not run:
+            log.debug("run_clear_ignored", extra={"session_id": session_id})
+            return False
+        del self._runs[session_id]
+        for ended in self._waiters.pop(session_id, ()):
+            if not ended.done():
+                ended.set_result(None)
+        log.info("run_ended", extra={"session_id": session_id})
+        return True
+
+    def get(self, session_id: str) -> ActiveRun | None:
+        return self._runs.get(session_id)
+
+    def queue_message(self, session_id: str, text: str) -> Queueing:
+        """Give the message to the active run, if it takes one now. Never blocks, never raises."""
+        run = self._runs.get(session_id)
+        if run is None:
+            return Queueing(Refusal.NO_ACTIVE_RUN)
+        try:
+            return Queueing(_offer(run, text))
+        except Exception:  # The run is not ours, and the sender is not to suffer for it.
+            log.exception("run_failed_when_asked", extra={"session_id": session_id})
+            return Queueing(Refusal.REFUSED)
+
+    def abort(self, session_id: str) -> bool:
+        """Ask the active run to stop; False if there is none. It is active until it is cleared."""
+        run = self._runs.get(session_id)
+        if run is not None:
+            run.abort()
+        return run is not None
+
+    async def wait_for_end(self, session_id: str, timeout_s: float = WAIT_S) -> bool:
+        """Whether the session has come to have no active run, within at least 100 ms.
+
+        It never raises, and all who wait are woken. To replace a run does not end the wait.
+        """
+        if session_id not in self._runs:
+            return True
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.setdefault(session_id, set()).add(ended)
+        try:
+            async with asyncio.timeout(max(timeout_s, WAIT_S_MIN)):
+                await ended
+        except TimeoutError:
+            return ended.done() and not ended.cancelled()  # It may have ended in that instant.
+        finally:
+            self._forget(session_id, ended)
+        return True
+
+    def _forget(self, session_id: str, ended: asyncio.Future[None]) -> None:
+        waiters = self._waiters.get(session_id, set())
+        waiters.discard(ended)
+        if not waiters:
+            self._waiters.pop(session_id, None)
+
+
+def _offer(run: ActiveRun, text: str) -> Refusal | None:
+    if not run.is_streaming:
+        return Refusal.NOT_STREAMING
+    if run.is_compacting:
+        return Refusal.COMPACTING
+    return None if run.queue_message(text) else Refusal.REFUSED

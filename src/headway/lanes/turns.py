@@ -1,0 +1,83 @@
+"""Those who wait for their turn: how they are called, and how a long wait is told."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import Final, NamedTuple
+
+from headway.lanes.board import Board
+from headway.lanes.entry import Entry, TaskId, Wait
+from headway.lanes.errors import LaneCleared
+
+TIMER_S_MIN: Final = 0.001
+
+log = logging.getLogger(__name__)
+
+
+class _Waiter(NamedTuple):
+    turn: asyncio.Future[bool]
+    """True when it may start, False when its lane was cleared."""
+    timer: asyncio.TimerHandle
+    context: Context
+
+
+class Turns:
+    def __init__(self, board: Board, clock: Callable[[], float]) -> None:
+        self._board = board
+        self._clock = clock
+        self._waiters: dict[TaskId, _Waiter] = {}
+
+    async def wait(self, entry: Entry) -> None:
+        """Return when it may start; raises LaneCleared. Whoever is cancelled must `forget`."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(entry.warn_after_s, self._on_timer, entry)
+        waiter = _Waiter(loop.create_future(), timer, copy_context())
+        self._waiters[entry.task_id] = waiter
+        if not await waiter.turn:
+            raise LaneCleared(entry.lane)
+
+    def call(self, entry: Entry) -> None:
+        """It may start. One that never had to wait hears nothing."""
+        if entry.task_id in self._waiters:
+            self._warn_if_due(entry)
+            self._answer(entry, may_start=True)
+
+    def send_away(self, entry: Entry) -> None:
+        self._answer(entry, may_start=False)
+
+    def forget(self, entry: Entry) -> None:
+        waiter = self._waiters.pop(entry.task_id, None)
+        if waiter is not None:
+            waiter.timer.cancel()
+
+    def _answer(self, entry: Entry, *, may_start: bool) -> None:
+        waiter = self._waiters[entry.task_id]
+        self.forget(entry)
+        if not waiter.turn.done():  # Or its caller was cancelled, and is about to leave.
+            waiter.turn.set_result(may_start)
+
+    def _on_timer(self, entry: Entry) -> None:
+        self._warn_if_due(entry)
+        if not entry.has_warned:  # The loop's clock is not ours, or it rang a moment early.
+            left_s = max(entry.enqueued_s + entry.warn_after_s - self._clock(), TIMER_S_MIN)
+            timer = asyncio.get_running_loop().call_later(left_s, self._on_timer, entry)
+            waiter = self._waiters[entry.task_id]
+            self._waiters[entry.task_id] = waiter._replace(timer=timer)
+
+    def _warn_if_due(self, entry: Entry) -> None:
+        wait = self._board.warning_about(entry, self._clock())
+        if wait is None:
+            return
+        # Each in a turn of its own on the loop: whatever a callback or a log handler does, and
+        # whatever it raises, it comes neither between two starts nor in their way.
+        context = self._waiters[entry.task_id].context
+        loop = asyncio.get_running_loop()
+        loop.call_soon(_log_wait, entry, wait, context=context)
+        if entry.on_wait is not None:
+            loop.call_soon(entry.on_wait, *wait, context=context)
+
+
+def _log_wait(entry: Entry, wait: Wait) -> None:
+    told = {"waited_s": wait.waited_s, "ahead_count": wait.ahead_count}
+    log.warning("lane_waited", extra={"lane": entry.lane, "task_name": entry.name, **told})

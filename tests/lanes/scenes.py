@@ -1,0 +1,73 @@
+"""Work that stops where a test wants it to, and a clock that a test moves."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from headway.lanes.entry import Entry, Priority, TaskId
+
+
+class Seconds:
+    """A monotonic clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def advance(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+class Stage:
+    """Work that notes when it begins, and ends when it is let go."""
+
+    def __init__(self) -> None:
+        self.calls: list[asyncio.Task[str]] = []
+        self.begun: list[str] = []
+        self._gates: dict[str, asyncio.Event] = {}
+
+    def work(self, name: str) -> Callable[[], Awaitable[str]]:
+        gate = self._gates.setdefault(name, asyncio.Event())
+
+        async def perform() -> str:
+            self.begun.append(name)
+            await gate.wait()
+            return f"{name} done"
+
+        return perform
+
+    async def call(self, coroutine: Coroutine[Any, Any, str]) -> asyncio.Task[str]:
+        """Give it to a task of its own, and let that come as far as it can."""
+        task = asyncio.create_task(coroutine)
+        self.calls.append(task)
+        await settle()
+        return task
+
+    async def let_go(self, *names: str) -> None:
+        for name in names:
+            self._gates[name].set()
+        await settle()
+
+    async def close(self) -> None:
+        for call in self.calls:
+            call.cancel()
+        await asyncio.gather(*self.calls, return_exceptions=True)
+
+
+async def settle() -> None:
+    """Let everybody go on until they wait for something else than their turn on the loop."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def an_entry(number: int, *, lane: str = "main", priority: Priority = Priority.NORMAL) -> Entry:
+    return Entry(task_id=TaskId(number), lane=lane, enqueued_s=0.0, priority=priority)
+
+
+def events_of(caplog: pytest.LogCaptureFixture, event: str) -> list[logging.LogRecord]:
+    return [record for record in caplog.records if record.message == event]

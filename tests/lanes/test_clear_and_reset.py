@@ -1,0 +1,113 @@
+"""Send away those who wait (R3.7); begin anew after a restart within the process (R3.8)."""
+
+import pytest
+
+from headway.lanes import LaneCleared, Lanes
+from tests.lanes.scenes import Stage, settle
+
+
+async def test_r3_7_clear_fails_those_who_wait_and_leaves_the_active_alone(
+    lanes: Lanes, stage: Stage
+) -> None:
+    active = await stage.call(lanes.run("cron", stage.work("active")))
+    waiting = [await stage.call(lanes.run("cron", stage.work(f"w{n}"))) for n in range(3)]
+    elsewhere = await stage.call(lanes.run("subagent", stage.work("elsewhere")))
+    assert lanes.clear("cron") == 3
+    for call in waiting:
+        with pytest.raises(LaneCleared, match="lane 'cron' was cleared") as cleared:
+            await call
+        assert cleared.value.lane == "cron"
+    assert lanes.view("cron").active
+    await stage.let_go("active", "elsewhere")
+    assert (await active, await elsewhere) == ("active done", "elsewhere done")
+    assert stage.begun == ["active", "elsewhere"]
+
+
+async def test_r3_7_a_cleared_lane_goes_on_with_who_comes_later(lanes: Lanes, stage: Stage) -> None:
+    await stage.call(lanes.run("cron", stage.work("active")))
+    await stage.call(lanes.run("cron", stage.work("cleared")))
+    lanes.clear("cron")
+    later = await stage.call(lanes.run("cron", stage.work("later")))
+    await stage.let_go("active", "later")
+    assert await later == "later done"
+
+
+def test_r3_7_nobody_is_cleared_where_nobody_waits(lanes: Lanes) -> None:
+    assert lanes.clear("session:ann") == 0
+
+
+async def test_r3_7_a_caller_who_is_cancelled_while_the_lane_is_cleared_is_cancelled(
+    lanes: Lanes, stage: Stage
+) -> None:
+    await stage.call(lanes.run("cron", stage.work("active")))
+    waiting = await stage.call(lanes.run("cron", stage.work("waiting")))
+    waiting.cancel()
+    assert lanes.clear("cron") == 1
+    await settle()
+    assert waiting.cancelled()
+    assert lanes.view("cron").size == 1
+
+
+async def test_r3_8_reset_starts_those_who_wait_behind_one_that_never_ends(
+    lanes: Lanes, stage: Stage
+) -> None:
+    await stage.call(lanes.run("cron", stage.work("stuck")))
+    await stage.call(lanes.run("cron", stage.work("second")))
+    await stage.call(lanes.run("cron", stage.work("third")))
+    assert lanes.view("cron").generation == 0
+    lanes.reset_all()
+    await settle()
+    assert stage.begun == ["stuck", "second"]
+    view = lanes.view("cron")
+    assert (view.generation, len(view.active), len(view.waiting)) == (1, 1, 1)
+
+
+async def test_r3_8_a_late_end_of_the_old_generation_starts_nobody(
+    lanes: Lanes, stage: Stage
+) -> None:
+    old = await stage.call(lanes.run("cron", stage.work("old")))
+    await stage.call(lanes.run("cron", stage.work("new")))
+    await stage.call(lanes.run("cron", stage.work("third")))
+    lanes.reset_all()
+    await stage.let_go("old")
+    assert old.done()
+    assert stage.begun == ["old", "new"], "the place is held by the new one"
+    await stage.let_go("new")
+    assert stage.begun == ["old", "new", "third"]
+
+
+async def test_r3_12_a_stale_result_still_reaches_its_own_caller(
+    lanes: Lanes, stage: Stage
+) -> None:
+    old = await stage.call(lanes.run_in_session("ann", stage.work("old")))
+    lanes.reset_all()
+    await stage.let_go("old")
+    assert await old == "old done"
+    assert {view.size for view in lanes.views()} == {0}
+
+
+async def test_r3_8_a_late_end_does_not_harm_a_session_lane_that_was_made_anew(
+    lanes: Lanes, stage: Stage
+) -> None:
+    await stage.call(lanes.run("session:ann", stage.work("old")))
+    lanes.reset_all()
+    await stage.call(lanes.run("session:ann", stage.work("new")))
+    await stage.call(lanes.run("session:ann", stage.work("third")))
+    await stage.let_go("old")
+    assert stage.begun == ["old", "new"]
+    assert lanes.view("session:ann").generation == 1
+
+
+async def test_r3_8_a_reset_concerns_every_lane(lanes: Lanes, stage: Stage) -> None:
+    for lane in ("main", "cron", "session:ann"):
+        await stage.call(lanes.run(lane, stage.work(lane)))
+    lanes.reset_all()
+    lanes.reset_all()
+    assert {(view.generation, view.size) for view in lanes.views()} == {(2, 0)}
+
+
+async def test_r3_8_after_a_reset_new_work_is_accepted_again(lanes: Lanes, stage: Stage) -> None:
+    lanes.refuse_new_work()
+    lanes.reset_all()
+    await stage.call(lanes.run("main", stage.work("a")))
+    assert stage.begun == ["a"]

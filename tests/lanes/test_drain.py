@@ -1,0 +1,140 @@
+"""Before a shutdown: wait for what is active, and take nothing new (R3.9, R3.12)."""
+
+import asyncio
+
+import pytest
+
+from headway.lanes import Lanes, LanesDraining
+from tests.lanes.scenes import Stage, settle
+
+
+async def test_r3_9_it_waits_over_all_lanes_for_what_was_active_when_it_was_called(
+    lanes: Lanes, stage: Stage
+) -> None:
+    await stage.call(lanes.run("cron", stage.work("a")))
+    await stage.call(lanes.run("session:ann", stage.work("b")))
+    await stage.call(lanes.run("cron", stage.work("queued")))
+    drained = asyncio.create_task(lanes.wait_for_active(timeout_s=5))
+    await settle()
+    await stage.call(lanes.run("subagent", stage.work("later")))
+    await stage.let_go("a")
+    assert not drained.done(), "b is still active"
+    await stage.let_go("b")
+    assert drained.done()
+    assert drained.result() is True
+    assert stage.begun == ["a", "b", "later", "queued"], "neither of the two was waited for"
+
+
+async def test_r3_9_a_timeout_is_an_answer_and_not_an_error(lanes: Lanes, stage: Stage) -> None:
+    await stage.call(lanes.run("cron", stage.work("a")))
+    assert await lanes.wait_for_active(timeout_s=0.01) is False
+    assert lanes.view("cron").size == 1
+
+
+async def test_r3_9_it_looks_at_least_every_50_ms(stage: Stage) -> None:
+    lanes, loop = Lanes(), asyncio.get_running_loop()
+    await stage.call(lanes.run("cron", stage.work("a")))
+    ended_s: list[float] = []
+
+    async def end() -> None:
+        await stage.let_go("a")
+        ended_s.append(loop.time())
+
+    drained = asyncio.create_task(lanes.wait_for_active(timeout_s=10))
+    await settle()
+    await end()
+    assert await drained is True
+    assert loop.time() - ended_s[0] < 0.05
+
+
+async def test_r3_9_everybody_who_waits_is_told(lanes: Lanes, stage: Stage) -> None:
+    await stage.call(lanes.run("cron", stage.work("a")))
+    waits = [asyncio.create_task(lanes.wait_for_active(timeout_s=5)) for _ in range(3)]
+    await settle()
+    await stage.let_go("a")
+    assert [wait.result() for wait in waits] == [True] * 3
+    assert lanes._watch._waits == []
+
+
+async def test_r3_9_what_a_reset_has_forgotten_is_not_waited_for(
+    lanes: Lanes, stage: Stage
+) -> None:
+    await stage.call(lanes.run("cron", stage.work("a")))
+    drained = asyncio.create_task(lanes.wait_for_active(timeout_s=5))
+    await settle()
+    lanes.reset_all()
+    await settle()
+    assert drained.done()
+    assert await drained is True
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1])
+async def test_r3_12_a_drain_wait_of_nought_answers_at_once(
+    lanes: Lanes, stage: Stage, timeout_s: float
+) -> None:
+    def answer() -> bool:
+        with pytest.raises(StopIteration) as stopped:  # It has not gone through the loop.
+            lanes.wait_for_active(timeout_s).send(None)
+        return bool(stopped.value.value)
+
+    assert answer() is True
+    await stage.call(lanes.run("cron", stage.work("a")))
+    assert answer() is False
+
+
+async def test_r3_12_new_work_is_refused_while_draining_for_shutdown(
+    lanes: Lanes, stage: Stage
+) -> None:
+    active = await stage.call(lanes.run("cron", stage.work("active")))
+    queued = await stage.call(lanes.run("cron", stage.work("queued")))
+    lanes.refuse_new_work()
+    with pytest.raises(LanesDraining, match="lane 'main' takes no new work") as refused:
+        await lanes.run("main", stage.work("new"))
+    assert refused.value.lane == "main"
+    with pytest.raises(LanesDraining, match="session:ann"):
+        await lanes.run_in_session("ann", stage.work("new"))
+    await stage.let_go("active", "queued")
+    assert (await active, await queued) == ("active done", "queued done")
+    assert "new" not in stage.begun
+
+
+async def test_r3_12_work_within_accepted_work_is_not_new(lanes: Lanes, stage: Stage) -> None:
+    lanes.set_limit("main", 1)
+    await stage.call(lanes.run("main", stage.work("first")))
+    gate = asyncio.Event()
+
+    async def outer() -> str:
+        await gate.wait()
+        await lanes.run("main", stage.work("inner"))
+        return await lanes.run("main", stage.work("inner again"))
+
+    both = await stage.call(lanes.run("session:ann", outer))
+    lanes.refuse_new_work()
+    gate.set()
+    await settle()
+    assert lanes.view("main").size == 2, "it was taken, and waits for its turn"
+    await stage.let_go("first")
+    await stage.let_go("inner")
+    await stage.let_go("inner again")
+    assert await both == "inner again done"
+
+
+async def test_r3_12_what_outlives_its_accepted_work_is_new_again(
+    lanes: Lanes, stage: Stage
+) -> None:
+    gate = asyncio.Event()
+    left: list[asyncio.Task[str]] = []
+
+    async def straggle() -> str:
+        await gate.wait()
+        return await lanes.run("main", stage.work("new"))
+
+    async def outer() -> str:
+        left.append(asyncio.create_task(straggle()))
+        return "done"
+
+    await lanes.run("session:ann", outer)
+    lanes.refuse_new_work()
+    gate.set()
+    with pytest.raises(LanesDraining):
+        await left[0]

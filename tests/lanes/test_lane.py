@@ -1,0 +1,103 @@
+"""One lane, without a loop or a clock: who may start, and when (R3.1)."""
+
+from itertools import pairwise
+
+import pytest
+
+from headway.lanes.entry import Entry
+from headway.lanes.lane import Lane
+from headway.lanes.limits import checked_limits
+from tests.lanes.scenes import an_entry
+
+
+def a_lane(max_concurrent: int = 1) -> Lane:
+    return Lane("main", max_concurrent=max_concurrent, generation=0)
+
+
+def ids_of(entries: list[Entry]) -> list[int]:
+    return [entry.task_id for entry in entries]
+
+
+def test_r3_1_a_lane_has_a_name_a_queue_active_ids_a_limit_and_a_generation() -> None:
+    lane = a_lane()
+    assert lane.enqueue(an_entry(1), 0.0)
+    assert not lane.enqueue(an_entry(2), 0.0)
+    assert lane.view() == ("main", 1, 0, (2,), (1,))
+
+
+def test_r3_1_who_waits_starts_in_the_order_of_arrival() -> None:
+    lane, entries = a_lane(), [an_entry(number) for number in range(4)]
+    for entry in entries:
+        lane.enqueue(entry, 0.0)
+    for ended, started in pairwise(entries):
+        assert list(lane.drain(0.0)) == []
+        lane.finish(ended.task_id, ended.generation)
+        assert list(lane.drain(0.0)) == [started]
+        assert lane.active_ids == [started.task_id]
+
+
+def test_r3_1_as_many_are_active_as_the_limit_allows() -> None:
+    lane = a_lane(max_concurrent=3)
+    assert [lane.enqueue(an_entry(number), 0.0) for number in range(5)] == [True] * 3 + [False] * 2
+
+
+def test_r3_1_a_drain_within_a_drain_starts_nobody_and_none_is_forgotten() -> None:
+    lane = a_lane(max_concurrent=0)
+    for number in range(3):
+        lane.enqueue(an_entry(number), 0.0)
+    lane.max_concurrent = 4
+    started = []
+    for entry in lane.drain(0.0):
+        started.append(entry.task_id)
+        assert list(lane.drain(0.0)) == []
+        if entry.task_id == 2:
+            # There is room, but others were given a place and have not heard of it yet.
+            assert not lane.enqueue(an_entry(3), 0.0)
+    assert started == [0, 1, 2, 3]
+    lane.max_concurrent = 5
+    assert lane.enqueue(an_entry(4), 0.0), "the guard is down again"
+
+
+def test_r3_1_a_drain_that_is_broken_off_leaves_the_guard_down() -> None:
+    lane = a_lane(max_concurrent=0)
+    lane.enqueue(an_entry(1), 0.0)
+    lane.enqueue(an_entry(2), 0.0)
+    lane.max_concurrent = 2
+    assert next(lane.drain(0.0)).task_id == 1
+    assert ids_of(list(lane.drain(0.0))) == [2]
+
+
+def test_r3_8_the_end_of_a_task_of_an_old_generation_frees_no_place() -> None:
+    lane, old, new, third = a_lane(), an_entry(1), an_entry(2), an_entry(3)
+    for entry in (old, new, third):
+        lane.enqueue(entry, 0.0)
+    lane.reset(generation=1)
+    assert list(lane.drain(0.0)) == [new]
+    lane.finish(old.task_id, old.generation)
+    assert list(lane.drain(0.0)) == []
+    lane.finish(new.task_id, new.generation)
+    assert list(lane.drain(0.0)) == [third]
+
+
+def test_r3_12_who_withdraws_leaves_the_others_their_places() -> None:
+    lane, entries = a_lane(), [an_entry(number) for number in range(5)]
+    for entry in entries:
+        lane.enqueue(entry, 0.0)
+    lane.withdraw(entries[2])
+    assert lane.view().waiting == (1, 3, 4)
+    lane.withdraw(entries[2])
+    assert lane.view().waiting == (1, 3, 4)
+
+
+def test_r3_12_how_long_somebody_waits_behind_how_many_and_for_whom() -> None:
+    lane, entries = a_lane(max_concurrent=2), [an_entry(number) for number in range(5)]
+    for number, entry in enumerate(entries):
+        lane.enqueue(entry, float(number))
+    wait = lane.wait_of(entries[4], 10.0)
+    assert (wait.waited_s, wait.ahead_count) == (10.0, 2)
+    assert wait.active == ((0, "", 10.0), (1, "", 9.0))
+
+
+@pytest.mark.parametrize("limit", [0, 1, 1_000_000])
+def test_r3_10_limits_are_whole_numbers_from_nought(limit: int) -> None:
+    assert checked_limits({" a ": limit}) == {"a": limit}

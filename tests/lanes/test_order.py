@@ -1,0 +1,149 @@
+"""Order within a session, limits over all of them, and failure (R3.3, R3.5, R3.6, R3.13)."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from headway.lanes import LaneCleared, Lanes, Priority
+from tests.lanes.scenes import Stage, events_of, settle
+
+
+async def fail() -> str:
+    raise ValueError("as it must")
+
+
+async def test_r3_13_ten_messages_to_one_session_are_answered_in_order(lanes: Lanes) -> None:
+    answered: list[int] = []
+    active_count = 0
+
+    async def answer(number: int) -> int:
+        nonlocal active_count
+        active_count += 1
+        assert active_count == 1
+        for _ in range(10 - number):  # The later ones are faster, and still have to wait.
+            await asyncio.sleep(0)
+        answered.append(number)
+        active_count -= 1
+        return number
+
+    answers = await asyncio.gather(
+        *(lanes.run_in_session("ann", partial(answer, number)) for number in range(10))
+    )
+    assert answers == answered == [*range(10)]
+
+
+async def test_r3_13_two_sessions_run_at_once_and_do_not_block_each_other(
+    lanes: Lanes, stage: Stage
+) -> None:
+    await stage.call(lanes.run_in_session("ann", stage.work("ann 1")))
+    await stage.call(lanes.run_in_session("ann", stage.work("ann 2")))
+    bob = await stage.call(lanes.run_in_session("bob", stage.work("bob 1")))
+    assert stage.begun == ["ann 1", "bob 1"]
+    await stage.let_go("bob 1")
+    assert bob.result() == "bob 1 done"
+    assert stage.begun == ["ann 1", "bob 1"]
+
+
+async def test_r3_3_a_session_holds_its_lane_while_it_waits_for_the_global_one(
+    lanes: Lanes, stage: Stage
+) -> None:
+    lanes.set_limit("main", 1)
+    for name in ("ann 1", "ann 2"):
+        await stage.call(lanes.run_in_session("ann", stage.work(name)))
+    await stage.call(lanes.run_in_session("bob", stage.work("bob 1")))
+    assert (stage.begun, lanes.view("main").size) == (["ann 1"], 2)
+    assert (lanes.view("session:ann").size, lanes.view("session:bob").size) == (2, 1)
+    await stage.let_go("ann 1")
+    # The second of Ann comes to the global lane after Bob, though it was sent before his.
+    assert stage.begun == ["ann 1", "bob 1"]
+    await stage.let_go("bob 1")
+    assert stage.begun == ["ann 1", "bob 1", "ann 2"]
+
+
+async def test_r3_3_layers_can_be_put_together_by_hand_too(lanes: Lanes) -> None:
+    async def work() -> str:
+        return "done"
+
+    assert await lanes.run("session:ann", lambda: lanes.run("main", work)) == "done"
+
+
+async def test_r3_3_a_session_keeps_its_order_whatever_the_priority(
+    lanes: Lanes, stage: Stage
+) -> None:
+    for name, priority in [("1", Priority.NORMAL), ("2", Priority.BACKGROUND)]:
+        await stage.call(lanes.run_in_session("ann", stage.work(name), priority=priority))
+    await stage.call(lanes.run_in_session("ann", stage.work("3"), priority=Priority.FOREGROUND))
+    await stage.let_go("1", "2", "3")
+    assert stage.begun == ["1", "2", "3"]
+
+
+async def test_r3_12_the_urgent_go_first_in_a_global_lane(lanes: Lanes, stage: Stage) -> None:
+    await stage.call(lanes.run("cron", stage.work("first")))
+    await stage.call(lanes.run("cron", stage.work("b"), priority=Priority.BACKGROUND))
+    await stage.call(lanes.run("cron", stage.work("n")))
+    await stage.call(lanes.run("cron", stage.work("f"), priority=Priority.FOREGROUND))
+    await stage.let_go("first", "f", "n", "b")
+    assert stage.begun == ["first", "f", "n", "b"]
+
+
+@pytest.mark.parametrize("lane", ["cron", "session:ann", "session:probe-1"])
+async def test_r3_5_a_failure_starves_nobody(lanes: Lanes, stage: Stage, lane: str) -> None:
+    await stage.call(lanes.run(lane, stage.work("first")))
+    failing = await stage.call(lanes.run(lane, fail))
+    last = await stage.call(lanes.run(lane, stage.work("last")))
+    await stage.let_go("first", "last")
+    with pytest.raises(ValueError, match="as it must"):
+        await failing
+    assert await last == "last done"
+    assert lanes.view(lane).size == 0
+
+
+async def test_r3_5_the_cancel_of_an_active_one_drains_on_too(lanes: Lanes, stage: Stage) -> None:
+    first = await stage.call(lanes.run("cron", stage.work("first")))
+    await stage.call(lanes.run("cron", stage.work("last")))
+    first.cancel()
+    await settle()
+    assert first.cancelled()
+    assert stage.begun == ["first", "last"]
+
+
+@pytest.mark.parametrize("lane", ["auth-probe:mail", "session:probe-1"])
+async def test_r3_6_the_failure_of_a_probe_is_not_logged(
+    lanes: Lanes, caplog: pytest.LogCaptureFixture, lane: str
+) -> None:
+    with pytest.raises(ValueError, match="as it must"):
+        await lanes.run(lane, fail)
+    assert caplog.records == []
+
+
+async def test_r3_6_nor_is_it_logged_by_the_global_lane_that_a_probe_goes_through(
+    lanes: Lanes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ValueError, match="as it must"):
+        await lanes.run_in_session("probe-1", fail)
+    assert caplog.records == []
+
+
+async def test_r3_6_any_other_failure_is_logged_once_however_many_layers_it_passes(
+    lanes: Lanes, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(ValueError, match="as it must"):
+        await lanes.run_in_session("ann", fail, name="greet")
+    (record,) = events_of(caplog, "lane_task_failed")
+    assert (record.levelname, vars(record)["lane"]) == ("ERROR", "session:ann")
+    assert vars(record)["task_name"] == "greet"
+
+
+async def test_r3_6_neither_a_cancel_nor_a_clear_is_a_failure(
+    lanes: Lanes, stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    lanes.set_limit("main", 0)
+    canceled = await stage.call(lanes.run_in_session("ann", stage.work("a")))
+    cleared = await stage.call(lanes.run_in_session("bob", stage.work("b")))
+    canceled.cancel()
+    await settle()
+    lanes.clear("main")
+    with pytest.raises(LaneCleared):
+        await cleared
+    assert events_of(caplog, "lane_task_failed") == []

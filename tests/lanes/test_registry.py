@@ -1,0 +1,183 @@
+"""The registry of active runs (R3.11)."""
+
+import asyncio
+
+import pytest
+
+from headway.lanes import ActiveRuns, Refusal
+from tests.lanes.scenes import events_of, settle
+
+
+class FakeRun:
+    def __init__(self, *, is_streaming: bool = True, is_compacting: bool = False) -> None:
+        self.is_streaming = is_streaming
+        self.is_compacting = is_compacting
+        self.takes = True
+        self.messages: list[str] = []
+        self.abort_count = 0
+
+    def queue_message(self, text: str) -> bool:
+        if self.takes:
+            self.messages.append(text)
+        return self.takes
+
+    def abort(self) -> None:
+        self.abort_count += 1
+
+
+class BrokenRun(FakeRun):
+    def queue_message(self, text: str) -> bool:
+        raise RuntimeError(text)
+
+
+@pytest.fixture
+def runs() -> ActiveRuns:
+    return ActiveRuns()
+
+
+def test_r3_11_registering_logs_started_or_replaced(
+    runs: ActiveRuns, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    first, second = FakeRun(), FakeRun()
+    runs.register("s", first)
+    runs.register("s", second)
+    runs.clear("s", second)
+    runs.register("s", first)
+    messages = [record.message for record in caplog.records]
+    assert messages == ["run_started", "run_replaced", "run_ended", "run_started"]
+    assert {vars(record)["session_id"] for record in caplog.records} == {"s"}
+
+
+def test_r3_11_an_old_finally_cannot_remove_a_new_run(runs: ActiveRuns) -> None:
+    old, new = FakeRun(), FakeRun()
+    runs.register("s", old)
+    runs.register("s", new)
+    assert runs.clear("s", old) is False
+    assert runs.get("s") is new
+    assert runs.clear("s", new) is True
+    assert runs.get("s") is None
+    assert runs.clear("s", new) is False
+
+
+def test_r3_11_a_message_is_queued_into_a_streaming_run(runs: ActiveRuns) -> None:
+    run = FakeRun()
+    runs.register("s", run)
+    answer = runs.queue_message("s", "hello")
+    assert answer
+    assert (answer.refusal, run.messages) == (None, ["hello"])
+
+
+@pytest.mark.parametrize(
+    ("run", "refusal"),
+    [
+        (None, "no_active_run"),
+        (FakeRun(is_streaming=False), "not_streaming"),
+        (FakeRun(is_compacting=True), "compacting"),
+        (FakeRun(is_streaming=False, is_compacting=True), "not_streaming"),
+    ],
+)
+def test_r3_11_a_message_that_cannot_be_queued_says_why(
+    runs: ActiveRuns, run: FakeRun | None, refusal: str
+) -> None:
+    if run is not None:
+        runs.register("s", run)
+    answer = runs.queue_message("s", "hello")
+    assert not answer
+    assert answer.refusal == refusal
+    assert run is None or run.messages == []
+
+
+def test_r3_11_a_run_that_refuses_or_breaks_does_not_trouble_the_sender(
+    runs: ActiveRuns, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusing = FakeRun()
+    refusing.takes = False
+    for run in (refusing, BrokenRun()):
+        runs.register("s", run)
+        answer = runs.queue_message("s", "hello")
+        assert (bool(answer), answer.refusal) == (False, Refusal.REFUSED)
+    assert len(events_of(caplog, "run_failed_when_asked")) == 1
+
+
+def test_r3_11_a_run_can_be_aborted_and_is_active_until_it_is_cleared(runs: ActiveRuns) -> None:
+    run = FakeRun()
+    assert runs.abort("s") is False
+    runs.register("s", run)
+    assert runs.abort("s") is True
+    assert (run.abort_count, runs.get("s")) == (1, run)
+
+
+async def test_r3_11_the_end_of_a_run_wakes_everybody_who_waits_for_it(runs: ActiveRuns) -> None:
+    run, other = FakeRun(), FakeRun()
+    runs.register("s", run)
+    runs.register("t", other)
+    waits = [asyncio.create_task(runs.wait_for_end("s")) for _ in range(3)]
+    elsewhere = asyncio.create_task(runs.wait_for_end("t"))
+    await settle()
+    assert not any(wait.done() for wait in waits)
+    runs.clear("s", run)
+    await settle()
+    assert [wait.result() for wait in waits] == [True] * 3
+    assert not elsewhere.done()
+    runs.clear("t", other)
+    assert await elsewhere is True
+    assert runs._waiters == {}
+
+
+async def test_r3_11_nobody_waits_where_nothing_runs(runs: ActiveRuns) -> None:
+    assert await runs.wait_for_end("s") is True
+
+
+async def test_r3_11_a_wait_that_is_too_long_is_false_and_lasts_100_ms_at_least(
+    runs: ActiveRuns,
+) -> None:
+    runs.register("s", FakeRun())
+    began_s = asyncio.get_running_loop().time()
+    assert await runs.wait_for_end("s", timeout_s=0) is False
+    assert 0.09 < asyncio.get_running_loop().time() - began_s < 5
+    assert runs._waiters == {}, "who has gone is not woken"
+
+
+async def test_r3_11_a_wait_lasts_15_seconds_unless_told_otherwise(
+    runs: ActiveRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    timeout = asyncio.timeout
+
+    def noting(delay: float) -> asyncio.Timeout:
+        asked.append(delay)
+        return timeout(0)
+
+    monkeypatch.setattr("headway.lanes.registry.asyncio.timeout", noting)
+    runs.register("s", FakeRun())
+    assert await runs.wait_for_end("s") is False
+    assert await runs.wait_for_end("s", timeout_s=3) is False
+    assert asked == [15.0, 3]
+
+
+async def test_r3_11_a_replaced_run_does_not_end_the_wait(runs: ActiveRuns) -> None:
+    old, new = FakeRun(), FakeRun()
+    runs.register("s", old)
+    wait = asyncio.create_task(runs.wait_for_end("s"))
+    await settle()
+    runs.register("s", new)
+    runs.clear("s", old)
+    await settle()
+    assert not wait.done()
+    runs.clear("s", new)
+    assert await wait is True
+
+
+async def test_r3_11_one_waiter_who_is_cancelled_leaves_the_others_waiting(
+    runs: ActiveRuns,
+) -> None:
+    run = FakeRun()
+    runs.register("s", run)
+    gone, stays = (asyncio.create_task(runs.wait_for_end("s")) for _ in range(2))
+    await settle()
+    gone.cancel()
+    await settle()
+    runs.clear("s", run)
+    assert await stays is True
+    assert gone.cancelled()

@@ -1,0 +1,105 @@
+"""A session's lane exists while somebody is in it, and leaves nothing behind (R3.12)."""
+
+import asyncio
+import gc
+import sys
+
+import pytest
+
+from headway.lanes import InvalidLimits, Lanes
+from tests.lanes.scenes import Stage, settle
+
+OWN_LANES = ["cron", "main", "subagent"]
+
+
+def names_of(lanes: Lanes) -> list[str]:
+    return [view.name for view in lanes.views()]
+
+
+async def work() -> str:
+    return "done"
+
+
+async def test_r3_12_a_session_lane_vanishes_when_it_is_idle(lanes: Lanes, stage: Stage) -> None:
+    await stage.call(lanes.run_in_session("ann", stage.work("a")))
+    assert set(names_of(lanes)) == {*OWN_LANES, "session:ann"}
+    await stage.let_go("a")
+    assert names_of(lanes) == OWN_LANES
+    assert lanes._board._lanes == {}
+
+
+async def test_r3_12_a_session_lane_never_vanishes_while_a_successor_waits(
+    lanes: Lanes, stage: Stage
+) -> None:
+    for number in range(3):
+        await stage.call(lanes.run("session:ann", stage.work(str(number))))
+    for number in range(3):
+        assert stage.begun == [str(n) for n in range(number + 1)], "one at a time"
+        assert lanes.view("session:ann").size == 3 - number
+        await stage.let_go(str(number))
+    assert names_of(lanes) == OWN_LANES
+
+
+async def test_r3_12_it_does_not_vanish_while_it_is_paused_and_somebody_waits(
+    lanes: Lanes, stage: Stage
+) -> None:
+    lanes.set_limit("session:ann", 2)
+    await stage.call(lanes.run("session:ann", stage.work("active")))
+    lanes.set_limit("session:ann", 0)
+    waiting = await stage.call(lanes.run("session:ann", stage.work("waiting")))
+    await stage.let_go("active")
+    assert lanes.view("session:ann").size == 1
+    lanes.set_limit("session:ann", 1)
+    await stage.let_go("waiting")
+    assert await waiting == "waiting done"
+    assert names_of(lanes) == OWN_LANES, "and a limit like everybody's is not remembered"
+
+
+@pytest.mark.parametrize("how", ["cancel", "clear", "reset"])
+async def test_r3_12_it_vanishes_however_the_last_one_leaves(
+    lanes: Lanes, stage: Stage, how: str
+) -> None:
+    lanes.set_limit("session:ann", 0 if how == "clear" else 1)
+    call = await stage.call(lanes.run("session:ann", stage.work("a")))
+    match how:
+        case "cancel":
+            call.cancel()
+        case "clear":
+            lanes.clear("session:ann")
+        case _:
+            lanes.reset_all()
+    await asyncio.wait([call], timeout=0.01)
+    assert lanes._board._lanes == {}
+
+
+def test_r3_12_a_refused_limit_leaves_no_lane_behind(lanes: Lanes) -> None:
+    with pytest.raises(InvalidLimits):
+        lanes.set_limit("session:ann", -1)
+    assert names_of(lanes) == OWN_LANES
+
+
+async def one_by_one(lanes: Lanes, numbers: range) -> int:
+    for number in numbers:
+        await lanes.run_in_session(f"one-{number}", work)
+    gc.collect()
+    return sys.getallocatedblocks()
+
+
+async def all_at_once(lanes: Lanes, numbers: range) -> int:
+    """Most of them wait in the global lane."""
+    calls = (lanes.run_in_session(f"many-{number}", work) for number in numbers)
+    await asyncio.gather(*calls)
+    await settle()  # The loop throws away cancelled timers when it next looks at them.
+    gc.collect()
+    return sys.getallocatedblocks()
+
+
+@pytest.mark.timeout(300)
+async def test_r3_12_no_leak_over_a_million_keys(lanes: Lanes) -> None:
+    await all_at_once(lanes, range(2_000))
+    before = await one_by_one(lanes, range(1_000))
+    after = await one_by_one(lanes, range(1_000, 1_000_000))
+    after_a_crowd = await all_at_once(lanes, range(10_000, 20_000))
+    assert (lanes._board._lanes, lanes._turns._waiters) == ({}, {})
+    assert after <= before * 1.05
+    assert after_a_crowd <= before * 1.05
