@@ -92,6 +92,7 @@ class Outage:
         return answer
 
     listen = SqlStore.listen
+    keep_lease = SqlStore.keep_lease
 
 
 async def kept(store: Any, schedules: list[Schedule], *, until: asyncio.Event) -> None:
@@ -146,7 +147,7 @@ def scheduled(url: str, **wanted: Any) -> tuple[Headway, asyncio.Queue[str]]:
     hw = Headway(url)
     worked: asyncio.Queue[str] = asyncio.Queue()
 
-    @hw.job(lane="cron", timeout_s=60)
+    @hw.job(timeout_s=60)
     async def mirror(ctx: RunContext, page: int = 0) -> int:
         worked.put_nowait(ctx.key)
         return page
