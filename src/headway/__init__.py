@@ -9,14 +9,24 @@ if TYPE_CHECKING:
     from headway.services.context import RunContext
     from headway.services.handle import RunFailed, RunHandle
     from headway.services.job import Backoff
+    from headway.services.retention import Retention
 
-__all__ = ["Backoff", "BlockingRunContext", "Headway", "RunContext", "RunFailed", "RunHandle"]
+__all__ = [
+    "Backoff",
+    "BlockingRunContext",
+    "Headway",
+    "Retention",
+    "RunContext",
+    "RunFailed",
+    "RunHandle",
+]
 
 # Loaded when first asked for: `headway --help` needs no database library.
 _HOMES: Final = {
     "Backoff": "headway.services.job",
     "BlockingRunContext": "headway.services.blocking",
     "Headway": "headway.app",
+    "Retention": "headway.services.retention",
     "RunContext": "headway.services.context",
     "RunFailed": "headway.services.handle",
     "RunHandle": "headway.services.handle",

@@ -20,6 +20,7 @@ from headway.services.handle import RunHandle
 from headway.services.job import Backoff, Job, JobFunction, job_of
 from headway.services.key_rows import Keys
 from headway.services.lane_settings import Lanes
+from headway.services.retention import Keeper, Retention
 from headway.services.schedule import SCHEDULE_COUNT_MAX, Timetable
 
 F = TypeVar("F", bound=JobFunction)
@@ -30,6 +31,7 @@ class Headway:
 
     When it is left, no more runs start, and those at hand have `stop_wait_s` to end (none when it
     is left by an error). What is not done by then is ready for whoever opens the database next.
+    What is over is kept as long as `retention` says: 30 days, unless told.
     """
 
     def __init__(
@@ -38,11 +40,13 @@ class Headway:
         durability: Durability = "process",
         stop_wait_s: float = 10.0,
         lease_ttl_s: float = LEASE_TTL_S,
+        retention: Retention | None = None,
     ) -> None:
         self._urls = urls or ("sqlite:///headway.db",)
         self._durability: Durability = durability
         self._stop_wait_s = stop_wait_s
         self._lease_ttl_s = lease_ttl_s
+        self._retention = retention or Retention()
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
@@ -205,14 +209,17 @@ class Headway:
         async with AsyncExitStack() as opened:
             self._store = await open_store(self._urls, durability=self._durability)
             opened.push_async_callback(self._close)
+            store, clock = self._store, SystemClock()
+            keeper = Keeper(store, store.runs, store.events, clock, self._retention)
             engine = Engine(
-                self._store,
-                self._store.runs,
+                store,
+                store.runs,
                 self._ids,
-                SystemClock(),
+                clock,
                 self._jobs,
                 stop_wait_s=self._stop_wait_s,
                 lease_ttl_s=self._lease_ttl_s,
+                keep=keeper.prune,
             )
             await opened.enter_async_context(engine)
             schedules = list(self._schedules.values())

@@ -16,7 +16,6 @@ from typing import Final, Self
 
 from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
 from headway.core.command.instance import (
-    LEASE_TTL_S,
     DeclareDead,
     RegisterInstance,
     RetireInstance,
@@ -38,6 +37,7 @@ from headway.services.sweep import sweep
 
 POLL_S: Final = 1.0
 SWEEP_S: Final = 1.0
+KEEP_S: Final = 60.0
 LEASE_LOOK_S: Final = 0.2
 UNWIND_S: Final = 5.0
 """How long jobs that were told to end may take for it when the engine stops."""
@@ -63,8 +63,10 @@ class Engine:
         jobs: Mapping[str, Job],
         *,
         stop_wait_s: float,
-        lease_ttl_s: float = LEASE_TTL_S,
+        lease_ttl_s: float,
+        keep: Callable[[], Awaitable[None]],
     ) -> None:
+        """`keep` is called now and then, to remove what is over and old."""
         self._store = store
         self._reader = reader
         self._ids = ids
@@ -72,6 +74,7 @@ class Engine:
         self._jobs = jobs
         self._stop_wait_s = stop_wait_s
         self._lease_ttl_s = lease_ttl_s
+        self._keep = keep
         self._wake = asyncio.Event()
         self._executing: dict[RunId, Execution] = {}
         """The latest of each run: one that was lost may live on beside it, and is told no more."""
@@ -87,6 +90,7 @@ class Engine:
             self._group.create_task(self._claim()),
             self._group.create_task(self._repeat(SWEEP_S, self._sweep)),
             self._group.create_task(self._repeat(POLL_S, self._look_after)),
+            self._group.create_task(self._repeat(KEEP_S, self._keep)),
             self._group.create_task(self._repeat(LEASE_LOOK_S, self._begin_anew_if_lost)),
         ]
         return self

@@ -1,0 +1,74 @@
+"""I19: storage is bounded by configuration, and retention is on by default."""
+
+import asyncio
+
+import pytest
+
+from headway import Headway, Retention, RunContext
+from headway.adapters.sql.store import open_store
+from headway.core.command.settle import Complete
+from headway.core.errors import InvalidInput
+from headway.services import retention
+from headway.services.retention import DAY_S, Keeper
+from headway.testing import FakeClock, claim_of
+from tests.contract.scenes import running, submitted
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+class Stopped:
+    """The test's clock, as the services ask for it."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.now = clock
+
+
+async def test_i19_what_is_over_and_old_goes_a_few_at_a_time_and_nothing_else(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH_COUNT", 3)
+    clock = FakeClock()
+    store = await open_store([url], now=clock)
+    system = Stopped(clock)
+    keeper = Keeper(store, store.runs, store.events, system, Retention(idempotency_keys_s=DAY_S))
+    try:
+        active = await running(store, "active", idempotency_key="old")
+        for number in range(8):
+            one = await running(store, f"old-{number}")
+            await store.apply(Complete(claim_of(one)))
+        clock.advance(31 * DAY_S)
+        young = await running(store, "young")
+        await store.apply(Complete(claim_of(young)))
+        await submitted(store, "new", idempotency_key="young")
+        last_seq = (await store.events.events(after_seq=0, limit=0)).last_seq
+        await keeper.prune()
+        left = {run.key for run in await store.runs.oldest_runs(after_seq=0, limit=100)}
+        assert left == {"active", "young", "new"}
+        assert (await store.runs.run(active.run_id)) is not None
+        page = await store.events.events(after_seq=0, limit=100)
+        assert {event.key for event in page.events} == {"young", "new"}
+        assert page.last_seq == last_seq
+        assert await store.runs.oldest_submissions(before=clock(), limit=9) == ["young"]
+    finally:
+        await store.close()
+
+
+async def test_i19_an_engine_prunes_by_itself(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        """Over at once."""
+
+    async with hw:
+        run = await hw.start("work")
+        await run.result(10)
+    hw = Headway(url, retention=Retention(runs_s=0.0))
+    async with hw:
+        while await hw.store.runs.run(run.id) is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def test_i15_a_retention_that_makes_no_sense_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"retention\.runs_s"):
+        Retention(runs_s=-1.0)
