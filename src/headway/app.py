@@ -15,11 +15,13 @@ from headway.core.errors import Error, InvalidInput, RunNotFound
 from headway.core.ids import MAIN_LANE, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import Event
+from headway.core.run.explain import Explanation
 from headway.core.run.run import Files, Mode, RunRecord
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 from headway.services.admit import admit
 from headway.services.engine import Engine
+from headway.services.explain import explain_run
 from headway.services.job import Job, JobFunction
 
 POLL_S: Final = 1.0
@@ -162,6 +164,10 @@ class Headway:
     ) -> RunHandle:
         """Start a run that goes on from the last checkpoint of its key."""
         return await self.start(job, key=key, params=params, mode=Mode.CONTINUE)
+
+    async def explain(self, run_id: str) -> Explanation:
+        """Why the run is where it is, and what would free it. RunNotFound: there is none."""
+        return await explain_run(self.store.runs, SystemClock(), RunId(run_id))
 
     async def __aenter__(self) -> Self:
         if self._store is not None:
