@@ -1,4 +1,4 @@
-"""What the writer asks is answered from an index: a batch costs the same in a table of any size."""
+"""What is asked is answered from an index: it costs the same in a table of any size."""
 
 import json
 import sqlite3
@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.sql import load, writer
+from headway.adapters.sql import load, read_situation, writer
 from headway.adapters.sql.links.sqlite import SqliteLink
 from headway.adapters.sql.statements import Query, compile_query
 from headway.adapters.sql.store import open_store
 
 QUERIES = {
     name: query
-    for module in (load, writer)
+    for module in (load, read_situation, writer)
     for name, query in vars(module).items()
     if isinstance(query, Query)
 }
@@ -34,7 +34,7 @@ async def connection(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
 
 @pytest.mark.backend("sqlite-file")
 @pytest.mark.parametrize("name", sorted(QUERIES))
-def test_i19_no_query_of_the_writer_reads_a_whole_table(
+def test_i19_no_query_reads_a_whole_table(
     connection: sqlite3.Connection, name: str
 ) -> None:
     compiled = compile_query(QUERIES[name], SqliteLink.dialect)
