@@ -1,0 +1,66 @@
+"""What cannot be planted in a database, because its own indexes refuse it, or only with luck."""
+
+from typing import Any
+
+from headway.core.doctor.finding import Weight
+from headway.core.doctor.history import Change, Numbers
+from headway.core.doctor.page import Head, RunPage, check_page
+from headway.core.doctor.stream import EventPage, LaneUse, check_events, check_lane
+from headway.core.ids import LaneName
+from headway.core.lane import Lane
+from headway.core.run.run import Run
+from headway.testing import a_run
+from headway.testing.clock import NOON
+
+
+def a_page(*runs: Run, **seen: Any) -> RunPage:
+    """Queued runs, each with the one event that it should have."""
+    return RunPage(
+        runs=runs,
+        unreadable={},
+        last_seq=runs[-1].seq,
+        pruned_seq=0,
+        heads=seen.get("heads", {}),
+        first_waiting={},
+        predecessors={},
+        numbers={run.id: Numbers(1, 1, 1) for run in runs},
+        changes={run.id: [Change(run.seq, 1, '{"from":null,"to":"queued"}')] for run in runs},
+        unread_counts={},
+        instances=(),
+    )
+
+
+def test_i4_a_second_head_of_a_key_is_named_once() -> None:
+    first, second = a_run(seq=1), a_run(seq=2, ready_seq=2)
+    heads = {
+        run.key: [Head(one.key, one.seq, one.id, None) for one in (second, first)]
+        for run in (first,)
+    }
+    (found,) = check_page(a_page(first, second, heads=heads), now=NOON, patience_s=16)
+    assert (found.weight, found.promise) == (Weight.VIOLATION, "I4")
+    assert (found.place, found.sentence) == (f"run {second.id}", "key 'ann' has more than one head")
+
+
+def test_i13_every_gap_is_named_with_its_bounds() -> None:
+    page = EventPage(after_seq=10, up_to_seq=20, seqs=[12, 13, 17, 18, 19])
+    assert [finding.place for finding in check_events(page)] == [
+        "event 11",
+        "events 14 to 16",
+        "event 20",
+    ]
+    assert list(check_events(EventPage(10, 20, None))) == []
+    assert list(check_events(EventPage(10, 12, [11, 12]))) == []
+
+
+def test_i5_when_the_events_that_would_tell_are_pruned_nobody_is_blamed() -> None:
+    def weights(**seen: Any) -> list[Weight]:
+        use = {"held_count": 2, "taken_seq": None, "is_changed_since": False} | seen
+        revision = use.pop("revision", 3)
+        lane = Lane(LaneName("main"), 1, revision=revision)
+        return [finding.weight for finding in check_lane(LaneUse(lane=lane, **use))]
+
+    assert weights() == [Weight.NOTE]
+    assert weights(revision=0) == [Weight.VIOLATION]
+    assert weights(taken_seq=7) == [Weight.VIOLATION]
+    assert weights(taken_seq=7, is_changed_since=True) == [Weight.NOTE]
+    assert weights(held_count=1, revision=0) == []
