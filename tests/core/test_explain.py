@@ -137,8 +137,12 @@ def test_with_room_in_its_lane_it_waits_for_an_instance_that_knows_its_job() -> 
 def test_a_run_that_wants_a_slot_again_says_how_it_lost_the_one_it_had(
     state: dict[str, Any], history: str
 ) -> None:
-    full = {"lane": Lane(LaneName("main"), 1), "slot_holders": (RunId("one"),)}
-    found = explained(a_run(**state), **full, ready_at=EARLIER)
+    found = explained(
+        a_run(**state),
+        lane=Lane(LaneName("main"), 1),
+        slot_holders=(RunId("one"),),
+        ready_at=EARLIER,
+    )
     assert (found.gate, found.since, found.position) == (Gate.LANE_FULL, EARLIER, 1)
     assert found.sentence.startswith(history)
     assert explained(a_run(**state)).gate is Gate.NOT_CLAIMED

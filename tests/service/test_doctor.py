@@ -11,7 +11,7 @@ from headway.core.run.admission import OnConflict
 from headway.services import doctor
 from headway.services.doctor import Checked, examine
 
-LOOK_COUNT = 5
+LOOK_COUNT = 3
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.backend("sqlite")
 async def test_i24_a_database_at_work_gives_no_false_alarm(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "RUN_COUNT_MAX", 3)
-    monkeypatch.setattr(doctor, "EVENT_COUNT_MAX", 5)
+    monkeypatch.setattr(doctor, "RUN_COUNT_MAX", 10)
+    monkeypatch.setattr(doctor, "EVENT_COUNT_MAX", 25)
     hw, checked, is_enough = Headway(url), Checked(), asyncio.Event()
 
     @hw.job()
@@ -29,10 +29,12 @@ async def test_i24_a_database_at_work_gives_no_false_alarm(
         await ctx.save_checkpoint({"page": 1})
 
     async def start_runs() -> None:
-        number = 0
         while not is_enough.is_set():
-            number += 1
-            await hw.start("work", key=f"key-{number % 5}", on_conflict=OnConflict.ENQUEUE)
+            runs = [
+                await hw.start("work", key=f"key-{number % 5}", on_conflict=OnConflict.ENQUEUE)
+                for number in range(15)
+            ]
+            await runs[-1].ended()
 
     async with hw, asyncio.TaskGroup() as group:
         group.create_task(start_runs())
