@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from headway.adapters.sql.read_doctor import SqlDoctorReader
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import RequestCancel
+from headway.core.command.inbox import ConsumeInbox
 from headway.core.command.report import SaveProgress
 from headway.core.command.settle import Complete
 from headway.core.command.wait import Park
@@ -68,7 +69,8 @@ async def set_scene(store: SqlStore) -> Scene:
     cancelling = await running(store, "cancelling", by=holder)
     await store.apply(RequestCancel(run_id=cancelling.run_id))
     one = await running(store, "ann", by=holder)
-    await store.apply(SaveProgress(claim_of(one), document({"page": 1})))
+    await store.apply(a_message(one.run_id))
+    assert await store.apply(ConsumeInbox(claim_of(one)))
     await store.apply(SaveProgress(claim_of(one), document({"page": 2})))
     return Scene(
         holder=holder,

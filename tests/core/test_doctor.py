@@ -1,14 +1,17 @@
-"""What cannot be planted in a database, because its own indexes refuse it, or only with luck."""
+"""The doctor on values: above all on those that a database cannot be made to hold."""
 
 from typing import Any
 
+import pytest
+
 from headway.core.doctor.finding import Weight
-from headway.core.doctor.history import Change, Numbers
+from headway.core.doctor.history import Change, Numbers, check_history
 from headway.core.doctor.page import Head, RunPage, check_page
 from headway.core.doctor.stream import EventPage, LaneUse, check_events, check_lane
 from headway.core.ids import LaneName
 from headway.core.lane import Lane
 from headway.core.run.run import Run
+from headway.core.run.status import RunStatus
 from headway.testing import a_run
 from headway.testing.clock import NOON
 
@@ -39,6 +42,32 @@ def test_i4_a_second_head_of_a_key_is_named_once() -> None:
     (found,) = check_page(a_page(first, second, heads=heads), now=NOON, patience_s=16)
     assert (found.weight, found.promise) == (Weight.VIOLATION, "I4")
     assert (found.place, found.sentence) == (f"run {second.id}", "key 'ann' has more than one head")
+
+
+ENTERED = Change(1, 1, '{"from":null,"to":"queued"}')
+STARTED = Change(2, 2, '{"from":"queued","to":"running"}')
+
+
+@pytest.mark.parametrize(
+    ("numbers", "changes", "is_whole", "promises"),
+    [
+        (Numbers(1, 2, 2), [ENTERED, STARTED], True, []),
+        (Numbers(2, 2, 1), [STARTED], False, []),
+        (None, [], False, []),
+        (None, [], True, ["I13", "I12"]),
+        (Numbers(2, 2, 1), [ENTERED, STARTED], True, ["I13"]),
+        (Numbers(1, 2, 2), [], True, ["I12"]),
+        (Numbers(1, 2, 2), [STARTED], True, ["I12"]),
+        (Numbers(1, 2, 2), [ENTERED._replace(seq=9), STARTED], True, ["I12"]),
+        (Numbers(1, 2, 2), [Change(1, 1, '{"from":null,"to":"running"}')], True, ["I12"]),
+    ],
+)
+def test_i12_a_run_and_its_events_tell_the_same(
+    numbers: Numbers | None, changes: list[Change], is_whole: bool, promises: list[str]
+) -> None:
+    run = a_run(status=RunStatus.RUNNING, run_seq=2)
+    found = check_history(run, numbers, changes, is_whole=is_whole)
+    assert [finding.promise for finding in found] == promises
 
 
 def test_i13_every_gap_is_named_with_its_bounds() -> None:

@@ -75,13 +75,11 @@ def _check_path(run: Run, changes: Sequence[Change], *, is_whole: bool) -> Itera
             yield violation("I12", place, "from which state to which it leads cannot be read")
             return
         source, target = states
-        is_first = change is changes[0]
         if source is None:
-            is_legal = is_first and target in ENTRIES and change.seq == run.seq
+            is_legal = target in ENTRIES and change.seq == run.seq
         else:
-            is_legal = (source, target) in MOVES and (
-                source == status or (is_first and not is_whole)
-            )
+            is_known = change is not changes[0] or is_whole
+            is_legal = (source, target) in MOVES and (source == status or not is_known)
         if not is_legal:
             yield violation(
                 "I12", place, f"{source or 'nothing'} to {target} is no move from there"
