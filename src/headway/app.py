@@ -12,10 +12,12 @@ from headway.core.document import Document, check_name
 from headway.core.errors import InvalidInput
 from headway.core.ids import MAIN_LANE, Key, RunId
 from headway.core.run.admission import OnConflict
+from headway.core.run.explain import Explanation
 from headway.core.run.run import Mode, Recovery
 from headway.core.schedule import Missed, Schedule
 from headway.services.admit import admit
 from headway.services.engine import Engine
+from headway.services.explain import explain_run
 from headway.services.handle import RunHandle
 from headway.services.job import Backoff, Job, JobFunction, job_of
 from headway.services.key_rows import Keys
@@ -149,6 +151,10 @@ class Headway:
         return RunHandle(
             RunId(run_id), store=self.store, runs=self.store.runs, events=self.store.events
         )
+
+    async def explain(self, run_id: str) -> Explanation:
+        """Why the run does not move, who holds it, and what would free it."""
+        return await explain_run(self.store.runs, SystemClock(), RunId(run_id))
 
     async def submit(
         self,

@@ -1,10 +1,14 @@
 """The only file that builds adapters and hands them to services."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
-from headway.adapters.sql.schema import check_schema, upgrade_schema
+from headway.adapters.sql.read_doctor import SqlDoctorReader
+from headway.adapters.sql.read_runs import SqlRunReader
+from headway.adapters.sql.schema import check_schema, faults_explained, upgrade_schema
 from headway.adapters.sql.sqlite import Durability
 from headway.adapters.sql.store import SqlStore, open_store
 from headway.adapters.system.clock import SystemClock
@@ -12,11 +16,13 @@ from headway.adapters.system.ids import SystemIds
 
 __all__ = [
     "Durability",
+    "Readers",
     "SqlStore",
     "SystemClock",
     "SystemIds",
     "check_database",
     "open_store",
+    "opened_readers",
     "upgrade_database",
 ]
 
@@ -37,5 +43,24 @@ async def check_database(urls: Sequence[str]) -> str:
     database = Database(addresses, durability="process")
     try:
         return await check_schema(database, addresses[0])
+    finally:
+        await database.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    runs: SqlRunReader
+    doctor: SqlDoctorReader
+
+
+@asynccontextmanager
+async def opened_readers(urls: Sequence[str]) -> AsyncIterator[Readers]:
+    """Look at a database without a writer: whatever is done with it, nothing is changed."""
+    addresses = parse_addresses(urls)
+    database = Database(addresses, durability="process")
+    try:
+        await check_schema(database, addresses[0])
+        with faults_explained(addresses[0]):
+            yield Readers(SqlRunReader(database), SqlDoctorReader(database))
     finally:
         await database.close()

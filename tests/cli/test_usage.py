@@ -11,7 +11,7 @@ from tests.cli.command import Ended, headway, refusal
 def test_help_names_every_command(folder: Path) -> None:
     ended = headway("--help", folder=folder)
     assert (ended.code, ended.err) == (0, "")
-    for word in ("headway COMMAND", "db", "demo", "--help", "--version"):
+    for word in ("headway COMMAND", "db", "demo", "doctor", "explain", "--help", "--version"):
         assert word in ended.out
 
 
@@ -22,7 +22,13 @@ def test_version_is_the_packages(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["dmeo"], 'Unknown command "dmeo". Did you mean "demo"? Available commands: db, demo.'),
+        (
+            ["dmeo"],
+            (
+                'Unknown command "dmeo". Did you mean "demo"?'
+                " Available commands: db, demo, doctor, explain."
+            ),
+        ),
         (["db", "check", "--jsno"], "Unknown option: --jsno. Did you mean --json?"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the writer asks is answered from an index: a batch costs the same in a table of any size."""
+"""What is asked is answered from an index: it costs the same in a table of any size."""
 
 import json
 import sqlite3
@@ -7,17 +7,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
-from headway.adapters.sql import load, writer
+from headway.adapters.sql import load, read_doctor, read_situation, writer
 from headway.adapters.sql.links.sqlite import SqliteLink
 from headway.adapters.sql.statements import Query, compile_query
 from headway.adapters.sql.store import open_store
 
 QUERIES = {
     name: query
-    for module in (load, writer)
+    for module in (load, read_situation, writer)
     for name, query in vars(module).items()
     if isinstance(query, Query)
+}
+DOCTORS_QUERIES = {
+    name: query for name, query in vars(read_doctor).items() if isinstance(query, sa.Select)
+}
+PARAMETERS: dict[str, Any] = {
+    "ids": ["a"],
+    "keys": ["a"],
+    "lane": "main",
+    "after_seq": 1,
+    "up_to_seq": 2,
+    "limit": 1,
 }
 GROWING_TABLES = ("runs", "events", "inbox", "saved_keys", "remembered")
 
@@ -34,15 +46,27 @@ async def connection(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
 
 @pytest.mark.backend("sqlite-file")
 @pytest.mark.parametrize("name", sorted(QUERIES))
-def test_i19_no_query_of_the_writer_reads_a_whole_table(
-    connection: sqlite3.Connection, name: str
-) -> None:
+def test_i19_no_query_reads_a_whole_table(connection: sqlite3.Connection, name: str) -> None:
     compiled = compile_query(QUERIES[name], SqliteLink.dialect)
     arguments: list[Any] = [
         compiled.constants.get(parameter, json.dumps(["a"])) for parameter in compiled.names
     ]
-    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {compiled.sql}", arguments)]
-    scanned = [
-        step for step in plan for table in GROWING_TABLES if step.startswith(f"SCAN {table}")
-    ]
-    assert scanned == []
+    assert scanned(connection, compiled.sql, arguments) == []
+
+
+@pytest.mark.backend("sqlite-file")
+@pytest.mark.parametrize("name", sorted(DOCTORS_QUERIES))
+def test_i19_no_page_of_the_doctor_reads_a_whole_table(
+    connection: sqlite3.Connection, name: str
+) -> None:
+    query = DOCTORS_QUERIES[name]
+    names = {parameter for parameter in query.compile().params if parameter in PARAMETERS}
+    asked = query.params(**{name: PARAMETERS[name] for name in names})
+    sql = asked.compile(dialect=SqliteLink.dialect, compile_kwargs={"literal_binds": True})
+    assert scanned(connection, str(sql), []) == []
+
+
+def scanned(connection: sqlite3.Connection, sql: str, arguments: list[Any]) -> list[str]:
+    """The steps that go through the whole of a table that grows."""
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}", arguments)]
+    return [step for step in plan for table in GROWING_TABLES if step.startswith(f"SCAN {table}")]

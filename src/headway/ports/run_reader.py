@@ -6,6 +6,7 @@ from typing import Protocol
 
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
+from headway.core.run.explain import Situation
 from headway.core.run.run import Run, RunRecord
 from headway.core.run.status import RunStatus
 from headway.core.world import InboxItem, Instance, SavedKey
@@ -47,6 +48,10 @@ class RunReader(Protocol):
         ...
 
     async def snapshot(self) -> Snapshot: ...
+
+    async def situation(self, run_id: RunId) -> Situation | None:
+        """The run and what it may be waiting for, as of one instant; None: there is no such run."""
+        ...
 
     async def lanes(self) -> Sequence[LaneView]: ...
 

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.database import Database
+from headway.adapters.sql.read_situation import read_situation
 from headway.adapters.sql.tables import (
     RUN_COLUMNS,
     inbox,
@@ -19,6 +20,7 @@ from headway.adapters.sql.tables import (
 )
 from headway.core.ids import InstanceId, Instant, Key, RunId
 from headway.core.lane import Lane
+from headway.core.run.explain import Situation
 from headway.core.run.run import QueueRank, Run, RunRecord
 from headway.core.run.transitions import ACTIVE
 from headway.core.world import InboxItem, Instance, SavedKey
@@ -64,6 +66,11 @@ class SqlRunReader:
 
     async def snapshot(self) -> Snapshot:
         return await self._database.with_retry(_snapshot, at_one_instant=True)
+
+    async def situation(self, run_id: RunId) -> Situation | None:
+        return await self._database.with_retry(
+            lambda connection: read_situation(connection, run_id), at_one_instant=True
+        )
 
     async def lanes(self) -> Sequence[LaneView]:
         return await self._database.with_retry(_lanes)

@@ -39,7 +39,7 @@ async def check_schema(database: Database, address: Address) -> str:
     """The version that is there, if it is the program's own; else SchemaMismatch."""
     found = None
     path = _file_of(address)
-    with _faults_explained(address):
+    with faults_explained(address):
         # A file that is not there yet is not made by looking for it.
         if path is None or await asyncio.to_thread(is_ours, path):
             async with database.session() as session:
@@ -62,7 +62,7 @@ async def upgrade_schema(database: Database, address: Address) -> str:
     """Run the migrations that are missing, once, under a lock; the version that is there then."""
     path = _file_of(address)
     newest = _revisions()[-1]
-    with _faults_explained(address):
+    with faults_explained(address):
         if path is not None:
             await asyncio.to_thread(is_ours, path)  # Another's is refused before it is touched.
         async with _locked(database, address) as connection:
@@ -84,7 +84,7 @@ def _file_of(address: Address) -> Path | None:
 
 
 @contextmanager
-def _faults_explained(address: Address) -> Iterator[None]:
+def faults_explained(address: Address) -> Iterator[None]:
     """One sentence for a file that SQLite cannot use, a full disk, a role without rights."""
     try:
         yield

@@ -1,0 +1,92 @@
+"""A run beside its events: one for each change of state, numbered without gaps (I12, I13)."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from headway.core.doctor.finding import Finding, violation
+from headway.core.doctor.rules import place_of
+from headway.core.run.run import Run
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import TRANSITIONS
+
+BEGINNING_LENGTH: Final = 64
+"""A change's payload begins with both its states; what follows may be long, and is not read."""
+MOVES: Final = frozenset(
+    (source, target) for edges in TRANSITIONS.values() for source, target in edges.items()
+)
+ENTRIES: Final = frozenset({RunStatus.QUEUED, RunStatus.REJECTED})
+_BEGINNING: Final = re.compile(r'\{"from":(?:null|"(\w+)"),"to":"(\w+)"')
+
+
+class Numbers(NamedTuple):
+    """The `run_seq`s of a run's events."""
+
+    first: int
+    last: int
+    event_count: int
+
+
+class Change(NamedTuple):
+    seq: int
+    run_seq: int
+    beginning: str
+
+    def states(self) -> tuple[str | None, str] | None:
+        """From and to; None: they cannot be read."""
+        found = _BEGINNING.match(self.beginning)
+        return None if found is None else (found[1], found[2])
+
+
+def start_seq_of(changes: Sequence[Change]) -> int | None:
+    """The `seq` of a run's start; None: it has none, or it was pruned."""
+    for change in changes:
+        states = change.states()
+        if states is not None and states[1] == RunStatus.RUNNING:
+            return change.seq
+    return None
+
+
+def check_history(
+    run: Run, numbers: Numbers | None, changes: Sequence[Change], *, is_whole: bool
+) -> Iterator[Finding]:
+    """`is_whole`: none of its events was pruned, because not even its first one was."""
+    if numbers is not None or is_whole:
+        yield from _check_numbers(run, numbers or Numbers(1, 0, 0), is_whole=is_whole)
+    yield from _check_path(run, changes, is_whole=is_whole)
+
+
+def _check_numbers(run: Run, numbers: Numbers, *, is_whole: bool) -> Iterator[Finding]:
+    first, last, count = numbers
+    if last != run.run_seq or count != last - first + 1 or (is_whole and first != 1):
+        sentence = (
+            f"its events should be numbered to {run.run_seq} without gaps,"
+            f" but {count} are there, from {first} to {last}"
+        )
+        yield violation("I13", place_of(run), sentence)
+
+
+def _check_path(run: Run, changes: Sequence[Change], *, is_whole: bool) -> Iterator[Finding]:
+    status: str | None = None
+    for change in changes:
+        place = f"{place_of(run)}, event {change.seq}"
+        states = change.states()
+        if states is None:
+            yield violation("I12", place, "from which state to which it leads cannot be read")
+            return
+        source, target = states
+        if source is None:
+            is_legal = target in ENTRIES and change.seq == run.seq
+        else:
+            is_known = change is not changes[0] or is_whole
+            is_legal = (source, target) in MOVES and (source == status or not is_known)
+        if not is_legal:
+            yield violation(
+                "I12", place, f"{source or 'nothing'} to {target} is no move from there"
+            )
+            return
+        status = target
+    # Of a run whose changes are all pruned nothing is known.
+    if status != run.status and (changes or is_whole):
+        sentence = f"it is {run.status.value}, but its events end at {status or 'nothing'}"
+        yield violation("I12", place_of(run), sentence)

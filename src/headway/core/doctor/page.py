@@ -1,0 +1,134 @@
+"""Runs beside what belongs to them, as of one instant.
+
+No check looks further than its page, so a database at work gives no false alarm: whatever is
+compared was read in one transaction.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headway.core.doctor.finding import Finding, note, violation
+from headway.core.doctor.history import Change, Numbers, check_history, start_seq_of
+from headway.core.doctor.rules import check_run, place_of
+from headway.core.ids import Instant, Key, RunId, later
+from headway.core.run.run import Run
+from headway.core.run.status import RunStatus
+from headway.core.world import Instance
+
+
+class Head(NamedTuple):
+    key: Key
+    seq: int
+    id: RunId
+    started_at: Instant | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage:
+    runs: Sequence[Run]
+    """In the order in which they were accepted."""
+    unreadable: Mapping[RunId, str]
+    """Runs with a word, here given, that is in no vocabulary."""
+    last_seq: int | None
+    """Of the last run of the page, readable or not; None: there are no more."""
+    pruned_seq: int
+    heads: Mapping[Key, Sequence[Head]]
+    first_waiting: Mapping[Key, int]
+    """The least `seq` among those that wait behind the head of a key."""
+    predecessors: Mapping[RunId, RunId]
+    """Of a run that has started: the last one before it in its key that has started too."""
+    numbers: Mapping[RunId, Numbers]
+    changes: Mapping[RunId, Sequence[Change]]
+    unread_counts: Mapping[RunId, int]
+    instances: Sequence[Instance]
+
+
+def check_page(page: RunPage, *, now: Instant, patience_s: float) -> Iterator[Finding]:
+    """`patience_s`: how late the sweep may be before it is a violation."""
+    for run_id, word in page.unreadable.items():
+        yield violation("I12", f"run {run_id}", f"it has the unknown word {word!r}")
+    late = later(now, seconds=-patience_s)
+    is_swept = any(
+        not one.is_dead and one.lease_expires_at > now and one.started_at <= late
+        for one in page.instances
+    )
+    for run in page.runs:
+        yield from check_run(run)
+        yield from _check_key(page, run)
+        yield from _check_order(page, run)
+        yield from check_history(
+            run,
+            page.numbers.get(run.id),
+            page.changes.get(run.id, ()),
+            is_whole=run.seq > page.pruned_seq,
+        )
+        yield from _check_inbox(page, run)
+        yield from _check_holder(page, run, late, is_swept=is_swept)
+        yield from _check_deadline(run, late, is_swept=is_swept)
+
+
+def _check_key(page: RunPage, run: Run) -> Iterator[Finding]:
+    heads = page.heads.get(run.key, ())
+    if run.waiting_key is not None and not heads:
+        yield violation("I3", place_of(run), f"key {run.key!r} has active runs, but no head")
+    if run.head_key == run.key and any(head.seq < run.seq for head in heads):
+        yield violation("I4", place_of(run), f"key {run.key!r} has more than one head")
+
+
+def _check_order(page: RunPage, run: Run) -> Iterator[Finding]:
+    """Not by times: a clock may jump back."""
+    heads = page.heads.get(run.key, ())
+    unstarted = [head.seq for head in heads if head.started_at is None]
+    if run.started_at is not None:
+        first_waiting = page.first_waiting.get(run.key, run.seq)
+        if min(first_waiting, *unstarted, run.seq) < run.seq or _overtook(page, run):
+            sentence = f"it started before an earlier run of key {run.key!r}"
+            yield violation("I9", place_of(run), sentence)
+    elif run.waiting_key is not None and any(seq > run.seq for seq in unstarted):
+        sentence = f"a later run of key {run.key!r} is to start before it"
+        yield violation("I9", place_of(run), sentence)
+
+
+def _overtook(page: RunPage, run: Run) -> bool:
+    predecessor_id = page.predecessors.get(run.id)
+    if predecessor_id is None:
+        return False
+    before = start_seq_of(page.changes.get(predecessor_id, ()))
+    started = start_seq_of(page.changes.get(run.id, ()))
+    return before is not None and started is not None and before > started
+
+
+def _check_inbox(page: RunPage, run: Run) -> Iterator[Finding]:
+    count = page.unread_counts.get(run.id, 0)
+    if count != run.unread_count:
+        sentence = f"it says that {run.unread_count} messages are unread, but there are {count}"
+        yield violation("I3", place_of(run), sentence)
+
+
+def _check_holder(page: RunPage, run: Run, late: Instant, *, is_swept: bool) -> Iterator[Finding]:
+    if run.instance_id is None:
+        return
+    holder = next((one for one in page.instances if one.id == run.instance_id), None)
+    if holder is None:
+        # A row is taken away when its runs are released, so nobody looks for these any more.
+        sentence = f"it is held by instance {run.instance_id}, which is unknown"
+        yield violation("I8", place_of(run), sentence)
+    elif holder.lease_expires_at <= late:
+        yield _overdue(
+            "I8", run, f"it is still held by instance {holder.id}, which is gone", is_swept=is_swept
+        )
+
+
+def _check_deadline(run: Run, late: Instant, *, is_swept: bool) -> Iterator[Finding]:
+    if run.due_at is not None and run.due_at <= late:
+        promise = "I11" if run.status is RunStatus.CANCELLING else "I18"
+        yield _overdue(
+            promise, run, "its deadline has passed and nothing came of it", is_swept=is_swept
+        )
+
+
+def _overdue(promise: str, run: Run, sentence: str, *, is_swept: bool) -> Finding:
+    if is_swept:
+        return violation(promise, place_of(run), sentence)
+    return note(promise, place_of(run), f"{sentence}; no instance has been alive to see to it")

@@ -1,0 +1,150 @@
+"""What must hold of any run by itself: the rules of `Run.check`, and more, as a table.
+
+They are reported and not asserted: the doctor is called when something may be wrong already.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from headway.core.doctor.finding import Finding, violation
+from headway.core.run.deadlines import next_deadline
+from headway.core.run.run import NO_TOKEN, QueueRank, Run
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import ACTIVE, TERMINAL
+
+IN_LANE: Final = (QueueRank.RESUMED, QueueRank.READY)
+EXECUTED: Final = frozenset({RunStatus.RUNNING, RunStatus.CANCELLING})
+
+
+class Rule(NamedTuple):
+    promise: str
+    statuses: frozenset[RunStatus]
+    """Of the runs that it is about."""
+    is_broken: Callable[[Run], bool]
+    sentence: str
+
+
+RULES: Final = (
+    Rule("I7", TERMINAL, lambda run: run.ended_at is None, "it is over, but has no end time"),
+    Rule("I7", ACTIVE, lambda run: run.ended_at is not None, "it has an end time, but is active"),
+    Rule(
+        "I8",
+        TERMINAL,
+        lambda run: run.head_key is not None or run.waiting_key is not None,
+        "it is over, but still has its key",
+    ),
+    Rule(
+        "I8",
+        TERMINAL,
+        lambda run: run.queue_rank is not None or run.ready_seq is not None,
+        "it is over, but still stands in the queue of its lane",
+    ),
+    Rule("I8", TERMINAL, lambda run: run.slot is not None, "it is over, but still holds a slot"),
+    Rule(
+        "I2",
+        TERMINAL,
+        lambda run: run.token != NO_TOKEN or run.instance_id is not None,
+        "it is over, but its claim is still in force",
+    ),
+    Rule(
+        "I3",
+        ACTIVE,
+        lambda run: run.head_key is None and run.waiting_key is None,
+        "it is active, but neither the head of its key nor behind it: it will never start",
+    ),
+    Rule(
+        "I4",
+        ACTIVE,
+        lambda run: run.head_key is not None and run.waiting_key is not None,
+        "it is the head of its key, and waits behind the head",
+    ),
+    Rule(
+        "I4",
+        ACTIVE,
+        lambda run: run.head_key not in (None, run.key) or run.waiting_key not in (None, run.key),
+        "it stands in the queue of a key that is not its own",
+    ),
+    Rule(
+        "I4",
+        ACTIVE,
+        lambda run: run.head_key is None and (run.slot is not None or run.token != NO_TOKEN),
+        "it has a slot or a claim, but is not the head of its key",
+    ),
+    Rule(
+        "I9",
+        ACTIVE,
+        lambda run: (run.queue_rank == QueueRank.BEHIND) != (run.waiting_key is not None),
+        "its rank in the queue does not say whether it waits behind another run of its key",
+    ),
+    Rule(
+        "I9",
+        ACTIVE,
+        lambda run: (run.ready_seq is not None) != (run.queue_rank in IN_LANE),
+        "it is in the queue of its lane without a place, or has a place and is not in the queue",
+    ),
+    Rule(
+        "I2",
+        ACTIVE,
+        lambda run: (run.instance_id is None) != (run.token == NO_TOKEN),
+        "it has a claim that no instance holds, or an instance without a claim",
+    ),
+    Rule(
+        "I5",
+        ACTIVE,
+        lambda run: run.slot not in (None, run.lane),
+        "it holds a slot of a lane that is not its own",
+    ),
+    Rule(
+        "I5",
+        ACTIVE,
+        lambda run: run.slot is not None and run.queue_rank is not None,
+        "it holds a slot, and stands in the queue for another",
+    ),
+    Rule(
+        "I8",
+        ACTIVE,
+        lambda run: run.slot is not None and run.token == NO_TOKEN,
+        "it holds a slot, but nobody holds its claim",
+    ),
+    Rule(
+        "I10",
+        frozenset({RunStatus.QUEUED}),
+        lambda run: run.queue_rank not in (QueueRank.READY, QueueRank.BEHIND),
+        "it is queued, but has no place among those that never started",
+    ),
+    Rule(
+        "I12",
+        frozenset({RunStatus.QUEUED}),
+        lambda run: run.started_at is not None or run.token != NO_TOKEN,
+        "it is queued, but was started",
+    ),
+    Rule("I12", EXECUTED, lambda run: run.started_at is None, "it runs, but was never started"),
+    Rule(
+        "I9",
+        EXECUTED,
+        lambda run: run.queue_rank in (QueueRank.READY, QueueRank.BEHIND),
+        "it has started, but stands among those that never did",
+    ),
+    Rule(
+        "I11",
+        frozenset({RunStatus.CANCELLING}),
+        lambda run: run.cancel_by is None or run.token == NO_TOKEN,
+        "it is cancelling, but has no deadline, or nobody who would end it",
+    ),
+    Rule(
+        "I18",
+        frozenset(RunStatus),
+        lambda run: run.due_at != next_deadline(run),
+        "the sweep will look at it at the wrong time, or not at all",
+    ),
+)
+
+
+def check_run(run: Run) -> Iterator[Finding]:
+    for rule in RULES:
+        if run.status in rule.statuses and rule.is_broken(run):
+            yield violation(rule.promise, place_of(run), rule.sentence)
+
+
+def place_of(run: Run) -> str:
+    return f"run {run.id}"

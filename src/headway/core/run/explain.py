@@ -1,0 +1,280 @@
+"""Why a run that is not moving does not move: which gate, who holds it, and what would free it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from headway.core.ids import InstanceId, Instant, RunId
+from headway.core.lane import Lane
+from headway.core.run.deadlines import next_deadline
+from headway.core.run.run import NO_TOKEN, QueueRank, Run
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import TERMINAL
+
+SLOT_HOLDER_COUNT_MAX: Final = 100
+
+
+class Gate(StrEnum):
+    ENDED = "ended"
+    KEY = "key"
+    """Another run of its key goes first."""
+    LANE_PAUSED = "lane_paused"
+    LANE_LIMIT_ZERO = "lane_limit_zero"
+    NO_LIVE_INSTANCE = "no_live_instance"
+    LANE_FULL = "lane_full"
+    NOT_CLAIMED = "not_claimed"
+    """Nothing that the database knows of is in its way."""
+    RUNNING = "running"
+    LEASE_EXPIRED = "lease_expired"
+    """Its instance is gone, and the sweep has not taken the run from it yet."""
+    WAITING = "waiting"
+    """Its executor waits for something, and has given the slot back meanwhile."""
+    NOT_DUE = "not_due"
+    INBOX = "inbox"
+    """Parked until somebody posts to its inbox."""
+    CANCELLING = "cancelling"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """A run and what it may be waiting for, as of one instant."""
+
+    run: Run
+    lane: Lane
+    head: Run | None
+    """Of its key."""
+    ahead_count: int
+    """Who waits before it: behind the head of its key if it does so itself, else in its lane."""
+    slot_holders: Sequence[RunId]
+    """Of its lane: the first SLOT_HOLDER_COUNT_MAX of `held_count`."""
+    held_count: int
+    leases: Mapping[InstanceId, Instant]
+    """When each instance that nobody has declared dead loses its lease."""
+    ready_at: Instant | None
+    """When it became ready; None when it is not, or when the event has been pruned."""
+    moved_at: Instant | None
+    """When it last began, waited, parked or was woken; None when no event tells any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    run_id: RunId
+    status: RunStatus
+    gate: Gate
+    sentence: str
+    remedy: str
+    """What would free it."""
+    since: Instant | None = None
+    """How long it has been so; None when no event tells any more."""
+    held_by: tuple[RunId | InstanceId, ...] = ()
+    """Runs at the gates `key` and `lane_full`, at the others the instance that has its claim."""
+    position: int | None = None
+    """From 1, among those that wait at the same gate."""
+    until: Instant | None = None
+    """When something happens by itself: it is woken, timed out, or forced to end."""
+
+
+def explain(situation: Situation, now: Instant) -> Explanation:
+    run = situation.run
+    if run.status in TERMINAL:
+        return _ended(run)
+    if run.status is RunStatus.CANCELLING:
+        return _cancelling(situation, now)
+    if run.token != NO_TOKEN and not _has_lease(situation, run.instance_id, now):
+        return _lease_expired(situation)
+    match run.queue_rank:
+        case QueueRank.BEHIND:
+            return _behind(situation)
+        case QueueRank.READY | QueueRank.RESUMED:
+            return _ready(situation, now)
+        case _ if run.token == NO_TOKEN:
+            return _parked(situation, now)
+        case _:
+            return _executing(situation)
+
+
+def _has_lease(situation: Situation, instance_id: InstanceId | None, now: Instant) -> bool:
+    # An instance that is declared dead has no lease, and one that is unknown never had any.
+    return instance_id is not None and situation.leases.get(instance_id, now) > now
+
+
+def _ended(run: Run) -> Explanation:
+    return Explanation(
+        run_id=run.id,
+        status=run.status,
+        gate=Gate.ENDED,
+        sentence=f"The run is over: {run.status.value}.",
+        remedy="Nothing: an end is for ever. Start another run, or continue from this one.",
+        since=run.ended_at,
+    )
+
+
+def _behind(situation: Situation) -> Explanation:
+    run, head = situation.run, situation.head
+    who = "another run" if head is None else f"run {head.id} ({head.status.value})"
+    return Explanation(
+        run_id=run.id,
+        status=run.status,
+        gate=Gate.KEY,
+        sentence=f"Key {run.key!r} is busy: {who} goes first.",
+        remedy="The end of every run before it in its key; to cancel those is the quick way.",
+        since=run.queued_at,
+        held_by=() if head is None else (head.id,),
+        position=situation.ahead_count + 1,
+        until=next_deadline(run),
+    )
+
+
+def _ready(situation: Situation, now: Instant) -> Explanation:
+    run = situation.run
+    gate = _lane_gate(situation, now)
+    sentence, remedy = _lane_words(situation, gate)
+    held_by: tuple[RunId | InstanceId, ...] = ()
+    if gate is Gate.LANE_FULL:
+        held_by = tuple(situation.slot_holders)
+    elif run.instance_id is not None:
+        held_by = (run.instance_id,)
+    return Explanation(
+        run_id=run.id,
+        status=run.status,
+        gate=gate,
+        sentence=_history(run) + sentence,
+        remedy=remedy,
+        since=situation.ready_at,
+        held_by=held_by,
+        position=situation.ahead_count + 1,
+        until=next_deadline(run),
+    )
+
+
+def _lane_gate(situation: Situation, now: Instant) -> Gate:
+    lane = situation.lane
+    if lane.is_paused:
+        return Gate.LANE_PAUSED
+    if lane.max_concurrent == 0:
+        return Gate.LANE_LIMIT_ZERO
+    if not any(_has_lease(situation, instance_id, now) for instance_id in situation.leases):
+        return Gate.NO_LIVE_INSTANCE
+    return Gate.LANE_FULL if situation.held_count >= lane.capacity else Gate.NOT_CLAIMED
+
+
+def _lane_words(situation: Situation, gate: Gate) -> tuple[str, str]:
+    """What is in the way of a run that is ready, and what would free it."""
+    run, lane, held_count = situation.run, situation.lane, situation.held_count
+    place = f"Lane {lane.name!r}"
+    match gate:
+        case Gate.LANE_PAUSED:
+            return f"{place} is paused.", "Let the lane go on."
+        case Gate.LANE_LIMIT_ZERO:
+            return f"{place} has the limit 0.", "Raise the limit of the lane."
+        case Gate.NO_LIVE_INSTANCE:
+            sentence = "No instance is alive to execute it."
+            return sentence, f"Start a program that has registered job {run.job!r}."
+        case Gate.LANE_FULL:
+            sentence = f"{place} is full: {held_count} of {lane.max_concurrent} slots are taken."
+            return sentence, "The end of a run that holds a slot, or a higher limit."
+        case _ if run.instance_id is not None:
+            sentence = f"{place} has room: its instance takes a slot when it looks next."
+            return sentence, "Nothing: it goes on within seconds."
+        case _:
+            sentence = f"{place} has room: it starts when an instance that knows its job looks."
+            # What an instance has registered is not in the database.
+            return sentence, f"If that lasts: a live program that has registered job {run.job!r}."
+
+
+def _history(run: Run) -> str:
+    """How a run that has started before came to want a slot again."""
+    if run.queue_rank != QueueRank.RESUMED:
+        return ""
+    if run.token != NO_TOKEN:
+        return "Its wait is over and it wants a slot again. "
+    # A parked run's deaths are forgiven, so who is woken has none.
+    if run.death_count > 0:
+        return f"Its executor died ({run.death_count} in a row) and it wants another one. "
+    return "It was woken and wants a slot again. "
+
+
+def _executing(situation: Situation) -> Explanation:
+    run = situation.run
+    assert run.instance_id is not None
+    has_slot = run.slot is not None
+    return Explanation(
+        run_id=run.id,
+        status=run.status,
+        gate=Gate.RUNNING if has_slot else Gate.WAITING,
+        sentence=(
+            f"It runs on instance {run.instance_id}, whose lease is in force."
+            if has_slot
+            else f"Its job on instance {run.instance_id} waits for something, without a slot."
+        ),
+        remedy=(
+            "Nothing: it ends when its job does."
+            if has_slot
+            else "What its job waits for: an answer, a time, or the end of a child."
+        ),
+        since=situation.moved_at,
+        held_by=(run.instance_id,),
+        until=next_deadline(run),
+    )
+
+
+def _lease_expired(situation: Situation) -> Explanation:
+    run = situation.run
+    assert run.instance_id is not None
+    return Explanation(
+        run_id=run.id,
+        status=run.status,
+        gate=Gate.LEASE_EXPIRED,
+        sentence=f"Its instance {run.instance_id} is gone: the lease has run out.",
+        remedy="The sweep of any live instance, which looks every second.",
+        since=situation.leases.get(run.instance_id),
+        held_by=(run.instance_id,),
+        until=next_deadline(run),
+    )
+
+
+def _parked(situation: Situation, now: Instant) -> Explanation:
+    run = situation.run
+    if run.wake_at is None:
+        gate, sentence = Gate.INBOX, "It is parked until somebody posts to its inbox."
+        remedy = "A message, an answer or a signal to the run."
+    elif run.wake_at > now:
+        gate, sentence = Gate.NOT_DUE, "It is parked until its time comes, or a message."
+        remedy = "Its time, or a message to the run."
+    else:
+        gate, sentence = Gate.NOT_DUE, "It is parked, and its time has come."
+        remedy = "The sweep of any live instance, which looks every second."
+    return Explanation(
+        run_id=run.id,
+        status=run.status,
+        gate=gate,
+        sentence=sentence,
+        remedy=remedy,
+        since=situation.moved_at,
+        until=next_deadline(run),
+    )
+
+
+def _cancelling(situation: Situation, now: Instant) -> Explanation:
+    run = situation.run
+    is_over = run.cancel_by is not None and run.cancel_by <= now
+    is_held = _has_lease(situation, run.instance_id, now)
+    return Explanation(
+        run_id=run.id,
+        status=run.status,
+        gate=Gate.CANCELLING,
+        sentence=(
+            "It was asked to end, and its job is cleaning up."
+            if is_held and not is_over
+            else "It was asked to end, and its job did not do so in time."
+        ),
+        remedy=(
+            "The end of the job; when its time is up, the run is forced to end."
+            if is_held and not is_over
+            else "The sweep of any live instance, which looks every second."
+        ),
+        since=situation.moved_at,
+        held_by=() if run.instance_id is None else (run.instance_id,),
+        until=run.cancel_by,
+    )

@@ -1,0 +1,86 @@
+"""Check the promises on a database that others are using. It reads in pages, and changes nothing.
+
+What is written after the beginning is left for the next time, so that there is an end.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from headway.core.command.instance import LEASE_TTL_S
+from headway.core.doctor.finding import Finding
+from headway.core.doctor.page import check_page
+from headway.core.doctor.stream import Extent, check_events, check_extent, check_lane
+from headway.ports.clock import Clock
+from headway.ports.doctor_reader import DoctorReader
+from headway.services.engine import SWEEP_S
+
+PATIENCE_S: Final = LEASE_TTL_S + SWEEP_S
+RUN_COUNT_MAX: Final = 500
+EVENT_COUNT_MAX: Final = 10_000
+
+
+@dataclass(slots=True)
+class Checked:
+    """How much was looked at, so far."""
+
+    run_count: int = 0
+    event_count: int = 0
+    lane_count: int = 0
+    done: int = 0
+    """Of `total`, in no unit: how far a bar should be."""
+    total: int = 0
+
+
+async def examine(
+    reader: DoctorReader, clock: Clock, checked: Checked, on_page: Callable[[], None]
+) -> AsyncIterator[Finding]:
+    """Everything that is wrong. `checked` is kept up to date; `on_page` is told when it has moved.
+
+    Memory is that of a page, however many rows there are.
+    """
+    extent = await reader.extent()
+    checked.total = extent.seq + extent.seq - extent.pruned_seq
+    for finding in check_extent(extent):
+        yield finding
+    for use in await reader.lane_uses():
+        checked.lane_count += 1
+        for finding in check_lane(use):
+            yield finding
+    async for finding in _examine_runs(reader, clock, extent, checked, on_page):
+        yield finding
+    async for finding in _examine_events(reader, extent, checked, on_page):
+        yield finding
+
+
+async def _examine_runs(
+    reader: DoctorReader,
+    clock: Clock,
+    extent: Extent,
+    checked: Checked,
+    on_page: Callable[[], None],
+) -> AsyncIterator[Finding]:
+    after_seq = 0
+    while after_seq < extent.seq:
+        page = await reader.run_page(after_seq=after_seq, limit=RUN_COUNT_MAX)
+        for finding in check_page(page, now=clock.now(), patience_s=PATIENCE_S):
+            yield finding
+        checked.run_count += len(page.runs) + len(page.unreadable)
+        after_seq = extent.seq if page.last_seq is None else page.last_seq
+        checked.done = min(after_seq, extent.seq)
+        on_page()
+
+
+async def _examine_events(
+    reader: DoctorReader, extent: Extent, checked: Checked, on_page: Callable[[], None]
+) -> AsyncIterator[Finding]:
+    after_seq = extent.pruned_seq
+    while after_seq < extent.seq:
+        page = await reader.event_page(after_seq=after_seq, limit=EVENT_COUNT_MAX)
+        for finding in check_events(page):
+            yield finding
+        seqs = page.seqs
+        checked.event_count += page.up_to_seq - page.after_seq if seqs is None else len(seqs)
+        after_seq = page.up_to_seq
+        checked.done = min(extent.seq + after_seq - extent.pruned_seq, checked.total)
+        on_page()

@@ -1,0 +1,47 @@
+"""The doctor looks while others work: no false alarm, and an end."""
+
+import asyncio
+
+import pytest
+
+from headway import Headway, RunContext
+from headway.adapters.sql.read_doctor import SqlDoctorReader
+from headway.bootstrap import SystemClock
+from headway.core.run.admission import OnConflict
+from headway.services import doctor
+from headway.services.doctor import Checked, examine
+
+LOOK_COUNT = 3
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def test_i24_a_database_at_work_gives_no_false_alarm(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "RUN_COUNT_MAX", 10)
+    monkeypatch.setattr(doctor, "EVENT_COUNT_MAX", 25)
+    hw, checked, is_enough = Headway(url), Checked(), asyncio.Event()
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        await ctx.progress(page=1)
+        await ctx.save_checkpoint({"page": 1})
+
+    async def start_runs() -> None:
+        while not is_enough.is_set():
+            runs = [
+                await hw.start("work", key=f"key-{number % 5}", on_conflict=OnConflict.ENQUEUE)
+                for number in range(15)
+            ]
+            await runs[-1].ended()
+
+    async with hw, asyncio.TaskGroup() as group:
+        group.create_task(start_runs())
+        for _ in range(LOOK_COUNT):
+            reader = SqlDoctorReader(hw.store._database)
+            found = examine(reader, SystemClock(), checked, lambda: None)
+            assert [finding async for finding in found] == []
+        is_enough.set()
+    assert checked.run_count > LOOK_COUNT
+    assert checked.done == checked.total

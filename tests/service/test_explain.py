@@ -1,0 +1,38 @@
+"""`Headway.explain`: asked in the middle of the work."""
+
+import asyncio
+
+import pytest
+
+from headway import Headway, RunContext
+from headway.core.errors import RunNotFound
+from headway.core.run.admission import OnConflict
+from headway.core.run.explain import Gate
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def test_r1_12_a_run_says_why_it_does_not_move_while_another_does(url: str) -> None:
+    hw, has_begun, release = Headway(url), asyncio.Event(), asyncio.Event()
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        has_begun.set()
+        await release.wait()
+
+    async with hw:
+        first = await hw.start("work", key="ann")
+        second = await hw.start("work", key="ann", on_conflict=OnConflict.ENQUEUE)
+        await has_begun.wait()
+        assert (await hw.explain(first.id)).gate is Gate.RUNNING
+        found = await hw.explain(second.id)
+        assert (found.gate, found.held_by, found.position) == (Gate.KEY, (first.id,), 1)
+        release.set()
+        await second.ended()
+        assert (await hw.explain(second.id)).gate is Gate.ENDED
+
+
+async def test_a_run_that_is_not_there_is_named(url: str) -> None:
+    async with Headway(url) as hw:
+        with pytest.raises(RunNotFound, match="there is no run 'none'"):
+            await hw.explain("none")
