@@ -265,5 +265,5 @@ async def test_i15_names_are_trimmed(store: SqlStore, clock: FakeClock) -> None:
     assert await store.apply(a_submit("ann  ")) == Busy(wanted.run_id)
     assert await store.apply(a_submit("ann")) == Busy(wanted.run_id)
     saved = await store.apply(SaveKey(key=Key(" bob "), job=" mirror "))
-    assert saved == SavedKey(Key("bob"), "mirror", "{}", 1, clock())
+    assert saved == SavedKey(Key("bob"), "mirror", "{}", 2, clock())
     assert await store.apply(DeleteKey(Key("bob "))) is True

@@ -10,7 +10,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from headway.core.command.claim import Claimed
 from headway.core.command.command import Needs
-from headway.core.command.instance import RenewInstance
 from headway.core.command.report import SaveProgress
 from headway.core.errors import StoreFailed
 from headway.core.ids import RunId
@@ -82,33 +81,24 @@ class InBatches(StoreMachine):
     @rule(data=st.data(), count=st.integers(2, BATCH_COUNT_MAX))
     def apply_together(self, data: st.DataObject, count: int) -> None:
         self.pass_time(data)
-        told = self.renewals(data)
-        renewal_count, batch_from_seq = len(told), self.oracle.seq
+        told: list[tuple[Any, Any]] = []
+        batch_from_seq = self.oracle.seq
         known_count = len(self.drawing.claims)
         while len(told) < count:
             command = data.draw(self.drawing.command())
-            is_renewal = isinstance(command, RenewInstance)
-            if not is_renewal and not self.is_merged(command, batch_from_seq):
+            if not self.is_merged(command, batch_from_seq):
                 told.append((command, self.told(command)))
                 self.drawing.secret_tokens |= {
                     claim.token for claim in self.drawing.claims[known_count:]
                 }
         if data.draw(st.sampled_from([False, False, True])):
             broken = Broken(self.oracle.runs[-1].id if self.oracle.runs else NOBODY)
-            told.insert(data.draw(st.integers(renewal_count, len(told))), (broken, StoreFailed))
+            told.insert(data.draw(st.integers(0, len(told))), (broken, StoreFailed))
         self.drawing.secret_tokens.clear()
         answers = self.opened.run(self.apply_at_once([command for command, _ in told]))
         for (command, should), answer in zip(told, answers, strict=True):
             found = type(answer) if isinstance(answer, Exception) else answer
             assert found == should, f"{command}\nanswers {answer!r}\n    not {should}"
-
-    def renewals(self, data: st.DataObject) -> list[tuple[Any, Any]]:
-        """The writer puts each renewal first, so that the last to come is the first to go."""
-        told: list[tuple[Any, Any]] = []
-        for _ in range(data.draw(st.sampled_from([0, 0, 1, 2]))):
-            renewal = data.draw(self.drawing.of_kind(Drawing.renew))
-            told.insert(0, (renewal, self.told(renewal)))
-        return told
 
     def is_merged(self, command: Any, batch_from_seq: int) -> bool:
         """Whether it is progress right after progress, which becomes one event when it can."""

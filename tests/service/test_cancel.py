@@ -108,7 +108,7 @@ async def test_i11_a_cancel_by_another_process_is_seen_at_the_next_look(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "POLL_S", 0.01)
-    hw, started = Headway(url, lease_ttl_s=1.0), asyncio.Event()
+    hw, started = Headway(url, lease_ttl_s=3.0), asyncio.Event()
 
     @hw.job()
     async def work(ctx: RunContext) -> None:
@@ -126,7 +126,7 @@ async def test_i11_a_cancel_by_another_process_is_seen_at_the_next_look(
 async def test_i11_a_job_that_cleans_up_is_not_cancelled_a_second_time(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hw, started = Headway(url, lease_ttl_s=0.5), asyncio.Event()
+    hw, started = Headway(url, lease_ttl_s=3.0), asyncio.Event()
     cleaned: list[Any] = []
 
     async def renewed() -> None:

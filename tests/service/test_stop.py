@@ -238,7 +238,7 @@ async def test_r4_13_an_idle_engine_learns_of_its_death_by_its_renewal(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "POLL_S", 3_600)
-    hw = Headway(url, lease_ttl_s=0.3)
+    hw = Headway(url, lease_ttl_s=3.0)
     async with hw, looked_at(url) as elsewhere:
         (instance,) = await elsewhere.runs.instances()
         await elsewhere.apply(DeclareDead(instance.id, is_proven=True))
