@@ -121,6 +121,8 @@ class Headway:
             time_zone=time_zone,
             missed=cast("Missed", missed),  # Checked there, with the rest.
             timeout_s=registered.timeout_s,
+            queue_timeout_s=registered.queue_timeout_s,
+            recovery=registered.recovery,
         )
         if schedule.name in self._schedules:
             raise InvalidInput("name", f"{schedule.name!r} is the name of two schedules")

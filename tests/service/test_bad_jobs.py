@@ -12,6 +12,7 @@ import pytest
 from headway import BlockingRunContext, Headway, RunContext, RunFailed
 from headway.core.run.status import RunStatus
 from headway.services import engine
+from headway.services.execution import Ending
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -188,3 +189,181 @@ async def test_r1_8_a_plain_function_is_told_of_its_cancel_at_its_next_word(url:
         assert await run.cancel() == "requested"
         record = await run.ended()
     assert (record.run.status, record.progress) == (RunStatus.CANCELED, None)
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+
+class Rude(BaseException):
+    """Neither an error nor an exit."""
+
+
+@pytest.mark.parametrize("error", [Unspeakable(), Rude("no manners")], ids=["words", "base"])
+async def test_i8_whatever_a_job_raises_ends_its_run(url: str, error: BaseException) -> None:
+    hw = Headway(url)
+    hw.job()(well)
+
+    @hw.job()
+    async def raises(ctx: RunContext) -> None:
+        raise error
+
+    async with hw:
+        failed = await failure_of(hw, "raises")
+    assert failed.error["message"].startswith(type(error).__name__)
+
+
+async def test_r1_8_a_plain_function_that_waits_in_its_context_is_cancelled_there(url: str) -> None:
+    hw, started = Headway(url), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    unwound: list[str] = []
+
+    @hw.job()
+    def plain(ctx: BlockingRunContext) -> None:
+        loop.call_soon_threadsafe(started.set)
+        try:
+            ctx.sleep(3_600)
+        finally:
+            unwound.append(ctx.run_id)
+
+    async with hw:
+        run = await hw.start("plain")
+        await started.wait()
+        assert await run.cancel() == "requested"
+        async with asyncio.timeout(10):
+            assert (await run.ended()).run.status is RunStatus.CANCELED
+    assert unwound == [run.id]
+
+
+async def test_i1_a_plain_function_that_ends_during_the_stop_is_not_executed_again(
+    url: str,
+) -> None:
+    hw, started = Headway(url, stop_wait_s=0), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @hw.job()
+    def plain(ctx: BlockingRunContext) -> str:
+        loop.call_soon_threadsafe(started.set)
+        while not ctx.cancelled:
+            time.sleep(0.005)
+        return "done"
+
+    async with hw:
+        run = await hw.start("plain")
+        await started.wait()
+    async with Headway(url) as hw:
+        assert await hw.run(run.id).result(10) == "done"
+
+
+async def test_i3_a_job_that_fails_while_it_is_stopped_goes_on_elsewhere(url: str) -> None:
+    started = asyncio.Event()
+
+    async def work(ctx: RunContext) -> str:
+        if ctx.generation > 1:
+            return "went on"
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("the clean-up failed")
+
+    hw = Headway(url, stop_wait_s=0)
+    hw.job(retries=5)(work)
+    async with hw:
+        run = await hw.start("work")
+        await started.wait()
+    hw = Headway(url)
+    hw.job()(work)
+    async with hw:
+        assert await hw.run(run.id).result(10) == "went on"
+
+
+async def test_i3_runs_of_a_job_that_has_moved_to_another_lane_are_still_claimed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hw = Headway(url)
+    hw.job(lane="before")(well)
+    async with hw:
+        await hw.lanes.set("before", is_paused=True)
+        run = await hw.start("well")
+    monkeypatch.setattr(engine, "ALL_LANES_S", 0.1)
+    hw = Headway(url)
+    hw.job(lane="after")(well)
+    async with hw:
+        await hw.lanes.set("before", is_paused=False)
+        assert await run_of(hw, run.id) == "well"
+
+
+async def run_of(hw: Headway, run_id: str) -> Any:
+    return await hw.run(run_id).result(10)
+
+
+async def test_i3_a_run_that_we_hold_and_nobody_executes_is_given_up_and_executed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claim was answered to nobody: the connection broke, and came back too late."""
+    hw = Headway(url, lease_ttl_s=1.5)
+    hw.job()(well)
+    lost = engine.Engine._start
+    forgotten: list[str] = []
+
+    def forget_the_first(self: engine.Engine, claimed: Any) -> None:
+        if not forgotten:
+            forgotten.append(claimed.run_id)
+        else:
+            lost(self, claimed)
+
+    monkeypatch.setattr(engine.Engine, "_start", forget_the_first)
+    async with hw:
+        run = await hw.start("well")
+        assert await run.result(20) == "well"
+        assert forgotten == [run.id]
+        assert (await run.record()).run.generation == 2
+
+
+async def test_r4_13_an_execution_that_is_ended_before_it_began_gives_its_run_back(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hw = Headway(url)
+    hw.job()(well)
+    start = engine.Engine._start
+    ended: list[str] = []
+
+    def end_the_first_at_once(self: engine.Engine, claimed: Any) -> None:
+        start(self, claimed)
+        if not ended:
+            ended.append(claimed.run_id)
+            self._executing[claimed.run_id].end(Ending.SHUTDOWN)
+
+    monkeypatch.setattr(engine.Engine, "_start", end_the_first_at_once)
+    async with hw:
+        run = await hw.start("well")
+        assert await run.result(10) == "well"
+        assert (await run.record()).run.generation == 2
+
+
+async def test_i8_who_will_not_wait_for_the_stop_leaves_nothing_at_work(url: str) -> None:
+    hw, started, ended = Headway(url, stop_wait_s=3_600), asyncio.Event(), asyncio.Event()
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def body() -> None:
+        async with hw:
+            await hw.start("work")
+            await started.wait()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(body())
+        await started.wait()
+        await asyncio.sleep(0.1)
+        task.cancel()
+    assert ended.is_set()
+    left = [one.get_coro().__qualname__ for one in asyncio.all_tasks()]  # type: ignore[union-attr]
+    assert not [name for name in left if name.startswith("Engine.")]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headway import Headway, RunContext
-from headway.core.errors import InvalidInput, RunNotActive
+from headway.core.errors import IdempotencyConflict, InvalidInput, RunNotActive
 from headway.core.run.status import RunStatus
 from tests.service.scenes import Gauge
 
@@ -207,3 +207,38 @@ async def test_a_result_that_takes_too_long_is_a_timeout_and_the_run_goes_on(url
             await run.result(0.05)
         release.set()
         assert await run.result(10) == "done"
+
+
+async def test_i5_a_job_that_limits_its_own_wait_gets_its_slot_back_before_it_goes_on(
+    url: str,
+) -> None:
+    hw, gauge = Headway(url), Gauge()
+
+    @hw.job()
+    async def impatient(ctx: RunContext) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await ctx.interrupt("may I?")
+        async with gauge.counted(ctx.key):
+            await asyncio.sleep(0.05)
+
+    async with hw:
+        runs = [await hw.start("impatient", key=f"key-{n}") for n in range(10)]
+        for run in runs:
+            await run.result(30)
+    assert gauge.peak <= 3
+
+
+async def test_i6_a_run_without_a_key_can_be_submitted_again(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext, page: int = 0) -> int:
+        return page
+
+    async with hw:
+        first = await hw.submit("work", idempotency_key="once")
+        again = await hw.submit("work", idempotency_key="once")
+        assert again.id == first.id
+        with pytest.raises(IdempotencyConflict):
+            await hw.submit("work", params={"page": 1}, idempotency_key="once")

@@ -12,7 +12,9 @@ from sqlalchemy import text
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.sqlite import Durability, open_sqlite
+from headway.adapters.sql.store import open_store
 from headway.core.errors import ConfigurationError
+from headway.testing import a_submit
 
 PRAGMAS = {
     "journal_mode": "wal",
@@ -180,3 +182,14 @@ async def test_r4_2_a_closed_memory_is_closed_for_the_writer_too(database: Datab
     await database.close()
     with pytest.raises(sqlite3.ProgrammingError):
         database.memory_connection.execute("SELECT 1")
+
+
+async def test_i19_a_log_of_few_but_large_rows_is_copied_back_too(tmp_path: Path) -> None:
+    path = tmp_path / "headway.db"
+    store = await open_store([f"sqlite:///{path}"])
+    try:
+        for number in range(60):
+            await store.apply(a_submit(f"key-{number}", params={"text": "x" * 900_000}))
+        assert (tmp_path / "headway.db-wal").stat().st_size < 24 << 20
+    finally:
+        await store.close()

@@ -19,6 +19,7 @@ from headway.core.document import EMPTY_OBJECT, Document, check_name
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
 from headway.core.ids import SECOND, Instant, Key, later
+from headway.core.run.run import Recovery
 
 GRACE_S: Final = 60.0
 """A slot that is later than this was missed."""
@@ -55,13 +56,16 @@ class Schedule:
     time_zone: str = "UTC"
     missed: Missed = Missed.SKIP
     timeout_s: float | None = None
+    queue_timeout_s: float | None = None
+    recovery: Recovery = Recovery.RESUME
     _zone: ZoneInfo = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for place in ("name", "expression", "job", "key", "time_zone"):
             object.__setattr__(self, place, check_name(getattr(self, place), place=place))
-        if self.timeout_s is not None:
-            check_seconds(self.timeout_s, place="timeout_s")
+        for place in ("timeout_s", "queue_timeout_s"):
+            if (seconds := getattr(self, place)) is not None:
+                check_seconds(seconds, place=place)
         if self.missed not in list(Missed):
             raise InvalidInput("missed", f"must be one of: {', '.join(Missed)}")
         object.__setattr__(self, "missed", Missed(self.missed))

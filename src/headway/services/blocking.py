@@ -1,6 +1,7 @@
 """Plain functions as jobs: called in a thread, with a context that waits instead of awaiting."""
 
 import asyncio
+import concurrent.futures
 import contextvars
 import threading
 from collections.abc import Callable, Coroutine
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Mode
 from headway.services.context import ANSWER_TIMEOUT_S, RunContext
+from headway.services.execution import Ending
 
 T = TypeVar("T")
 
@@ -17,7 +19,8 @@ class BlockingRunContext:
     """The context of a job that is a plain `def`: the same words, each waits until it is done.
 
     A thread cannot be stopped from outside. Once the run is to end, `cancelled` is true, and every
-    call raises CancelledError; until the function returns, its key stays busy.
+    call raises CancelledError, also one that is waiting. The key stays busy until the function
+    returns or the time that it had for it is over.
     """
 
     def __init__(self, context: RunContext, loop: asyncio.AbstractEventLoop) -> None:
@@ -63,7 +66,15 @@ class BlockingRunContext:
         if self.cancelled:
             coroutine.close()
             raise asyncio.CancelledError
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        waiting = asyncio.run_coroutine_threadsafe(self._watched(coroutine), self._loop)
+        try:
+            return waiting.result()
+        except concurrent.futures.CancelledError:
+            raise asyncio.CancelledError from None
+
+    async def _watched(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        with self._context.execution.calling():
+            return await coroutine
 
 
 async def call_in_thread(
@@ -92,6 +103,9 @@ async def call_in_thread(
     except asyncio.CancelledError:
         if not answer.done():
             await asyncio.wait([answer])
+        is_ours = context.execution.ending is not Ending.LOST
+        if is_ours and not answer.cancelled() and answer.exception() is None:
+            return answer.result()  # It came to its end before it noticed.
         raise
 
 

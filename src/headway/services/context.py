@@ -3,9 +3,10 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
+from headway.core.command.command import Command
 from headway.core.command.inbox import ANSWER, MESSAGE, ConsumeInbox
 from headway.core.command.report import AppendEvent, SaveCheckpoint
 from headway.core.command.wait import GiveSlotBack, WantSlot
@@ -17,6 +18,7 @@ from headway.core.run.events import EventType
 from headway.core.run.run import Mode
 from headway.ports.store import Store
 from headway.services.execution import Execution
+from headway.services.patience import persistently
 from headway.services.progress import ProgressReport
 
 SLOT_KEPT_S: Final = 1.0
@@ -24,7 +26,7 @@ SLOT_KEPT_S: Final = 1.0
 ANSWER_TIMEOUT_S: Final = 300.0
 RESERVED_PREFIXES: Final = ("run_", "lane_", "key_", "permission_")
 
-T = TypeVar("T")
+A = TypeVar("A")
 
 
 class RunContext:
@@ -67,7 +69,7 @@ class RunContext:
     async def save_checkpoint(self, checkpoint: Any) -> None:
         """From here a later execution goes on, after a crash or by Continue."""
         document = encode_document(checkpoint, place="checkpoint")
-        await self._store.apply(SaveCheckpoint(self._claim, document))
+        await self._apply(SaveCheckpoint(self._claim, document))
         self.checkpoint = checkpoint
 
     async def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
@@ -92,7 +94,7 @@ class RunContext:
         if seconds < SLOT_KEPT_S:
             await asyncio.sleep(seconds)
         else:
-            await self._without_slot(asyncio.sleep(seconds))
+            await self._without_slot(lambda: asyncio.sleep(seconds))
 
     async def interrupt(self, question: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         """A person's answer to `question`; None when nobody answers in time: treat it as a no.
@@ -106,28 +108,38 @@ class RunContext:
         await self._append(EventType.PERMISSION_REQUEST, asked)
         self._execution.is_asking = True
         try:
-            answer = await self._without_slot(self._answer(call_id, timeout_s))
+            answer = await self._without_slot(lambda: self._answer(call_id, timeout_s))
         finally:
             self._execution.is_asking = False
         told = encode_document({"call_id": call_id, "answer": answer}, place="answer")
         await self._append(EventType.PERMISSION_RESULT, told)
         return answer
 
+    @property
+    def execution(self) -> Execution:
+        """For the engine: what it was told."""
+        return self._execution
+
     async def end(self) -> None:
         """For the engine: write down what has waited."""
         await self._progress.end()
 
-    async def _append(self, kind: str, payload: Any) -> None:
-        await self._store.apply(AppendEvent(self._claim, kind, payload))
+    async def _apply(self, command: Command[A]) -> A:
+        # An outage is not the job's fault. When it costs the lease, the execution is ended.
+        return await persistently(lambda: self._store.apply(command))
 
-    async def _without_slot(self, waiting: Awaitable[T]) -> T:
-        has_given = await self._store.apply(GiveSlotBack(self._claim))
-        found = await waiting
-        if has_given and self._execution.ending is None:
-            slot = self._execution.expect_slot()
-            if await self._store.apply(WantSlot(self._claim)):
-                await slot
-        return found
+    async def _append(self, kind: str, payload: Any) -> None:
+        await self._apply(AppendEvent(self._claim, kind, payload))
+
+    async def _without_slot(self, wait: Callable[[], Awaitable[A]]) -> A:
+        has_given = await self._apply(GiveSlotBack(self._claim))
+        try:
+            return await wait()
+        finally:  # Also when the job itself has set a limit to the wait.
+            if has_given and self._execution.ending is None:
+                slot = self._execution.expect_slot()
+                if await self._apply(WantSlot(self._claim)):
+                    await slot
 
     async def _answer(self, call_id: str, timeout_s: float) -> Any:
         until_s = time.monotonic() + timeout_s
@@ -149,7 +161,7 @@ class RunContext:
                 continue
 
     async def _read_inbox(self) -> None:
-        for item in await self._store.apply(ConsumeInbox(self._claim)) or ():
+        for item in await self._apply(ConsumeInbox(self._claim)) or ():
             payload = json.loads(item.payload)
             if item.kind == MESSAGE:
                 self._messages.append(payload)

@@ -30,13 +30,15 @@ from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
-from headway.services.execute import execute, give_up, persistently
+from headway.services.execute import execute, give_up
 from headway.services.execution import Ending, Execution
 from headway.services.job import Job
+from headway.services.patience import persistently
 from headway.services.sweep import sweep
 
 POLL_S: Final = 1.0
 SWEEP_S: Final = 1.0
+ALL_LANES_S: Final = 5.0
 KEEP_S: Final = 60.0
 LEASE_LOOK_S: Final = 0.2
 UNWIND_S: Final = 5.0
@@ -79,7 +81,8 @@ class Engine:
         self._executing: dict[RunId, Execution] = {}
         """The latest of each run: one that was lost may live on beside it, and is told no more."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._looked_at_s = float("-inf")
+        self._looked_at_s = self._lanes_at_s = float("-inf")
+        self._unknown: set[Claim] = set()
         self._is_stopping = False
 
     async def __aenter__(self) -> Self:
@@ -104,9 +107,13 @@ class Engine:
         self._is_stopping = True
         died_of: BaseException | None = None
         try:
-            await self._stop(0.0 if error is not None else self._stop_wait_s)
-            for loop in self._loops:
-                loop.cancel()
+            try:
+                await self._stop(0.0 if error is not None else self._stop_wait_s)
+            finally:  # Whoever will not wait any longer leaves nothing at work either.
+                for execution in list(self._executing.values()):
+                    execution.end(Ending.SHUTDOWN)
+                for loop in self._loops:
+                    loop.cancel()
             if isinstance(error, asyncio.CancelledError):
                 # It may come from the group itself, which then takes it back.
                 await self._group.__aexit__(kind, error, traceback)
@@ -177,10 +184,10 @@ class Engine:
         while not self._is_stopping:
             self._wake.clear()
             try:
+                names = frozenset(self._jobs)
+                lanes = await self._lanes() if names else []
                 # Together, so that they share a transaction.
-                await asyncio.gather(
-                    *(self._claim_lane(lane, names) for lane, names in self._lanes().items())
-                )
+                await asyncio.gather(*(self._claim_lane(lane, names) for lane in lanes))
             except InfrastructureError as error:
                 log.warning("claim_failed", extra={"reason": str(error)})
                 await asyncio.sleep(POLL_S)
@@ -190,13 +197,13 @@ class Engine:
             except TimeoutError:
                 continue
 
-    def _lanes(self) -> dict[LaneName, frozenset[str]]:
-        lanes: dict[LaneName, set[str]] = {}
-        for job in self._jobs.values():
-            # A schedule's run goes to lane `cron`, whatever lane its job has otherwise.
-            for lane in (job.lane, CRON_LANE):
-                lanes.setdefault(lane, set()).add(job.name)
-        return {lane: frozenset(names) for lane, names in sorted(lanes.items())}
+    async def _lanes(self) -> list[LaneName]:
+        """Those of our jobs, and of schedules; now and then all, for a job may have moved."""
+        now_s = time.monotonic()
+        if now_s - self._lanes_at_s < ALL_LANES_S:
+            return sorted({CRON_LANE, *(job.lane for job in self._jobs.values())})
+        self._lanes_at_s = now_s
+        return await self._reader.lane_names()
 
     async def _claim_lane(self, lane: LaneName, names: frozenset[str]) -> None:
         instance_id = self._instance_id
@@ -213,6 +220,8 @@ class Engine:
             if instance_id == self._instance_id:  # Else it has begun anew meanwhile.
                 self._trusted_until_s = float("-inf")
             return
+        if instance_id != self._instance_id or time.monotonic() >= self._trusted_until_s:
+            return  # Too late to begin anything: others take them when the lease is over.
         for one in claimed:
             execution = self._executing.get(one.run_id)
             if execution is not None and execution.claim.token == one.token:
@@ -260,6 +269,12 @@ class Engine:
         found = {Claim(run.id, run.token): run for run in held}
         for claim, execution in mine.items():
             self._tell(execution, found.get(claim))
+        # What we hold and nobody executes came of a claim whose answer was lost. Seen twice, it
+        # is not one whose answer is only on its way.
+        unknown = found.keys() - {one.claim for one in self._executing.values()}
+        for claim in unknown & self._unknown:
+            await give_up(self._store, claim)
+        self._unknown = unknown
 
     def _tell(self, execution: Execution, run: Run | None) -> None:
         if execution.is_settling:
@@ -270,6 +285,8 @@ class Engine:
             execution.end(Ending.CANCELLED)
         elif run.unread_count:
             execution.news.set()
+        elif run.slot is not None:  # The answer to the claim may have been lost.
+            execution.got_slot()
 
     # Hints.
 

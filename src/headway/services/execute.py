@@ -3,13 +3,12 @@
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, TooLate
 from headway.core.command.wait import Park, Retry
 from headway.core.document import Document, encode_document
-from headway.core.errors import InfrastructureError, InvalidInput, StoreClosed, TooLarge
+from headway.core.errors import InvalidInput, TooLarge
 from headway.core.ids import Instant
 from headway.core.run.run import Claim
 from headway.ports.store import Store
@@ -17,11 +16,9 @@ from headway.services.blocking import JobExited, call_in_thread
 from headway.services.context import RunContext
 from headway.services.execution import Ending, Execution
 from headway.services.job import Job
+from headway.services.patience import persistently
 
 AT_ONCE: Final = Instant(0)
-AGAIN_S: Final = 0.5
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +30,7 @@ async def execute(store: Store, job: Job, execution: Execution) -> None:
     """
     context = RunContext(execution, store)
     try:
+        execution.begin()
         outcome = await _outcome(job, context, execution)
         execution.is_settling = True
         await persistently(context.end)
@@ -43,7 +41,9 @@ async def execute(store: Store, job: Job, execution: Execution) -> None:
         if execution.ending is not Ending.LOST:
             await persistently(lambda: give_up(store, execution.claim))
         return
-    if isinstance(answer, TooLate) or answer is False:
+    if answer is False:  # No more attempts: it was cancelled meanwhile, or it is no longer ours.
+        await persistently(lambda: give_up(store, execution.claim))
+    elif isinstance(answer, TooLate):
         log.debug("settled_too_late", extra={"run_id": execution.claimed.run_id})
 
 
@@ -51,18 +51,19 @@ async def _outcome(job: Job, context: RunContext, execution: Execution) -> Compl
     claim = execution.claim
     try:
         arguments = job.parameters.parse(execution.claimed.params)
-    except InvalidInput as error:  # The function has changed since the run was accepted.
-        return Fail(claim, _error("invalid_params", str(error)))
+    except Exception as error:  # The function has changed since, or its own checks go wrong.
+        said = str(error) if isinstance(error, InvalidInput) else _said(error)
+        return Fail(claim, _error("invalid_params", said))
     try:
         if job.is_async:
             result = await job.function(context, **arguments)
         else:
             result = await call_in_thread(job.function, context, arguments)
-    except asyncio.CancelledError as error:
-        if execution.ending is not None:
-            raise
-        return _failure(job, execution, error)  # Of the job's own making.
-    except (Exception, SystemExit) as error:  # A job may raise anything: it is the run's error.
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:  # A job may raise anything: it is the run's error.
+        if execution.ending is not None:  # Whatever it says on its way out.
+            raise asyncio.CancelledError from error
         return _failure(job, execution, error)
     return _result(claim, result)
 
@@ -87,21 +88,6 @@ def _result(claim: Claim, result: Any) -> Complete | Fail:
         return Fail(claim, _error(code, str(error)))
 
 
-async def persistently(action: Callable[[], Awaitable[T]]) -> T:
-    """The answer, however long the database is away. To be ended, it is cancelled.
-
-    Only for what may be done twice: whoever was too late the second time is told so.
-    """
-    while True:  # Until there is an answer, or the execution is ended from outside.
-        try:
-            return await action()
-        except StoreClosed:
-            raise
-        except InfrastructureError as error:
-            log.warning("database_awaited", extra={"reason": str(error)})
-            await asyncio.sleep(AGAIN_S)
-
-
 async def give_up(store: Store, claim: Claim) -> None:
     """End an execution, not its run: unless a cancel was asked for, the run is ready for others."""
     if isinstance(await store.apply(ConfirmCancel(claim)), TooLate):
@@ -109,7 +95,10 @@ async def give_up(store: Store, claim: Claim) -> None:
 
 
 def _said(error: BaseException) -> str:
-    words = str(error)
+    try:
+        words = str(error)
+    except Exception:  # Its own words go wrong; its name does not.
+        words = ""
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
 

@@ -1,8 +1,10 @@
 """One execution of a run, between the engine that drives it and the job that it calls."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from headway.core.command.claim import Claimed
 from headway.core.run.run import Claim
@@ -34,10 +36,29 @@ class Execution:
         self.news = asyncio.Event()
         """Something may have come in for it."""
         self._task: asyncio.Task[None] | None = None
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._has_begun = False
         self._slot: asyncio.Future[None] | None = None
 
     def runs_as(self, task: "asyncio.Task[None]") -> None:
         self._task = task
+
+    def begin(self) -> None:
+        """To be called first within the task; CancelledError: it was ended before it began."""
+        self._has_begun = True
+        if self.ending is not None:
+            raise asyncio.CancelledError
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """The present task waits for something in the job's name, and is to end with it."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._calls.add(task)
+        try:
+            yield
+        finally:
+            self._calls.discard(task)
 
     def end(self, ending: Ending) -> None:
         """Ask the job for its end, once: a second time would disturb it while it cleans up.
@@ -49,11 +70,17 @@ class Execution:
         is_first = self.ending is None
         self.ending = ending
         self.news.set()
-        assert self._task is not None
         if self.is_asking and ending is not Ending.LOST:
-            asyncio.get_running_loop().call_later(DENIED_GRACE_S, self._task.cancel)
+            asyncio.get_running_loop().call_later(DENIED_GRACE_S, self._cancel)
         elif is_first:
+            self._cancel()
+
+    def _cancel(self) -> None:
+        assert self._task is not None
+        if self._has_begun:  # A task that has not would do nothing at all, not even say so.
             self._task.cancel()
+        for task in self._calls:
+            task.cancel()
 
     def got_slot(self) -> None:
         if self._slot is not None and not self._slot.done():

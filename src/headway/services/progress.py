@@ -10,6 +10,7 @@ from headway.core.document import Document
 from headway.core.errors import InfrastructureError
 from headway.core.run.run import Claim
 from headway.ports.store import Store
+from headway.services.patience import persistently
 
 INTERVAL_S: Final = 0.1
 
@@ -28,7 +29,7 @@ class ProgressReport:
         self._latest = progress
         wait_s = self._written_at_s + INTERVAL_S - time.monotonic()
         if wait_s <= 0:
-            await self._write()
+            await persistently(self._write)
         elif self._waiting is None:
             self._waiting = asyncio.create_task(self._write_after(wait_s))
 

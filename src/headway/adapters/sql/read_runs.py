@@ -18,7 +18,7 @@ from headway.adapters.sql.tables import (
     saved_keys,
     stream,
 )
-from headway.core.ids import InstanceId, Instant, Key, RunId
+from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.explain import Situation
 from headway.core.run.run import QueueRank, Run, RunRecord
@@ -74,6 +74,10 @@ class SqlRunReader:
 
     async def lanes(self) -> Sequence[LaneView]:
         return await self._database.with_retry(_lanes)
+
+    async def lane_names(self) -> list[LaneName]:
+        rows = await self._rows(sa.select(lanes.c.name).order_by(lanes.c.name))
+        return [LaneName(name) for (name,) in rows]
 
     async def keys(self, *, limit: int, after: Key | None = None) -> Sequence[SavedKey]:
         query = sa.select(*saved_keys.c).order_by(saved_keys.c.key).limit(limit)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
@@ -209,11 +210,9 @@ class Writer:
     async def _wait(self) -> None:
         """For somebody to call, or for the lease to be due."""
         lease = self._lease
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(None if lease is None else lease.due_in_s()):
                 await self._wake.wait()
-        except TimeoutError:
-            return
 
     def _ask_for_lease(self) -> None:
         lease = self._lease
@@ -232,7 +231,11 @@ class Writer:
                     self._refuse(batch, landed)
                     return
                 if landed is None:
-                    is_last = time.monotonic() > give_up_at_s or not may_pass(error)
+                    if time.monotonic() > give_up_at_s and may_pass(error):
+                        # Halves would each wait for the same lock once more.
+                        self._refuse(batch, explained(error))
+                        return
+                    is_last = not may_pass(error)
                     if len(batch) > 1 and (is_last or attempt > 0):
                         # Apart from its neighbours, each half stands or falls by itself.
                         middle = len(batch) // 2

@@ -102,5 +102,7 @@ class FireSchedule:
             params=schedule.params,
             lane=CRON_LANE,
             timeout_s=schedule.timeout_s,
+            queue_timeout_s=schedule.queue_timeout_s,
+            recovery=schedule.recovery,
             is_unattended=True,
         )

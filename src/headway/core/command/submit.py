@@ -237,5 +237,7 @@ class Submit:
             world.changes.remembered[self.idempotency_key] = remembered
 
     def _fingerprint(self) -> str:
-        request = (self.job, self.key, self.mode, self.lane, self.on_conflict, self.params)
+        # A run without a key of its own has its id for it, which is new each time.
+        key = "" if str(self.key) == str(self.run_id) else self.key
+        request = (self.job, key, self.mode, self.lane, self.on_conflict, self.params)
         return hashlib.sha256("\0".join(request).encode()).hexdigest()

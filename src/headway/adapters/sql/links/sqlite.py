@@ -22,6 +22,8 @@ from sqlalchemy.engine import Dialect
 from headway.adapters.sql.statements import Query, Row, Write, compile_query, compile_write
 
 CHECKPOINT_ROW_COUNT: Final = 10_000
+LOG_BYTE_COUNT_MAX: Final = 16 << 20
+LOG_BYTE_COUNT_KEPT: Final = 8 << 20
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +44,9 @@ class SqliteLink:
         self._gate = gate
         self._row_count = 0
         self._is_closed = False
+        connection.execute(f"PRAGMA journal_size_limit={LOG_BYTE_COUNT_KEPT}")
+        ((_, _, path),) = connection.execute("PRAGMA database_list").fetchall()
+        self._log_path = f"{path}-wal" if path else None
 
     async def begin(self) -> None:
         if self._is_closed:
@@ -56,13 +61,20 @@ class SqliteLink:
     async def commit(self) -> None:
         self._connection.execute("COMMIT")
         try:
-            if self._row_count >= CHECKPOINT_ROW_COUNT:
+            if self._row_count >= CHECKPOINT_ROW_COUNT or self._is_log_long():
                 self._row_count = 0
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             # The commit stands; only the log stays longer for now (a full disk, say).
             log.warning("checkpoint_failed", extra={"reason": str(error)})
         self._gate.release()
+
+    def _is_log_long(self) -> bool:
+        """A few rows may be many bytes. Once copied back, the log begins anew and is cut."""
+        return (
+            self._log_path is not None
+            and os.stat(self._log_path).st_size > LOG_BYTE_COUNT_MAX  # Twice as fast.
+        )
 
     async def rollback(self) -> None:
         try:

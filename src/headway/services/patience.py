@@ -1,0 +1,29 @@
+"""Waiting for a database that is away."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from headway.core.errors import InfrastructureError, StoreClosed
+
+AGAIN_S: Final = 0.5
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+async def persistently(action: Callable[[], Awaitable[T]]) -> T:
+    """The answer, however long the database is away. To be ended, it is cancelled.
+
+    Only for what may be done twice: whoever was too late the second time is told so.
+    """
+    while True:  # Until there is an answer, or the execution is ended from outside.
+        try:
+            return await action()
+        except StoreClosed:
+            raise
+        except InfrastructureError as error:
+            log.warning("database_awaited", extra={"reason": str(error)})
+            await asyncio.sleep(AGAIN_S)
