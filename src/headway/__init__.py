@@ -5,6 +5,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from headway.app import Headway
+    from headway.core.command.cancel import CancelAnswer
+    from headway.core.errors import (
+        ConfigurationError,
+        DatabaseUnavailable,
+        Error,
+        IdempotencyConflict,
+        InboxOverflow,
+        InvalidInput,
+        KeyBusy,
+        KeyLocked,
+        LaneFull,
+        OutcomeUnknown,
+        RevisionConflict,
+        RunNotActive,
+        RunNotFound,
+    )
+    from headway.core.run.admission import OnConflict
+    from headway.core.run.run import Files, Mode, Recovery
+    from headway.core.run.status import RunStatus
     from headway.services.blocking import BlockingRunContext
     from headway.services.context import RunContext
     from headway.services.handle import RunFailed, RunHandle
@@ -14,26 +33,51 @@ if TYPE_CHECKING:
 __all__ = [
     "Backoff",
     "BlockingRunContext",
+    "CancelAnswer",
+    "ConfigurationError",
+    "DatabaseUnavailable",
+    "Error",
+    "Files",
     "Headway",
+    "IdempotencyConflict",
+    "InboxOverflow",
+    "InvalidInput",
+    "KeyBusy",
+    "KeyLocked",
+    "LaneFull",
+    "Mode",
+    "OnConflict",
+    "OutcomeUnknown",
+    "Recovery",
     "Retention",
+    "RevisionConflict",
     "RunContext",
     "RunFailed",
     "RunHandle",
+    "RunNotActive",
+    "RunNotFound",
+    "RunStatus",
 ]
 
 # Loaded when first asked for: `headway --help` needs no database library.
 _HOMES: Final = {
-    "Backoff": "headway.services.job",
-    "BlockingRunContext": "headway.services.blocking",
-    "Headway": "headway.app",
-    "Retention": "headway.services.retention",
-    "RunContext": "headway.services.context",
-    "RunFailed": "headway.services.handle",
-    "RunHandle": "headway.services.handle",
+    "Backoff": "services.job",
+    "BlockingRunContext": "services.blocking",
+    "CancelAnswer": "core.command.cancel",
+    "Files": "core.run.run",
+    "Headway": "app",
+    "Mode": "core.run.run",
+    "OnConflict": "core.run.admission",
+    "Recovery": "core.run.run",
+    "Retention": "services.retention",
+    "RunContext": "services.context",
+    "RunFailed": "services.handle",
+    "RunHandle": "services.handle",
+    "RunStatus": "core.run.status",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(f"headway.{_HOMES.get(name, 'core.errors')}"), name)

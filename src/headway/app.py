@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast, overload
 
 from headway.bootstrap import Durability, SqlStore, SystemClock, SystemIds, open_store
 from headway.core.command.instance import LEASE_TTL_S
 from headway.core.command.submit import Submit
-from headway.core.document import Document, check_name
+from headway.core.document import Document, check_name, check_word
+from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
 from headway.core.ids import MAIN_LANE, Key, RunId
 from headway.core.run.admission import OnConflict
@@ -24,12 +25,18 @@ from headway.services.key_rows import Keys
 from headway.services.lane_settings import Lanes
 from headway.services.retention import Keeper, Retention
 from headway.services.schedule import SCHEDULE_COUNT_MAX, Timetable
+from headway.settings import load_settings
 
 F = TypeVar("F", bound=JobFunction)
+
+LEASE_TTL_S_MIN: Final = 0.5
 
 
 class Headway:
     """Runs jobs, one at a time per key. An async context manager: inside it, work goes on.
+
+    Without URLs it uses what is configured (`HEADWAY_DATABASE_URL` or `headway.toml`), or else
+    `headway.db` in this folder.
 
     When it is left, no more runs start, and those at hand have `stop_wait_s` to end (none when it
     is left by an error). What is not done by then is ready for whoever opens the database next.
@@ -39,13 +46,20 @@ class Headway:
     def __init__(
         self,
         *urls: str,
-        durability: Durability = "process",
+        durability: Durability | None = None,
         stop_wait_s: float = 10.0,
         lease_ttl_s: float = LEASE_TTL_S,
         retention: Retention | None = None,
     ) -> None:
-        self._urls = urls or ("sqlite:///headway.db",)
-        self._durability: Durability = durability
+        settings = load_settings()
+        self._urls = urls or settings.urls
+        if durability not in (None, "process", "power"):
+            raise InvalidInput("durability", "must be one of: process, power")
+        self._durability: Durability = durability or settings.durability
+        for place, seconds in (("stop_wait_s", stop_wait_s), ("lease_ttl_s", lease_ttl_s)):
+            check_seconds(seconds, place=place)
+        if lease_ttl_s < LEASE_TTL_S_MIN:
+            raise InvalidInput("lease_ttl_s", f"must be at least {LEASE_TTL_S_MIN:g}")
         self._stop_wait_s = stop_wait_s
         self._lease_ttl_s = lease_ttl_s
         self._retention = retention or Retention()
@@ -54,6 +68,10 @@ class Headway:
         self._schedules: dict[str, Schedule] = {}
         self._store: SqlStore | None = None
 
+    @overload
+    def job(self, function: F, /) -> F: ...
+
+    @overload
     def job(
         self,
         *,
@@ -63,8 +81,22 @@ class Headway:
         queue_timeout_s: float | None = None,
         retries: int = 0,
         backoff: Backoff | None = None,
-        recovery: Recovery = Recovery.RESUME,
-    ) -> Callable[[F], F]:
+        recovery: Recovery | str = Recovery.RESUME,
+    ) -> Callable[[F], F]: ...
+
+    def job(  # type: ignore[misc]  # F, which only the answer has, cannot be bound here.
+        self,
+        function: JobFunction | None = None,
+        /,
+        *,
+        name: str | None = None,
+        lane: str = MAIN_LANE,
+        timeout_s: float | None = None,
+        queue_timeout_s: float | None = None,
+        retries: int = 0,
+        backoff: Backoff | None = None,
+        recovery: Recovery | str = Recovery.RESUME,
+    ) -> Any:
         """Register a function as a job, under its own name unless `name` is given.
 
         An `async def` runs in the event loop, a plain `def` in a thread of its own. Its first
@@ -83,14 +115,14 @@ class Headway:
                 queue_timeout_s=queue_timeout_s,
                 retries=retries,
                 backoff=backoff or Backoff(),
-                recovery=Recovery(recovery),
+                recovery=check_word(Recovery, recovery, place="recovery"),
             )
             if job.name in self._jobs:
                 raise InvalidInput("job", f"{job.name!r} is registered twice")
             self._jobs[job.name] = job
             return function
 
-        return register
+        return register if function is None else register(function)
 
     def schedule(
         self,
@@ -136,16 +168,19 @@ class Headway:
 
     @property
     def store(self) -> SqlStore:
+        """What is underneath: every command and every reader."""
         if self._store is None:
             raise RuntimeError("use `async with` on Headway before you start runs")
         return self._store
 
     @property
     def lanes(self) -> Lanes:
+        """The lanes of this database: see and set their limits."""
         return Lanes(self.store, self.store.runs)
 
     @property
     def keys(self) -> Keys:
+        """What people have saved for the next run of a key."""
         return Keys(self.store, self.store.runs)
 
     def run(self, run_id: str) -> RunHandle:
@@ -165,7 +200,7 @@ class Headway:
         key: str | None = None,
         params: dict[str, Any] | None = None,
         mode: Mode = Mode.START,
-        on_conflict: OnConflict = OnConflict.REJECT,
+        on_conflict: OnConflict | str = OnConflict.REJECT,
         idempotency_key: str | None = None,
         by: str = "",
     ) -> RunHandle:
@@ -186,8 +221,8 @@ class Headway:
             timeout_s=registered.timeout_s,
             queue_timeout_s=registered.queue_timeout_s,
             recovery=registered.recovery,
-            on_conflict=OnConflict(on_conflict),
-            mode=Mode(mode),
+            on_conflict=check_word(OnConflict, on_conflict, place="on_conflict"),
+            mode=check_word(Mode, mode, place="mode"),
             idempotency_key=idempotency_key,
             by=by,
         )

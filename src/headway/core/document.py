@@ -7,10 +7,12 @@ refuse or alter (NaN, lone surrogates, NUL) is refused here, so that all of them
 import json
 import math
 import re
-from typing import Any, Final, NewType
+from enum import StrEnum
+from typing import Any, Final, NewType, TypeVar
 
 from headway.core.errors import InvalidInput, TooLarge
 
+E = TypeVar("E", bound=StrEnum)
 Document = NewType("Document", str)
 """JSON text that `encode_document` has made."""
 
@@ -54,6 +56,14 @@ def check_name(name: str, *, place: str, length_max: int = NAME_LENGTH_MAX) -> s
     if not trimmed:
         raise InvalidInput(place, "must not be empty")
     return check_text(trimmed, place=place, length_max=length_max)
+
+
+def check_word(kind: type[E], word: str, *, place: str) -> E:
+    """The member of `kind` that `word` names; else InvalidInput lists what there is."""
+    try:
+        return kind(word)
+    except ValueError:
+        raise InvalidInput(place, f"must be one of: {', '.join(kind)}") from None
 
 
 def check_text(text: str, *, place: str, length_max: int = NAME_LENGTH_MAX) -> str:

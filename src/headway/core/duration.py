@@ -10,5 +10,8 @@ SECONDS_MAX: Final = 100 * 366 * 24 * 60 * 60
 
 def check_seconds(seconds: float, *, place: str) -> None:
     """InvalidInput unless `seconds` is a number from 0 to a century."""
+    given: object = seconds
+    if not isinstance(given, int | float) or isinstance(given, bool):
+        raise InvalidInput(place, "must be a number of seconds")
     if not 0 <= seconds <= SECONDS_MAX:  # NaN is neither.
         raise InvalidInput(place, f"must be 0 to {SECONDS_MAX:,} seconds")

@@ -34,6 +34,10 @@ class RunContext:
 
     While the job waits in `sleep` (a second or more) or `interrupt`, the run keeps its key and
     gives its slot to others; it goes on when it has one again, ahead of runs that are only queued.
+
+    Besides what it can say and ask, it has `run_id`, `key`, `mode` (start or continue), `params`,
+    `checkpoint` (what this run saved last, or the run that it continues), `generation` (how often
+    the run was claimed) and `attempt` (1, and one more for each retry).
     """
 
     def __init__(self, execution: Execution, store: Store) -> None:
@@ -90,6 +94,7 @@ class RunContext:
         return messages
 
     async def sleep(self, seconds: float) -> None:
+        """Wait; from a second on without a slot, which others use meanwhile."""
         check_seconds(seconds, place="seconds")
         if seconds < SLOT_KEPT_S:
             await asyncio.sleep(seconds)

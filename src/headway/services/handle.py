@@ -7,7 +7,8 @@ from typing import Any, Final, Self
 
 from headway.core.command.cancel import GRACE_S, CancelAnswer, RequestCancel
 from headway.core.command.inbox import ANSWER, MESSAGE, InboxFull, NotActive, PostToInbox
-from headway.core.document import encode_document
+from headway.core.document import check_word, encode_document
+from headway.core.duration import check_seconds
 from headway.core.errors import Error, InboxOverflow, RunNotActive, RunNotFound
 from headway.core.ids import RunId
 from headway.core.run.events import Event
@@ -44,7 +45,11 @@ class RunHandle:
         self._runs = runs
         self._events = events
 
+    def __repr__(self) -> str:
+        return f"RunHandle({self.id!r})"
+
     async def record(self) -> RunRecord:
+        """All that is known of the run now; its documents are JSON text."""
         record = await self._runs.run(self.id)
         if record is None:
             raise RunNotFound(self.id)
@@ -54,11 +59,22 @@ class RunHandle:
         return (await self.record()).run.status
 
     async def cancel(
-        self, *, files: Files = Files.KEEP, reason: str = "", by: str = "", grace_s: float = GRACE_S
+        self,
+        *,
+        files: Files | str = Files.KEEP,
+        reason: str = "",
+        by: str = "",
+        grace_s: float = GRACE_S,
     ) -> CancelAnswer:
         """Ask for its end; the answer tells whether it is over already or has yet to unwind."""
         return await self._store.apply(
-            RequestCancel(run_id=self.id, files=Files(files), reason=reason, by=by, grace_s=grace_s)
+            RequestCancel(
+                run_id=self.id,
+                files=check_word(Files, files, place="files"),
+                reason=reason,
+                by=by,
+                grace_s=grace_s,
+            )
         )
 
     async def send(self, message: Any, *, by: str = "") -> None:
@@ -84,8 +100,14 @@ class RunHandle:
 
         TimeoutError when that takes longer than `timeout_s`; the run goes on.
         """
-        async with asyncio.timeout(timeout_s):
-            record = await self.ended()
+        if timeout_s is not None:
+            check_seconds(timeout_s, place="timeout_s")
+        try:
+            async with asyncio.timeout(timeout_s):
+                record = await self.ended()
+        except TimeoutError:
+            problem = f"run {self.id} has not ended within {timeout_s:g} s; it goes on"
+            raise TimeoutError(problem) from None
         if record.run.status is RunStatus.SUCCEEDED:
             assert record.result is not None
             return json.loads(record.result)

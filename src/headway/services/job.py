@@ -50,7 +50,10 @@ class Job:
             seconds = getattr(self, place)
             if seconds is not None:
                 check_seconds(seconds, place=place)
-        if not 0 <= self.retries <= RETRY_COUNT_MAX:
+        if not isinstance(self.backoff, Backoff):
+            raise InvalidInput("backoff", "must be a Backoff, such as Backoff(base_s=1, cap_s=60)")
+        retries: object = self.retries
+        if not isinstance(retries, int) or not 0 <= retries <= RETRY_COUNT_MAX:
             raise InvalidInput("retries", f"must be 0 to {RETRY_COUNT_MAX:,}")
 
     @property

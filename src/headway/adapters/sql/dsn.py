@@ -82,6 +82,10 @@ def parse_addresses(urls: Sequence[str]) -> tuple[Address, ...]:
 
 
 def _parse(text: str, place: str) -> Address:
+    if not isinstance(text, str):
+        _refuse(place, f"is a {type(text).__name__}, not text; write it like sqlite:///headway.db")
+    if text.count("://") > 1:
+        _refuse(place, "holds another URL; separate several by blanks, or give them one by one")
     # Split by hand: SQLAlchemy would drop a parameter without a value and say nothing.
     head, _, query = text.partition("?")
     try:

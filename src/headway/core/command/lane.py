@@ -32,6 +32,10 @@ class SetLane:
 
     def __post_init__(self) -> None:
         trim_names(self, "name")
+        for place in ("max_concurrent", "max_queued", "expected_revision"):
+            number = getattr(self, place)
+            if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+                raise InvalidInput(place, "must be a whole number")
         if self.max_concurrent is not None and not 0 <= self.max_concurrent <= LIMIT_MAX:
             raise InvalidInput("max_concurrent", f"must be 0 to {LIMIT_MAX:,}")
         if self.max_queued is not None and not -1 <= self.max_queued <= LIMIT_MAX:
