@@ -29,8 +29,8 @@ lint: setup ## Check style, types, import contracts and the workflow
 	$(BIN)/lint-imports
 	$(BIN)/zizmor --offline --no-progress --quiet .github
 
-check: lint ## The quick loop: lint, and the tests that need no server
-	$(BIN)/pytest -q -n $(JOBS) --backends=sqlite
+check: lint ## The quick loop: lint, and most of the tests that need no server
+	$(BIN)/pytest -q -n $(JOBS) --backends=sqlite -m "not slow" --ignore=tests/cli --ignore=tests/torture
 
 test: setup services-setup lint ## Everything: lint, all tests on every backend, coverage
 	$(BIN)/coverage erase

@@ -35,6 +35,9 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("wide_excepts", "src/headway/adapters/sql/writer.py"): (
         "The top of the writer's loop: every fault becomes an answer, and none ends the thread."
     ),
+    ("wide_excepts", "src/headway/services/execute.py"): (
+        "A job may raise anything: it becomes the run's error."
+    ),
     ("wide_excepts", "src/headway/services/blocking.py"): (
         "A job may raise anything: what ends its thread is told to whoever waits for it."
     ),

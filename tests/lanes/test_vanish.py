@@ -94,6 +94,7 @@ async def all_at_once(lanes: Lanes, numbers: range) -> int:
     return sys.getallocatedblocks()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_r3_12_no_leak_over_a_million_keys(lanes: Lanes) -> None:
     await all_at_once(lanes, range(2_000))

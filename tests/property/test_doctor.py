@@ -57,6 +57,7 @@ MACHINES: dict[type[StoreMachine], type[StoreMachine]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_i24_the_doctor_finds_nothing_after_any_commands(

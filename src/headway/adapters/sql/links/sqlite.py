@@ -45,8 +45,8 @@ class SqliteLink:
         self._row_count = 0
         self._is_closed = False
         connection.execute(f"PRAGMA journal_size_limit={LOG_BYTE_COUNT_KEPT}")
-        ((_, _, path),) = connection.execute("PRAGMA database_list").fetchall()
-        self._log_path = f"{path}-wal" if path else None
+        files = {name: path for _, name, path in connection.execute("PRAGMA database_list")}
+        self._log_path = f"{files['main']}-wal" if files.get("main") else None
 
     async def begin(self) -> None:
         if self._is_closed:
