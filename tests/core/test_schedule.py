@@ -104,6 +104,7 @@ def test_i18_the_29th_of_february_comes_in_leap_years() -> None:
     change=st.sampled_from(["2026-03-29", "2026-10-25", "2026-03-08", "2026-11-01", "2026-04-24"]),
     start_s=st.integers(-2 * 86_400, 2 * 86_400),
 )
+@pytest.mark.slow
 def test_i18_the_slots_are_the_same_from_wherever_one_looks(
     expression: str, zone: str, change: str, start_s: int
 ) -> None:

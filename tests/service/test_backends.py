@@ -42,7 +42,7 @@ async def test_r4_1_the_engine_works_on_a_server(server_url: str) -> None:
         waiting = await hw.start("wait", key="ann", params={"how_often": 2})
         await started.wait()
         with pytest.raises(KeyBusy) as busy:
-            await hw.start("add", key="ann")
+            await hw.start("add", key="ann", params={"left": 2, "right": 3})
         assert busy.value.active_run_id == waiting.id
         assert await waiting.cancel() is CancelAnswer.REQUESTED
         with pytest.raises(RunFailed, match="canceled"):

@@ -128,6 +128,7 @@ async def test_i8_a_job_that_will_not_end_does_not_keep_the_engine_from_stopping
         assert await hw.run(run.id).result(10) == "well"
 
 
+@pytest.mark.slow
 async def test_r4_13_a_job_that_blocks_the_event_loop_does_not_cost_the_lease(url: str) -> None:
     """The lease is renewed from the writer's own thread."""
     hw = Headway(url, lease_ttl_s=2.0)

@@ -123,6 +123,7 @@ async def test_i11_a_cancel_by_another_process_is_seen_at_the_next_look(
         assert (await run.ended()).run.status is RunStatus.CANCELED
 
 
+@pytest.mark.slow
 async def test_i11_a_job_that_cleans_up_is_not_cancelled_a_second_time(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,7 +103,10 @@ async def test_i3_a_run_that_was_given_up_goes_on_from_its_checkpoint(url: str) 
         assert await hw.run(run.id).result() == {"generation": 1}
 
 
-async def test_i3_a_run_whose_cancel_was_asked_for_is_canceled_by_the_stop(url: str) -> None:
+async def test_i3_a_run_whose_cancel_was_asked_for_is_canceled_by_the_stop(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "UNWIND_S", 0.2)
     hw, started, cleaning = Headway(url, stop_wait_s=0), asyncio.Event(), asyncio.Event()
 
     @hw.job()

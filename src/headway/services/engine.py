@@ -11,6 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -84,6 +85,7 @@ class Engine:
         self._looked_at_s = self._lanes_at_s = float("-inf")
         self._unknown: set[Claim] = set()
         self._is_stopping = False
+        self._has_stopped = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         await self._begin()
@@ -112,8 +114,7 @@ class Engine:
             finally:  # Whoever will not wait any longer leaves nothing at work either.
                 for execution in list(self._executing.values()):
                     execution.end(Ending.SHUTDOWN)
-                for loop in self._loops:
-                    loop.cancel()
+                await self._end_loops()
             if isinstance(error, asyncio.CancelledError):
                 # It may come from the group itself, which then takes it back.
                 await self._group.__aexit__(kind, error, traceback)
@@ -127,6 +128,12 @@ class Engine:
             await self._leave()
         if died_of is not None:
             raise died_of
+
+    async def _end_loops(self) -> None:
+        self._has_stopped.set()
+        await asyncio.wait(self._loops, timeout=UNWIND_S)
+        for loop in self._loops:
+            loop.cancel()
 
     async def _stop(self, wait_s: float) -> None:
         self._wake.set()
@@ -247,12 +254,14 @@ class Engine:
                 del self._executing[run_id]
 
     async def _repeat(self, every_s: float, action: Callable[[], Awaitable[None]]) -> None:
-        while True:  # Ends by cancellation only.
+        while not self._has_stopped.is_set():
             try:
                 await action()
             except InfrastructureError as error:
                 log.warning("round_failed", extra={"reason": str(error)})
-            await asyncio.sleep(every_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(every_s):
+                    await self._has_stopped.wait()
 
     async def _sweep(self) -> None:
         await sweep(self._store, self._reader, self._clock)

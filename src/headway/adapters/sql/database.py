@@ -2,7 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import (
     AbstractAsyncContextManager,
     asynccontextmanager,
@@ -27,6 +35,7 @@ if TYPE_CHECKING:
     import sqlite3
 
 RETRY_DELAYS_S: Final = (1.0, 2.0, 4.0)
+CLOSE_WAIT_S: Final = 5.0
 REPEATABLE_READ: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 CONSISTENT_SNAPSHOT: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 
@@ -50,6 +59,7 @@ class Database:
         self.memory_connection: sqlite3.Connection | None = None
         self.memory_gate: threading.Lock | None = None
         self.engine: AsyncEngine
+        self._under_way: set[asyncio.Task[Any]] = set()
         if address.driver != "sqlite":
             self.connector = Connector(addresses)
             self.engine = server_engine(address.driver, self.connector)
@@ -124,6 +134,10 @@ class Database:
         return await self._retry(lambda: self._opened({}), write_or_find, sleep)
 
     async def close(self) -> None:
+        if self._under_way:
+            _, silent = await asyncio.wait(self._under_way, timeout=CLOSE_WAIT_S)
+            for task in silent:
+                task.cancel()
         await self.engine.dispose()
         if self.memory_connection is not None:
             self.memory_connection.close()
@@ -134,12 +148,18 @@ class Database:
         work: Callable[[AsyncConnection], Awaitable[T]],
         sleep: Sleep,
     ) -> T:
+        has_connected = False
+
+        async def attempt() -> T:
+            nonlocal has_connected
+            async with opened() as connection:
+                has_connected = True
+                return await work(connection)
+
         for delay_s in RETRY_DELAYS_S:
             has_connected = False
             try:
-                async with opened() as connection:
-                    has_connected = True
-                    return await work(connection)
+                return await self._to_its_end(attempt())
             except DBAPIError as error:
                 if not is_disconnect(error):
                     raise
@@ -148,8 +168,22 @@ class Database:
                     raise
             await sleep(delay_s)
         with _outages_named():
-            async with opened() as connection:
-                return await work(connection)
+            return await self._to_its_end(attempt())
+
+    async def _to_its_end(self, attempt: Coroutine[Any, Any, T]) -> T:
+        """Who is cancelled meanwhile leaves it to end by itself.
+
+        Broken off in the middle, it might leave a connection that nobody ever closes.
+        """
+        task = asyncio.create_task(attempt)
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # Looked at, or asyncio would complain: the caller may be gone.
 
     @asynccontextmanager
     async def _opened_at_one_instant(self) -> AsyncIterator[AsyncConnection]:
