@@ -34,7 +34,7 @@ check: lint ## The quick loop: lint, and most of the tests that need no server
 
 test: setup services-setup lint ## Everything: lint, all tests on every backend, coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q -n $(JOBS) --backends-report=$(BACKENDS_REPORT)
+	$(BIN)/coverage run -m pytest -q -n $(JOBS) --dist worksteal --backends-report=$(BACKENDS_REPORT)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 	@cat $(BACKENDS_REPORT)

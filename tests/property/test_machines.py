@@ -14,7 +14,7 @@ from tests.property.opened import Opened
 EXAMPLE_COUNT: Final = int(os.environ.get("HEADWAY_EXAMPLES", "0"))
 STEP_COUNTS: Final[dict[type[StoreMachine], int]] = {OneByOne: 30, InBatches: 12}
 SETTINGS: Final = settings(
-    max_examples=EXAMPLE_COUNT or 20,
+    max_examples=EXAMPLE_COUNT or 12,
     derandomize=not EXAMPLE_COUNT,
     deadline=None,
     database=None,
