@@ -30,6 +30,8 @@ def test_in_a_pipe_it_prints_every_account_once_and_leaves_nothing(folder: Path)
 
 
 def test_interrupted_it_ends_at_once_without_a_word_and_leaves_nothing(folder: Path) -> None:
+    # Tests that run in the background of a shell ignore the signal, and their children inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     process = subprocess.Popen(
         command("demo"),
         cwd=folder,
