@@ -47,6 +47,9 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("tasks_without_an_owner", "src/headway/adapters/sql/database.py"): (
         "A read outlives the caller that was cancelled; closing the database waits for it."
     ),
+    ("tasks_without_an_owner", "src/headway/adapters/sql/ear.py"): (
+        "It listens from the first listener on until the store, which owns it, is closed."
+    ),
     ("tasks_without_an_owner", "src/headway/services/engine.py"): (
         "A job that will not end is left behind when the engine stops; a group would wait for it."
     ),

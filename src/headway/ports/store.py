@@ -36,8 +36,9 @@ class Store(Protocol):
         ...
 
     def listen(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
-        """Call `listener` with the events of each commit of this process; returns the way to stop.
+        """Call `listener` with the events of each commit; returns the way to stop.
 
-        A hint, never the truth: other processes commit too.
+        Always with those of this process, and with those of others where the database tells of
+        them. A hint, never the truth: some may not come, and some may come twice.
         """
         ...

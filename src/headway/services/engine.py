@@ -1,7 +1,7 @@
 """The engine of one process: it claims runs when there is room, and executes them.
 
-Hints make it fast (a commit of this process), polling makes it certain (others commit too). An
-instance that is declared dead ends its work and begins anew under another id.
+Hints make it fast (of what this process and others commit), polling makes it certain. An instance
+that is declared dead ends its work and begins anew under another id.
 """
 
 import asyncio
@@ -46,6 +46,18 @@ UNWIND_S: Final = 5.0
 """How long jobs that were told to end may take for it when the engine stops."""
 CLAIM_COUNT_MAX: Final = 100
 HELD_COUNT_MAX: Final = 100_000
+MAKES_ROOM: Final = frozenset(
+    {
+        EventType.STATE_CHANGED,
+        EventType.TAKEN_OVER,
+        EventType.WAITING,
+        EventType.RETRIED,
+        EventType.PARKED,
+        EventType.WOKEN,
+        EventType.LANE_CHANGED,
+    }
+)
+"""After these a run may be ready that was not, or a slot may be free."""
 
 log = logging.getLogger(__name__)
 
@@ -300,8 +312,9 @@ class Engine:
     # Hints.
 
     def _on_events(self, events: Sequence[Event]) -> None:
-        self._wake.set()
         for event in events:
+            if event.type in MAKES_ROOM:
+                self._wake.set()
             execution = None if event.run_id is None else self._executing.get(event.run_id)
             if execution is not None:
                 self._hint(execution, event)

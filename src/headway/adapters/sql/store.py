@@ -1,7 +1,7 @@
 """The store on SQL: a door for writing, and readers beside it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 from headway.adapters.sql.database import Database
@@ -16,15 +16,26 @@ from headway.core.command.command import Command
 from headway.core.ids import InstanceId, Instant
 from headway.core.run.events import Event
 
+if TYPE_CHECKING:
+    from headway.adapters.sql.ear import Ear
+
 A = TypeVar("A")
 
 
 class SqlStore:
     """Opened by `open_store`, and closed by whoever opened it."""
 
-    def __init__(self, database: Database, writer: Writer, listeners: "Listeners") -> None:
+    def __init__(
+        self,
+        database: Database,
+        writer: Writer,
+        listeners: "Listeners",
+        ear: "Ear | None" = None,
+    ) -> None:
+        """`ear` hears other processes, where the database can carry what they say."""
         self._database = database
         self._listeners = listeners
+        self._ear = ear
         self.writer = writer
         self.runs = SqlRunReader(database)
         self.events = SqlEventReader(database)
@@ -43,10 +54,14 @@ class SqlStore:
         return self.writer.keep_lease(instance_id, ttl_s=ttl_s, on_renewed=on_renewed)
 
     def listen(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+        if self._ear is not None:  # Who only submits needs no connection for it.
+            self._ear.start()
         return self._listeners.add(listener)
 
     async def close(self) -> None:
         """Commit what waits, then close all connections."""
+        if self._ear is not None:
+            await self._ear.close()
         await self.writer.close()
         await self._database.close()
 
@@ -82,10 +97,11 @@ async def open_store(
     addresses = parse_addresses(urls)
     database = Database(addresses, durability=durability)
     listeners = Listeners()
+    writer_id = str(uuid4())
     try:
         await prepare_schema(database, addresses[0])
         writer = Writer(
-            writer_id=str(uuid4()),
+            writer_id=writer_id,
             source=source_for(database, addresses[0], durability=durability),
             now=now,
             on_committed=listeners.tell,
@@ -94,4 +110,12 @@ async def open_store(
     except BaseException:
         await database.close()
         raise
-    return SqlStore(database, writer, listeners)
+    return SqlStore(database, writer, listeners, _ear(database, writer_id, listeners))
+
+
+def _ear(database: Database, writer_id: str, listeners: Listeners) -> "Ear | None":
+    if database.connector is None or database.driver != "postgres":
+        return None
+    from headway.adapters.sql.ear import Ear  # noqa: PLC0415  # Its driver is an optional extra.
+
+    return Ear(database.connector, writer_id=writer_id, tell=listeners.tell)

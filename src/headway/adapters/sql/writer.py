@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Final
 
+from headway.adapters.sql.batch import Answer, InDoubt, Pending
 from headway.adapters.sql.faults import (
     explained,
     first_line,
@@ -27,6 +27,7 @@ from headway.adapters.sql.faults import (
 from headway.adapters.sql.lease import Lease
 from headway.adapters.sql.links.source import Source
 from headway.adapters.sql.load import load_world
+from headway.adapters.sql.notice import notice_of
 from headway.adapters.sql.own_row import (
     forget_the_gone,
     lock_own_row,
@@ -54,26 +55,9 @@ TRANSACTION_S_MAX: Final = 30.0
 OUTAGE_S_MAX: Final = 10.0
 OUT_AGAIN_S_MAX: Final = 1.0
 RECONNECT_DELAY_S: Final = 0.2
+RETIRE_S_MAX: Final = 2.0
 
 log = logging.getLogger(__name__)
-
-
-_Answer = tuple["asyncio.Future[Any] | Lease", Any, BaseException | None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Pending:
-    command: Command[Any]
-    answer: "asyncio.Future[Any] | Lease"
-
-
-@dataclass(frozen=True, slots=True)
-class _InDoubt:
-    """A batch whose commit was sent and not yet answered."""
-
-    number: int
-    answers: list[Any]
-    events: list[Event]
 
 
 class Writer:
@@ -91,9 +75,9 @@ class Writer:
         self._source = source
         self._now = now
         self._on_committed = on_committed
-        self._waiting: deque[_Pending] = deque()
+        self._waiting: deque[Pending] = deque()
         self._batch_number = 0
-        self._in_doubt: _InDoubt | None = None
+        self._in_doubt: InDoubt | None = None
         self._is_closing = False
         self._is_idle = False
         self._lease: Lease | None = None
@@ -122,7 +106,7 @@ class Writer:
         if len(self._waiting) >= WAITING_COUNT_MAX:
             raise StoreOverloaded(len(self._waiting))
         answer: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting.append(_Pending(command, answer))
+        self._waiting.append(Pending(command, answer))
         self._rouse()
         return answer
 
@@ -188,7 +172,7 @@ class Writer:
             await self._retire()
             self._answer([(self._stopped, None, None)])
 
-    async def _next_batch(self) -> list[_Pending]:
+    async def _next_batch(self) -> list[Pending]:
         """What waits, up to a limit; nothing only when the writer is to end."""
         self._ask_for_lease()
         while not self._waiting:
@@ -200,7 +184,7 @@ class Writer:
                 await self._wait()
             self._is_idle = False
             self._ask_for_lease()
-        batch: list[_Pending] = []
+        batch: list[Pending] = []
         length = 0
         while self._waiting and len(batch) < BATCH_COUNT_MAX and length < BATCH_LENGTH_MAX:
             batch.append(self._waiting.popleft())
@@ -217,9 +201,9 @@ class Writer:
     def _ask_for_lease(self) -> None:
         lease = self._lease
         if lease is not None and not self._is_closing and lease.due_in_s() <= 0:
-            self._waiting.appendleft(_Pending(lease.ask(), lease))
+            self._waiting.appendleft(Pending(lease.ask(), lease))
 
-    async def _commit(self, batch: list[_Pending], give_up_at_s: float) -> None:
+    async def _commit(self, batch: list[Pending], give_up_at_s: float) -> None:
         """Answer every command of `batch`, whatever happens; its halves share its time."""
         for attempt in range(ATTEMPT_COUNT_MAX):
             try:
@@ -254,7 +238,7 @@ class Writer:
 
     async def _clear_up(
         self, error: Exception, give_up_at_s: float
-    ) -> _InDoubt | InfrastructureError | None:
+    ) -> InDoubt | InfrastructureError | None:
         """Undo what failed, or reconnect; the batch, if its commit has landed all the same."""
         is_lost = is_disconnect(error) or is_read_only(error) or isinstance(error, TimeoutError)
         # Once COMMIT was sent, nothing but a look tells what became of it.
@@ -265,7 +249,7 @@ class Writer:
         await self._undo()
         return None
 
-    def _refuse(self, batch: Sequence[_Pending], error: BaseException) -> None:
+    def _refuse(self, batch: Sequence[Pending], error: BaseException) -> None:
         # A copy each: a traceback grows wherever an error is raised.
         self._answer([(pending.answer, None, copy(error)) for pending in batch])
 
@@ -285,8 +269,8 @@ class Writer:
         number = self._batch_number + 1
         await write_own_row(self._link, self._id, number=number, now=now)
         await write_world(self._link, world, loaded_seq=loaded_seq)
-        self._in_doubt = _InDoubt(number, answers, world.changes.events)
-        await self._link.commit()
+        self._in_doubt = InDoubt(number, answers, world.changes.events)
+        await self._link.commit(notice_of(self._id, world.changes.events))
         self._in_doubt = None
         self._batch_number = number
         self.batch_count += 1
@@ -319,7 +303,7 @@ class Writer:
 
     async def _recover(
         self, error: Exception, give_up_at_s: float
-    ) -> _InDoubt | InfrastructureError | None:
+    ) -> InDoubt | InfrastructureError | None:
         """Reconnect. The batch in doubt if it has landed, None if the commands must be replayed."""
         log.warning("database_lost", extra={"reason": str(error)})
         in_doubt, self._in_doubt = self._in_doubt, None
@@ -351,9 +335,10 @@ class Writer:
     async def _retire(self) -> None:
         """Take the own row away, and close; if that fails the row is forgotten in time."""
         try:
-            await self._link.begin()
-            await remove_own_row(self._link, self._id)
-            await self._link.commit()
+            async with asyncio.timeout(RETIRE_S_MAX):
+                await self._link.begin()
+                await remove_own_row(self._link, self._id)
+                await self._link.commit()
         except Exception as error:  # At the end of its life there is nobody to tell.
             log.debug("writer_not_retired", extra={"reason": str(error)})
             await self._undo()
@@ -374,7 +359,7 @@ class Writer:
 
     def _answer(
         self,
-        answers: Sequence[_Answer],
+        answers: Sequence[Answer],
         events: Sequence[Event] = (),
     ) -> None:
         if answers and isinstance(answers[0][0], Lease):
@@ -387,7 +372,7 @@ class Writer:
         except RuntimeError:  # Its event loop is closed: nobody listens any more.
             log.debug("answers_undeliverable", extra={"count": len(answers)})
 
-    def _deliver(self, answers: Sequence[_Answer], events: Sequence[Event]) -> None:
+    def _deliver(self, answers: Sequence[Answer], events: Sequence[Event]) -> None:
         for future, answer, error in answers:
             assert not isinstance(future, Lease)
             if future.done():  # Its caller was cancelled; what it asked for was done all the same.

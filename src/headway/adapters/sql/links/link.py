@@ -17,7 +17,9 @@ class Link(Protocol):
         """Open a write transaction; on a database without row locks, the write lock is taken."""
         ...
 
-    async def commit(self) -> None: ...
+    async def commit(self, notice: str | None = None, /) -> None:
+        """With the commit, and only if it happens, others are told `notice`, where that can be."""
+        ...
 
     async def rollback(self) -> None:
         """Undo the transaction, if one is open."""

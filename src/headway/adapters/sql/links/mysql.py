@@ -30,7 +30,7 @@ class MysqlLink:
     async def begin(self) -> None:
         await self._connection.begin()
 
-    async def commit(self) -> None:
+    async def commit(self, _notice: str | None = None, /) -> None:
         await self._connection.commit()
 
     async def rollback(self) -> None:

@@ -8,11 +8,13 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.engine import Dialect
 
+from headway.adapters.sql.notice import CHANNEL
 from headway.adapters.sql.server import RawConnection
 from headway.adapters.sql.statements import Delete, Insert, Query, Row, Update, Write, compile_query
 
 # COPY takes one exchange more than INSERT, and a tenth of the driver's time per row.
 COPY_ROW_COUNT_MIN: Final = 20
+NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', '{{}}') WHERE pg_notification_queue_usage() < 0.5; "
 
 
 class PostgresLink:
@@ -25,8 +27,11 @@ class PostgresLink:
     async def begin(self) -> None:
         await self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
 
-    async def commit(self) -> None:
-        await self._connection.execute("COMMIT")
+    async def commit(self, notice: str | None = None, /) -> None:
+        # In one exchange. A transaction whose word finds no room would fail, and there is none
+        # when a listener was paused for very long: then nothing is said.
+        words = "" if notice is None else NOTIFY.format(notice)
+        await self._connection.execute(f"{words}COMMIT")
 
     async def rollback(self) -> None:
         if self._connection.is_in_transaction():

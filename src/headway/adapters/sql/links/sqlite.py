@@ -58,7 +58,7 @@ class SqliteLink:
             self._gate.release()
             raise
 
-    async def commit(self) -> None:
+    async def commit(self, _notice: str | None = None, /) -> None:
         self._connection.execute("COMMIT")
         try:
             if self._row_count >= CHECKPOINT_ROW_COUNT or self._is_log_long():
