@@ -5,7 +5,14 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast, overload
 
-from headway.bootstrap import Durability, SqlStore, SystemClock, SystemIds, open_store
+from headway.bootstrap import (
+    Durability,
+    SqlStore,
+    SystemClock,
+    SystemIds,
+    life_lock_for,
+    open_store,
+)
 from headway.core.command.instance import LEASE_TTL_S
 from headway.core.command.submit import Submit
 from headway.core.document import Document, check_name, check_word
@@ -253,6 +260,8 @@ class Headway:
             self._store = await open_store(self._urls, durability=self._durability)
             opened.push_async_callback(self._close)
             store, clock = self._store, SystemClock()
+            life_lock = life_lock_for(self._urls, store)
+            opened.callback(life_lock.release)
             keeper = Keeper(store, store.runs, store.events, clock, self._retention)
             engine = Engine(
                 store,
@@ -262,6 +271,7 @@ class Headway:
                 self._jobs,
                 stop_wait_s=self._stop_wait_s,
                 lease_ttl_s=self._lease_ttl_s,
+                life_lock=life_lock,
                 keep=keeper.prune,
             )
             await opened.enter_async_context(engine)

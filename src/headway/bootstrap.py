@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
 
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
@@ -13,6 +15,7 @@ from headway.adapters.sql.sqlite import Durability
 from headway.adapters.sql.store import SqlStore, open_store
 from headway.adapters.system.clock import SystemClock
 from headway.adapters.system.ids import SystemIds
+from headway.adapters.system.life_lock import FileLifeLock, runtime_folder
 
 __all__ = [
     "Durability",
@@ -21,10 +24,26 @@ __all__ = [
     "SystemClock",
     "SystemIds",
     "check_database",
+    "life_lock_for",
     "open_store",
     "opened_readers",
     "upgrade_database",
 ]
+
+
+def life_lock_for(urls: Sequence[str], store: SqlStore) -> FileLifeLock:
+    """The lock of this process, where others on the same database will look for it.
+
+    Beside a SQLite file, which all who use it can reach; else in this user's folder on this host.
+    """
+    address = parse_addresses(urls)[0]
+    if address.is_memory:
+        return FileLifeLock(None, prefix="")
+    if address.driver == "sqlite":
+        path = Path(address.database)
+        return FileLifeLock(path.parent, prefix=path.name)
+    cluster_id = (store.cluster_id or "").encode()
+    return FileLifeLock(runtime_folder(), prefix=sha256(cluster_id).hexdigest()[:16])
 
 
 async def upgrade_database(urls: Sequence[str]) -> str:

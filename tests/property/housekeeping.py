@@ -24,7 +24,13 @@ class Housekeeping(Model):
             case RegisterInstance():
                 expires_at = self.after(wanted.ttl_s)
                 self.instances[wanted.instance_id] = Instance(
-                    wanted.instance_id, expires_at, 0, wanted.host, wanted.pid, self.now
+                    wanted.instance_id,
+                    expires_at,
+                    0,
+                    wanted.host,
+                    wanted.pid,
+                    self.now,
+                    wanted.life_lock,
                 )
                 return expires_at
             case RenewInstance():

@@ -26,6 +26,8 @@ class Instance(NamedTuple):
     host: str
     pid: int
     started_at: Instant
+    life_lock: str | None = None
+    """The name of the lock that its process holds while it lives, if it holds one."""
 
 
 class InboxItem(NamedTuple):

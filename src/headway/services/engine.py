@@ -29,13 +29,14 @@ from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
+from headway.ports.life_lock import LifeLock
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.execute import execute, give_up
 from headway.services.execution import Ending, Execution
 from headway.services.job import Job
 from headway.services.patience import persistently
-from headway.services.sweep import sweep
+from headway.services.sweep import clean_locks, sweep
 
 POLL_S: Final = 1.0
 SWEEP_S: Final = 1.0
@@ -79,9 +80,13 @@ class Engine:
         *,
         stop_wait_s: float,
         lease_ttl_s: float,
+        life_lock: LifeLock,
         keep: Callable[[], Awaitable[None]],
     ) -> None:
-        """`keep` is called now and then, to remove what is over and old."""
+        """`keep` is called now and then, to remove what is over and old.
+
+        `life_lock` stays held when the engine ends: whoever gave it lets it go afterwards.
+        """
         self._store = store
         self._reader = reader
         self._ids = ids
@@ -89,6 +94,7 @@ class Engine:
         self._jobs = jobs
         self._stop_wait_s = stop_wait_s
         self._lease_ttl_s = lease_ttl_s
+        self._life_lock = life_lock
         self._keep = keep
         self._wake = asyncio.Event()
         self._executing: dict[RunId, Execution] = {}
@@ -101,6 +107,7 @@ class Engine:
 
     async def __aenter__(self) -> Self:
         await self._begin()
+        await clean_locks(self._reader, self._life_lock)
         self._stop_listening = self._store.listen(self._on_events)
         self._group = await asyncio.TaskGroup().__aenter__()
         self._loops = [
@@ -176,6 +183,7 @@ class Engine:
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 ttl_s=self._lease_ttl_s,
+                life_lock=self._life_lock.take(),
             )
         )
         self._instance_id: InstanceId = instance_id
@@ -276,7 +284,7 @@ class Engine:
                     await self._has_stopped.wait()
 
     async def _sweep(self) -> None:
-        await sweep(self._store, self._reader, self._clock)
+        await sweep(self._store, self._reader, self._clock, self._life_lock)
 
     async def _look_after(self) -> None:
         """What others have decided about our runs: hints tell us sooner, this is certain."""

@@ -4,38 +4,54 @@ Several instances may sweep at once: each command looks again, on locked rows an
 clock, before it does anything.
 """
 
+import asyncio
 from typing import Final
 
 from headway.core.command.cancel import ForceCancel
 from headway.core.command.expire import Expire
 from headway.core.command.instance import DeclareDead, ReleaseOrphan, RetireInstance
 from headway.core.command.wait import Wake
-from headway.core.ids import InstanceId, Instant
+from headway.core.ids import Instant
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.ports.clock import Clock
+from headway.ports.life_lock import LifeLock
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 
 COUNT_MAX: Final = 500
 
 
-async def sweep(store: Store, reader: RunReader, clock: Clock) -> None:
+async def sweep(store: Store, reader: RunReader, clock: Clock, life_lock: LifeLock) -> None:
     """One round; what is left over after it waits for the next."""
     now = clock.now()
-    for instance in await reader.instances():
-        if instance.is_dead or instance.lease_expires_at <= now:
-            await _bury(store, reader, instance.id)
+    instances = await reader.instances()
+    # One process may have had several lives: all are looked at before its lock is removed.
+    locks = {instance.life_lock for instance in instances if instance.life_lock is not None}
+    free = {lock for lock in locks if life_lock.is_free(lock)}
+    for instance in instances:
+        is_proven = instance.life_lock in free
+        if is_proven or instance.is_dead or instance.lease_expires_at <= now:
+            await _bury(store, reader, DeclareDead(instance.id, is_proven=is_proven))
+    for lock in free:
+        life_lock.remove(lock)
     for run in await reader.runs_due(now, limit=COUNT_MAX):
         await store.apply(_command_for(run, now))
 
 
-async def _bury(store: Store, reader: RunReader, instance_id: InstanceId) -> None:
-    if not await store.apply(DeclareDead(instance_id)):
+async def clean_locks(reader: RunReader, life_lock: LifeLock) -> None:
+    """Remove the locks of processes that died together, with nobody left to find them."""
+    instances = await reader.instances()
+    life_lock.clean({instance.life_lock for instance in instances if instance.life_lock})
+
+
+async def _bury(store: Store, reader: RunReader, death: DeclareDead) -> None:
+    if not await store.apply(death):
         return  # It has renewed its lease in the meantime.
+    instance_id = death.instance_id
     held = await reader.runs_held_by(instance_id, limit=COUNT_MAX)
-    for run in held:
-        await store.apply(ReleaseOrphan(run.id, instance_id))
+    # Together, so that they share a transaction.
+    await asyncio.gather(*(store.apply(ReleaseOrphan(run.id, instance_id)) for run in held))
     if len(held) < COUNT_MAX:
         await store.apply(RetireInstance(instance_id))
 

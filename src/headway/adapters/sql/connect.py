@@ -73,6 +73,12 @@ class Connector:
             {address.display: "others are moving to another node" for address in self._addresses}
         )
 
+    @property
+    def cluster_id(self) -> str | None:
+        """Of the cluster in which this process works, once it has connected."""
+        newest = self._seen.newest
+        return None if newest is None else newest.stream.cluster_id
+
     def saw(self, seq: int, *, epoch: int, on: RawConnection) -> None:
         """Remember that `seq` was committed on this connection, in this epoch."""
         self._seen.saw(seq, epoch=epoch, at=self._made_at[on])

@@ -40,6 +40,12 @@ class SqlStore:
         self.runs = SqlRunReader(database)
         self.events = SqlEventReader(database)
 
+    @property
+    def cluster_id(self) -> str | None:
+        """The same for all processes on this database; None where there is no server."""
+        connector = self._database.connector
+        return None if connector is None else connector.cluster_id
+
     async def apply(self, command: Command[A]) -> A:
         answer: A = await self.writer.put(command)
         return answer

@@ -146,6 +146,7 @@ instances: Final = _table(
     sa.Column("host", _name(), nullable=False),
     sa.Column("pid", sa.Integer, nullable=False),
     sa.Column("started_at", sa.BigInteger, nullable=False),
+    sa.Column("life_lock", _name(128)),
 )
 
 inbox: Final = _table(

@@ -15,6 +15,7 @@ from headway.core.world import Instance, World
 
 LEASE_TTL_S: Final = 15.0
 INSTANCE_ID_LENGTH_MAX: Final = 36
+LIFE_LOCK_LENGTH_MAX: Final = 128
 _POISON: Final = '{"code":"poison","message":"its executor died %d times without progress"}'
 _LOST: Final = '{"code":"executor_lost","message":"its executor died and the job does not resume"}'
 
@@ -25,11 +26,14 @@ class RegisterInstance:
     host: str
     pid: int
     ttl_s: float = LEASE_TTL_S
+    life_lock: str | None = None
 
     def __post_init__(self) -> None:
         check_text(self.instance_id, place="instance_id", length_max=INSTANCE_ID_LENGTH_MAX)
         check_text(self.host, place="host")
         check_seconds(self.ttl_s, place="ttl_s")
+        if self.life_lock is not None:
+            check_text(self.life_lock, place="life_lock", length_max=LIFE_LOCK_LENGTH_MAX)
 
     def need(self, needs: Needs) -> None:
         needs.instance_ids[self.instance_id] = None
@@ -39,7 +43,7 @@ class RegisterInstance:
         assert self.instance_id not in world.instances
         expires_at = later(world.now, seconds=self.ttl_s)
         instance = Instance(
-            self.instance_id, expires_at, 0, self.host, self.pid, started_at=world.now
+            self.instance_id, expires_at, 0, self.host, self.pid, world.now, self.life_lock
         )
         world.instances[instance.id] = world.changes.instances_added[instance.id] = instance
         return expires_at

@@ -97,6 +97,7 @@ def _create_instances() -> None:
         sa.Column("host", sa.String(length=255), nullable=False),
         sa.Column("pid", sa.Integer(), nullable=False),
         sa.Column("started_at", sa.BigInteger(), nullable=False),
+        sa.Column("life_lock", sa.String(length=128), nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_instances"),
         if_not_exists=True,
         mysql_charset="utf8mb4",
