@@ -11,7 +11,7 @@ from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.read_doctor import SqlDoctorReader
 from headway.adapters.sql.read_runs import SqlRunReader
 from headway.adapters.sql.schema import check_schema, faults_explained, upgrade_schema
-from headway.adapters.sql.sqlite import Durability
+from headway.adapters.sql.sqlite import Durability, warn_if_old
 from headway.adapters.sql.store import SqlStore, open_store
 from headway.adapters.system.clock import SystemClock
 from headway.adapters.system.ids import SystemIds
@@ -41,7 +41,10 @@ def life_lock_for(urls: Sequence[str], store: SqlStore) -> FileLifeLock:
         return FileLifeLock(None, prefix="")
     if address.driver == "sqlite":
         path = Path(address.database)
-        return FileLifeLock(path.parent, prefix=path.name)
+        life_lock = FileLifeLock(path.parent, prefix=path.name)
+        if life_lock.has_neighbours():
+            warn_if_old(path)
+        return life_lock
     cluster_id = (store.cluster_id or "").encode()
     return FileLifeLock(runtime_folder(), prefix=sha256(cluster_id).hexdigest()[:16])
 

@@ -1,5 +1,6 @@
 """The one way in which a SQLite connection is opened, by readers and by the writer alike."""
 
+import logging
 import os
 import sqlite3
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ Durability = Literal["process", "power"]
 APPLICATION_ID: Final = 0x68647779
 """Written into the head of our files, so that we never touch another program's."""
 BUSY_TIMEOUT_S: Final = 5.0
+SAFE_TO_SHARE: Final = (3, 51, 3)
+"""Before this version one who checkpoints while another writes can corrupt the log."""
 SYNCHRONOUS: Final = {"process": "NORMAL", "power": "FULL"}
 # What a fault of SQLite means to the one who named the file, and what to do.
 FAULTS: Final[Mapping[str, str]] = {
@@ -26,6 +29,8 @@ FAULTS: Final[Mapping[str, str]] = {
     "SQLITE_CANTOPEN": "cannot be written; let headway write to it and to its folder",
     "SQLITE_READONLY": "cannot be written; let headway write to it and to its folder",
 }
+
+log = logging.getLogger(__name__)
 
 
 def open_sqlite(database: str, *, durability: Durability) -> sqlite3.Connection:
@@ -91,6 +96,19 @@ def is_ours(path: Path) -> bool:
             f"the database file {str(path)!r} belongs to another program; name another file"
         )
     return bool(table_count)
+
+
+def warn_if_old(path: Path) -> None:
+    """To be called when several processes share a file: older libraries are safe only behind us."""
+    if sqlite3.sqlite_version_info < SAFE_TO_SHARE:
+        log.warning(
+            "sqlite_file_shared_with_an_old_library",
+            extra={
+                "path": str(path),
+                "version": sqlite3.sqlite_version,
+                "advice": "let no other program write to the file, or use SQLite 3.51.3 or later",
+            },
+        )
 
 
 def explain_fault(error: Exception, database: str) -> str:

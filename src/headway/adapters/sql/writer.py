@@ -341,7 +341,9 @@ class Writer:
                 await self._link.commit()
         except Exception as error:  # At the end of its life there is nobody to tell.
             log.debug("writer_not_retired", extra={"reason": str(error)})
-            await self._undo()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETIRE_S_MAX):
+                    await self._undo()
         await self._drop_link()
 
     async def _drop_link(self) -> None:

@@ -28,6 +28,7 @@ BOOT_ID_PATH: Final = Path("/proc/sys/kernel/random/boot_id")
 SUFFIX: Final = ".alive"
 NEW_SUFFIX: Final = ".new"
 _NAME: Final = re.compile(r"[0-9a-f-]{36}:[0-9a-f]{1,16}:[0-9a-f]{1,16}:([0-9a-f]{32})")
+_NONCES: Final = "[0-9a-f]" * 32
 
 log = logging.getLogger(__name__)
 
@@ -86,13 +87,22 @@ class FileLifeLock:
                 path.unlink()
 
     def clean(self, known: Collection[str]) -> None:
-        if self._folder is None or self._name is None:
-            return
-        with suppress(OSError):  # What cannot be looked at stays as it is.
-            for path in self._folder.glob(f"{glob.escape(self._prefix)}-*{SUFFIX}"):
-                name = _name_of(path.lstat(), path)
-                if name not in known:
-                    self.remove(name)
+        for name in self._names():
+            if name not in known:
+                self.remove(name)
+
+    def has_neighbours(self) -> bool:
+        """Whether another process, as far as can be seen, works on the same database now."""
+        return any(name != self._name and not self.is_free(name) for name in self._names())
+
+    def _names(self) -> list[str]:
+        """All that are here. What cannot be looked at is left out."""
+        names: list[str] = []
+        if self._folder is not None:
+            for path in self._folder.glob(f"{glob.escape(self._prefix)}-{_NONCES}{SUFFIX}"):
+                with suppress(OSError):
+                    names.append(_name_of(path.lstat(), path))
+        return names
 
     def _make(self, folder: Path) -> str:
         path = folder / f"{self._prefix}-{secrets.token_hex(16)}{SUFFIX}"
