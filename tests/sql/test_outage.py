@@ -12,7 +12,7 @@ from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import MAIN_LANE
 from headway.core.lane import Lane
 from tests.contract.backends import run_apart, upgrade
-from tests.sql.nodes import Node
+from tests.sql.nodes import MariaDBNode, Node, PostgresNode
 
 
 @pytest.fixture
@@ -45,3 +45,17 @@ async def test_r4_7_a_long_outage_is_told_to_each_who_waits_and_then_it_heals(
     assert len({id(answer) for answer in answers}) == 3, "each needs a traceback of its own"
     node.come_back()
     assert isinstance(await store.apply(change), Lane)
+
+
+async def test_i20_a_server_that_is_silent_does_not_keep_who_wants_to_close(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "RETIRE_S_MAX", 0.1)
+    assert isinstance(node, PostgresNode | MariaDBNode)
+    store = await open_store([node.url])
+    node.server.pause()
+    try:
+        async with asyncio.timeout(60):  # It would wait for ever.
+            await store.close()
+    finally:
+        node.server.resume()
