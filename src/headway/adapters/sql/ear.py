@@ -25,6 +25,9 @@ PAUSE_S: Final = 0.01
 # A connection that only listens would never find out that its server is gone.
 ASK_S: Final = 5.0
 AGAIN_S: Final = 1.0
+# What is said to a paused process waits at the server, in a transaction that keeps VACUUM from its
+# work. After this time the server ends it.
+DEAF_MS_MAX: Final = 30_000
 FAULTS: Final[tuple[type[Exception], ...]] = (*Postgres.errors, DatabaseUnavailable)
 _EVENTS: Final = """
 SELECT found.* FROM unnest($1::bigint[], $2::bigint[]) AS said (first_seq, last_seq),
@@ -88,6 +91,7 @@ class Ear:
         """Until the connection breaks, or leads to a node that is no longer ours."""
         connection.add_termination_listener(lambda _: self._said.set())
         async with asyncio.timeout(ASK_S):
+            await connection.execute(f"SET tcp_user_timeout = {DEAF_MS_MAX}")
             await connection.add_listener(CHANNEL, self._on_notice)
             await self._catch_up(connection)
         while not connection.is_closed() and self._connector.is_current(connection):
