@@ -11,10 +11,10 @@ import pytest
 
 from headway import Headway, RunContext
 from headway.adapters.sql import ear
-from headway.adapters.sql.store import SqlStore
+from headway.adapters.sql.store import SqlStore, open_store
 from headway.core.command.lane import SetLane
 from headway.core.command.submit import Submit
-from headway.core.ids import Key, LaneName, RunId
+from headway.core.ids import MAIN_LANE, Key, LaneName, RunId
 from headway.core.run.events import Event
 from headway.core.run.status import RunStatus
 from headway.services import engine, handle
@@ -23,6 +23,7 @@ from headway.services.handle import RunHandle
 from tests.contract.backends import database_on
 from tests.service.scenes import looked_at
 from tests.services import PostgresServer
+from tests.sql.nodes import PostgresNode
 
 HOUR_S = 3_600
 OTHER_LANE = LaneName("other")
@@ -175,11 +176,10 @@ async def test_i8_more_than_a_page_is_heard_in_order(
     assert heard.seqs == sorted(set(heard.seqs))
 
 
-def kill_ears(server: PostgresServer, database: str) -> int:
-    """End the connections that listen, and no others; how many there were."""
-    query = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE query LIKE"
-    reads = "'%AS said (first_seq%' AND pid <> pg_backend_pid()"
-    return int(server.execute(f"{query} {reads} AND datname = '{database}'"))
+def ear_of(server: PostgresServer, database: str) -> int:
+    """The one connection that has just read what others said."""
+    query = "SELECT min(pid) FROM pg_stat_activity WHERE query LIKE '%AS said (first_seq%' AND"
+    return int(server.execute(f"{query} pid <> pg_backend_pid() AND datname = '{database}'"))
 
 
 async def test_i8_a_listener_whose_connection_was_killed_catches_up(
@@ -192,9 +192,44 @@ async def test_i8_a_listener_whose_connection_was_killed_catches_up(
     monkeypatch.setattr(engine, "POLL_S", HOUR_S)
     async with with_jobs(url) as hw, asyncio.timeout(60):
         await until_heard(hw.store, elsewhere)
-        assert await asyncio.to_thread(kill_ears, postgres_server, database) == 1
+        listening = await asyncio.to_thread(ear_of, postgres_server, database)
+        await asyncio.to_thread(
+            postgres_server.execute, f"SELECT pg_terminate_backend({listening}, 5000)"
+        )
         run = await submit(elsewhere, "echo")  # Said while nobody listens.
         assert await run.result() == "done"
+
+
+async def test_i21_a_listener_follows_when_its_process_moves_to_another_node(
+    postgres_server: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with database_on(postgres_server) as second:
+        old, new = (PostgresNode(postgres_server, name) for name in (database, second))
+        for node in (old, new):
+            node.execute("UPDATE stream SET cluster_id = 'ours'")
+        here, elsewhere = [await open_store([old.url, new.url]) for _ in range(2)]
+        try:
+            async with asyncio.timeout(60):
+                await until_heard(here, elsewhere)
+                listening = await asyncio.to_thread(ear_of, postgres_server, database)
+                monkeypatch.setattr(ear, "ASK_S", 0.1)
+                await asyncio.to_thread(move, old, new, listening)
+                await elsewhere.apply(SetLane(name=MAIN_LANE, max_concurrent=9))
+                await here.apply(SetLane(name=MAIN_LANE, max_concurrent=8))
+                await until_heard(here, elsewhere)
+        finally:
+            await here.close()
+            await elsewhere.close()
+
+
+def move(old: PostgresNode, new: PostgresNode, listening: int) -> None:
+    """Make `new` what a replica of `old` would be; `old` goes on for the one who listens there."""
+    epoch = old.execute("SELECT epoch FROM stream")
+    seq = old.execute("SELECT seq FROM stream")
+    new.execute(f"UPDATE stream SET epoch = {epoch}, seq = {seq}")  # noqa: S608
+    old.leave()
+    query = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE datname"
+    old.server.execute(f"{query} = '{old.database}' AND pid <> {listening}")
 
 
 async def test_i8_a_word_that_is_not_ours_is_ignored(
