@@ -6,6 +6,7 @@ from copy import copy
 import pytest
 
 from headway.core.errors import (
+    ChildRefused,
     DatabaseUnavailable,
     Error,
     IdempotencyConflict,
@@ -42,6 +43,7 @@ ERRORS: list[Error] = [
     OutcomeUnknown("connection reset"),
     InboxOverflow(RunId("r"), 9),
     RunNotActive(RunId("r")),
+    ChildRefused(RunId("r"), "it has too many"),
     StoreFailed("disk full"),
     StoreOverloaded(9),
     StoreClosed(),

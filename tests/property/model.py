@@ -177,6 +177,9 @@ class Model:
             "slot": run.lane if run.has_slot else None,
             "is_interactive": int(run.is_interactive),
             "due_at": self.due_at(run),
+            "child_of": run.command.parent_id if run.is_active else None,
+            "is_parent": 0,
+            "children_by": None,
         }
         row = {**command, **kept, **derived, **documents}
         if run.continued_from is None:

@@ -243,14 +243,14 @@ class Oracle(Timetable):
             return False
         match wanted:
             case GiveSlotBack():
-                if not run.has_slot:
-                    return False
-                run.has_slot = False
-                self.emit(run, "run_waiting", {})
-            case WantSlot():
                 if run.has_slot or run.wants_slot:
+                    run.has_slot, run.wants_slot, run.ready_seq = False, False, None
+                    self.emit(run, "run_waiting", {})
+            case WantSlot():
+                if run.has_slot:
                     return False
-                self.make_ready(run, "run_woken", {})
+                if not run.wants_slot:
+                    self.make_ready(run, "run_woken", {})
             case Park():
                 self._let_go(run, wanted.wake_at)
                 self.emit(run, "run_parked", {})

@@ -8,6 +8,7 @@ Error
 │   ├── KeyLocked            a key's saved row cannot change while its run is active
 │   ├── IdempotencyConflict  another request used this idempotency key
 │   ├── RevisionConflict     somebody changed it since it was read
+│   ├── ChildRefused         a run's job may not start this child
 │   └── RunNotActive         the run is over, and takes no more messages
 ├── LaneFull                 the lane takes no more queued runs for now
 ├── InboxOverflow            the run has too many messages that it has not read
@@ -88,6 +89,12 @@ class RevisionConflict(ConflictError):
 class RunNotActive(ConflictError):
     def __init__(self, run_id: RunId) -> None:
         super().__init__(f"run {run_id} is over or on its way to its end")
+        self.run_id = run_id
+
+
+class ChildRefused(ConflictError):
+    def __init__(self, run_id: RunId, problem: str) -> None:
+        super().__init__(f"run {run_id} cannot start this child: {problem}")
         self.run_id = run_id
 
 

@@ -39,6 +39,10 @@ class Snapshot:
 
 
 class RunReader(Protocol):
+    async def now(self) -> Instant:
+        """What time it is in the database, by whose clock everything there is judged."""
+        ...
+
     async def run(self, run_id: RunId) -> RunRecord | None: ...
 
     async def list_runs(
@@ -68,6 +72,18 @@ class RunReader(Protocol):
         ...
 
     async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[Run]: ...
+
+    async def ancestors(self, run_id: RunId, *, limit: int) -> Sequence[Run]:
+        """Its parent, the parent's parent and so on, as far as they are still there."""
+        ...
+
+    async def children_to_end(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
+        """Its active children that nobody has asked to end yet, the oldest first."""
+        ...
+
+    async def active_children(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
+        """Its active children, the oldest first."""
+        ...
 
     async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:
         """In the order in which they were accepted: where retention begins."""

@@ -11,6 +11,7 @@ from headway.core.command.submit import (
     Repeated,
     Steered,
     Submit,
+    SubmitAnswer,
 )
 from headway.core.errors import IdempotencyConflict, KeyBusy, LaneFull
 from headway.core.ids import RunId
@@ -19,7 +20,10 @@ from headway.ports.store import Store
 
 async def admit(store: Store, submission: Submit) -> RunId:
     """The run that the submission led to: its own, or the one it joined, steered or repeated."""
-    answer = await store.apply(submission)
+    return admitted(submission, await store.apply(submission))
+
+
+def admitted(submission: Submit, answer: SubmitAnswer) -> RunId:
     match answer:
         case Accepted(run_id=run_id) | Repeated(run_id) | Joined(run_id) | Steered(run_id=run_id):
             return run_id

@@ -27,10 +27,10 @@ from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
-from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
+from headway.services.children import Children
 from headway.services.execute import execute, give_up
 from headway.services.execution import Ending, Execution
 from headway.services.job import Job
@@ -62,7 +62,6 @@ class Engine:
         store: Store,
         reader: RunReader,
         ids: IdSource,
-        clock: Clock,
         jobs: Mapping[str, Job],
         *,
         stop_wait_s: float,
@@ -73,7 +72,6 @@ class Engine:
         self._store = store
         self._reader = reader
         self._ids = ids
-        self._clock = clock
         self._jobs = jobs
         self._stop_wait_s = stop_wait_s
         self._lease_ttl_s = lease_ttl_s
@@ -141,7 +139,8 @@ class Engine:
         await asyncio.wait([claiming], timeout=UNWIND_S)
         claiming.cancel()  # What it may still have won is given up with the rest.
         for execution in list(self._executing.values()):
-            if execution.is_asking:  # No answer will come in time.
+            # No answer will come in time, and no slot after a wait.
+            if execution.is_asking or execution.wait_count:
                 execution.end(Ending.SHUTDOWN)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=wait_s)
@@ -245,7 +244,8 @@ class Engine:
 
     async def _execute(self, execution: Execution) -> None:
         try:
-            await execute(self._store, self._jobs[execution.claimed.job], execution)
+            children = Children(execution, self._store, self._reader, self._jobs)
+            await execute(self._store, self._jobs[execution.claimed.job], execution, children)
         except Exception:  # Our own mistake: the run is freed when the lease is, and it is told.
             log.exception("execution_broke", extra={"run_id": execution.claimed.run_id})
         finally:
@@ -264,7 +264,7 @@ class Engine:
                     await self._has_stopped.wait()
 
     async def _sweep(self) -> None:
-        await sweep(self._store, self._reader, self._clock)
+        await sweep(self._store, self._reader)
 
     async def _look_after(self) -> None:
         """What others have decided about our runs: hints tell us sooner, this is certain."""

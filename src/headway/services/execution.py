@@ -33,6 +33,8 @@ class Execution:
         """Its end is on the way to the store: that it is heard of is no surprise."""
         self.is_asking = False
         """The job waits for a person's answer."""
+        self.wait_count = 0
+        """For how many things the job waits without a slot."""
         self.news = asyncio.Event()
         """Something may have come in for it."""
         self._task: asyncio.Task[None] | None = None

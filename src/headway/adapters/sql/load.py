@@ -133,6 +133,10 @@ _SCHEDULES: Final = Query(
     .order_by(schedules.c.name)
     .with_for_update()
 )
+_CHILD_COUNT: Final = Query(sa.select(sa.func.count()).where(runs.c.child_of == _text("id")))
+_ACTIVE_IDS: Final = Query(
+    sa.select(runs.c.id).where(in_list(runs.c.id, "ids"), runs.c.ended_at.is_(None))
+)
 _INBOX: Final = Query(
     sa.select(*inbox.c)
     .where(in_list(inbox.c.run_id, "ids"), inbox.c.consumed_by.is_(None))
@@ -199,6 +203,8 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> tuple[World, 
         for row in await link.fetch(_INBOX, {"ids": list(needs.inbox_run_ids)}):
             item = InboxItem(*row)
             world.inbox[item.run_id].append(item)
+    for run_id in needs.parent_ids:
+        ((world.child_counts[run_id],),) = await link.fetch(_CHILD_COUNT, {"id": run_id})
     await _load_lanes(link, needs, world)
     ((world.seq, world.pruned_seq, epoch),) = await link.fetch(_STREAM, {})
     if needs.idempotency_keys:
@@ -247,6 +253,10 @@ async def _load_runs(link: Link, needs: Needs, world: World) -> None:
         if pruned_keys:
             for row in await link.fetch(_HEADS, {"keys": sorted(pruned_keys)}):
                 world.load_run(Run.from_row(row))
+        parent_ids = {world.runs[i].parent_id for i in needs.pruned_ids if i in world.runs} - {None}
+        if parent_ids:
+            found = await link.fetch(_ACTIVE_IDS, {"ids": list(parent_ids)})
+            world.active_ids = {run_id for (run_id,) in found}
 
 
 async def _load_waiting(link: Link, needs: Needs, world: World) -> None:

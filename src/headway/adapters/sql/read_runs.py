@@ -1,11 +1,12 @@
 """Reading runs, lanes, keys and instances. Lists go by keyset, and never count a whole table."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from headway.adapters.sql.clock import NOW_SQL, machine_now
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.read_situation import read_situation
 from headway.adapters.sql.tables import (
@@ -22,6 +23,7 @@ from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.explain import Situation
 from headway.core.run.run import QueueRank, Run, RunRecord
+from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE
 from headway.core.world import InboxItem, Instance, SavedKey
 from headway.ports.run_reader import LaneView, RunFilter, Snapshot
@@ -33,12 +35,25 @@ _STATES: Final = sa.select(*RUN_COLUMNS)
 # by an expression, or SQLite would rather read a million finished runs in the order of `seq`.
 _IS_HEAD: Final = runs.c.head_key > sa.literal_column("''")
 _IS_ACTIVE: Final = _IS_HEAD | (runs.c.waiting_key > sa.literal_column("''"))
+_CHILDREN: Final = sa.select(runs.c.id).order_by(runs.c.seq)
 _SORTED_SEQ: Final = runs.c.seq + sa.literal_column("0")
 
 
 class SqlRunReader:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, now: Callable[[], Instant] | None = None) -> None:
+        """`now` replaces the database's clock, for tests."""
         self._database = database
+        self._now = now
+
+    async def now(self) -> Instant:
+        async def read(connection: AsyncConnection) -> Instant:
+            sql = NOW_SQL.get(connection.dialect.name)
+            if sql is None:
+                return machine_now()
+            now: int = (await connection.execute(sa.select(sa.literal_column(sql)))).scalar_one()
+            return Instant(now)
+
+        return await self._database.with_retry(read) if self._now is None else self._now()
 
     async def run(self, run_id: RunId) -> RunRecord | None:
         rows = await self._rows(_RECORDS.where(runs.c.id == run_id))
@@ -102,6 +117,30 @@ class SqlRunReader:
         is_held = _IS_HEAD & (runs.c.instance_id == instance_id)
         query = _STATES.where(is_held).order_by(_SORTED_SEQ).limit(limit)
         return [Run.from_row(row) for row in await self._rows(query)]
+
+    async def ancestors(self, run_id: RunId, *, limit: int) -> Sequence[Run]:
+        async def read(connection: AsyncConnection) -> Sequence[Run]:
+            child = runs.alias("child")
+            found: list[Run] = []
+            for _ in range(limit):
+                last_id = found[-1].id if found else run_id
+                query = _STATES.where(child.c.id == last_id, runs.c.id == child.c.parent_id)
+                row = (await connection.execute(query)).one_or_none()
+                if row is None:
+                    break
+                found.append(Run.from_row(tuple(row)))
+            return found
+
+        return await self._database.with_retry(read)
+
+    async def children_to_end(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
+        is_asked = runs.c.status == RunStatus.CANCELLING.value
+        query = _CHILDREN.where(runs.c.child_of == parent_id, ~is_asked).limit(limit)
+        return [run_id for (run_id,) in await self._rows(query)]
+
+    async def active_children(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
+        query = _CHILDREN.where(runs.c.child_of == parent_id).limit(limit)
+        return [run_id for (run_id,) in await self._rows(query)]
 
     async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:
         query = _STATES.where(runs.c.seq > after_seq).order_by(runs.c.seq).limit(limit)

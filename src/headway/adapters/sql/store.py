@@ -22,11 +22,17 @@ A = TypeVar("A")
 class SqlStore:
     """Opened by `open_store`, and closed by whoever opened it."""
 
-    def __init__(self, database: Database, writer: Writer, listeners: "Listeners") -> None:
+    def __init__(
+        self,
+        database: Database,
+        writer: Writer,
+        listeners: "Listeners",
+        now: Callable[[], Instant] | None = None,
+    ) -> None:
         self._database = database
         self._listeners = listeners
         self.writer = writer
-        self.runs = SqlRunReader(database)
+        self.runs = SqlRunReader(database, now)
         self.events = SqlEventReader(database)
 
     async def apply(self, command: Command[A]) -> A:
@@ -94,4 +100,4 @@ async def open_store(
     except BaseException:
         await database.close()
         raise
-    return SqlStore(database, writer, listeners)
+    return SqlStore(database, writer, listeners, now)

@@ -35,7 +35,9 @@ class Needs:
     schedules: dict[str, None] = field(default_factory=dict)
     changed_lanes: dict[LaneName, None] = field(default_factory=dict)
     pruned_ids: dict[RunId, None] = field(default_factory=dict)
-    """Runs of whose keys the heads are needed too."""
+    """Runs of whose keys the heads are needed too, and whether their parents are active."""
+    parent_ids: dict[RunId, None] = field(default_factory=dict)
+    """Runs of which the number of active children is needed."""
 
     def run(self, run_id: RunId, *, may_end: bool = False, may_wake: bool = False) -> None:
         self.run_ids[run_id] = may_end or self.run_ids.get(run_id, False)

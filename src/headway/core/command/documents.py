@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from headway.core.command.child import StartChild
 from headway.core.command.command import Command
 from headway.core.command.fire import FireSchedule
 from headway.core.command.inbox import PostToInbox
@@ -16,6 +17,8 @@ def document_length(command: Command[Any]) -> int:
     """The length of the document that `command` brings along, or 0."""
     match command:
         case Submit(params=document) | SaveKey(params=document):
+            return len(document)
+        case StartChild(submission=Submit(params=document)):
             return len(document)
         case FireSchedule(schedule=Schedule(params=document)):
             return len(document)

@@ -79,7 +79,7 @@ class Submit:
     recovery: Recovery = Recovery.RESUME
     parent_id: RunId | None = None
     is_unattended: bool = False
-    """Nobody waits for the answer (a schedule's, a parent's child): a refusal is recorded."""
+    """Nobody waits for the answer (a schedule's): a refusal is recorded, as a run `rejected`."""
     by: str = ""
 
     def __post_init__(self) -> None:
@@ -221,6 +221,9 @@ class Submit:
             revision=1,
             continued_from=world.latest.get(self.key) if self.mode is Mode.CONTINUE else None,
             parent_id=self.parent_id,
+            child_of=None if rank is None else self.parent_id,
+            is_parent=0,
+            children_by=None,
         )
         world.add_run(run, self.params, state_payload(None, status, details))
         if rank is not None:

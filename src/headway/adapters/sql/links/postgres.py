@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.engine import Dialect
 
+from headway.adapters.sql.clock import NOW_SQL
 from headway.adapters.sql.server import RawConnection
 from headway.adapters.sql.statements import Delete, Insert, Query, Row, Update, Write, compile_query
 
@@ -17,7 +18,7 @@ COPY_ROW_COUNT_MIN: Final = 20
 
 class PostgresLink:
     dialect: Dialect = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
-    now_sql: str | None = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
+    now_sql: str | None = NOW_SQL["postgresql"]
 
     def __init__(self, connection: RawConnection) -> None:
         self._connection = connection

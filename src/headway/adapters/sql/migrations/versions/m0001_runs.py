@@ -170,6 +170,9 @@ def _create_runs() -> None:
         sa.Column("revision", sa.Integer(), nullable=False),
         sa.Column("continued_from", sa.String(length=36), nullable=True),
         sa.Column("parent_id", sa.String(length=36), nullable=True),
+        sa.Column("child_of", sa.String(length=36), nullable=True),
+        sa.Column("is_parent", sa.SmallInteger(), nullable=False),
+        sa.Column("children_by", sa.BigInteger(), nullable=True),
         sa.Column("params", DOCUMENT, nullable=False),
         sa.Column("progress", DOCUMENT, nullable=True),
         sa.Column("checkpoint", DOCUMENT, nullable=True),
@@ -196,6 +199,14 @@ def _create_runs() -> None:
         if_not_exists=True,
         mysql_charset="utf8mb4",
         mysql_collate="utf8mb4_bin",
+    )
+    op.create_index(
+        "ix_runs_child_of_seq",
+        "runs",
+        ["child_of", "seq"],
+        if_not_exists=True,
+        sqlite_where=sa.text("child_of IS NOT NULL"),
+        postgresql_where=sa.text("child_of IS NOT NULL"),
     )
     op.create_index(
         "ix_runs_due_at",
