@@ -1,5 +1,6 @@
 """The library face: register jobs, start runs, wait for what they give."""
 
+import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -28,7 +29,7 @@ from headway.services.job import (
     job_of,
     registered_job,
 )
-from headway.services.key_rows import Keys
+from headway.services.key_rows import Keys, saved_row
 from headway.services.lane_settings import Lanes
 from headway.services.retention import Keeper, Retention
 from headway.services.schedule import SCHEDULE_COUNT_MAX, Timetable
@@ -213,18 +214,26 @@ class Headway:
     ) -> RunHandle:
         """Accept a run, durably; when this returns, it will not be lost.
 
-        A run without a key is its own key. KeyBusy: the key has an active run, and the policy is
-        `reject`. With the same `idempotency_key` the same run is answered, however often it is
-        submitted.
+        A run without a key is its own key. Without `params` it takes those that were saved for the
+        key and this job, as they are now; else the job's own defaults. With the same
+        `idempotency_key` the same run is answered, however often it is submitted. KeyBusy: the key
+        has an active run, and the policy is `reject`. RevisionConflict: what was saved for the key
+        changed at this very moment.
         """
         registered = registered_job(self._jobs, job)
         run_id = self._ids.run_id()
+        checked_key = Key(run_id if key is None else check_name(key, place="key"))
+        row = None
+        if params is None and key is not None:
+            row = await saved_row(self.store.runs, checked_key, job=job)
         submission = Submit(
             run_id=run_id,
-            key=Key(run_id if key is None else check_name(key, place="key")),
+            key=checked_key,
             job=job,
             lane=registered.lane,
-            params=encoded_params(registered, params),
+            params=encoded_params(registered, params if row is None else json.loads(row.params)),
+            has_params=params is not None,
+            row_revision=None if row is None else row.revision,
             timeout_s=registered.timeout_s,
             queue_timeout_s=registered.queue_timeout_s,
             recovery=registered.recovery,

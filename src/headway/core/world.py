@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
+from headway.core.document import Document
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.deadlines import changed
@@ -38,6 +39,20 @@ class InboxItem(NamedTuple):
     at: Instant
     consumed_by: int | None
     """The generation that consumed it."""
+
+
+class Question(NamedTuple):
+    """What a job asks people, until it is closed."""
+
+    run_id: RunId
+    call_id: str
+    generation: int
+    """Of the execution that asks."""
+    question: Document
+    asked_at: Instant
+    answer: Document | None
+    answered_by: str | None
+    answered_at: Instant | None
 
 
 class SavedKey(NamedTuple):
@@ -99,6 +114,7 @@ class Changes:
     forgotten: dict[str, None] = field(default_factory=dict)
     posted: list[InboxItem] = field(default_factory=list)
     consumed: list[InboxItem] = field(default_factory=list)
+    questions: dict[tuple[RunId, str], Question | None] = field(default_factory=dict)
     events_pruned_to: int | None = None
 
 
@@ -124,6 +140,10 @@ class World:
         self.instances: dict[InstanceId, Instance] = {}
         self.remembered: dict[str, Remembered] = {}
         self.inbox: dict[RunId, list[InboxItem]] = {}
+        self.consumed: dict[RunId, list[InboxItem]] = {}
+        """What was consumed already, where somebody asks for it once more."""
+        self.questions: dict[RunId, dict[str, Question]] = {}
+        self.loaded_questions: set[tuple[RunId, str]] = set()
         self.keys: dict[Key, SavedKey] = {}
         self.loaded_keys: dict[Key, SavedKey] = {}
         self.schedules: dict[str, SavedSchedule] = {}

@@ -9,7 +9,7 @@ from headway.core.lane import Lane
 from headway.core.run.explain import Situation
 from headway.core.run.run import Run, RunRecord
 from headway.core.run.status import RunStatus
-from headway.core.world import InboxItem, Instance, SavedKey
+from headway.core.world import InboxItem, Instance, Question, SavedKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,13 @@ class RunReader(Protocol):
 
     async def keys(self, *, limit: int, after: Key | None = None) -> Sequence[SavedKey]: ...
 
+    async def saved_key(self, key: Key) -> SavedKey | None: ...
+
     async def inbox(self, run_id: RunId) -> Sequence[InboxItem]: ...
+
+    async def questions(self, run_id: RunId) -> Sequence[Question]:
+        """What its job asks people now and nobody has answered, in order."""
+        ...
 
     async def instances(self) -> Sequence[Instance]: ...
 

@@ -9,11 +9,12 @@ from headway.core.command.submit import (
     NoRoom,
     OtherRequest,
     Repeated,
+    RowChanged,
     Steered,
     Submit,
     SubmitAnswer,
 )
-from headway.core.errors import IdempotencyConflict, KeyBusy, LaneFull
+from headway.core.errors import IdempotencyConflict, KeyBusy, LaneFull, RevisionConflict
 from headway.core.ids import RunId
 from headway.ports.store import Store
 
@@ -31,6 +32,8 @@ def admitted(submission: Submit, answer: SubmitAnswer) -> RunId:
             raise KeyBusy(submission.key, active_run_id)
         case NoRoom(lane, queued_count_max):
             raise LaneFull(lane, queued_count_max)
+        case RowChanged(revision):
+            raise RevisionConflict(f"key {submission.key!r}", revision)
         case OtherRequest(run_id):
             assert submission.idempotency_key is not None
             raise IdempotencyConflict(submission.idempotency_key, run_id)

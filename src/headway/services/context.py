@@ -3,10 +3,12 @@
 import asyncio
 import json
 import time
+from collections.abc import Awaitable
 from typing import Any, Final, TypeVar
 
 from headway.core.command.command import Command
 from headway.core.command.inbox import ANSWER, MESSAGE, ConsumeInbox
+from headway.core.command.question import AskQuestion, CloseQuestion
 from headway.core.command.report import AppendEvent, SaveCheckpoint
 from headway.core.document import encode_document
 from headway.core.duration import check_seconds
@@ -16,6 +18,7 @@ from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.core.run.run import Mode
 from headway.core.run.status import RunStatus
+from headway.core.world import InboxItem
 from headway.ports.store import Store
 from headway.services.children import Children
 from headway.services.execution import Execution
@@ -81,6 +84,9 @@ class RunContext:
         self._messages: list[Any] = []
         self._answers: dict[str, Any] = {}
         self._question_count = 0
+        self._reading = asyncio.Lock()
+        self._read_seq = 0
+        self._may_have_missed = False
         self.run_id: RunId = claimed.run_id
         self.key: Key = claimed.key
         self.mode: Mode = claimed.mode
@@ -142,17 +148,27 @@ class RunContext:
         check_seconds(timeout_s, place="timeout_s")
         self._question_count += 1
         call_id = f"{self.generation}.{self._question_count}"
-        asked = encode_document({"call_id": call_id, "question": question}, place="interrupt")
-        await self._append(EventType.PERMISSION_REQUEST, asked)
+        document = encode_document(question, place="interrupt")
+        asked = await self._apply(AskQuestion(self._claim, call_id, document))
+        answer: Any = None
+        if asked is None or asked.answer is None:
+            answer = await self._answer_to(call_id, timeout_s)
+        otherwise = encode_document(answer, place="answer")
+        # Somebody may have answered at the last moment, and was told that it counts.
+        standing = await self._apply(CloseQuestion(self._claim, call_id, otherwise))
+        if standing is None:
+            await self._read_inbox()
+            return self._answers.pop(call_id, answer)
+        self._answers.pop(call_id, None)
+        return json.loads(standing)
+
+    async def _answer_to(self, call_id: str, timeout_s: float) -> Any:
         self._execution.is_asking = True
         try:
             async with self._slot.given_back():
-                answer = await self._answer(call_id, timeout_s)
+                return await self._answer(call_id, timeout_s)
         finally:
             self._execution.is_asking = False
-        told = encode_document({"call_id": call_id, "answer": answer}, place="answer")
-        await self._append(EventType.PERMISSION_RESULT, told)
-        return answer
 
     async def start(
         self,
@@ -224,9 +240,20 @@ class RunContext:
                 continue
 
     async def _read_inbox(self) -> None:
-        for item in await self._apply(ConsumeInbox(self._claim)) or ():
+        async with self._reading:
+            items = await persistently(self._consume) or ()
+            self._may_have_missed = False
+        for item in items:
+            self._read_seq = item.seq
             payload = json.loads(item.payload)
             if item.kind == MESSAGE:
                 self._messages.append(payload)
             elif item.kind == ANSWER and item.call_id is not None:
                 self._answers[item.call_id] = payload
+
+    def _consume(self) -> Awaitable[tuple[InboxItem, ...] | None]:
+        # What came of this may never be heard, if the database goes away or the job stops
+        # waiting; then the next look asks for it once more.
+        again_after = self._read_seq if self._may_have_missed else None
+        self._may_have_missed = True
+        return self._store.apply(ConsumeInbox(self._claim, again_after))

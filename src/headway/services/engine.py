@@ -17,8 +17,8 @@ from typing import Final, Self
 
 from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
 from headway.core.command.instance import (
-    DeclareDead,
     RegisterInstance,
+    RenewInstance,
     RetireInstance,
 )
 from headway.core.errors import InfrastructureError
@@ -122,8 +122,10 @@ class Engine:
             died_of = _first(errors)
         finally:
             self._stop_listening()
-            self._end_lease()
-            await self._leave()
+            try:  # It lives until it has let go of everything: none of it is a death.
+                await self._leave()
+            finally:
+                self._end_lease()
         if died_of is not None:
             raise died_of
 
@@ -319,9 +321,13 @@ class Engine:
                 execution.end(Ending.LOST)
 
     async def _leave(self) -> None:
-        """Give up what is still held. Dead first: a claim that is under way can win no more."""
+        """Give up what is still held, and then the instance: a graceful stop is no death."""
         try:
-            await self._store.apply(DeclareDead(self._instance_id, is_proven=True))
+            # Commands are decided in the order in which they came: a claim that was under way has
+            # won by now what it could, and nobody asks for another.
+            await self._store.apply(
+                RenewInstance(instance_id=self._instance_id, ttl_s=self._lease_ttl_s)
+            )
             held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
             await asyncio.gather(*(give_up(self._store, Claim(run.id, run.token)) for run in held))
             await self._store.apply(RetireInstance(self._instance_id))

@@ -8,9 +8,17 @@ from typing import Any, Final, Self
 
 from headway.core.command.cancel import GRACE_S, CancelAnswer, RequestCancel
 from headway.core.command.inbox import ANSWER, MESSAGE, InboxFull, NotActive, PostToInbox
+from headway.core.command.question import NotAsked
 from headway.core.document import check_word, encode_document
 from headway.core.duration import check_seconds
-from headway.core.errors import Error, InboxOverflow, InfrastructureError, RunNotActive, RunNotFound
+from headway.core.errors import (
+    Error,
+    InboxOverflow,
+    InfrastructureError,
+    QuestionNotOpen,
+    RunNotActive,
+    RunNotFound,
+)
 from headway.core.ids import RunId
 from headway.core.run.events import Event
 from headway.core.run.run import Files, RunRecord
@@ -101,7 +109,11 @@ class RunHandle:
         await self._post(MESSAGE, message, by=by)
 
     async def answer(self, call_id: str, answer: Any, *, by: str = "") -> None:
-        """Answer a question that the job asks in `ctx.interrupt()`."""
+        """Answer a question that the job asks in `ctx.interrupt()`; the first answer stands.
+
+        QuestionNotOpen: it was answered already, or the job does not ask that, or no more. A job
+        that goes on elsewhere after a crash asks again, under another `call_id`.
+        """
         await self._post(ANSWER, answer, by=by, call_id=call_id)
 
     async def _post(self, kind: str, payload: Any, *, by: str, call_id: str | None = None) -> None:
@@ -113,6 +125,19 @@ class RunHandle:
             raise RunNotActive(self.id)
         if isinstance(answer, InboxFull):
             raise InboxOverflow(self.id, answer.unread_count_max)
+        if isinstance(answer, NotAsked):
+            assert call_id is not None
+            raise QuestionNotOpen(
+                self.id,
+                call_id,
+                is_answered=answer.is_answered,
+                open_call_ids=answer.open_call_ids,
+            )
+
+    async def questions(self) -> dict[str, Any]:
+        """What the job asks now and nobody has answered, by `call_id`."""
+        asked = await self._runs.questions(self.id)
+        return {one.call_id: json.loads(one.question) for one in asked}
 
     async def result(self, timeout_s: float | None = None) -> Any:
         """What the job returned, once it has; RunFailed when the run ends in any other way.

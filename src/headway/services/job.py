@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headway.core.document import Document, check_name
-from headway.core.duration import check_seconds
+from headway.core.duration import check_limit, check_seconds
 from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName
 from headway.core.run.run import Recovery
@@ -47,9 +47,7 @@ class Job:
 
     def __post_init__(self) -> None:
         for place in ("timeout_s", "queue_timeout_s"):
-            seconds = getattr(self, place)
-            if seconds is not None:
-                check_seconds(seconds, place=place)
+            check_limit(getattr(self, place), place=place)
         if not isinstance(self.backoff, Backoff):
             raise InvalidInput("backoff", "must be a Backoff, such as Backoff(base_s=1, cap_s=60)")
         retries: object = self.retries

@@ -108,9 +108,6 @@ def a_run(**wanted: Any) -> Run:
         revision=1,
         continued_from=None,
         parent_id=None,
-        child_of=None,
-        is_parent=0,
-        children_by=None,
     )
     return run._replace(**wanted)
 

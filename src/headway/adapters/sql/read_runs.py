@@ -14,6 +14,7 @@ from headway.adapters.sql.tables import (
     inbox,
     instances,
     lanes,
+    questions,
     remembered,
     runs,
     saved_keys,
@@ -22,10 +23,10 @@ from headway.adapters.sql.tables import (
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.explain import Situation
-from headway.core.run.run import QueueRank, Run, RunRecord
+from headway.core.run.run import NO_TOKEN, QueueRank, Run, RunRecord
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE
-from headway.core.world import InboxItem, Instance, SavedKey
+from headway.core.world import InboxItem, Instance, Question, SavedKey
 from headway.ports.run_reader import LaneView, RunFilter, Snapshot
 
 _DOCUMENTS: Final = [runs.c[name] for name in RunRecord._fields[1:]]
@@ -100,9 +101,28 @@ class SqlRunReader:
             query = query.where(saved_keys.c.key > after)
         return [SavedKey._make(row) for row in await self._rows(query)]
 
+    async def saved_key(self, key: Key) -> SavedKey | None:
+        rows = await self._rows(sa.select(*saved_keys.c).where(saved_keys.c.key == key))
+        return SavedKey._make(rows[0]) if rows else None
+
     async def inbox(self, run_id: RunId) -> Sequence[InboxItem]:
         query = sa.select(*inbox.c).where(inbox.c.run_id == run_id).order_by(inbox.c.seq)
         return [InboxItem._make(row) for row in await self._rows(query)]
+
+    async def questions(self, run_id: RunId) -> Sequence[Question]:
+        query = (
+            sa.select(*questions.c)
+            .join(runs, runs.c.id == questions.c.run_id)
+            .where(
+                questions.c.run_id == run_id,
+                questions.c.generation == runs.c.generation,
+                questions.c.answer.is_(None),
+                runs.c.status == RunStatus.RUNNING.value,
+                runs.c.token != NO_TOKEN,
+            )
+            .order_by(questions.c.asked_at, questions.c.call_id)
+        )
+        return [Question._make(row) for row in await self._rows(query)]
 
     async def instances(self) -> Sequence[Instance]:
         query = sa.select(*instances.c).order_by(instances.c.started_at, instances.c.id)

@@ -165,6 +165,18 @@ inbox: Final = _table(
     sa.Column("consumed_by", sa.Integer),
 )
 
+questions: Final = _table(
+    "questions",
+    sa.Column("run_id", _name(36), primary_key=True),
+    sa.Column("call_id", _name(64), primary_key=True),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("question", _text(), nullable=False),
+    sa.Column("asked_at", sa.BigInteger, nullable=False),
+    sa.Column("answer", _text()),
+    sa.Column("answered_by", _name()),
+    sa.Column("answered_at", sa.BigInteger),
+)
+
 saved_keys: Final = _table(
     "saved_keys",
     sa.Column("key", _name(), primary_key=True),

@@ -31,6 +31,9 @@ class Needs:
     instance_ids: dict[InstanceId, None] = field(default_factory=dict)
     idempotency_keys: dict[str, None] = field(default_factory=dict)
     inbox_run_ids: dict[RunId, None] = field(default_factory=dict)
+    consumed_after: dict[RunId, int] = field(default_factory=dict)
+    """Of these inboxes also what was consumed, after the item with this `seq`."""
+    question_run_ids: dict[RunId, None] = field(default_factory=dict)
     saved_keys: dict[Key, None] = field(default_factory=dict)
     schedules: dict[str, None] = field(default_factory=dict)
     changed_lanes: dict[LaneName, None] = field(default_factory=dict)

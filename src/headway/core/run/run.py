@@ -87,11 +87,11 @@ class Run(NamedTuple):
     revision: int
     continued_from: RunId | None
     parent_id: RunId | None
-    child_of: RunId | None
+    child_of: RunId | None = None
     """Its parent while this run is active: whoever looks for what must end with it finds it so."""
-    is_parent: int
+    is_parent: int = 0
     """It has started children, and what is active of them must end with it."""
-    children_by: Instant | None
+    children_by: Instant | None = None
     """Since when its children must end: it is over, or asked to end, and is a parent still."""
 
     @classmethod

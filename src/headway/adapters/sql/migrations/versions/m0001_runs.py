@@ -24,6 +24,7 @@ def upgrade() -> None:
     _create_inbox()
     _create_instances()
     _create_lanes()
+    _create_questions()
     _create_remembered()
     _create_runs()
     _create_saved_keys()
@@ -113,6 +114,24 @@ def _create_lanes() -> None:
         sa.Column("is_paused", sa.SmallInteger(), nullable=False),
         sa.Column("revision", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("name", name="pk_lanes"),
+        if_not_exists=True,
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+
+
+def _create_questions() -> None:
+    op.create_table(
+        "questions",
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("call_id", sa.String(length=64), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
+        sa.Column("question", DOCUMENT, nullable=False),
+        sa.Column("asked_at", sa.BigInteger(), nullable=False),
+        sa.Column("answer", DOCUMENT, nullable=True),
+        sa.Column("answered_by", sa.String(length=255), nullable=True),
+        sa.Column("answered_at", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("run_id", "call_id", name="pk_questions"),
         if_not_exists=True,
         mysql_charset="utf8mb4",
         mysql_collate="utf8mb4_bin",
