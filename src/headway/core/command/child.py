@@ -87,6 +87,7 @@ class StartChild:
         parent = world.held(self.claim)
         if parent is None or parent.status is not RunStatus.RUNNING:
             return NotRunning()
+        assert self.submission.key != parent.key  # Both would wait for ever.
         known = self._known(world)
         if known is not None:
             is_same = known.parent_id == parent.id and known.job == self.submission.job
