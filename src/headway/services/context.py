@@ -150,9 +150,10 @@ class RunContext:
         call_id = f"{self.generation}.{self._question_count}"
         document = encode_document(question, place="interrupt")
         asked = await self._apply(AskQuestion(self._claim, call_id, document))
-        answer: Any = None
         if asked is None or asked.answer is None:
             answer = await self._answer_to(call_id, timeout_s)
+        else:
+            answer = json.loads(asked.answer)
         otherwise = encode_document(answer, place="answer")
         # Somebody may have answered at the last moment, and was told that it counts.
         standing = await self._apply(CloseQuestion(self._claim, call_id, otherwise))

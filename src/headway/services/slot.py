@@ -38,6 +38,8 @@ class Slot:
         async with self._lock:
             is_waiting = self._execution.wait_count > 0
             if is_waiting and self._has_slot:
+                # If this is broken off, whoever wants a slot again is told that it has one.
+                self._has_slot = False
                 given = GiveSlotBack(self._execution.claim)
                 self._has_slot = not await persistently(lambda: self._store.apply(given))
             elif not is_waiting and not self._has_slot:
