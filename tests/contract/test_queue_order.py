@@ -168,6 +168,7 @@ async def test_i9_a_slot_given_back_is_free_and_the_key_is_not(store: SqlStore) 
     assert [one.run_id for one in await claimed(store, a_claim(holder, count=9))] == [other]
     run = await state(store, waiter.run_id)
     assert (run.slot, run.token, run.head_key) == (None, waiter.token, "waiter")
+    assert (await kinds(store, waiter.run_id)).count(EventType.WAITING) == 1
 
 
 async def test_i9_a_slot_wanted_again_comes_to_the_same_claim(store: SqlStore) -> None:

@@ -296,7 +296,7 @@ async def test_a_parent_that_waits_says_for_which_child(url: str) -> None:
 
 async def test_i8_a_stop_does_not_wait_for_who_waits_without_a_slot(url: str) -> None:
     """What it waits for may come; the slot that it needs then does not, for nobody claims."""
-    hw, begun = Headway(url, stop_wait_s=60), asyncio.Event()
+    hw, begun = Headway(url, stop_wait_s=3_600), asyncio.Event()
 
     @hw.job()
     async def wait(ctx: RunContext) -> str:

@@ -141,9 +141,7 @@ class Engine:
         await asyncio.wait([claiming], timeout=UNWIND_S)
         claiming.cancel()  # What it may still have won is given up with the rest.
         for execution in list(self._executing.values()):
-            # No answer will come in time, and no slot after a wait.
-            if execution.is_asking or execution.wait_count:
-                execution.end(Ending.SHUTDOWN)
+            execution.stop_at_next_wait()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=wait_s)
         for execution in list(self._executing.values()):

@@ -24,7 +24,7 @@ class Slot:
     @asynccontextmanager
     async def given_back(self) -> AsyncIterator[None]:
         """To be left with a slot, ahead of runs that are only queued, unless the run is to end."""
-        self._execution.wait_count += 1
+        self._execution.begin_wait()
         try:
             await self._settle()
             yield
