@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from headway.app import Headway
     from headway.core.command.cancel import CancelAnswer
     from headway.core.errors import (
+        ChildRefused,
         ConfigurationError,
         DatabaseUnavailable,
         Error,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         KeyLocked,
         LaneFull,
         OutcomeUnknown,
+        QuestionNotOpen,
         RevisionConflict,
         RunNotActive,
         RunNotFound,
@@ -24,16 +26,19 @@ if TYPE_CHECKING:
     from headway.core.run.admission import OnConflict
     from headway.core.run.run import Files, Mode, Recovery
     from headway.core.run.status import RunStatus
-    from headway.services.blocking import BlockingRunContext
-    from headway.services.context import RunContext
+    from headway.services.blocking import BlockingChildRun, BlockingRunContext
+    from headway.services.context import ChildRun, RunContext
     from headway.services.handle import RunFailed, RunHandle
     from headway.services.job import Backoff
     from headway.services.retention import Retention
 
 __all__ = [
     "Backoff",
+    "BlockingChildRun",
     "BlockingRunContext",
     "CancelAnswer",
+    "ChildRefused",
+    "ChildRun",
     "ConfigurationError",
     "DatabaseUnavailable",
     "Error",
@@ -48,6 +53,7 @@ __all__ = [
     "Mode",
     "OnConflict",
     "OutcomeUnknown",
+    "QuestionNotOpen",
     "Recovery",
     "Retention",
     "RevisionConflict",
@@ -62,8 +68,10 @@ __all__ = [
 # Loaded when first asked for: `headway --help` needs no database library.
 _HOMES: Final = {
     "Backoff": "services.job",
+    "BlockingChildRun": "services.blocking",
     "BlockingRunContext": "services.blocking",
     "CancelAnswer": "core.command.cancel",
+    "ChildRun": "services.context",
     "Files": "core.run.run",
     "Headway": "app",
     "Mode": "core.run.run",

@@ -1,21 +1,15 @@
 """The library face: register jobs, start runs, wait for what they give."""
 
+import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast, overload
 
-from headway.bootstrap import (
-    Durability,
-    SqlStore,
-    SystemClock,
-    SystemIds,
-    life_lock_for,
-    open_store,
-)
+from headway.bootstrap import Durability, SqlStore, SystemIds, life_lock_for, open_store
 from headway.core.command.instance import LEASE_TTL_S
 from headway.core.command.submit import Submit
-from headway.core.document import Document, check_name, check_word
+from headway.core.document import check_name, check_word
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
 from headway.core.ids import MAIN_LANE, Key, RunId
@@ -27,8 +21,15 @@ from headway.services.admit import admit
 from headway.services.engine import Engine
 from headway.services.explain import explain_run
 from headway.services.handle import RunHandle
-from headway.services.job import Backoff, Job, JobFunction, job_of
-from headway.services.key_rows import Keys
+from headway.services.job import (
+    Backoff,
+    Job,
+    JobFunction,
+    encoded_params,
+    job_of,
+    registered_job,
+)
+from headway.services.key_rows import Keys, saved_row
 from headway.services.lane_settings import Lanes
 from headway.services.retention import Keeper, Retention
 from headway.services.schedule import SCHEDULE_COUNT_MAX, Timetable
@@ -150,13 +151,13 @@ class Headway:
         if self._store is not None:
             raise RuntimeError("register schedules before `async with`")
         schedule_name = job if name is None else name
-        registered = self._job(job)
+        registered = registered_job(self._jobs, job)
         schedule = Schedule(
             name=schedule_name,
             expression=expression,
             job=job,
             key=Key(schedule_name if key is None else key),
-            params=_encoded(registered, params),
+            params=encoded_params(registered, params),
             time_zone=time_zone,
             missed=cast("Missed", missed),  # Checked there, with the rest.
             timeout_s=registered.timeout_s,
@@ -171,7 +172,7 @@ class Headway:
 
     def schema(self, job: str) -> dict[str, Any]:
         """A JSON Schema of the job's parameters."""
-        return self._job(job).parameters.schema()
+        return registered_job(self._jobs, job).parameters.schema()
 
     @property
     def store(self) -> SqlStore:
@@ -198,7 +199,7 @@ class Headway:
 
     async def explain(self, run_id: str) -> Explanation:
         """Why the run does not move, who holds it, and what would free it."""
-        return await explain_run(self.store.runs, SystemClock(), RunId(run_id))
+        return await explain_run(self.store.runs, RunId(run_id))
 
     async def submit(
         self,
@@ -213,18 +214,26 @@ class Headway:
     ) -> RunHandle:
         """Accept a run, durably; when this returns, it will not be lost.
 
-        A run without a key is its own key. KeyBusy: the key has an active run, and the policy is
-        `reject`. With the same `idempotency_key` the same run is answered, however often it is
-        submitted.
+        A run without a key is its own key. Without `params` it takes those that were saved for the
+        key and this job, as they are now; else the job's own defaults. With the same
+        `idempotency_key` the same run is answered, however often it is submitted. KeyBusy: the key
+        has an active run, and the policy is `reject`. RevisionConflict: what was saved for the key
+        changed at this very moment.
         """
-        registered = self._job(job)
+        registered = registered_job(self._jobs, job)
         run_id = self._ids.run_id()
+        checked_key = Key(run_id if key is None else check_name(key, place="key"))
+        row = None
+        if params is None and key is not None:
+            row = await saved_row(self.store.runs, checked_key, job=job)
         submission = Submit(
             run_id=run_id,
-            key=Key(run_id if key is None else check_name(key, place="key")),
+            key=checked_key,
             job=job,
             lane=registered.lane,
-            params=_encoded(registered, params),
+            params=encoded_params(registered, params if row is None else json.loads(row.params)),
+            has_params=params is not None,
+            row_revision=None if row is None else row.revision,
             timeout_s=registered.timeout_s,
             queue_timeout_s=registered.queue_timeout_s,
             recovery=registered.recovery,
@@ -247,27 +256,20 @@ class Headway:
         """`submit` a run that goes on from the last checkpoint of its key."""
         return await self.submit(job, key=key, params=params, mode=Mode.CONTINUE, **more)
 
-    def _job(self, name: str) -> Job:
-        if name not in self._jobs:
-            known = ", ".join(sorted(self._jobs)) or "none"
-            raise InvalidInput("job", f"{name!r} is not registered; registered are: {known}")
-        return self._jobs[name]
-
     async def __aenter__(self) -> Self:
         if self._store is not None:
             raise RuntimeError("this Headway is open already; make another one")
         async with AsyncExitStack() as opened:
             self._store = await open_store(self._urls, durability=self._durability)
             opened.push_async_callback(self._close)
-            store, clock = self._store, SystemClock()
+            store = self._store
             life_lock = life_lock_for(self._urls, store)
             opened.callback(life_lock.release)
-            keeper = Keeper(store, store.runs, store.events, clock, self._retention)
+            keeper = Keeper(store, store.runs, store.events, self._retention)
             engine = Engine(
                 store,
                 store.runs,
                 self._ids,
-                clock,
                 self._jobs,
                 stop_wait_s=self._stop_wait_s,
                 lease_ttl_s=self._lease_ttl_s,
@@ -292,9 +294,3 @@ class Headway:
     async def _close(self) -> None:
         store, self._store = self.store, None
         await store.close()
-
-
-def _encoded(job: Job, params: dict[str, Any] | None) -> Document:
-    if params is not None and not isinstance(params, dict):
-        raise InvalidInput("params", "must be a dict: names and values")
-    return job.parameters.encode(params or {})

@@ -1,6 +1,7 @@
 """The same idempotency key, the same run, whatever the retries (I6)."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,20 @@ async def test_i6_a_repeat_gives_the_same_run_and_changes_nothing(store: SqlStor
     before = await read_all(store)
     assert await store.apply(a_submit(idempotency_key="once")) == Repeated(run_id)
     assert await read_all(store) == before
+
+
+async def test_i6_what_was_filled_in_for_the_caller_is_no_part_of_the_request(
+    store: SqlStore,
+) -> None:
+    """The key's saved row may have changed, or gone, when the request is repeated."""
+    wanted = a_submit(idempotency_key="once", params={"page": 1})
+    assert isinstance(await store.apply(replace(wanted, has_params=False)), Accepted)
+    repeat = a_submit(idempotency_key="once", params={"page": 2})
+    assert await store.apply(replace(repeat, has_params=False)) == Repeated(wanted.run_id)
+    assert await store.apply(replace(repeat, has_params=False, row_revision=5)) == Repeated(
+        wanted.run_id
+    )
+    assert await store.apply(repeat) == OtherRequest(wanted.run_id)
 
 
 async def test_i6_a_repeat_gives_the_same_run_when_that_has_long_ended(

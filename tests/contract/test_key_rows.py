@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from headway.core.command.cancel import CancelAnswer, RequestCancel
 from headway.core.command.key_row import DeleteKey, Locked, SaveKey
 from headway.core.command.lane import Changed
 from headway.core.command.settle import Complete
-from headway.core.command.submit import Accepted
+from headway.core.command.submit import Accepted, RowChanged
 from headway.core.ids import Key
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
@@ -180,3 +181,21 @@ async def test_r1_7_several_changes_at_once_behave_as_one_after_the_other(
     (saved,) = await store.runs.keys(limit=10)
     assert saved.job == "c"
     assert [event.type for event in await events(store)] == [EventType.KEY_CHANGED] * 4
+
+
+async def test_r1_7_a_run_with_the_parameters_of_a_row_that_has_changed_is_refused(
+    store: SqlStore,
+) -> None:
+    first = await store.apply(SaveKey(key=ANN, job="mirror", params=document({"page": 1})))
+    assert isinstance(first, SavedKey)
+    wanted = replace(a_submit(params={"page": 1}), row_revision=first.revision)
+    saved, refused = await together(
+        store, SaveKey(key=ANN, job="mirror", params=document({"page": 2})), wanted
+    )
+    assert refused == RowChanged(saved.revision)
+    assert isinstance(await store.apply(replace(wanted, row_revision=saved.revision)), Accepted)
+    assert await store.apply(SaveKey(key=ANN, job="mirror")) == Locked(wanted.run_id)
+    await store.apply(RequestCancel(run_id=wanted.run_id))
+    await store.apply(DeleteKey(ANN))
+    gone = replace(a_submit(), row_revision=saved.revision)
+    assert await store.apply(gone) == RowChanged(0)

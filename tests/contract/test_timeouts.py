@@ -4,16 +4,19 @@ import json
 
 import pytest
 
+from headway.adapters.sql.read_runs import SqlRunReader
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.expire import Expire
 from headway.core.command.settle import Complete, TooLate
 from headway.core.command.wait import GiveSlotBack, Park, Wake
-from headway.core.ids import RunId, later
+from headway.core.ids import SECOND, Instant, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus
+from headway.services.sweep import sweep
 from headway.testing import FakeClock, a_claim, a_message, claim_of
 from tests.contract.backends import read_all
 from tests.contract.scenes import (
+    NO_LOCKS,
     claimed,
     claimed_one,
     events,
@@ -47,6 +50,32 @@ async def test_r2_8_a_run_that_waited_too_long_is_timed_out(
     assert await moves(store, run_id) == [(None, "queued"), ("queued", "timed_out")]
     (*_, event) = await events(store, run_id)
     assert json.loads(event.payload)["clock"] == "queue"
+
+
+async def test_i18_the_sweep_goes_by_the_databases_clock(store: SqlStore, clock: FakeClock) -> None:
+    """There it is another century: by this machine's clock nothing would be due for long."""
+    clock.advance(100 * 366 * 86_400)
+    run_id = await submitted(store, queue_timeout_s=10)
+    orphan = await running(store, "orphan", lane="aside", by=await instance(store, ttl_s=10))
+    clock.advance(9.999999)
+    await sweep(store, store.runs, NO_LOCKS)
+    assert await status(store, run_id) is RunStatus.QUEUED
+    assert (await state(store, orphan.run_id)).token == orphan.token
+    clock.advance(0.000001)
+    await sweep(store, store.runs, NO_LOCKS)
+    assert await status(store, run_id) is RunStatus.TIMED_OUT
+    assert (await state(store, orphan.run_id)).death_count == 1
+
+
+async def test_i18_a_machine_whose_clock_is_wrong_asks_the_servers(
+    store: SqlStore, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = SqlRunReader(store._database)
+    is_server = not backend.startswith("sqlite")
+    before = await reader.now()
+    monkeypatch.setattr("headway.adapters.sql.read_runs.machine_now", lambda: Instant(0))
+    now = await reader.now()
+    assert 0 <= now - before < 3_600 * SECOND if is_server else now == 0
 
 
 async def test_r2_8_a_run_that_executed_too_long_is_timed_out_and_its_claim_void(

@@ -30,6 +30,7 @@ def a_page(*runs: Run, **seen: Any) -> RunPage:
         changes={run.id: [Change(run.seq, 1, '{"from":null,"to":"queued"}')] for run in runs},
         unread_counts={},
         instances=(),
+        forgotten_by={},
     )
 
 

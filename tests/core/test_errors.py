@@ -6,6 +6,7 @@ from copy import copy
 import pytest
 
 from headway.core.errors import (
+    ChildRefused,
     DatabaseUnavailable,
     Error,
     IdempotencyConflict,
@@ -15,6 +16,7 @@ from headway.core.errors import (
     KeyLocked,
     LaneFull,
     OutcomeUnknown,
+    QuestionNotOpen,
     RevisionConflict,
     RunNotActive,
     RunNotFound,
@@ -42,6 +44,8 @@ ERRORS: list[Error] = [
     OutcomeUnknown("connection reset"),
     InboxOverflow(RunId("r"), 9),
     RunNotActive(RunId("r")),
+    QuestionNotOpen(RunId("r"), "1.1", is_answered=False, open_call_ids=("2.1",)),
+    ChildRefused(RunId("r"), "it has too many"),
     StoreFailed("disk full"),
     StoreOverloaded(9),
     StoreClosed(),

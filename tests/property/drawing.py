@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 from hypothesis import strategies as st
 
 from headway.core.command.cancel import ForceCancel, RequestCancel
+from headway.core.command.child import CancelChild, ForgetChildren, StartChild, child_id
 from headway.core.command.claim import ClaimRuns
 from headway.core.command.expire import Expire
 from headway.core.command.fire import FireSchedule
@@ -31,7 +32,7 @@ from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Claim, Files, Mode, Recovery
 from headway.core.world import Instance
-from tests.property.model import RUNNING, Told
+from tests.property.model import CANCELLING, RUNNING, Told
 from tests.property.oracle import Oracle
 from tests.property.timetable import SCHEDULES
 
@@ -157,6 +158,38 @@ class Drawing:
         )
         return RequestCancel(run_id=self.run_id(), **more)
 
+    def family(self) -> Any:
+        ending = [run.id for run in self.oracle.runs if run.children_by is not None]
+        if not ending or self.draw(st.booleans()):
+            return self.start_child()
+        parent_id = self.one_of(ending)
+        left = [run.id for run in self.oracle.children_of(parent_id)]
+        if any(run.status is not CANCELLING for run in self.oracle.children_of(parent_id)):
+            return CancelChild(run_id=self.one_of([*left, NOBODY]), parent_id=parent_id, by="eve")
+        return ForgetChildren(parent_id)
+
+    def start_child(self) -> StartChild:
+        claim, step, attempt = self.claim(), self.one_of(["a", "b"]), 1
+        parent = self.oracle.run(claim.run_id)
+        keys = KEYS
+        if parent is not None:
+            keys, attempt = [key for key in KEYS if key != parent.key], parent.attempt
+        submission = Submit(
+            run_id=child_id(claim.run_id, step, attempt),
+            key=self.one_of(keys),
+            job=self.one_of([*JOBS[:1] * 4, *JOBS]),
+            lane=self.one_of(LANES),
+            on_conflict=self.one_of([OnConflict.ENQUEUE, OnConflict.REJECT, OnConflict.REPLACE]),
+            parent_id=claim.run_id,
+        )
+        return StartChild(
+            claim=claim,
+            attempt=attempt,
+            step=step,
+            submission=submission,
+            active_count_max=self.one_of([9, 1]),
+        )
+
     def push(self) -> Any:
         due = [run.id for run in self.oracle.runs if (run.is_parked or self._is_due(run))]
         run_id = self.one_of(due) if due else self.run_id()
@@ -280,6 +313,7 @@ _WITH_HELD_RUNS: Final = [
     *[Drawing.wait] * 5,
     *[Drawing.report] * 4,
     *[Drawing.exchange] * 3,
+    *[Drawing.family] * 4,
     *[Drawing.request_cancel, Drawing.release, Drawing.push],
 ]
 

@@ -115,6 +115,9 @@ class Housekeeping(Model):
                 return len(old)
 
     def _may_go(self, run: Told, wanted: PruneRuns) -> bool:
-        """Over, old enough, and its key has nothing going on that might continue it."""
+        """Over, old enough, and nobody has any business with it: its key, parent or children."""
+        parent = self.run(run.command.parent_id)
+        if run.is_parent or (parent is not None and parent.is_active):
+            return False
         is_old = run.ended_at is not None and run.ended_at < wanted.ended_before
         return run.id in wanted.run_ids and is_old and self.head_of(run.key) is None

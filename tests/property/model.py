@@ -41,6 +41,8 @@ class Told:
     run_by: Instant | None = None
     wake_at: Instant | None = None
     cancel_by: Instant | None = None
+    is_parent: bool = False
+    children_by: Instant | None = None
     run_seq: int = 0
     continued_from: RunId | None = None
     documents: dict[str, Any] = field(default_factory=dict)
@@ -126,9 +128,10 @@ class Model:
         clocks = {
             QUEUED: [run.queue_by],
             RUNNING: [run.run_by, run.wake_at],
-            CANCELLING: [run.cancel_by],
+            CANCELLING: [run.cancel_by, run.children_by],
         }
-        return min((at for at in clocks.get(run.status, []) if at is not None), default=None)
+        ringing = clocks.get(run.status, [run.children_by])
+        return min((at for at in ringing if at is not None), default=None)
 
     def emit(self, run: Told | None, kind: str, payload: Any, **about: str) -> int:
         """Append an event; its seq. A payload of text is a caller's, kept as it is."""
@@ -147,6 +150,8 @@ class Model:
         payload = {"from": run.status.value, "to": status.value, **details}
         seq = self.emit(run, "run_state_changed", payload)
         run.status = status
+        if run.is_parent and run.children_by is None and status is not RUNNING:
+            run.children_by = self.now
         if run.is_active:
             return
         run.ended_at = self.now
@@ -177,6 +182,8 @@ class Model:
             "slot": run.lane if run.has_slot else None,
             "is_interactive": int(run.is_interactive),
             "due_at": self.due_at(run),
+            "child_of": run.command.parent_id if run.is_active else None,
+            "is_parent": int(run.is_parent),
         }
         row = {**command, **kept, **derived, **documents}
         if run.continued_from is None:
@@ -197,5 +204,5 @@ _KEPT: Final = (
         "timeout_us",
         "run_by",
     ),
-    *("wake_at", "cancel_by", "run_seq", "continued_from"),
+    *("wake_at", "cancel_by", "run_seq", "continued_from", "children_by"),
 )

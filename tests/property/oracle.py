@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headway.core.command.cancel import CancelAnswer, ForceCancel, RequestCancel
+from headway.core.command.child import CancelChild, ForgetChildren, StartChild
 from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
 from headway.core.command.expire import Expire
 from headway.core.command.fire import FireSchedule
@@ -42,11 +43,11 @@ from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode, Recovery
 from headway.core.run.status import RunStatus
 from headway.core.world import InboxItem
+from tests.property.family import Family
 from tests.property.model import CANCELLING, QUEUED, RUNNING, Told
-from tests.property.timetable import Timetable
 
 
-class Oracle(Timetable):
+class Oracle(Family):
     def apply(self, command: Any) -> Any:
         return _COMMANDS[type(command)](self, command)
 
@@ -222,35 +223,20 @@ class Oracle(Timetable):
     def _is_over(self, deadline: Instant | None) -> bool:
         return deadline is not None and deadline <= self.now
 
-    def cancel(self, run: Told, wanted: RequestCancel) -> CancelAnswer:
-        intent = {"files": wanted.files.value, "reason": wanted.reason, "by": wanted.by}
-        run.documents["cancel"] = intent
-        if run.status is QUEUED:
-            self.move(run, RunStatus.CANCELED, cancel=intent)
-            return CancelAnswer.CANCELED
-        run.cancel_by = self.after(wanted.grace_s)
-        run.wants_slot, run.ready_seq, run.is_interactive = False, None, False
-        self.move(run, CANCELLING, cancel=intent)
-        if run.token:
-            return CancelAnswer.REQUESTED
-        run.generation += 1
-        self.move(run, RunStatus.CANCELED)
-        return CancelAnswer.CANCELED
-
     def wait(self, wanted: GiveSlotBack | WantSlot | Park | Retry) -> bool:
         run = self.held(wanted.claim)
         if run is None or run.status is not RUNNING:
             return False
         match wanted:
             case GiveSlotBack():
-                if not run.has_slot:
-                    return False
-                run.has_slot = False
-                self.emit(run, "run_waiting", {})
-            case WantSlot():
                 if run.has_slot or run.wants_slot:
+                    run.has_slot, run.wants_slot, run.ready_seq = False, False, None
+                    self.emit(run, "run_waiting", {})
+            case WantSlot():
+                if run.has_slot:
                     return False
-                self.make_ready(run, "run_woken", {})
+                if not run.wants_slot:
+                    self.make_ready(run, "run_woken", {})
             case Park():
                 self._let_go(run, wanted.wake_at)
                 self.emit(run, "run_parked", {})
@@ -370,6 +356,9 @@ _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {
     Fail: Oracle.settle,
     ConfirmCancel: Oracle.settle,
     RequestCancel: Oracle.request_cancel,
+    StartChild: Oracle.start_child,
+    CancelChild: Oracle.cancel_child,
+    ForgetChildren: Oracle.forget_children,
     ForceCancel: Oracle.force_cancel,
     Expire: Oracle.expire,
     Wake: Oracle.wake,

@@ -81,7 +81,7 @@ async def held(store: SqlStore) -> Run:
 
 async def swept(store: SqlStore, place: str) -> Run:
     """The run, after somebody else on this host has looked for what nobody moves."""
-    await sweep(store, store.runs, SystemClock(), life_lock_for([place], store))
+    await sweep(store, store.runs, life_lock_for([place], store))
     return await held(store)
 
 

@@ -16,21 +16,13 @@ from tests.contract.scenes import running, submitted
 pytestmark = pytest.mark.backend("sqlite")
 
 
-class Stopped:
-    """The test's clock, as the services ask for it."""
-
-    def __init__(self, clock: FakeClock) -> None:
-        self.now = clock
-
-
 async def test_i19_what_is_over_and_old_goes_a_few_at_a_time_and_nothing_else(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "BATCH_COUNT", 3)
     clock = FakeClock()
     store = await open_store([url], now=clock)
-    system = Stopped(clock)
-    keeper = Keeper(store, store.runs, store.events, system, Retention(idempotency_keys_s=DAY_S))
+    keeper = Keeper(store, store.runs, store.events, Retention(idempotency_keys_s=DAY_S))
     try:
         active = await running(store, "active", idempotency_key="old")
         for number in range(8):

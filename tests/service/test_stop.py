@@ -8,11 +8,16 @@ from contextlib import closing, suppress
 import pytest
 
 from headway import Headway, RunContext
+from headway.bootstrap import life_lock_for
 from headway.core.command.instance import DeclareDead
 from headway.core.errors import StoreFailed
-from headway.core.run.run import Run
+from headway.core.run.events import EventType
+from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
+from headway.ports.store import Store
 from headway.services import engine
+from headway.services.execute import give_up
+from headway.services.sweep import sweep
 from tests.service.scenes import Gauge, looked_at, records
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -49,6 +54,38 @@ async def test_i3_what_runs_may_end_when_the_body_has_ended(url: str) -> None:
         (record,) = await records(store)
         assert record.run.status is RunStatus.SUCCEEDED
         assert await store.runs.instances() == []
+
+
+async def test_dsgn_4_a_graceful_stop_is_no_death_whoever_sweeps_meanwhile(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I17: the job will not end, so the engine gives its run up, and another instance looks on."""
+    monkeypatch.setattr(engine, "UNWIND_S", 0.05)
+    hw, begun, release = Headway(url, stop_wait_s=0), asyncio.Event(), asyncio.Event()
+
+    @hw.job()
+    async def stubborn(ctx: RunContext) -> None:
+        begun.set()
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await release.wait()
+
+    async with looked_at(url) as beside:
+
+        async def swept_first(store: Store, claim: Claim) -> None:
+            await sweep(beside, beside.runs, life_lock_for([url], beside))
+            await give_up(store, claim)
+
+        monkeypatch.setattr(engine, "give_up", swept_first)
+        async with hw:
+            await hw.start("stubborn", key="ann")
+            await begun.wait()
+        (record,) = await records(beside)
+        release.set()
+        assert is_ready_for_others(record.run)
+        assert record.run.death_count == 0
+        page = await beside.events.events(after_seq=0, limit=99, run_id=record.run.id)
+        assert EventType.TAKEN_OVER not in {event.type for event in page.events}
 
 
 @pytest.mark.parametrize("stop_wait_s", [0.0, 0.05])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -242,3 +243,17 @@ async def test_i6_a_run_without_a_key_can_be_submitted_again(url: str) -> None:
         assert again.id == first.id
         with pytest.raises(IdempotencyConflict):
             await hw.submit("work", params={"page": 1}, idempotency_key="once")
+
+
+async def test_i5_a_wait_that_is_broken_off_at_once_leaves_the_job_with_a_slot(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def sleeps(ctx: RunContext) -> str | None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await ctx.sleep(3_600)
+        return (await hw.run(ctx.run_id).record()).run.slot
+
+    async with hw:
+        assert await (await hw.start("sleeps")).result() == "main"

@@ -31,7 +31,7 @@ PARAMETERS: dict[str, Any] = {
     "up_to_seq": 2,
     "limit": 1,
 }
-GROWING_TABLES = ("runs", "events", "inbox", "saved_keys", "remembered")
+GROWING_TABLES = ("runs", "events", "inbox", "questions", "saved_keys", "remembered")
 
 
 @pytest.fixture

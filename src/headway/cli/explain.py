@@ -3,7 +3,7 @@
 import json as jsonlib
 from datetime import UTC, datetime, timedelta
 
-from headway.bootstrap import SystemClock, opened_readers
+from headway.bootstrap import opened_readers
 from headway.core.ids import Instant, RunId
 from headway.core.run.explain import Explanation
 from headway.services.explain import explain_run
@@ -21,7 +21,7 @@ async def explain(run_id: str, /, *, json: bool = False) -> None:
         Print one JSON object instead of sentences.
     """
     async with opened_readers(load_settings().urls) as readers:
-        found = await explain_run(readers.runs, SystemClock(), RunId(run_id))
+        found = await explain_run(readers.runs, RunId(run_id))
     if json:
         print(jsonlib.dumps(_presented(found)))
         return
@@ -43,6 +43,7 @@ def _presented(found: Explanation) -> dict[str, str | int | list[str] | None]:
         "held_by": list(found.held_by),
         "position": found.position,
         "until": _rfc3339(found.until),
+        "parent_id": found.parent_id,
     }
 
 

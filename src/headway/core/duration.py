@@ -8,6 +8,15 @@ SECONDS_MAX: Final = 100 * 366 * 24 * 60 * 60
 """A century: what is added to the present still fits everywhere."""
 
 
+def check_limit(seconds: float | None, *, place: str) -> None:
+    """InvalidInput unless `seconds` is a time in which something can be done, or None."""
+    if seconds is None:
+        return
+    check_seconds(seconds, place=place)
+    if seconds <= 0:
+        raise InvalidInput(place, "must be more than 0 seconds; leave it out for no limit")
+
+
 def check_seconds(seconds: float, *, place: str) -> None:
     """InvalidInput unless `seconds` is a number from 0 to a century."""
     given: object = seconds

@@ -8,6 +8,8 @@ Error
 │   ├── KeyLocked            a key's saved row cannot change while its run is active
 │   ├── IdempotencyConflict  another request used this idempotency key
 │   ├── RevisionConflict     somebody changed it since it was read
+│   ├── QuestionNotOpen      the run does not ask this, or has been answered
+│   ├── ChildRefused         a run's job may not start this child
 │   └── RunNotActive         the run is over, and takes no more messages
 ├── LaneFull                 the lane takes no more queued runs for now
 ├── InboxOverflow            the run has too many messages that it has not read
@@ -88,6 +90,28 @@ class RevisionConflict(ConflictError):
 class RunNotActive(ConflictError):
     def __init__(self, run_id: RunId) -> None:
         super().__init__(f"run {run_id} is over or on its way to its end")
+        self.run_id = run_id
+
+
+class QuestionNotOpen(ConflictError):
+    def __init__(
+        self, run_id: RunId, call_id: str, *, is_answered: bool, open_call_ids: tuple[str, ...]
+    ) -> None:
+        if is_answered:
+            problem = "it was answered already"
+        elif open_call_ids:
+            problem = f"it asks: {', '.join(open_call_ids)}"
+        else:
+            problem = "it asks nothing"
+        super().__init__(f"run {run_id} does not ask {call_id!r} now: {problem}")
+        self.run_id = run_id
+        self.call_id = call_id
+        self.open_call_ids = open_call_ids
+
+
+class ChildRefused(ConflictError):
+    def __init__(self, run_id: RunId, problem: str) -> None:
+        super().__init__(f"run {run_id} cannot start this child: {problem}")
         self.run_id = run_id
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
+from headway.core.document import Document
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.deadlines import changed
@@ -40,6 +41,20 @@ class InboxItem(NamedTuple):
     at: Instant
     consumed_by: int | None
     """The generation that consumed it."""
+
+
+class Question(NamedTuple):
+    """What a job asks people, until it is closed."""
+
+    run_id: RunId
+    call_id: str
+    generation: int
+    """Of the execution that asks."""
+    question: Document
+    asked_at: Instant
+    answer: Document | None
+    answered_by: str | None
+    answered_at: Instant | None
 
 
 class SavedKey(NamedTuple):
@@ -101,6 +116,7 @@ class Changes:
     forgotten: dict[str, None] = field(default_factory=dict)
     posted: list[InboxItem] = field(default_factory=list)
     consumed: list[InboxItem] = field(default_factory=list)
+    questions: dict[tuple[RunId, str], Question | None] = field(default_factory=dict)
     events_pruned_to: int | None = None
 
 
@@ -126,10 +142,18 @@ class World:
         self.instances: dict[InstanceId, Instance] = {}
         self.remembered: dict[str, Remembered] = {}
         self.inbox: dict[RunId, list[InboxItem]] = {}
+        self.consumed: dict[RunId, list[InboxItem]] = {}
+        """What was consumed already, where somebody asks for it once more."""
+        self.questions: dict[RunId, dict[str, Question]] = {}
+        self.loaded_questions: set[tuple[RunId, str]] = set()
         self.keys: dict[Key, SavedKey] = {}
         self.loaded_keys: dict[Key, SavedKey] = {}
         self.schedules: dict[str, SavedSchedule] = {}
         self.loaded_schedules: dict[str, SavedSchedule] = {}
+        self.child_counts: dict[RunId, int] = {}
+        """Active children of the runs that may start another."""
+        self.active_ids: set[RunId] = set()
+        """Runs that were not locked, and were active."""
         self.params: dict[RunId, str] = {}
         """Of the runs that may be claimed."""
         self.checkpoints: dict[RunId, str] = {}
@@ -171,6 +195,11 @@ class World:
         if run is None or run.token == NO_TOKEN or run.token != claim.token:
             return None
         return run
+
+    def is_active(self, run_id: RunId) -> bool:
+        """Whether it is active, of a run that is here, or of which that alone was asked."""
+        run = self.runs.get(run_id)
+        return run_id in self.active_ids if run is None else run.is_active
 
     def active_of(self, key: Key) -> Iterator[Run]:
         """The head and all that wait behind it; only for a key that was loaded whole."""
@@ -216,6 +245,7 @@ class World:
         elif run.waiting_key is not None and run.waiting_key in self.waiting:
             self.waiting[run.waiting_key].append(run.id)
         self._count(None, run)
+        self._count_child(run.child_of, +1)
 
     def update(self, run: Run, documents: dict[str, Any] | None = None, **changes: Any) -> Run:
         """Change `run` without moving its state; `documents` are columns that no decision reads."""
@@ -243,9 +273,12 @@ class World:
         changes["status"] = status
         run_seq = run.run_seq + 1
         changes["run_seq"] = self._append(run, run_seq, EventType.STATE_CHANGED, payload)
+        if run.is_parent and run.children_by is None and status is not RunStatus.RUNNING:
+            changes["children_by"] = self.now
         if status in TERMINAL:
             changes = _ENDED | changes
             changes["ended_at"] = self.now
+            self._count_child(run.child_of, -1)
         after = self._record(run, changes, documents)
         self._count(run, after)
         if status in TERMINAL:
@@ -298,6 +331,10 @@ class World:
             recorded.update(changes)
         return after
 
+    def _count_child(self, parent_id: RunId | None, change: int) -> None:
+        if parent_id is not None and parent_id in self.child_counts:
+            self.child_counts[parent_id] += change
+
     def _count(self, before: Run | None, after: Run) -> None:
         """Keep the lane's figures true within the batch."""
         queue = self.lanes.get(after.lane)
@@ -324,5 +361,6 @@ _ENDED: dict[str, Any] = {
     "run_by": None,
     "wake_at": None,
     "cancel_by": None,
+    "child_of": None,
 }
 _NOTHING = Changes()

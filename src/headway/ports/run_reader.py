@@ -9,7 +9,7 @@ from headway.core.lane import Lane
 from headway.core.run.explain import Situation
 from headway.core.run.run import Run, RunRecord
 from headway.core.run.status import RunStatus
-from headway.core.world import InboxItem, Instance, SavedKey
+from headway.core.world import InboxItem, Instance, Question, SavedKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,10 @@ class Snapshot:
 
 
 class RunReader(Protocol):
+    async def now(self) -> Instant:
+        """What time it is in the database, by whose clock everything there is judged."""
+        ...
+
     async def run(self, run_id: RunId) -> RunRecord | None: ...
 
     async def list_runs(
@@ -59,7 +63,13 @@ class RunReader(Protocol):
 
     async def keys(self, *, limit: int, after: Key | None = None) -> Sequence[SavedKey]: ...
 
+    async def saved_key(self, key: Key) -> SavedKey | None: ...
+
     async def inbox(self, run_id: RunId) -> Sequence[InboxItem]: ...
+
+    async def questions(self, run_id: RunId) -> Sequence[Question]:
+        """What its job asks people now and nobody has answered, in order."""
+        ...
 
     async def instances(self) -> Sequence[Instance]: ...
 
@@ -68,6 +78,18 @@ class RunReader(Protocol):
         ...
 
     async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[Run]: ...
+
+    async def ancestors(self, run_id: RunId, *, limit: int) -> Sequence[Run]:
+        """Its parent, the parent's parent and so on, as far as they are still there."""
+        ...
+
+    async def children_to_end(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
+        """Its active children that nobody has asked to end yet, the oldest first."""
+        ...
+
+    async def active_children(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
+        """Its active children, the oldest first."""
+        ...
 
     async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:
         """In the order in which they were accepted: where retention begins."""

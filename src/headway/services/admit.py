@@ -9,17 +9,22 @@ from headway.core.command.submit import (
     NoRoom,
     OtherRequest,
     Repeated,
+    RowChanged,
     Steered,
     Submit,
+    SubmitAnswer,
 )
-from headway.core.errors import IdempotencyConflict, KeyBusy, LaneFull
+from headway.core.errors import IdempotencyConflict, KeyBusy, LaneFull, RevisionConflict
 from headway.core.ids import RunId
 from headway.ports.store import Store
 
 
 async def admit(store: Store, submission: Submit) -> RunId:
     """The run that the submission led to: its own, or the one it joined, steered or repeated."""
-    answer = await store.apply(submission)
+    return admitted(submission, await store.apply(submission))
+
+
+def admitted(submission: Submit, answer: SubmitAnswer) -> RunId:
     match answer:
         case Accepted(run_id=run_id) | Repeated(run_id) | Joined(run_id) | Steered(run_id=run_id):
             return run_id
@@ -27,6 +32,8 @@ async def admit(store: Store, submission: Submit) -> RunId:
             raise KeyBusy(submission.key, active_run_id)
         case NoRoom(lane, queued_count_max):
             raise LaneFull(lane, queued_count_max)
+        case RowChanged(revision):
+            raise RevisionConflict(f"key {submission.key!r}", revision)
         case OtherRequest(run_id):
             assert submission.idempotency_key is not None
             raise IdempotencyConflict(submission.idempotency_key, run_id)

@@ -8,11 +8,29 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from headway.core.ids import Key, RunId
+from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode
-from headway.services.context import ANSWER_TIMEOUT_S, RunContext
+from headway.core.run.status import RunStatus
+from headway.services.context import ANSWER_TIMEOUT_S, ChildRun, RunContext
 from headway.services.execution import Ending
 
 T = TypeVar("T")
+
+
+class BlockingChildRun:
+    """A child of the run whose job, a plain `def`, holds this."""
+
+    def __init__(self, child: ChildRun, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self._child = child
+        self._wait = wait
+        self.id: RunId = child.id
+
+    def status(self) -> RunStatus:
+        status: RunStatus = self._wait(self._child.status())
+        return status
+
+    def result(self) -> Any:
+        return self._wait(self._child.result())
 
 
 class BlockingRunContext:
@@ -61,6 +79,32 @@ class BlockingRunContext:
 
     def interrupt(self, question: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         return self._wait(self._context.interrupt(question, timeout_s=timeout_s))
+
+    def start(
+        self,
+        job: str,
+        *,
+        key: str | None = None,
+        params: dict[str, Any] | None = None,
+        name: str | None = None,
+        on_conflict: OnConflict | str = OnConflict.REJECT,
+    ) -> "BlockingChildRun":
+        started = self._context.start(
+            job, key=key, params=params, name=name, on_conflict=on_conflict
+        )
+        return BlockingChildRun(self._wait(started), self._wait)
+
+    def call(
+        self,
+        job: str,
+        *,
+        key: str | None = None,
+        params: dict[str, Any] | None = None,
+        name: str | None = None,
+        on_conflict: OnConflict | str = OnConflict.REJECT,
+    ) -> Any:
+        called = self._context.call(job, key=key, params=params, name=name, on_conflict=on_conflict)
+        return self._wait(called)
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self.cancelled:

@@ -3,23 +3,29 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any, Final, TypeVar
 
 from headway.core.command.command import Command
 from headway.core.command.inbox import ANSWER, MESSAGE, ConsumeInbox
+from headway.core.command.question import AskQuestion, CloseQuestion
 from headway.core.command.report import AppendEvent, SaveCheckpoint
-from headway.core.command.wait import GiveSlotBack, WantSlot
 from headway.core.document import encode_document
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
 from headway.core.ids import Key, RunId
+from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.core.run.run import Mode
+from headway.core.run.status import RunStatus
+from headway.core.world import InboxItem
 from headway.ports.store import Store
+from headway.services.children import Children
 from headway.services.execution import Execution
+from headway.services.handle import outcome_of
 from headway.services.patience import persistently
 from headway.services.progress import ProgressReport
+from headway.services.slot import Slot
 
 SLOT_KEPT_S: Final = 1.0
 """Who waits for less keeps its slot: to give it back and get it again costs more."""
@@ -29,26 +35,58 @@ RESERVED_PREFIXES: Final = ("run_", "lane_", "key_", "permission_")
 A = TypeVar("A")
 
 
+class ChildRun:
+    """A child of the run whose job holds this."""
+
+    def __init__(self, run_id: RunId, children: Children, slot: Slot) -> None:
+        self.id = run_id
+        self._children = children
+        self._slot = slot
+
+    def __repr__(self) -> str:
+        return f"ChildRun({self.id!r})"
+
+    async def status(self) -> RunStatus:
+        return (await self._children.record(self.id)).run.status
+
+    async def result(self) -> Any:
+        """What its job returned, once it has; RunFailed when it ends in any other way.
+
+        While it is active, the parent waits without a slot.
+        """
+        record = await self._children.record(self.id)
+        if record.run.is_active:
+            async with self._slot.given_back():
+                record = await self._children.ended(self.id)
+        return outcome_of(record)
+
+
 class RunContext:
     """One execution of one run. Pass `generation` on to whatever must not hear an older one.
 
-    While the job waits in `sleep` (a second or more) or `interrupt`, the run keeps its key and
-    gives its slot to others; it goes on when it has one again, ahead of runs that are only queued.
+    While the job waits in `sleep` (a second or more), in `interrupt` or for a child, the run keeps
+    its key and gives its slot to others; it goes on when it has one again, ahead of runs that are
+    only queued.
 
     Besides what it can say and ask, it has `run_id`, `key`, `mode` (start or continue), `params`,
     `checkpoint` (what this run saved last, or the run that it continues), `generation` (how often
     the run was claimed) and `attempt` (1, and one more for each retry).
     """
 
-    def __init__(self, execution: Execution, store: Store) -> None:
+    def __init__(self, execution: Execution, store: Store, children: Children) -> None:
         claimed = execution.claimed
         self._execution = execution
         self._claim = execution.claim
         self._store = store
+        self._slot = Slot(execution, store)
+        self._children = children
         self._progress = ProgressReport(store, self._claim)
         self._messages: list[Any] = []
         self._answers: dict[str, Any] = {}
         self._question_count = 0
+        self._reading = asyncio.Lock()
+        self._read_seq = 0
+        self._may_have_missed = False
         self.run_id: RunId = claimed.run_id
         self.key: Key = claimed.key
         self.mode: Mode = claimed.mode
@@ -99,7 +137,8 @@ class RunContext:
         if seconds < SLOT_KEPT_S:
             await asyncio.sleep(seconds)
         else:
-            await self._without_slot(lambda: asyncio.sleep(seconds))
+            async with self._slot.given_back():
+                await asyncio.sleep(seconds)
 
     async def interrupt(self, question: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         """A person's answer to `question`; None when nobody answers in time: treat it as a no.
@@ -109,16 +148,62 @@ class RunContext:
         check_seconds(timeout_s, place="timeout_s")
         self._question_count += 1
         call_id = f"{self.generation}.{self._question_count}"
-        asked = encode_document({"call_id": call_id, "question": question}, place="interrupt")
-        await self._append(EventType.PERMISSION_REQUEST, asked)
+        document = encode_document(question, place="interrupt")
+        asked = await self._apply(AskQuestion(self._claim, call_id, document))
+        if asked is None or asked.answer is None:
+            answer = await self._answer_to(call_id, timeout_s)
+        else:
+            answer = json.loads(asked.answer)
+        otherwise = encode_document(answer, place="answer")
+        # Somebody may have answered at the last moment, and was told that it counts.
+        standing = await self._apply(CloseQuestion(self._claim, call_id, otherwise))
+        if standing is None:
+            await self._read_inbox()
+            return self._answers.pop(call_id, answer)
+        self._answers.pop(call_id, None)
+        return json.loads(standing)
+
+    async def _answer_to(self, call_id: str, timeout_s: float) -> Any:
         self._execution.is_asking = True
         try:
-            answer = await self._without_slot(lambda: self._answer(call_id, timeout_s))
+            async with self._slot.given_back():
+                return await self._answer(call_id, timeout_s)
         finally:
             self._execution.is_asking = False
-        told = encode_document({"call_id": call_id, "answer": answer}, place="answer")
-        await self._append(EventType.PERMISSION_RESULT, told)
-        return answer
+
+    async def start(
+        self,
+        job: str,
+        *,
+        key: str | None = None,
+        params: dict[str, Any] | None = None,
+        name: str | None = None,
+        on_conflict: OnConflict | str = OnConflict.REJECT,
+    ) -> "ChildRun":
+        """Start a run of `job` as a child of this one, once, however often this run is executed.
+
+        Asked for the same again (job, key and parameters, for the same time in this execution),
+        or under the same `name`, it is the same child. A retry starts anew what has failed. What
+        is still active when this run ends is cancelled. KeyBusy, LaneFull: as for any run.
+        ChildRefused: it could never start, or there are too many.
+        """
+        run_id = await self._children.start(
+            job, key=key, params=params, name=name, on_conflict=on_conflict
+        )
+        return ChildRun(run_id, self._children, self._slot)
+
+    async def call(
+        self,
+        job: str,
+        *,
+        key: str | None = None,
+        params: dict[str, Any] | None = None,
+        name: str | None = None,
+        on_conflict: OnConflict | str = OnConflict.REJECT,
+    ) -> Any:
+        """`start` a child and wait for its result, without a slot; RunFailed if it has none."""
+        child = await self.start(job, key=key, params=params, name=name, on_conflict=on_conflict)
+        return await child.result()
 
     @property
     def execution(self) -> Execution:
@@ -135,16 +220,6 @@ class RunContext:
 
     async def _append(self, kind: str, payload: Any) -> None:
         await self._apply(AppendEvent(self._claim, kind, payload))
-
-    async def _without_slot(self, wait: Callable[[], Awaitable[A]]) -> A:
-        has_given = await self._apply(GiveSlotBack(self._claim))
-        try:
-            return await wait()
-        finally:  # Also when the job itself has set a limit to the wait.
-            if has_given and self._execution.ending is None:
-                slot = self._execution.expect_slot()
-                if await self._apply(WantSlot(self._claim)):
-                    await slot
 
     async def _answer(self, call_id: str, timeout_s: float) -> Any:
         until_s = time.monotonic() + timeout_s
@@ -166,9 +241,20 @@ class RunContext:
                 continue
 
     async def _read_inbox(self) -> None:
-        for item in await self._apply(ConsumeInbox(self._claim)) or ():
+        async with self._reading:
+            items = await persistently(self._consume) or ()
+            self._may_have_missed = False
+        for item in items:
+            self._read_seq = item.seq
             payload = json.loads(item.payload)
             if item.kind == MESSAGE:
                 self._messages.append(payload)
             elif item.kind == ANSWER and item.call_id is not None:
                 self._answers[item.call_id] = payload
+
+    def _consume(self) -> Awaitable[tuple[InboxItem, ...] | None]:
+        # What came of this may never be heard, if the database goes away or the job stops
+        # waiting; then the next look asks for it once more.
+        again_after = self._read_seq if self._may_have_missed else None
+        self._may_have_missed = True
+        return self._store.apply(ConsumeInbox(self._claim, again_after))

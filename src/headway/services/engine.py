@@ -17,8 +17,8 @@ from typing import Final, Self
 
 from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
 from headway.core.command.instance import (
-    DeclareDead,
     RegisterInstance,
+    RenewInstance,
     RetireInstance,
 )
 from headway.core.errors import InfrastructureError
@@ -27,11 +27,11 @@ from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
-from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.ports.life_lock import LifeLock
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
+from headway.services.children import Children
 from headway.services.execute import execute, give_up
 from headway.services.execution import Ending, Execution
 from headway.services.job import Job
@@ -75,7 +75,6 @@ class Engine:
         store: Store,
         reader: RunReader,
         ids: IdSource,
-        clock: Clock,
         jobs: Mapping[str, Job],
         *,
         stop_wait_s: float,
@@ -90,7 +89,6 @@ class Engine:
         self._store = store
         self._reader = reader
         self._ids = ids
-        self._clock = clock
         self._jobs = jobs
         self._stop_wait_s = stop_wait_s
         self._lease_ttl_s = lease_ttl_s
@@ -143,8 +141,10 @@ class Engine:
             died_of = _first(errors)
         finally:
             self._stop_listening()
-            self._end_lease()
-            await self._leave()
+            try:  # It lives until it has let go of everything: none of it is a death.
+                await self._leave()
+            finally:
+                self._end_lease()
         if died_of is not None:
             raise died_of
 
@@ -160,8 +160,7 @@ class Engine:
         await asyncio.wait([claiming], timeout=UNWIND_S)
         claiming.cancel()  # What it may still have won is given up with the rest.
         for execution in list(self._executing.values()):
-            if execution.is_asking:  # No answer will come in time.
-                execution.end(Ending.SHUTDOWN)
+            execution.stop_at_next_wait()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=wait_s)
         for execution in list(self._executing.values()):
@@ -265,7 +264,8 @@ class Engine:
 
     async def _execute(self, execution: Execution) -> None:
         try:
-            await execute(self._store, self._jobs[execution.claimed.job], execution)
+            children = Children(execution, self._store, self._reader, self._jobs)
+            await execute(self._store, self._jobs[execution.claimed.job], execution, children)
         except Exception:  # Our own mistake: the run is freed when the lease is, and it is told.
             log.exception("execution_broke", extra={"run_id": execution.claimed.run_id})
         finally:
@@ -284,7 +284,7 @@ class Engine:
                     await self._has_stopped.wait()
 
     async def _sweep(self) -> None:
-        await sweep(self._store, self._reader, self._clock, self._life_lock)
+        await sweep(self._store, self._reader, self._life_lock)
 
     async def _look_after(self) -> None:
         """What others have decided about our runs: hints tell us sooner, this is certain."""
@@ -340,9 +340,13 @@ class Engine:
                 execution.end(Ending.LOST)
 
     async def _leave(self) -> None:
-        """Give up what is still held. Dead first: a claim that is under way can win no more."""
+        """Give up what is still held, and then the instance: a graceful stop is no death."""
         try:
-            await self._store.apply(DeclareDead(self._instance_id, is_proven=True))
+            # Commands are decided in the order in which they came: a claim that was under way has
+            # won by now what it could, and nobody asks for another.
+            await self._store.apply(
+                RenewInstance(instance_id=self._instance_id, ttl_s=self._lease_ttl_s)
+            )
             held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
             await asyncio.gather(*(give_up(self._store, Claim(run.id, run.token)) for run in held))
             await self._store.apply(RetireInstance(self._instance_id))

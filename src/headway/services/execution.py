@@ -33,11 +33,14 @@ class Execution:
         """Its end is on the way to the store: that it is heard of is no surprise."""
         self.is_asking = False
         """The job waits for a person's answer."""
+        self.wait_count = 0
+        """For how many things the job waits without a slot."""
         self.news = asyncio.Event()
         """Something may have come in for it."""
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._has_begun = False
+        self._is_last = False
         self._slot: asyncio.Future[None] | None = None
 
     def runs_as(self, task: "asyncio.Task[None]") -> None:
@@ -59,6 +62,18 @@ class Execution:
             yield
         finally:
             self._calls.discard(task)
+
+    def begin_wait(self) -> None:
+        """The job waits without a slot from here on, until `wait_count` says otherwise."""
+        self.wait_count += 1
+        if self._is_last:
+            self.end(Ending.SHUTDOWN)
+
+    def stop_at_next_wait(self) -> None:
+        """No answer will come in time, and no slot after a wait: it ends when it waits, or now."""
+        self._is_last = True
+        if self.is_asking or self.wait_count:
+            self.end(Ending.SHUTDOWN)
 
     def end(self, ending: Ending) -> None:
         """Ask the job for its end, once: a second time would disturb it while it cleans up.

@@ -3,13 +3,12 @@
 from headway.core.errors import RunNotFound
 from headway.core.ids import RunId
 from headway.core.run.explain import Explanation, explain
-from headway.ports.clock import Clock
 from headway.ports.run_reader import RunReader
 
 
-async def explain_run(reader: RunReader, clock: Clock, run_id: RunId) -> Explanation:
+async def explain_run(reader: RunReader, run_id: RunId) -> Explanation:
     """RunNotFound: there is no such run, or it was removed after its time."""
     situation = await reader.situation(run_id)
     if situation is None:
         raise RunNotFound(run_id)
-    return explain(situation, clock.now())
+    return explain(situation, await reader.now())

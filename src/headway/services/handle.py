@@ -3,13 +3,22 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any, Final, Self
 
 from headway.core.command.cancel import GRACE_S, CancelAnswer, RequestCancel
 from headway.core.command.inbox import ANSWER, MESSAGE, InboxFull, NotActive, PostToInbox
+from headway.core.command.question import NotAsked
 from headway.core.document import check_word, encode_document
 from headway.core.duration import check_seconds
-from headway.core.errors import Error, InboxOverflow, RunNotActive, RunNotFound
+from headway.core.errors import (
+    Error,
+    InboxOverflow,
+    InfrastructureError,
+    QuestionNotOpen,
+    RunNotActive,
+    RunNotFound,
+)
 from headway.core.ids import RunId
 from headway.core.run.events import Event
 from headway.core.run.run import Files, RunRecord
@@ -18,6 +27,7 @@ from headway.core.run.transitions import TERMINAL
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
+from headway.services.family import end_children
 
 POLL_S: Final = 1.0
 PAGE_COUNT: Final = 500
@@ -32,6 +42,15 @@ class RunFailed(Error):
         self.run_id = run_id
         self.status = status
         self.error = error
+
+
+def outcome_of(record: RunRecord) -> Any:
+    """The result of a run that is over; RunFailed when there is none."""
+    if record.run.status is RunStatus.SUCCEEDED:
+        assert record.result is not None
+        return json.loads(record.result)
+    error = None if record.error is None else json.loads(record.error)
+    raise RunFailed(record.run.id, record.run.status, error)
 
 
 class RunHandle:
@@ -66,8 +85,11 @@ class RunHandle:
         by: str = "",
         grace_s: float = GRACE_S,
     ) -> CancelAnswer:
-        """Ask for its end; the answer tells whether it is over already or has yet to unwind."""
-        return await self._store.apply(
+        """Ask for its end; the answer tells whether it is over already or has yet to unwind.
+
+        What it has started as a parent is asked to end with it.
+        """
+        answer = await self._store.apply(
             RequestCancel(
                 run_id=self.id,
                 files=check_word(Files, files, place="files"),
@@ -76,13 +98,22 @@ class RunHandle:
                 grace_s=grace_s,
             )
         )
+        if answer in (CancelAnswer.CANCELED, CancelAnswer.REQUESTED):
+            # The answer stands, whatever becomes of this: the sweep sees to the children too.
+            with suppress(InfrastructureError):
+                await end_children(self._store, self._runs, self.id)
+        return answer
 
     async def send(self, message: Any, *, by: str = "") -> None:
         """A message for the job to find in `ctx.messages()`; RunNotActive when it is over."""
         await self._post(MESSAGE, message, by=by)
 
     async def answer(self, call_id: str, answer: Any, *, by: str = "") -> None:
-        """Answer a question that the job asks in `ctx.interrupt()`."""
+        """Answer a question that the job asks in `ctx.interrupt()`; the first answer stands.
+
+        QuestionNotOpen: it was answered already, or the job does not ask that, or no more. A job
+        that goes on elsewhere after a crash asks again, under another `call_id`.
+        """
         await self._post(ANSWER, answer, by=by, call_id=call_id)
 
     async def _post(self, kind: str, payload: Any, *, by: str, call_id: str | None = None) -> None:
@@ -94,6 +125,19 @@ class RunHandle:
             raise RunNotActive(self.id)
         if isinstance(answer, InboxFull):
             raise InboxOverflow(self.id, answer.unread_count_max)
+        if isinstance(answer, NotAsked):
+            assert call_id is not None
+            raise QuestionNotOpen(
+                self.id,
+                call_id,
+                is_answered=answer.is_answered,
+                open_call_ids=answer.open_call_ids,
+            )
+
+    async def questions(self) -> dict[str, Any]:
+        """What the job asks now and nobody has answered, by `call_id`."""
+        asked = await self._runs.questions(self.id)
+        return {one.call_id: json.loads(one.question) for one in asked}
 
     async def result(self, timeout_s: float | None = None) -> Any:
         """What the job returned, once it has; RunFailed when the run ends in any other way.
@@ -108,11 +152,7 @@ class RunHandle:
         except TimeoutError:
             problem = f"run {self.id} has not ended within {timeout_s:g} s; it goes on"
             raise TimeoutError(problem) from None
-        if record.run.status is RunStatus.SUCCEEDED:
-            assert record.result is not None
-            return json.loads(record.result)
-        error = None if record.error is None else json.loads(record.error)
-        raise RunFailed(self.id, record.run.status, error)
+        return outcome_of(record)
 
     async def ended(self) -> RunRecord:
         """The run, once it is over, however it ended."""

@@ -1,12 +1,12 @@
 """Jobs: registered functions, where their runs go, and what becomes of a failure."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headway.core.document import check_name
-from headway.core.duration import check_seconds
+from headway.core.document import Document, check_name
+from headway.core.duration import check_limit, check_seconds
 from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName
 from headway.core.run.run import Recovery
@@ -47,9 +47,7 @@ class Job:
 
     def __post_init__(self) -> None:
         for place in ("timeout_s", "queue_timeout_s"):
-            seconds = getattr(self, place)
-            if seconds is not None:
-                check_seconds(seconds, place=place)
+            check_limit(getattr(self, place), place=place)
         if not isinstance(self.backoff, Backoff):
             raise InvalidInput("backoff", "must be a Backoff, such as Backoff(base_s=1, cap_s=60)")
         retries: object = self.retries
@@ -59,6 +57,21 @@ class Job:
     @property
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.function)
+
+
+def registered_job(jobs: Mapping[str, Job], name: str) -> Job:
+    """The job of that name; InvalidInput lists what there is."""
+    if name not in jobs:
+        known = ", ".join(sorted(jobs)) or "none"
+        raise InvalidInput("job", f"{name!r} is not registered; registered are: {known}")
+    return jobs[name]
+
+
+def encoded_params(job: Job, params: dict[str, Any] | None) -> Document:
+    """The parameters of a run of `job`, checked; InvalidInput names the first fault."""
+    if params is not None and not isinstance(params, dict):
+        raise InvalidInput("params", "must be a dict: names and values")
+    return job.parameters.encode(params or {})
 
 
 def job_of(function: JobFunction, *, name: str | None, lane: str, **options: Any) -> Job:

@@ -15,6 +15,12 @@ from headway.ports.store import Store
 PAGE_COUNT: Final = 1_000
 
 
+async def saved_row(reader: RunReader, key: Key, *, job: str) -> SavedKey | None:
+    """What was saved for the next run of `key`, if that is to be one of `job`."""
+    row = await reader.saved_key(key)
+    return row if row is not None and row.job == job else None
+
+
 class Keys:
     """While a run of a key is active, its row can be neither changed nor deleted (KeyLocked)."""
 
@@ -37,6 +43,8 @@ class Keys:
         expected_revision: int | None = None,
     ) -> SavedKey:
         """Keep what the key's next run is to be; revision 0 means that there is no row yet.
+
+        A run of `job` that is started for the key without parameters takes these.
 
         What is kept may be half done: the parameters are checked when the run is started.
         """

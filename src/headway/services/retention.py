@@ -10,7 +10,6 @@ from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.duration import check_seconds
 from headway.core.ids import Instant, later
 from headway.core.run.transitions import TERMINAL
-from headway.ports.clock import Clock
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
@@ -42,18 +41,16 @@ class Keeper:
         store: Store,
         runs: RunReader,
         events: EventReader,
-        clock: Clock,
         retention: Retention,
     ) -> None:
         self._store = store
         self._runs = runs
         self._events = events
-        self._clock = clock
         self._retention = retention
 
     async def prune(self) -> None:
         """One round."""
-        now = self._clock.now()
+        now = await self._runs.now()
         await self._prune_runs(later(now, seconds=-self._retention.runs_s))
         await self._prune_events(later(now, seconds=-self._retention.events_s))
         await self._forget(later(now, seconds=-self._retention.idempotency_keys_s))

@@ -1,4 +1,5 @@
-"""Find what nobody else will move: runs of dead instances, and runs whose time has come.
+"""Find what nobody else will move: runs of dead instances, children of runs that are over, and
+runs whose time has come.
 
 Several instances may sweep at once: each command looks again, on locked rows and by the database's
 clock, before it does anything.
@@ -14,17 +15,18 @@ from headway.core.command.wait import Wake
 from headway.core.ids import Instant
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
-from headway.ports.clock import Clock
+from headway.core.run.transitions import TERMINAL
 from headway.ports.life_lock import LifeLock
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
+from headway.services.family import end_children
 
 COUNT_MAX: Final = 500
 
 
-async def sweep(store: Store, reader: RunReader, clock: Clock, life_lock: LifeLock) -> None:
+async def sweep(store: Store, reader: RunReader, life_lock: LifeLock) -> None:
     """One round; what is left over after it waits for the next."""
-    now = clock.now()
+    now = await reader.now()
     instances = await reader.instances()
     # One process may have had several lives: all are looked at before its lock is removed.
     locks = {instance.life_lock for instance in instances if instance.life_lock is not None}
@@ -36,7 +38,11 @@ async def sweep(store: Store, reader: RunReader, clock: Clock, life_lock: LifeLo
     for lock in free:
         life_lock.remove(lock)
     for run in await reader.runs_due(now, limit=COUNT_MAX):
-        await store.apply(_command_for(run, now))
+        if run.children_by is not None:
+            await end_children(store, reader, run.id)
+        command = _command_for(run, now)
+        if command is not None:
+            await store.apply(command)
 
 
 async def clean_locks(reader: RunReader, life_lock: LifeLock) -> None:
@@ -56,7 +62,9 @@ async def _bury(store: Store, reader: RunReader, death: DeclareDead) -> None:
         await store.apply(RetireInstance(instance_id))
 
 
-def _command_for(run: Run, now: Instant) -> Expire | ForceCancel | Wake:
+def _command_for(run: Run, now: Instant) -> Expire | ForceCancel | Wake | None:
+    if run.status in TERMINAL:  # Only its children were left.
+        return None
     if run.status is RunStatus.CANCELLING:
         return ForceCancel(run.id)
     if run.status is RunStatus.RUNNING and (run.run_by is None or run.run_by > now):

@@ -19,6 +19,7 @@ from headway.adapters.sql.tables import (
     inbox,
     instances,
     lanes,
+    questions,
     remembered,
     runs,
     saved_keys,
@@ -33,6 +34,7 @@ from headway.core.world import (
     InboxItem,
     Instance,
     LaneQueue,
+    Question,
     Remembered,
     SavedKey,
     SavedSchedule,
@@ -133,10 +135,28 @@ _SCHEDULES: Final = Query(
     .order_by(schedules.c.name)
     .with_for_update()
 )
+_CHILD_COUNT: Final = Query(sa.select(sa.func.count()).where(runs.c.child_of == _text("id")))
+_ACTIVE_IDS: Final = Query(
+    sa.select(runs.c.id).where(in_list(runs.c.id, "ids"), runs.c.ended_at.is_(None))
+)
 _INBOX: Final = Query(
     sa.select(*inbox.c)
     .where(in_list(inbox.c.run_id, "ids"), inbox.c.consumed_by.is_(None))
     .order_by(inbox.c.run_id, inbox.c.seq)
+)
+_CONSUMED: Final = Query(
+    sa.select(*inbox.c)
+    .where(
+        inbox.c.run_id == _text("id"),
+        inbox.c.seq > _integer("seq"),
+        inbox.c.consumed_by.is_not(None),
+    )
+    .order_by(inbox.c.seq)
+)
+_QUESTIONS: Final = Query(
+    sa.select(*questions.c)
+    .where(in_list(questions.c.run_id, "ids"))
+    .order_by(questions.c.run_id, questions.c.asked_at, questions.c.call_id)
 )
 _LANES: Final = Query(sa.select(*lanes.c).where(in_list(lanes.c.name, "names")))
 _LANES_LOCKED: Final = Query(
@@ -194,11 +214,9 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> tuple[World, 
             world.schedules[row[0]] = SavedSchedule(*row)
         world.loaded_schedules = dict(world.schedules)
     await _load_runs(link, needs, world)
-    if needs.inbox_run_ids:
-        world.inbox = {run_id: [] for run_id in needs.inbox_run_ids}
-        for row in await link.fetch(_INBOX, {"ids": list(needs.inbox_run_ids)}):
-            item = InboxItem(*row)
-            world.inbox[item.run_id].append(item)
+    await _load_inbox(link, needs, world)
+    for run_id in needs.parent_ids:
+        ((world.child_counts[run_id],),) = await link.fetch(_CHILD_COUNT, {"id": run_id})
     await _load_lanes(link, needs, world)
     ((world.seq, world.pruned_seq, epoch),) = await link.fetch(_STREAM, {})
     if needs.idempotency_keys:
@@ -207,6 +225,23 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> tuple[World, 
             world.remembered[row[0]] = Remembered(*row)
     await _recheck_free_keys(link, needs, world)
     return world, epoch
+
+
+async def _load_inbox(link: Link, needs: Needs, world: World) -> None:
+    if needs.inbox_run_ids:
+        world.inbox = {run_id: [] for run_id in needs.inbox_run_ids}
+        for row in await link.fetch(_INBOX, {"ids": list(needs.inbox_run_ids)}):
+            item = InboxItem(*row)
+            world.inbox[item.run_id].append(item)
+    for run_id, after_seq in needs.consumed_after.items():
+        rows = await link.fetch(_CONSUMED, {"id": run_id, "seq": after_seq})
+        world.consumed[run_id] = [InboxItem(*row) for row in rows]
+    if needs.question_run_ids:
+        world.questions = {run_id: {} for run_id in needs.question_run_ids}
+        for row in await link.fetch(_QUESTIONS, {"ids": list(needs.question_run_ids)}):
+            question = Question(*row)
+            world.questions[question.run_id][question.call_id] = question
+            world.loaded_questions.add((question.run_id, question.call_id))
 
 
 async def _recheck_free_keys(link: Link, needs: Needs, world: World) -> None:
@@ -247,6 +282,10 @@ async def _load_runs(link: Link, needs: Needs, world: World) -> None:
         if pruned_keys:
             for row in await link.fetch(_HEADS, {"keys": sorted(pruned_keys)}):
                 world.load_run(Run.from_row(row))
+        parent_ids = {world.runs[i].parent_id for i in needs.pruned_ids if i in world.runs} - {None}
+        if parent_ids:
+            found = await link.fetch(_ACTIVE_IDS, {"ids": list(parent_ids)})
+            world.active_ids = {run_id for (run_id,) in found}
 
 
 async def _load_waiting(link: Link, needs: Needs, world: World) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from headway.adapters.sql.clock import machine_now
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.statements import Delete, Insert, Query, Update
 from headway.adapters.sql.tables import writers
@@ -25,8 +26,8 @@ _GONE: Final = Query(
 )
 
 
-async def lock_own_row(link: Link, writer_id: str, *, number: int) -> tuple[int, Instant | None]:
-    """The number of the last batch that landed, and what time it is there, if it has a clock.
+async def lock_own_row(link: Link, writer_id: str, *, number: int) -> tuple[int, Instant]:
+    """The number of the last batch that landed, and what time it is there.
 
     A writer that is new here, or so long silent that it was forgotten, gets a row with `number`.
     """
@@ -36,7 +37,7 @@ async def lock_own_row(link: Link, writer_id: str, *, number: int) -> tuple[int,
         await link.write(Insert(writers, ("id", "batch", "seen_at")), [(writer_id, number, 0)])
         rows = await link.fetch(query, {"id": writer_id})
     ((landed_number, now),) = rows
-    return landed_number, now
+    return landed_number, machine_now() if now is None else now
 
 
 async def write_own_row(link: Link, writer_id: str, *, number: int, now: Instant) -> None:

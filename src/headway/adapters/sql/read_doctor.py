@@ -34,6 +34,7 @@ _after: Final = sa.bindparam("after_seq", type_=sa.BigInteger())
 _up_to: Final = sa.bindparam("up_to_seq", type_=sa.BigInteger())
 _limit: Final = sa.bindparam("limit", type_=sa.Integer())
 _earlier: Final = runs.alias("earlier")
+_parent: Final = runs.alias("parent")
 
 EXTENT: Final = sa.select(
     stream.c.seq,
@@ -90,6 +91,13 @@ UNREAD: Final = (
     sa.select(inbox.c.run_id, sa.func.count())
     .where(inbox.c.run_id.in_(_ids), inbox.c.consumed_by.is_(None))
     .group_by(inbox.c.run_id)
+)
+FORGOTTEN: Final = sa.select(runs.c.id, _parent.c.id).where(
+    runs.c.id.in_(_ids),
+    runs.c.status.in_([RunStatus.QUEUED.value, RunStatus.RUNNING.value]),
+    _parent.c.id == runs.c.parent_id,
+    _parent.c.status.not_in([RunStatus.QUEUED.value, RunStatus.RUNNING.value]),
+    _parent.c.is_parent == 0,
 )
 _between: Final = (events.c.seq > _after, events.c.seq <= _up_to)
 EVENT_COUNT: Final = sa.select(sa.func.count()).select_from(events).where(*_between)
@@ -162,6 +170,7 @@ async def _run_page(connection: AsyncConnection, after_seq: int, limit: int) -> 
     numbers = await connection.execute(NUMBERS, ids)
     unread = await connection.execute(UNREAD, ids)
     alive = await connection.execute(sa.select(*instances.c))
+    forgotten = await connection.execute(FORGOTTEN, ids)
     return RunPage(
         runs=[Run.from_row(tuple(row)) for row in rows if row.id not in unreadable],
         unreadable=unreadable,
@@ -174,6 +183,7 @@ async def _run_page(connection: AsyncConnection, after_seq: int, limit: int) -> 
         changes=changes,
         unread_counts={run_id: count for run_id, count in unread},  # noqa: C416
         instances=[Instance(*row) for row in alive],
+        forgotten_by={run_id: parent_id for run_id, parent_id in forgotten},  # noqa: C416
     )
 
 

@@ -1,11 +1,12 @@
 """Reading runs, lanes, keys and instances. Lists go by keyset, and never count a whole table."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from headway.adapters.sql.clock import NOW_SQL, machine_now
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.read_situation import read_situation
 from headway.adapters.sql.tables import (
@@ -13,6 +14,7 @@ from headway.adapters.sql.tables import (
     inbox,
     instances,
     lanes,
+    questions,
     remembered,
     runs,
     saved_keys,
@@ -21,9 +23,10 @@ from headway.adapters.sql.tables import (
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.explain import Situation
-from headway.core.run.run import QueueRank, Run, RunRecord
+from headway.core.run.run import NO_TOKEN, QueueRank, Run, RunRecord
+from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE
-from headway.core.world import InboxItem, Instance, SavedKey
+from headway.core.world import InboxItem, Instance, Question, SavedKey
 from headway.ports.run_reader import LaneView, RunFilter, Snapshot
 
 _DOCUMENTS: Final = [runs.c[name] for name in RunRecord._fields[1:]]
@@ -33,12 +36,25 @@ _STATES: Final = sa.select(*RUN_COLUMNS)
 # by an expression, or SQLite would rather read a million finished runs in the order of `seq`.
 _IS_HEAD: Final = runs.c.head_key > sa.literal_column("''")
 _IS_ACTIVE: Final = _IS_HEAD | (runs.c.waiting_key > sa.literal_column("''"))
+_CHILDREN: Final = sa.select(runs.c.id).order_by(runs.c.seq)
 _SORTED_SEQ: Final = runs.c.seq + sa.literal_column("0")
 
 
 class SqlRunReader:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, now: Callable[[], Instant] | None = None) -> None:
+        """`now` replaces the database's clock, for tests."""
         self._database = database
+        self._now = now
+
+    async def now(self) -> Instant:
+        async def read(connection: AsyncConnection) -> Instant:
+            sql = NOW_SQL.get(connection.dialect.name)
+            if sql is None:
+                return machine_now()
+            now: int = (await connection.execute(sa.select(sa.literal_column(sql)))).scalar_one()
+            return Instant(now)
+
+        return await self._database.with_retry(read) if self._now is None else self._now()
 
     async def run(self, run_id: RunId) -> RunRecord | None:
         rows = await self._rows(_RECORDS.where(runs.c.id == run_id))
@@ -85,9 +101,28 @@ class SqlRunReader:
             query = query.where(saved_keys.c.key > after)
         return [SavedKey._make(row) for row in await self._rows(query)]
 
+    async def saved_key(self, key: Key) -> SavedKey | None:
+        rows = await self._rows(sa.select(*saved_keys.c).where(saved_keys.c.key == key))
+        return SavedKey._make(rows[0]) if rows else None
+
     async def inbox(self, run_id: RunId) -> Sequence[InboxItem]:
         query = sa.select(*inbox.c).where(inbox.c.run_id == run_id).order_by(inbox.c.seq)
         return [InboxItem._make(row) for row in await self._rows(query)]
+
+    async def questions(self, run_id: RunId) -> Sequence[Question]:
+        query = (
+            sa.select(*questions.c)
+            .join(runs, runs.c.id == questions.c.run_id)
+            .where(
+                questions.c.run_id == run_id,
+                questions.c.generation == runs.c.generation,
+                questions.c.answer.is_(None),
+                runs.c.status == RunStatus.RUNNING.value,
+                runs.c.token != NO_TOKEN,
+            )
+            .order_by(questions.c.asked_at, questions.c.call_id)
+        )
+        return [Question._make(row) for row in await self._rows(query)]
 
     async def instances(self) -> Sequence[Instance]:
         query = sa.select(*instances.c).order_by(instances.c.started_at, instances.c.id)
@@ -102,6 +137,30 @@ class SqlRunReader:
         is_held = _IS_HEAD & (runs.c.instance_id == instance_id)
         query = _STATES.where(is_held).order_by(_SORTED_SEQ).limit(limit)
         return [Run.from_row(row) for row in await self._rows(query)]
+
+    async def ancestors(self, run_id: RunId, *, limit: int) -> Sequence[Run]:
+        async def read(connection: AsyncConnection) -> Sequence[Run]:
+            child = runs.alias("child")
+            found: list[Run] = []
+            for _ in range(limit):
+                last_id = found[-1].id if found else run_id
+                query = _STATES.where(child.c.id == last_id, runs.c.id == child.c.parent_id)
+                row = (await connection.execute(query)).one_or_none()
+                if row is None:
+                    break
+                found.append(Run.from_row(tuple(row)))
+            return found
+
+        return await self._database.with_retry(read)
+
+    async def children_to_end(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
+        is_asked = runs.c.status == RunStatus.CANCELLING.value
+        query = _CHILDREN.where(runs.c.child_of == parent_id, ~is_asked).limit(limit)
+        return [run_id for (run_id,) in await self._rows(query)]
+
+    async def active_children(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
+        query = _CHILDREN.where(runs.c.child_of == parent_id).limit(limit)
+        return [run_id for (run_id,) in await self._rows(query)]
 
     async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:
         query = _STATES.where(runs.c.seq > after_seq).order_by(runs.c.seq).limit(limit)

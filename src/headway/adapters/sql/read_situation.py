@@ -10,7 +10,7 @@ from headway.adapters.sql.tables import RUN_COLUMNS, events, instances, lanes, r
 from headway.core.ids import RunId
 from headway.core.lane import Lane, default_lane
 from headway.core.run.events import EventType
-from headway.core.run.explain import SLOT_HOLDER_COUNT_MAX, Situation
+from headway.core.run.explain import CHILD_COUNT_MAX, SLOT_HOLDER_COUNT_MAX, Situation
 from headway.core.run.run import QueueRank, Run
 
 # An execution may report ten times a second for days; further back than this nobody looks.
@@ -57,6 +57,12 @@ SLOT_HOLDERS: Final = Query(
     .order_by(runs.c.seq + sa.literal_column("0"))
     .limit(sa.literal_column(str(SLOT_HOLDER_COUNT_MAX)))
 )
+CHILDREN: Final = Query(
+    sa.select(runs.c.id)
+    .where(runs.c.child_of == _run_id)
+    .order_by(runs.c.seq)
+    .limit(sa.literal_column(str(CHILD_COUNT_MAX)))
+)
 LEASES: Final = Query(
     sa.select(instances.c.id, instances.c.lease_expires_at).where(
         instances.c.is_dead == sa.literal_column("0")
@@ -88,6 +94,7 @@ async def read_situation(connection: AsyncConnection, run_id: RunId) -> Situatio
     lane = (await connection.execute(LANE.select, in_lane)).one_or_none()
     holders = await connection.execute(SLOT_HOLDERS.select, in_lane)
     leases = await connection.execute(LEASES.select)
+    children = await connection.execute(CHILDREN.select, {"run_id": run_id})
     return Situation(
         run=run,
         lane=default_lane(run.lane) if lane is None else Lane(*lane),
@@ -98,6 +105,7 @@ async def read_situation(connection: AsyncConnection, run_id: RunId) -> Situatio
         leases={row.id: row.lease_expires_at for row in leases},
         ready_at=await connection.scalar(READY_AT.select, {"seq": run.ready_seq}),
         moved_at=await connection.scalar(MOVED_AT.select, {"run_id": run_id}),
+        children=[RunId(child_id) for (child_id,) in children],
     )
 
 

@@ -31,13 +31,14 @@ class SqlStore:
         writer: Writer,
         listeners: "Listeners",
         ear: "Ear | None" = None,
+        now: Callable[[], Instant] | None = None,
     ) -> None:
         """`ear` hears other processes, where the database can carry what they say."""
         self._database = database
         self._listeners = listeners
         self._ear = ear
         self.writer = writer
-        self.runs = SqlRunReader(database)
+        self.runs = SqlRunReader(database, now)
         self.events = SqlEventReader(database)
 
     @property
@@ -116,7 +117,7 @@ async def open_store(
     except BaseException:
         await database.close()
         raise
-    return SqlStore(database, writer, listeners, _ear(database, writer_id, listeners))
+    return SqlStore(database, writer, listeners, _ear(database, writer_id, listeners), now)
 
 
 def _ear(database: Database, writer_id: str, listeners: Listeners) -> "Ear | None":

@@ -89,6 +89,10 @@ runs: Final = _table(
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("continued_from", _name(36)),
     sa.Column("parent_id", _name(36)),
+    # The parent while this run is active, NULL afterwards: what must end with it is found by it.
+    sa.Column("child_of", _name(36)),
+    sa.Column("is_parent", sa.SmallInteger, nullable=False),
+    sa.Column("children_by", sa.BigInteger),
     sa.Column("params", _text(), nullable=False),
     sa.Column("progress", _text()),
     sa.Column("checkpoint", _text()),
@@ -112,6 +116,7 @@ runs: Final = _table(
     ),
     _small_index("slot"),
     _small_index("due_at"),
+    _small_index("child_of", "seq"),
     sa.Index("ix_runs_key_seq", "key", "seq"),
 )
 RUN_COLUMNS: Final = [runs.c[name] for name in Run._fields]
@@ -159,6 +164,18 @@ inbox: Final = _table(
     sa.Column("by", _name(), nullable=False),
     sa.Column("at", sa.BigInteger, nullable=False),
     sa.Column("consumed_by", sa.Integer),
+)
+
+questions: Final = _table(
+    "questions",
+    sa.Column("run_id", _name(36), primary_key=True),
+    sa.Column("call_id", _name(64), primary_key=True),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("question", _text(), nullable=False),
+    sa.Column("asked_at", sa.BigInteger, nullable=False),
+    sa.Column("answer", _text()),
+    sa.Column("answered_by", _name()),
+    sa.Column("answered_at", sa.BigInteger),
 )
 
 saved_keys: Final = _table(

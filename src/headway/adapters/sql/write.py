@@ -10,6 +10,7 @@ from headway.adapters.sql.tables import (
     inbox,
     instances,
     lanes,
+    questions,
     remembered,
     runs,
     saved_keys,
@@ -20,7 +21,7 @@ from headway.core.ids import RunId
 from headway.core.run.events import Event
 from headway.core.run.run import Mode, Recovery, Run
 from headway.core.run.status import RunStatus
-from headway.core.world import InboxItem, Instance, Remembered, SavedSchedule, World
+from headway.core.world import InboxItem, Instance, Question, Remembered, SavedSchedule, World
 
 # The row is the one that was locked, in the state in which it was decided on, under the claim that
 # was in force, and nothing at all has happened to it since.
@@ -31,6 +32,7 @@ _POSTED: Final = Insert(inbox, InboxItem._fields)
 _CONSUMED: Final = Update(inbox, ("consumed_by",), ("run_id", "seq"))
 _REMEMBERED: Final = Insert(remembered, Remembered._fields)
 _LANE_COLUMNS: Final = tuple(column.name for column in lanes.c)
+_QUESTION_KEY: Final = ("run_id", "call_id")
 _KEY_COLUMNS: Final = tuple(column.name for column in saved_keys.c)
 
 
@@ -42,6 +44,7 @@ async def write_world(link: Link, world: World, *, loaded_seq: int) -> None:
     await _write_keys(link, world)
     await _write_schedules(link, world)
     await _write_runs(link, world)
+    await _write_questions(link, world)
     await _expect(link, _EVENTS, changes.events)
     await _expect(link, _POSTED, changes.posted)
     await _expect(
@@ -55,6 +58,7 @@ async def write_world(link: Link, world: World, *, loaded_seq: int) -> None:
         removed = [(run_id,) for run_id in changes.runs_removed]
         await _expect(link, Delete(runs, ("id",)), removed)
         await link.write(Delete(inbox, ("run_id",)), removed)
+        await link.write(Delete(questions, ("run_id",)), removed)
     if changes.events_pruned_to is not None:
         await link.write(Delete(events, ("seq",), is_prefix=True), [(changes.events_pruned_to,)])
         await link.write(Update(stream, ("pruned_seq",), ("id",)), [(changes.events_pruned_to, 1)])
@@ -154,6 +158,19 @@ async def _write_keys(link: Link, world: World) -> None:
         else:
             update = Update(saved_keys, _KEY_COLUMNS[1:], ("key", "revision"))
             await _expect(link, update, [(*saved[1:], key, before.revision)])
+
+
+async def _write_questions(link: Link, world: World) -> None:
+    for place, question in world.changes.questions.items():
+        is_new = place not in world.loaded_questions
+        if question is None:
+            if not is_new:
+                await _expect(link, Delete(questions, _QUESTION_KEY), [place])
+        elif is_new:
+            await _expect(link, Insert(questions, Question._fields), [tuple(question)])
+        else:
+            update = Update(questions, Question._fields[5:], _QUESTION_KEY)
+            await _expect(link, update, [(*question[5:], *place)])
 
 
 async def _write_schedules(link: Link, world: World) -> None:

@@ -280,9 +280,7 @@ class Writer:
     async def _lock_own_row(self) -> tuple[int, Instant]:
         """The number of the last batch that landed, and what time it is there."""
         number, now = await lock_own_row(self._link, self._id, number=self._batch_number)
-        if self._now is not None:
-            now = self._now()
-        return number, Instant(time.time_ns() // 1_000) if now is None else now
+        return number, now if self._now is None else self._now()
 
     async def _introduce(self, *, is_new: bool) -> int:
         """Make the writer's own row, or find it again: the number of the last batch that landed.

@@ -31,11 +31,16 @@ class Needs:
     instance_ids: dict[InstanceId, None] = field(default_factory=dict)
     idempotency_keys: dict[str, None] = field(default_factory=dict)
     inbox_run_ids: dict[RunId, None] = field(default_factory=dict)
+    consumed_after: dict[RunId, int] = field(default_factory=dict)
+    """Of these inboxes also what was consumed, after the item with this `seq`."""
+    question_run_ids: dict[RunId, None] = field(default_factory=dict)
     saved_keys: dict[Key, None] = field(default_factory=dict)
     schedules: dict[str, None] = field(default_factory=dict)
     changed_lanes: dict[LaneName, None] = field(default_factory=dict)
     pruned_ids: dict[RunId, None] = field(default_factory=dict)
-    """Runs of whose keys the heads are needed too."""
+    """Runs of whose keys the heads are needed too, and whether their parents are active."""
+    parent_ids: dict[RunId, None] = field(default_factory=dict)
+    """Runs of which the number of active children is needed."""
 
     def run(self, run_id: RunId, *, may_end: bool = False, may_wake: bool = False) -> None:
         self.run_ids[run_id] = may_end or self.run_ids.get(run_id, False)

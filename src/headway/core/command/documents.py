@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from headway.core.command.child import StartChild
 from headway.core.command.command import Command
 from headway.core.command.fire import FireSchedule
 from headway.core.command.inbox import PostToInbox
 from headway.core.command.key_row import SaveKey
+from headway.core.command.question import AskQuestion, CloseQuestion
 from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress
 from headway.core.command.settle import Complete, Fail
 from headway.core.command.submit import Submit
@@ -17,6 +19,8 @@ def document_length(command: Command[Any]) -> int:
     match command:
         case Submit(params=document) | SaveKey(params=document):
             return len(document)
+        case StartChild(submission=Submit(params=document)):
+            return len(document)
         case FireSchedule(schedule=Schedule(params=document)):
             return len(document)
         case Complete(result=document) | Fail(error=document):
@@ -24,6 +28,8 @@ def document_length(command: Command[Any]) -> int:
         case SaveProgress(progress=document) | SaveCheckpoint(checkpoint=document):
             return len(document)
         case AppendEvent(payload=document) | PostToInbox(payload=document):
+            return len(document)
+        case AskQuestion(question=document) | CloseQuestion(otherwise=document):
             return len(document)
         case _:
             return 0

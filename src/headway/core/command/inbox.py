@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.core.command.command import Needs
+from headway.core.command.question import CALL_ID_LENGTH_MAX, NotAsked, answer_question
 from headway.core.command.wait import wake
 from headway.core.document import Document, check_name, check_text, encode_document
+from headway.core.errors import InvalidInput
 from headway.core.ids import RunId
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim, Run
@@ -17,7 +19,6 @@ ANSWER: Final = "answer"
 """To the question that its `call_id` names."""
 UNREAD_COUNT_MAX: Final = 1_000
 KIND_LENGTH_MAX: Final = 32
-CALL_ID_LENGTH_MAX: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class NotActive:
     """There is no such run, or it is over."""
 
 
-PostAnswer = Posted | InboxFull | NotActive
+PostAnswer = Posted | InboxFull | NotActive | NotAsked
 
 
 def post(
@@ -67,16 +68,29 @@ class PostToInbox:
     def __post_init__(self) -> None:
         check_name(self.kind, place="kind", length_max=KIND_LENGTH_MAX)
         check_text(self.by, place="by")
-        if self.call_id is not None:
+        if self.call_id is None:
+            if self.kind == ANSWER:
+                raise InvalidInput("call_id", "must name the question that is answered")
+        else:
             check_name(self.call_id, place="call_id", length_max=CALL_ID_LENGTH_MAX)
 
     def need(self, needs: Needs) -> None:
         needs.run(self.run_id, may_wake=True)
+        if self.kind == ANSWER:
+            needs.question_run_ids[self.run_id] = None
 
     def decide(self, world: World) -> PostAnswer:
+        """An answer that is taken is the one that stands: there is no other to the question."""
         run = world.run(self.run_id)
         if run is None or run.status not in (RunStatus.QUEUED, RunStatus.RUNNING):
             return NotActive()
+        if self.kind == ANSWER and run.unread_count < UNREAD_COUNT_MAX:
+            assert self.call_id is not None
+            refusal = answer_question(
+                world, run, call_id=self.call_id, answer=self.payload, by=self.by
+            )
+            if refusal is not None:
+                return refusal
         return post(
             world, run, kind=self.kind, payload=self.payload, by=self.by, call_id=self.call_id
         )
@@ -87,10 +101,14 @@ class ConsumeInbox:
     """Take everything unread, in order, at once; only the holder of the claim may."""
 
     claim: Claim
+    again_after: int | None = None
+    """Also what this claim has consumed after the item with this `seq`: an answer was lost."""
 
     def need(self, needs: Needs) -> None:
         needs.run(self.claim.run_id)
         needs.inbox_run_ids[self.claim.run_id] = None
+        if self.again_after is not None:
+            needs.consumed_after[self.claim.run_id] = self.again_after
 
     def decide(self, world: World) -> tuple[InboxItem, ...] | None:
         run = world.held(self.claim)
@@ -100,8 +118,14 @@ class ConsumeInbox:
             item._replace(consumed_by=run.generation) for item in world.inbox.pop(run.id, [])
         )
         world.inbox[run.id] = []
+        again = tuple(
+            item
+            for item in world.consumed.get(run.id, ())
+            if item.consumed_by == run.generation and item.seq > (self.again_after or 0)
+        )
         if items:
             world.changes.consumed.extend(items)
+            world.consumed.setdefault(run.id, []).extend(items)
             run = world.update(run, unread_count=0)
             world.emit(run, EventType.MESSAGES_CONSUMED, f'{{"count":{len(items)}}}')
-        return items
+        return items if self.again_after is None else again + items

@@ -19,7 +19,11 @@ class PruneRuns:
             needs.pruned_ids[run_id] = None
 
     def decide(self, world: World) -> int:
-        """How many were over and old enough; a busy key keeps its runs: one may be continued."""
+        """How many were over and old enough.
+
+        A busy key keeps its runs: one may be continued. An active parent keeps its children: it
+        may look for them again. And who has children that must end first is needed for that.
+        """
         removed = [
             run_id
             for run_id in self.run_ids
@@ -28,6 +32,8 @@ class PruneRuns:
             and run.ended_at is not None
             and run.ended_at < self.ended_before
             and world.head_of(run.key) is None
+            and not run.is_parent
+            and not (run.parent_id is not None and world.is_active(run.parent_id))
         ]
         for run_id in removed:
             run = world.runs.pop(run_id)

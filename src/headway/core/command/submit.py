@@ -7,7 +7,7 @@ from headway.core.command.cancel import RequestCancel, cancel_run
 from headway.core.command.command import RUN_ID_LENGTH_MAX, Needs, trim_names
 from headway.core.command.inbox import MESSAGE, InboxFull, Posted, post
 from headway.core.document import EMPTY_OBJECT, Document, check_text
-from headway.core.duration import check_seconds
+from headway.core.duration import check_limit
 from headway.core.ids import MAIN_LANE, SECOND, Key, LaneName, RunId, later
 from headway.core.lane import default_lane
 from headway.core.run.admission import Admission, OnConflict, decide_admission
@@ -55,13 +55,21 @@ class NoRoom:
 
 
 @dataclass(frozen=True, slots=True)
+class RowChanged:
+    """The key's saved row is no longer the one from which the parameters were taken."""
+
+    revision: int
+    """0: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class OtherRequest:
     """The idempotency key was used before, with another request."""
 
     run_id: RunId
 
 
-SubmitAnswer = Accepted | Repeated | Busy | Joined | Steered | NoRoom | OtherRequest
+SubmitAnswer = Accepted | Repeated | Busy | Joined | Steered | NoRoom | OtherRequest | RowChanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +78,10 @@ class Submit:
     key: Key
     job: str
     params: Document = EMPTY_OBJECT
+    has_params: bool = True
+    """The caller gave them; else they are defaults, or those of the key's saved row."""
+    row_revision: int | None = None
+    """Of the key's saved row, if they were taken from it."""
     mode: Mode = Mode.START
     lane: LaneName = MAIN_LANE
     on_conflict: OnConflict = OnConflict.REJECT
@@ -79,7 +91,7 @@ class Submit:
     recovery: Recovery = Recovery.RESUME
     parent_id: RunId | None = None
     is_unattended: bool = False
-    """Nobody waits for the answer (a schedule's, a parent's child): a refusal is recorded."""
+    """Nobody waits for the answer (a schedule's): a refusal is recorded, as a run `rejected`."""
     by: str = ""
 
     def __post_init__(self) -> None:
@@ -92,12 +104,13 @@ class Submit:
             ("queue_timeout_s", self.queue_timeout_s),
             ("timeout_s", self.timeout_s),
         ):
-            if seconds is not None:
-                check_seconds(seconds, place=place)
+            check_limit(seconds, place=place)
 
     def need(self, needs: Needs) -> None:
         needs.head_keys[self.key] = None
         needs.lanes[self.lane] = None
+        if self.row_revision is not None:
+            needs.saved_keys[self.key] = None
         if self.on_conflict is OnConflict.REPLACE:
             needs.whole_keys[self.key] = None
         if self.mode is Mode.CONTINUE:
@@ -112,6 +125,11 @@ class Submit:
                 if earlier.fingerprint == self._fingerprint():
                     return Repeated(earlier.run_id)
                 return OtherRequest(earlier.run_id)
+        if self.row_revision is not None:
+            saved = world.keys.get(self.key)
+            revision = 0 if saved is None else saved.revision
+            if revision != self.row_revision:
+                return RowChanged(revision)
         head = world.head_of(self.key)
         admission = decide_admission(self.on_conflict, head)
         if admission is Admission.INJECT:
@@ -221,6 +239,7 @@ class Submit:
             revision=1,
             continued_from=world.latest.get(self.key) if self.mode is Mode.CONTINUE else None,
             parent_id=self.parent_id,
+            child_of=None if rank is None else self.parent_id,
         )
         world.add_run(run, self.params, state_payload(None, status, details))
         if rank is not None:
@@ -239,5 +258,7 @@ class Submit:
     def _fingerprint(self) -> str:
         # A run without a key of its own has its id for it, which is new each time.
         key = "" if str(self.key) == str(self.run_id) else self.key
-        request = (self.job, key, self.mode, self.lane, self.on_conflict, self.params)
+        # What was not given may be filled in otherwise by the time the request is repeated.
+        params = self.params if self.has_params else ""
+        request = (self.job, key, self.mode, self.lane, self.on_conflict, params)
         return hashlib.sha256("\0".join(request).encode()).hexdigest()

@@ -14,7 +14,7 @@ from headway.core.world import World
 
 @dataclass(frozen=True, slots=True)
 class GiveSlotBack:
-    """The executor keeps its claim and its task, and waits without a slot."""
+    """The executor keeps its claim and its task, and waits without a slot, nor in line for one."""
 
     claim: Claim
 
@@ -22,10 +22,13 @@ class GiveSlotBack:
         needs.run(self.claim.run_id)
 
     def decide(self, world: World) -> bool:
+        """Whether it has none now; to say so twice changes nothing."""
         run = world.held(self.claim)
-        if run is None or run.status is not RunStatus.RUNNING or run.slot is None:
+        if run is None or run.status is not RunStatus.RUNNING:
             return False
-        world.emit(world.update(run, slot=None), EventType.WAITING, "{}")
+        if run.slot is not None or run.queue_rank is not None:
+            run = world.update(run, slot=None, queue_rank=None, ready_seq=None)
+            world.emit(run, EventType.WAITING, "{}")
         return True
 
 
@@ -39,11 +42,12 @@ class WantSlot:
         needs.run(self.claim.run_id, may_wake=True)
 
     def decide(self, world: World) -> bool:
+        """Whether it stands there; False: it has a slot already, or may have none."""
         run = world.held(self.claim)
-        is_waiting = run is not None and run.slot is None and run.queue_rank is None
-        if run is None or not is_waiting or run.status is not RunStatus.RUNNING:
+        if run is None or run.slot is not None or run.status is not RunStatus.RUNNING:
             return False
-        _make_ready(world, run)
+        if run.queue_rank is None:
+            _make_ready(world, run)
         return True
 
 

@@ -42,6 +42,9 @@ class RunPage:
     changes: Mapping[RunId, Sequence[Change]]
     unread_counts: Mapping[RunId, int]
     instances: Sequence[Instance]
+    forgotten_by: Mapping[RunId, RunId]
+    """Active children that nobody has asked to end, each with a parent that is over, or asked to,
+    and thinks that it has none left."""
 
 
 def check_page(page: RunPage, *, now: Instant, patience_s: float) -> Iterator[Finding]:
@@ -64,6 +67,9 @@ def check_page(page: RunPage, *, now: Instant, patience_s: float) -> Iterator[Fi
             is_whole=run.seq > page.pruned_seq,
         )
         yield from _check_inbox(page, run)
+        if run.id in page.forgotten_by:
+            sentence = f"it goes on, but its parent {page.forgotten_by[run.id]} does not"
+            yield violation("I11", place_of(run), sentence)
         yield from _check_holder(page, run, late, is_swept=is_swept)
         yield from _check_deadline(run, late, is_swept=is_swept)
 

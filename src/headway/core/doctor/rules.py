@@ -132,6 +132,19 @@ RULES: Final = (
         "it is cancelling, but has no deadline, or nobody who would end it",
     ),
     Rule(
+        "I11",
+        ACTIVE,
+        lambda run: run.child_of != run.parent_id,
+        "it is active, but not among those that end with its parent",
+    ),
+    Rule("I8", TERMINAL, lambda run: run.child_of is not None, "it is over, but still a child"),
+    Rule(
+        "I11",
+        TERMINAL | {RunStatus.CANCELLING},
+        lambda run: bool(run.is_parent) != (run.children_by is not None),
+        "it is to end, but the sweep does not know whether its children are",
+    ),
+    Rule(
         "I18",
         frozenset(RunStatus),
         lambda run: run.due_at != next_deadline(run),

@@ -1,4 +1,4 @@
-"""The four clocks of a run, and which of them rings next."""
+"""The clocks of a run, and which of them rings next."""
 
 from typing import Any, Final
 
@@ -17,9 +17,11 @@ def next_deadline(run: Run) -> Instant | None:
                 return run.run_by if run.wake_at is None else run.wake_at
             return min(run.run_by, run.wake_at)
         case RunStatus.CANCELLING:
-            return run.cancel_by
+            if run.cancel_by is None or run.children_by is None:
+                return run.cancel_by if run.children_by is None else run.children_by
+            return min(run.cancel_by, run.children_by)
         case _:
-            return None
+            return run.children_by
 
 
 def changed(run: Run, changes: dict[str, Any]) -> Run:

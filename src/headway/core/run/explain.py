@@ -1,7 +1,7 @@
 """Why a run that is not moving does not move: which gate, who holds it, and what would free it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -13,6 +13,7 @@ from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
 SLOT_HOLDER_COUNT_MAX: Final = 100
+CHILD_COUNT_MAX: Final = 100
 
 
 class Gate(StrEnum):
@@ -30,6 +31,8 @@ class Gate(StrEnum):
     """Its instance is gone, and the sweep has not taken the run from it yet."""
     WAITING = "waiting"
     """Its executor waits for something, and has given the slot back meanwhile."""
+    CHILD = "child"
+    """The same, and it has children that are active."""
     NOT_DUE = "not_due"
     INBOX = "inbox"
     """Parked until somebody posts to its inbox."""
@@ -55,6 +58,8 @@ class Situation:
     """When it became ready; None when it is not, or when the event has been pruned."""
     moved_at: Instant | None
     """When it last began, waited, parked or was woken; None when no event tells any more."""
+    children: Sequence[RunId] = ()
+    """Its active ones: the first CHILD_COUNT_MAX of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +73,24 @@ class Explanation:
     since: Instant | None = None
     """How long it has been so; None when no event tells any more."""
     held_by: tuple[RunId | InstanceId, ...] = ()
-    """Runs at the gates `key` and `lane_full`, at the others the instance that has its claim."""
+    """Runs at the gates `key`, `lane_full` and `child`, else the instance that has its claim."""
     position: int | None = None
     """From 1, among those that wait at the same gate."""
     until: Instant | None = None
     """When something happens by itself: it is woken, timed out, or forced to end."""
+    parent_id: RunId | None = None
 
 
 def explain(situation: Situation, now: Instant) -> Explanation:
+    found = _explain(situation, now)
+    parent_id = situation.run.parent_id
+    if parent_id is None:
+        return found
+    sentence = f"{found.sentence} It is a child of run {parent_id}."
+    return replace(found, sentence=sentence, parent_id=parent_id)
+
+
+def _explain(situation: Situation, now: Instant) -> Explanation:
     run = situation.run
     if run.status in TERMINAL:
         return _ended(run)
@@ -90,6 +105,8 @@ def explain(situation: Situation, now: Instant) -> Explanation:
             return _ready(situation, now)
         case _ if run.token == NO_TOKEN:
             return _parked(situation, now)
+        case _ if run.slot is None and situation.children:
+            return _with_children(situation)
         case _:
             return _executing(situation)
 
@@ -215,6 +232,21 @@ def _executing(situation: Situation) -> Explanation:
         ),
         since=situation.moved_at,
         held_by=(run.instance_id,),
+        until=next_deadline(run),
+    )
+
+
+def _with_children(situation: Situation) -> Explanation:
+    run, children = situation.run, situation.children
+    several = f", the first of its {len(children)} active children" if len(children) > 1 else ""
+    return Explanation(
+        run_id=run.id,
+        status=run.status,
+        gate=Gate.CHILD,
+        sentence=f"Its job waits, without a slot, for child run {children[0]}{several}.",
+        remedy=f"The end of the child: ask why run {children[0]} does not move.",
+        since=situation.moved_at,
+        held_by=tuple(children),
         until=next_deadline(run),
     )
 

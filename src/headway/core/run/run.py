@@ -87,6 +87,12 @@ class Run(NamedTuple):
     revision: int
     continued_from: RunId | None
     parent_id: RunId | None
+    child_of: RunId | None = None
+    """Its parent while this run is active: whoever looks for what must end with it finds it so."""
+    is_parent: int = 0
+    """It has started children, and what is active of them must end with it."""
+    children_by: Instant | None = None
+    """Since when its children must end: it is over, or asked to end, and is a parent still."""
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> "Run":
@@ -115,6 +121,9 @@ class Run(NamedTuple):
         assert (self.instance_id is None) == (self.token == NO_TOKEN), self
         assert (self.queue_rank == QueueRank.BEHIND) == (self.waiting_key is not None), self
         assert (self.ready_seq is None) == (self.queue_rank not in (0, 1)), self
+        assert self.child_of == (None if ended else self.parent_id), self
+        has_ceased = self.is_parent and self.status not in (RunStatus.QUEUED, RunStatus.RUNNING)
+        assert (self.children_by is not None) == bool(has_ceased), self
 
 
 # Looked up, not called: an enumeration's call costs as much as the rest of the row.

@@ -7,6 +7,7 @@ from typing import Any, Final
 from sqlalchemy.dialects.mysql.aiomysql import MySQLDialect_aiomysql
 from sqlalchemy.engine import Dialect
 
+from headway.adapters.sql.clock import NOW_SQL
 from headway.adapters.sql.server import RawConnection
 from headway.adapters.sql.statements import (
     Query,
@@ -22,7 +23,7 @@ STATEMENT_LENGTH_MAX: Final = 1_000_000
 
 class MysqlLink:
     dialect: Dialect = MySQLDialect_aiomysql()
-    now_sql: str | None = "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)"
+    now_sql: str | None = NOW_SQL["mysql"]
 
     def __init__(self, connection: RawConnection) -> None:
         self._connection = connection

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
 from sqlalchemy.engine import Dialect
 
+from headway.adapters.sql.clock import NOW_SQL
 from headway.adapters.sql.notice import CHANNEL
 from headway.adapters.sql.server import RawConnection
 from headway.adapters.sql.statements import Delete, Insert, Query, Row, Update, Write, compile_query
@@ -19,7 +20,7 @@ NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', '{{}}') WHERE pg_notification_qu
 
 class PostgresLink:
     dialect: Dialect = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
-    now_sql: str | None = "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)"
+    now_sql: str | None = NOW_SQL["postgresql"]
 
     def __init__(self, connection: RawConnection) -> None:
         self._connection = connection

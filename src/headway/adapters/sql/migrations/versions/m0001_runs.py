@@ -24,6 +24,7 @@ def upgrade() -> None:
     _create_inbox()
     _create_instances()
     _create_lanes()
+    _create_questions()
     _create_remembered()
     _create_runs()
     _create_saved_keys()
@@ -120,6 +121,24 @@ def _create_lanes() -> None:
     )
 
 
+def _create_questions() -> None:
+    op.create_table(
+        "questions",
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("call_id", sa.String(length=64), nullable=False),
+        sa.Column("generation", sa.Integer(), nullable=False),
+        sa.Column("question", DOCUMENT, nullable=False),
+        sa.Column("asked_at", sa.BigInteger(), nullable=False),
+        sa.Column("answer", DOCUMENT, nullable=True),
+        sa.Column("answered_by", sa.String(length=255), nullable=True),
+        sa.Column("answered_at", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("run_id", "call_id", name="pk_questions"),
+        if_not_exists=True,
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+
+
 def _create_remembered() -> None:
     op.create_table(
         "remembered",
@@ -171,6 +190,9 @@ def _create_runs() -> None:
         sa.Column("revision", sa.Integer(), nullable=False),
         sa.Column("continued_from", sa.String(length=36), nullable=True),
         sa.Column("parent_id", sa.String(length=36), nullable=True),
+        sa.Column("child_of", sa.String(length=36), nullable=True),
+        sa.Column("is_parent", sa.SmallInteger(), nullable=False),
+        sa.Column("children_by", sa.BigInteger(), nullable=True),
         sa.Column("params", DOCUMENT, nullable=False),
         sa.Column("progress", DOCUMENT, nullable=True),
         sa.Column("checkpoint", DOCUMENT, nullable=True),
@@ -197,6 +219,14 @@ def _create_runs() -> None:
         if_not_exists=True,
         mysql_charset="utf8mb4",
         mysql_collate="utf8mb4_bin",
+    )
+    op.create_index(
+        "ix_runs_child_of_seq",
+        "runs",
+        ["child_of", "seq"],
+        if_not_exists=True,
+        sqlite_where=sa.text("child_of IS NOT NULL"),
+        postgresql_where=sa.text("child_of IS NOT NULL"),
     )
     op.create_index(
         "ix_runs_due_at",

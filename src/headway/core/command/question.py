@@ -1,0 +1,140 @@
+"""Questions to people: asked under a claim, answered once, and closed by whoever asked.
+
+A question is a row until it is closed, so any instance knows what is asked. It is its claim's: who
+executes the run again asks again, and what a person has answered meanwhile to the same question
+stands.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from headway.core.command.command import Needs
+from headway.core.document import Document, check_name, encode_document
+from headway.core.run.events import EventType
+from headway.core.run.run import NO_TOKEN, Claim, Run
+from headway.core.world import Question, World
+
+CALL_ID_LENGTH_MAX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class NotAsked:
+    """No such question is open."""
+
+    is_answered: bool
+    """Somebody was faster."""
+    open_call_ids: tuple[str, ...]
+    """What is asked now."""
+
+
+def is_open(question: Question, run: Run) -> bool:
+    """Whether whoever asked still waits for the answer."""
+    is_asking = run.token != NO_TOKEN and question.generation == run.generation
+    return is_asking and question.answer is None
+
+
+def answer_question(
+    world: World, run: Run, *, call_id: str, answer: Document, by: str
+) -> NotAsked | None:
+    """Take the first answer to an open question; None: it is taken."""
+    asked = world.questions[run.id]
+    question = asked.get(call_id)
+    if question is None or not is_open(question, run):
+        is_answered = question is not None and question.answer is not None
+        return NotAsked(is_answered, tuple(i for i, one in asked.items() if is_open(one, run)))
+    answered = question._replace(answer=answer, answered_by=by, answered_at=world.now)
+    _put(world, answered)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    answer: Document | None
+    """What a person said to the same question of an earlier execution, which has not heard it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskQuestion:
+    claim: Claim
+    call_id: str
+    question: Document
+
+    def __post_init__(self) -> None:
+        check_name(self.call_id, place="call_id", length_max=CALL_ID_LENGTH_MAX)
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id)
+        needs.question_run_ids[self.claim.run_id] = None
+
+    def decide(self, world: World) -> Asked | None:
+        """None: the claim is void. Asked twice, it is asked once."""
+        run = world.held(self.claim)
+        if run is None:
+            return None
+        asked = world.questions[run.id]
+        if self.call_id in asked:
+            return Asked(asked[self.call_id].answer)
+        earlier = self._earlier(world, run)
+        question = Question(
+            run.id, self.call_id, run.generation, self.question, world.now, None, None, None
+        )
+        if earlier is not None:
+            question = question._replace(
+                answer=earlier.answer,
+                answered_by=earlier.answered_by,
+                answered_at=earlier.answered_at,
+            )
+        _put(world, question)
+        call_id = encode_document(self.call_id, place="call_id")
+        payload = f'{{"call_id":{call_id},"question":{self.question}}}'
+        world.emit(run, EventType.PERMISSION_REQUEST, payload)
+        return Asked(question.answer)
+
+    def _earlier(self, world: World, run: Run) -> Question | None:
+        """The same question, answered and never closed; what nobody will close is removed."""
+        found = None
+        for one in list(world.questions[run.id].values()):
+            if one.generation == run.generation:
+                continue
+            if one.answer is None:
+                _remove(world, one)
+            elif found is None and one.question == self.question:
+                found = one
+                _remove(world, one)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class CloseQuestion:
+    """Whoever asked goes on, with what a person said or, if nobody did, with `otherwise`."""
+
+    claim: Claim
+    call_id: str
+    otherwise: Document
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id)
+        needs.question_run_ids[self.claim.run_id] = None
+
+    def decide(self, world: World) -> Document | None:
+        """The answer that stands; None: it is closed already, or the claim is void."""
+        run = world.held(self.claim)
+        question = None if run is None else world.questions[run.id].get(self.call_id)
+        if run is None or question is None:
+            return None
+        answer = self.otherwise if question.answer is None else question.answer
+        _remove(world, question)
+        call_id = encode_document(self.call_id, place="call_id")
+        payload = f'{{"call_id":{call_id},"answer":{answer}}}'
+        world.emit(run, EventType.PERMISSION_RESULT, payload)
+        return answer
+
+
+def _put(world: World, question: Question) -> None:
+    world.questions[question.run_id][question.call_id] = question
+    world.changes.questions[question.run_id, question.call_id] = question
+
+
+def _remove(world: World, question: Question) -> None:
+    del world.questions[question.run_id][question.call_id]
+    world.changes.questions[question.run_id, question.call_id] = None

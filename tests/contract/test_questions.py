@@ -1,0 +1,152 @@
+"""Questions to people: open until answered or closed, and known to every instance."""
+
+import json
+
+import pytest
+
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.inbox import ANSWER, ConsumeInbox, NotActive, Posted, PostToInbox
+from headway.core.command.prune import PruneRuns
+from headway.core.command.question import Asked, AskQuestion, CloseQuestion, NotAsked
+from headway.core.command.settle import Complete
+from headway.core.errors import InvalidInput
+from headway.core.ids import Instant, RunId
+from headway.core.run.events import EventType
+from headway.core.run.run import Claim
+from headway.testing import FakeClock, a_message, claim_of, document
+from tests.contract.backends import read_all
+from tests.contract.scenes import claimed_one, events, instance, orphaned, running, together
+
+YES, NO, QUESTION = document(True), document(False), document({"tool": "delete"})
+
+
+def an_answer(run_id: RunId, call_id: str = "1.1", said: object = True) -> PostToInbox:
+    return a_message(run_id, said, kind=ANSWER, call_id=call_id, by="eve")
+
+
+async def asking(store: SqlStore, call_id: str = "1.1") -> Claim:
+    claim = claim_of(await running(store))
+    assert await store.apply(AskQuestion(claim, call_id, QUESTION)) == Asked(None)
+    return claim
+
+
+async def test_r4_15_the_first_answer_stands_and_a_second_is_refused(
+    store: SqlStore, another_store: SqlStore
+) -> None:
+    claim = await asking(store)
+    (asked,) = await another_store.runs.questions(claim.run_id)
+    assert (asked.call_id, asked.question) == ("1.1", QUESTION)
+    assert isinstance(await another_store.apply(an_answer(claim.run_id)), Posted)
+    assert await store.runs.questions(claim.run_id) == []
+    before = await read_all(store)
+    second = an_answer(claim.run_id, said=False)
+    assert await store.apply(second) == NotAsked(is_answered=True, open_call_ids=())
+    assert await read_all(store) == before
+    (item,) = await store.apply(ConsumeInbox(claim)) or ()
+    assert (item.call_id, item.payload, item.by) == ("1.1", "true", "eve")
+    assert await store.apply(CloseQuestion(claim, "1.1", NO)) == YES
+    assert await store.apply(second) == NotAsked(is_answered=False, open_call_ids=())
+
+
+async def test_r4_15_of_two_answers_in_one_batch_one_is_taken(store: SqlStore) -> None:
+    claim = await asking(store)
+    first, second = await together(
+        store, an_answer(claim.run_id), an_answer(claim.run_id, said=False)
+    )
+    assert isinstance(first, Posted)
+    assert second == NotAsked(is_answered=True, open_call_ids=())
+
+
+async def test_r4_15_what_nobody_asks_cannot_be_answered(store: SqlStore) -> None:
+    claim = await asking(store)
+    refused = NotAsked(is_answered=False, open_call_ids=("1.1",))
+    assert await store.apply(an_answer(claim.run_id, "1.2")) == refused
+    assert await store.apply(CloseQuestion(claim, "1.1", NO)) == NO
+    assert await store.apply(an_answer(claim.run_id)) == NotAsked(False, ())
+    await store.apply(Complete(claim))
+    assert await store.apply(an_answer(claim.run_id)) == NotActive()
+    with pytest.raises(InvalidInput, match="call_id: must name the question"):
+        a_message(claim.run_id, kind=ANSWER)
+
+
+async def test_i3_an_answer_at_the_last_moment_is_the_one_that_stands(store: SqlStore) -> None:
+    claim = await asking(store)
+    _, standing = await together(
+        store, an_answer(claim.run_id), CloseQuestion(claim, "1.1", document(None))
+    )
+    assert standing == YES
+    assert await store.apply(CloseQuestion(claim, "1.1", NO)) is None
+    told = [e for e in await events(store, claim.run_id) if e.type == EventType.PERMISSION_RESULT]
+    assert [json.loads(one.payload) for one in told] == [{"call_id": "1.1", "answer": True}]
+
+
+async def test_i2_after_a_crash_an_answer_to_the_old_question_is_refused(store: SqlStore) -> None:
+    claim = await asking(store)
+    await orphaned(store, claim.run_id)
+    assert await store.apply(an_answer(claim.run_id)) == NotAsked(False, ())
+    assert await store.runs.questions(claim.run_id) == []
+    again = claim_of(await claimed_one(store, await instance(store)))
+    assert await store.apply(AskQuestion(claim, "1.2", QUESTION)) is None
+    assert await store.apply(AskQuestion(again, "2.1", QUESTION)) == Asked(None)
+    assert await store.apply(an_answer(claim.run_id)) == NotAsked(False, ("2.1",))
+    assert isinstance(await store.apply(an_answer(claim.run_id, "2.1")), Posted)
+
+
+async def test_i3_an_answer_that_the_crash_overtook_stands_for_the_same_question(
+    store: SqlStore,
+) -> None:
+    claim = await asking(store)
+    assert isinstance(await store.apply(an_answer(claim.run_id)), Posted)
+    await orphaned(store, claim.run_id)
+    again = claim_of(await claimed_one(store, await instance(store)))
+    other = document("something else")
+    assert await store.apply(AskQuestion(again, "2.1", other)) == Asked(None)
+    assert await store.apply(AskQuestion(again, "2.2", QUESTION)) == Asked(YES)
+    assert await store.apply(AskQuestion(again, "2.2", QUESTION)) == Asked(YES)
+    assert await store.apply(CloseQuestion(again, "2.2", NO)) == YES
+    assert await store.apply(AskQuestion(again, "2.3", QUESTION)) == Asked(None)
+
+
+async def test_i6_to_ask_twice_is_to_ask_once(store: SqlStore) -> None:
+    claim = await asking(store)
+    before = await read_all(store)
+    assert await store.apply(AskQuestion(claim, "1.1", QUESTION)) == Asked(None)
+    assert await read_all(store) == before
+
+
+async def test_i19_questions_go_with_their_run(store: SqlStore, clock: FakeClock) -> None:
+    claim = await asking(store)
+    await store.apply(Complete(claim))
+    assert await store.apply(PruneRuns((claim.run_id,), ended_before=Instant(clock() + 1))) == 1
+    assert (await read_all(store))["questions"] == []
+
+
+async def test_i3_what_was_consumed_and_not_heard_can_be_read_again(store: SqlStore) -> None:
+    claim = claim_of(await running(store))
+    for number in range(2):
+        await store.apply(a_message(claim.run_id, number))
+    (first, second) = await store.apply(ConsumeInbox(claim)) or ()
+    assert await store.apply(ConsumeInbox(claim)) == ()
+    assert await store.apply(ConsumeInbox(claim, again_after=0)) == (first, second)
+    await store.apply(a_message(claim.run_id, 2))
+    again = await store.apply(ConsumeInbox(claim, again_after=first.seq)) or ()
+    assert [item.payload for item in again] == ["1", "2"]
+    assert await store.apply(ConsumeInbox(claim, again_after=again[-1].seq)) == ()
+
+
+async def test_i3_what_the_same_batch_consumed_can_be_read_again(store: SqlStore) -> None:
+    claim = claim_of(await running(store))
+    await store.apply(a_message(claim.run_id))
+    first, again = await together(store, ConsumeInbox(claim), ConsumeInbox(claim, again_after=0))
+    assert len(first) == 1
+    assert again == first
+
+
+async def test_i2_what_an_earlier_claim_consumed_is_not_read_again(store: SqlStore) -> None:
+    claim = claim_of(await running(store))
+    await store.apply(a_message(claim.run_id))
+    await store.apply(ConsumeInbox(claim))
+    await orphaned(store, claim.run_id)
+    again = claim_of(await claimed_one(store, await instance(store)))
+    assert await store.apply(ConsumeInbox(claim, again_after=0)) is None
+    assert await store.apply(ConsumeInbox(again, again_after=0)) == ()
