@@ -43,10 +43,10 @@ async def test_dsgn_4_parent_and_children_share_a_lane_of_one(url: str) -> None:
 
     async with hw:
         await hw.lanes.set("main", max_concurrent=1)
-        run = await hw.start("add_up", key="ann", params={"numbers": [1, 2, 3]})
-        assert await run.result() == 12
+        run = await hw.start("add_up", key="ann", params={"numbers": [1, 2, 3, 4]})
+        assert await run.result() == 20
         runs = await records_of(hw)
-        assert len(runs) == 7
+        assert len(runs) == 9
         assert {one.run.parent_id for one in runs[1:]} == {run.id}
 
 
