@@ -17,12 +17,13 @@ if TYPE_CHECKING:
         KeyLocked,
         LaneFull,
         OutcomeUnknown,
+        OutputExists,
         RevisionConflict,
         RunNotActive,
         RunNotFound,
     )
     from headway.core.run.admission import OnConflict
-    from headway.core.run.run import Files, Mode, Recovery
+    from headway.core.run.run import Existing, Files, Mode, Recovery
     from headway.core.run.status import RunStatus
     from headway.services.blocking import BlockingRunContext
     from headway.services.context import RunContext
@@ -37,6 +38,7 @@ __all__ = [
     "ConfigurationError",
     "DatabaseUnavailable",
     "Error",
+    "Existing",
     "Files",
     "Headway",
     "IdempotencyConflict",
@@ -48,6 +50,7 @@ __all__ = [
     "Mode",
     "OnConflict",
     "OutcomeUnknown",
+    "OutputExists",
     "Recovery",
     "Retention",
     "RevisionConflict",
@@ -64,6 +67,7 @@ _HOMES: Final = {
     "Backoff": "services.job",
     "BlockingRunContext": "services.blocking",
     "CancelAnswer": "core.command.cancel",
+    "Existing": "core.run.run",
     "Files": "core.run.run",
     "Headway": "app",
     "Mode": "core.run.run",

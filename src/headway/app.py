@@ -2,10 +2,18 @@
 
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast, overload
 
-from headway.bootstrap import Durability, SqlStore, SystemClock, SystemIds, open_store
+from headway.bootstrap import (
+    Durability,
+    SqlStore,
+    SystemClock,
+    SystemIds,
+    data_folder,
+    open_store,
+)
 from headway.core.command.instance import LEASE_TTL_S
 from headway.core.command.submit import Submit
 from headway.core.document import Document, check_name, check_word
@@ -14,7 +22,7 @@ from headway.core.errors import InvalidInput
 from headway.core.ids import MAIN_LANE, Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
-from headway.core.run.run import Mode, Recovery
+from headway.core.run.run import Existing, Mode, Recovery
 from headway.core.schedule import Missed, Schedule
 from headway.services.admit import admit
 from headway.services.engine import Engine
@@ -23,6 +31,7 @@ from headway.services.handle import RunHandle
 from headway.services.job import Backoff, Job, JobFunction, job_of
 from headway.services.key_rows import Keys
 from headway.services.lane_settings import Lanes
+from headway.services.output import Output
 from headway.services.retention import Keeper, Retention
 from headway.services.schedule import SCHEDULE_COUNT_MAX, Timetable
 from headway.settings import load_settings
@@ -40,7 +49,8 @@ class Headway:
 
     When it is left, no more runs start, and those at hand have `stop_wait_s` to end (none when it
     is left by an error). What is not done by then is ready for whoever opens the database next.
-    What is over is kept as long as `retention` says: 30 days, unless told.
+    What is over is kept as long as `retention` says: 30 days, unless told. Files of runs are kept
+    in the folder `data`: beside the SQLite file, or in this folder, unless told.
     """
 
     def __init__(
@@ -50,6 +60,7 @@ class Headway:
         stop_wait_s: float = 10.0,
         lease_ttl_s: float = LEASE_TTL_S,
         retention: Retention | None = None,
+        data: str | Path | None = None,
     ) -> None:
         settings = load_settings()
         self._urls = urls or settings.urls
@@ -63,6 +74,7 @@ class Headway:
         self._stop_wait_s = stop_wait_s
         self._lease_ttl_s = lease_ttl_s
         self._retention = retention or Retention()
+        self._data = settings.data if data is None else str(data)
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
@@ -201,6 +213,7 @@ class Headway:
         params: dict[str, Any] | None = None,
         mode: Mode = Mode.START,
         on_conflict: OnConflict | str = OnConflict.REJECT,
+        existing: Existing | str | None = None,
         idempotency_key: str | None = None,
         by: str = "",
     ) -> RunHandle:
@@ -209,6 +222,10 @@ class Headway:
         A run without a key is its own key. KeyBusy: the key has an active run, and the policy is
         `reject`. With the same `idempotency_key` the same run is answered, however often it is
         submitted.
+
+        OutputExists: the key has files of earlier runs, a run that starts (not one that continues)
+        would meet them, and `existing` does not say what is to become of them: `replace` (by name),
+        `archive` (pack them first) or `delete`.
         """
         registered = self._job(job)
         run_id = self._ids.run_id()
@@ -223,6 +240,7 @@ class Headway:
             recovery=registered.recovery,
             on_conflict=check_word(OnConflict, on_conflict, place="on_conflict"),
             mode=check_word(Mode, mode, place="mode"),
+            existing=_choice(existing, mode),
             idempotency_key=idempotency_key,
             by=by,
         )
@@ -253,6 +271,7 @@ class Headway:
             self._store = await open_store(self._urls, durability=self._durability)
             opened.push_async_callback(self._close)
             store, clock = self._store, SystemClock()
+            output = Output(store, store.runs, store.files, data_folder(self._urls, self._data))
             keeper = Keeper(store, store.runs, store.events, clock, self._retention)
             engine = Engine(
                 store,
@@ -263,6 +282,7 @@ class Headway:
                 stop_wait_s=self._stop_wait_s,
                 lease_ttl_s=self._lease_ttl_s,
                 keep=keeper.prune,
+                output=output,
             )
             await opened.enter_async_context(engine)
             schedules = list(self._schedules.values())
@@ -282,6 +302,14 @@ class Headway:
     async def _close(self) -> None:
         store, self._store = self.store, None
         await store.close()
+
+
+def _choice(existing: Existing | str | None, mode: Mode) -> Existing:
+    if existing is None:
+        return Existing.ASK
+    if mode == Mode.CONTINUE:
+        raise InvalidInput("existing", "is for a start; a run that continues goes on with it")
+    return check_word(Existing, existing, place="existing")
 
 
 def _encoded(job: Job, params: dict[str, Any] | None) -> Document:

@@ -3,7 +3,9 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+from headway.adapters.files.folder import DataFolder
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.read_doctor import SqlDoctorReader
@@ -15,16 +17,27 @@ from headway.adapters.system.clock import SystemClock
 from headway.adapters.system.ids import SystemIds
 
 __all__ = [
+    "DataFolder",
     "Durability",
     "Readers",
     "SqlStore",
     "SystemClock",
     "SystemIds",
     "check_database",
+    "data_folder",
     "open_store",
     "opened_readers",
     "upgrade_database",
 ]
+
+
+def data_folder(urls: Sequence[str], data: str | None) -> DataFolder:
+    """The data directory `data`, or else `data` beside the SQLite file, or in this folder."""
+    if data is not None:
+        return DataFolder(Path(data))
+    address = parse_addresses(urls)[0]
+    is_file = address.driver == "sqlite" and not address.is_memory
+    return DataFolder((Path(address.database).parent if is_file else Path()) / "data")
 
 
 async def upgrade_database(urls: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
+from headway.core.files import FilePlace, StoredFile
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.deadlines import changed
@@ -70,6 +71,13 @@ class Remembered(NamedTuple):
     at: Instant
 
 
+class KeyOutput(NamedTuple):
+    """What runs of a key have left in its folder."""
+
+    file_count: int
+    example: str
+
+
 @dataclass(slots=True)
 class LaneQueue:
     lane: Lane
@@ -99,6 +107,7 @@ class Changes:
     forgotten: dict[str, None] = field(default_factory=dict)
     posted: list[InboxItem] = field(default_factory=list)
     consumed: list[InboxItem] = field(default_factory=list)
+    files: dict[FilePlace, StoredFile | None] = field(default_factory=dict)
     events_pruned_to: int | None = None
 
 
@@ -128,6 +137,9 @@ class World:
         self.loaded_keys: dict[Key, SavedKey] = {}
         self.schedules: dict[str, SavedSchedule] = {}
         self.loaded_schedules: dict[str, SavedSchedule] = {}
+        self.files: dict[FilePlace, StoredFile] = {}
+        self.loaded_files: dict[FilePlace, StoredFile] = {}
+        self.outputs: dict[Key, KeyOutput] = {}
         self.params: dict[RunId, str] = {}
         """Of the runs that may be claimed."""
         self.checkpoints: dict[RunId, str] = {}
@@ -249,6 +261,19 @@ class World:
         if status in TERMINAL:
             self._leave_key(run)
         return after
+
+    def put_file(self, file: StoredFile) -> None:
+        if file.place not in self.files:
+            count, example = self.outputs.get(file.key, (0, file.path))
+            self.outputs[file.key] = KeyOutput(count + 1, example)
+        self.files[file.place] = self.changes.files[file.place] = file
+
+    def drop_file(self, place: FilePlace) -> None:
+        del self.files[place]
+        self.changes.files[place] = None
+        count, example = self.outputs.pop(place.key, (0, ""))
+        if count > 1:
+            self.outputs[place.key] = KeyOutput(count - 1, example)
 
     def _append(self, run: Run, run_seq: int, kind: str, payload: str) -> int:
         self.seq += 1

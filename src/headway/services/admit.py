@@ -5,6 +5,7 @@ from typing import assert_never
 from headway.core.command.submit import (
     Accepted,
     Busy,
+    HasOutput,
     Joined,
     NoRoom,
     OtherRequest,
@@ -12,7 +13,7 @@ from headway.core.command.submit import (
     Steered,
     Submit,
 )
-from headway.core.errors import IdempotencyConflict, KeyBusy, LaneFull
+from headway.core.errors import IdempotencyConflict, KeyBusy, LaneFull, OutputExists
 from headway.core.ids import RunId
 from headway.ports.store import Store
 
@@ -25,6 +26,8 @@ async def admit(store: Store, submission: Submit) -> RunId:
             return run_id
         case Busy(active_run_id):
             raise KeyBusy(submission.key, active_run_id)
+        case HasOutput(file_count, example):
+            raise OutputExists(submission.key, file_count, example)
         case NoRoom(lane, queued_count_max):
             raise LaneFull(lane, queued_count_max)
         case OtherRequest(run_id):

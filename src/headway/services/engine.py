@@ -34,6 +34,7 @@ from headway.ports.store import Store
 from headway.services.execute import execute, give_up
 from headway.services.execution import Ending, Execution
 from headway.services.job import Job
+from headway.services.output import Output
 from headway.services.patience import persistently
 from headway.services.sweep import sweep
 
@@ -41,6 +42,7 @@ POLL_S: Final = 1.0
 SWEEP_S: Final = 1.0
 ALL_LANES_S: Final = 5.0
 KEEP_S: Final = 60.0
+FILES_SWEEP_S: Final = 2.0
 LEASE_LOOK_S: Final = 0.2
 UNWIND_S: Final = 5.0
 """How long jobs that were told to end may take for it when the engine stops."""
@@ -68,6 +70,7 @@ class Engine:
         stop_wait_s: float,
         lease_ttl_s: float,
         keep: Callable[[], Awaitable[None]],
+        output: Output,
     ) -> None:
         """`keep` is called now and then, to remove what is over and old."""
         self._store = store
@@ -78,6 +81,7 @@ class Engine:
         self._stop_wait_s = stop_wait_s
         self._lease_ttl_s = lease_ttl_s
         self._keep = keep
+        self._output = output
         self._wake = asyncio.Event()
         self._executing: dict[RunId, Execution] = {}
         """The latest of each run: one that was lost may live on beside it, and is told no more."""
@@ -96,6 +100,7 @@ class Engine:
             self._group.create_task(self._repeat(SWEEP_S, self._sweep)),
             self._group.create_task(self._repeat(POLL_S, self._look_after)),
             self._group.create_task(self._repeat(KEEP_S, self._keep)),
+            self._group.create_task(self._repeat(FILES_SWEEP_S, self._output.sweep)),
             self._group.create_task(self._repeat(LEASE_LOOK_S, self._begin_anew_if_lost)),
         ]
         return self
@@ -245,7 +250,8 @@ class Engine:
 
     async def _execute(self, execution: Execution) -> None:
         try:
-            await execute(self._store, self._jobs[execution.claimed.job], execution)
+            job = self._jobs[execution.claimed.job]
+            await execute(self._store, job, execution, self._output)
         except Exception:  # Our own mistake: the run is freed when the lease is, and it is told.
             log.exception("execution_broke", extra={"run_id": execution.claimed.run_id})
         finally:

@@ -20,18 +20,21 @@ from headway.adapters.sql.tables import (
     instances,
     lanes,
     remembered,
+    run_files,
     runs,
     saved_keys,
     schedules,
     stream,
 )
 from headway.core.command.command import ClaimNeed, Needs
+from headway.core.files import StoredFile
 from headway.core.ids import Instant, Key, RunId
 from headway.core.lane import Lane, default_lane
 from headway.core.run.run import Mode, Run
 from headway.core.world import (
     InboxItem,
     Instance,
+    KeyOutput,
     LaneQueue,
     Remembered,
     SavedKey,
@@ -138,6 +141,18 @@ _INBOX: Final = Query(
     .where(in_list(inbox.c.run_id, "ids"), inbox.c.consumed_by.is_(None))
     .order_by(inbox.c.run_id, inbox.c.seq)
 )
+_FILES: Final = Query(
+    sa.select(*run_files.c).where(
+        run_files.c.key == _text("key"),
+        run_files.c.data_id == _text("data_id"),
+        in_list(run_files.c.path, "paths"),
+    )
+)
+_OUTPUTS: Final = Query(
+    sa.select(run_files.c.key, sa.func.count(), sa.func.min(run_files.c.path))
+    .where(in_list(run_files.c.key, "keys"))
+    .group_by(run_files.c.key)
+)
 _LANES: Final = Query(sa.select(*lanes.c).where(in_list(lanes.c.name, "names")))
 _LANES_LOCKED: Final = Query(
     sa.select(*lanes.c)
@@ -205,8 +220,23 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> tuple[World, 
         # Asked last, when nobody else can commit: a head that was seen may be the first answer.
         for row in await link.fetch(_REMEMBERED, {"keys": list(needs.idempotency_keys)}):
             world.remembered[row[0]] = Remembered(*row)
+    await _load_files(link, needs, world)
     await _recheck_free_keys(link, needs, world)
     return world, epoch
+
+
+async def _load_files(link: Link, needs: Needs, world: World) -> None:
+    """Asked last too: a run of the key may have begun, made a file and ended meanwhile."""
+    for (key, data_id), paths in needs.files.items():
+        for row in await link.fetch(_FILES, {"key": key, "data_id": data_id, "paths": list(paths)}):
+            file = StoredFile(*row)
+            world.files[file.place] = file
+    world.loaded_files = dict(world.files)
+    if needs.output_keys:
+        for key, file_count, example in await link.fetch(
+            _OUTPUTS, {"keys": list(needs.output_keys)}
+        ):
+            world.outputs[key] = KeyOutput(file_count, example)
 
 
 async def _recheck_free_keys(link: Link, needs: Needs, world: World) -> None:

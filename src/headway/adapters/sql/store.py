@@ -8,6 +8,7 @@ from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.links.source import source_for
 from headway.adapters.sql.read_events import SqlEventReader
+from headway.adapters.sql.read_files import SqlFileReader
 from headway.adapters.sql.read_runs import SqlRunReader
 from headway.adapters.sql.schema import prepare_schema
 from headway.adapters.sql.sqlite import Durability
@@ -28,6 +29,7 @@ class SqlStore:
         self.writer = writer
         self.runs = SqlRunReader(database)
         self.events = SqlEventReader(database)
+        self.files = SqlFileReader(database)
 
     async def apply(self, command: Command[A]) -> A:
         answer: A = await self.writer.put(command)

@@ -89,6 +89,7 @@ runs: Final = _table(
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("continued_from", _name(36)),
     sa.Column("parent_id", _name(36)),
+    sa.Column("existing", _name(16)),
     sa.Column("params", _text(), nullable=False),
     sa.Column("progress", _text()),
     sa.Column("checkpoint", _text()),
@@ -158,6 +159,18 @@ inbox: Final = _table(
     sa.Column("by", _name(), nullable=False),
     sa.Column("at", sa.BigInteger, nullable=False),
     sa.Column("consumed_by", sa.Integer),
+)
+
+# What is in the folders of the data directories: one row for each finished file.
+run_files: Final = _table(
+    "run_files",
+    sa.Column("key", _name(), primary_key=True),
+    sa.Column("data_id", _name(36), primary_key=True),
+    sa.Column("path", _name(), primary_key=True),
+    sa.Column("run_id", _name(36), nullable=False, index=True),
+    sa.Column("part", _name(), nullable=False),
+    sa.Column("byte_count", sa.BigInteger, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
 )
 
 saved_keys: Final = _table(

@@ -42,6 +42,18 @@ class Files(StrEnum):
     DELETE = "delete"
 
 
+class Existing(StrEnum):
+    """What becomes of the output that a key has already, when a run starts afresh."""
+
+    ASK = "ask"
+    """The run is refused until its submitter has chosen."""
+    REPLACE = "replace"
+    """It stays, and is overwritten by name."""
+    ARCHIVE = "archive"
+    """It is packed, and then removed."""
+    DELETE = "delete"
+
+
 class Run(NamedTuple):
     seq: int
     """Of the event that accepted it: its place among the runs of its key."""
@@ -87,6 +99,8 @@ class Run(NamedTuple):
     revision: int
     continued_from: RunId | None
     parent_id: RunId | None
+    existing: str | None = None
+    """What is to be done with the key's output before the job begins; None: nothing, or no more."""
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> "Run":
