@@ -271,7 +271,8 @@ class Headway:
             self._store = await open_store(self._urls, durability=self._durability)
             opened.push_async_callback(self._close)
             store, clock = self._store, SystemClock()
-            output = Output(store, store.runs, store.files, data_folder(self._urls, self._data))
+            folder = data_folder(self._urls, self._data)
+            self._output = output = Output(store, store.runs, store.files, folder)
             keeper = Keeper(store, store.runs, store.events, clock, self._retention)
             engine = Engine(
                 store,

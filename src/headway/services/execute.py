@@ -44,12 +44,12 @@ async def _execute(store: Store, job: Job, execution: Execution, context: RunCon
         outcome = await _outcome(job, context, execution)
         execution.is_settling = True
         await persistently(context.end)
-        await context.files.end()
+        await context.files.end(is_given_up=False)
         answer = await persistently(lambda: store.apply(outcome))
     except asyncio.CancelledError:
         if execution.ending is None:  # Not the engine's: the program itself is ending.
             raise
-        await context.files.end()
+        await context.files.end(is_given_up=True)
         if execution.ending is not Ending.LOST:
             await persistently(lambda: give_up(store, execution.claim))
         return

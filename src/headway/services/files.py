@@ -112,10 +112,11 @@ class RunFiles:
         if part.name not in self._whole:  # Else `end` asks the ledger.
             self._folder.drop_part(self._run_id, part.name)
 
-    async def end(self) -> None:
-        """The job has stopped: leave no part behind, and no file that a cancel wants deleted.
+    async def end(self, *, is_given_up: bool) -> None:
+        """The job has stopped: leave no part behind.
 
-        What cannot be done now is done by the sweep.
+        When the execution is given up, leave no file either that a cancel wants deleted. What
+        cannot be done now is done by the sweep.
         """
         self._has_ended = True
         if not self._folder.has_run(self._run_id):
@@ -126,7 +127,7 @@ class RunFiles:
             ):  # Whether or not it was heard the first time.
                 await self._output.store.apply(command)
             await self._output.recover(self._run_id, up_to=self._execution.claimed.generation)
-            if self._execution.ending is Ending.CANCELLED:
+            if is_given_up and self._execution.ending is Ending.CANCELLED:
                 await self._output.delete_wanted(self._run_id, is_over=False)
         except (InfrastructureError, OSError) as error:
             log.warning("files_left", extra={"run_id": self._run_id, "reason": str(error)})
