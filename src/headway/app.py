@@ -8,6 +8,7 @@ from typing import Any, Final, Self, TypeVar, cast, overload
 
 from headway.bootstrap import (
     Durability,
+    MirrorFolder,
     SqlStore,
     SystemClock,
     SystemIds,
@@ -31,6 +32,7 @@ from headway.services.handle import RunHandle
 from headway.services.job import Backoff, Job, JobFunction, job_of
 from headway.services.key_rows import Keys
 from headway.services.lane_settings import Lanes
+from headway.services.mirror import Mirror
 from headway.services.output import Output
 from headway.services.retention import Keeper, Retention
 from headway.services.schedule import SCHEDULE_COUNT_MAX, Timetable
@@ -50,7 +52,8 @@ class Headway:
     When it is left, no more runs start, and those at hand have `stop_wait_s` to end (none when it
     is left by an error). What is not done by then is ready for whoever opens the database next.
     What is over is kept as long as `retention` says: 30 days, unless told. Files of runs are kept
-    in the folder `data`: beside the SQLite file, or in this folder, unless told.
+    in the folder `data`: beside the SQLite file, or in this folder, unless told. With
+    `mirror`, the state of every run is also written there, as `runs/<run id>.json`.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Headway:
         lease_ttl_s: float = LEASE_TTL_S,
         retention: Retention | None = None,
         data: str | Path | None = None,
+        mirror: bool | None = None,
     ) -> None:
         settings = load_settings()
         self._urls = urls or settings.urls
@@ -75,6 +79,7 @@ class Headway:
         self._lease_ttl_s = lease_ttl_s
         self._retention = retention or Retention()
         self._data = settings.data if data is None else str(data)
+        self._has_mirror = settings.mirror if mirror is None else mirror
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
@@ -273,6 +278,9 @@ class Headway:
             store, clock = self._store, SystemClock()
             folder = data_folder(self._urls, self._data)
             self._output = output = Output(store, store.runs, store.files, folder)
+            if self._has_mirror:  # Left after the engine, so that it shows how all ended.
+                mirror = Mirror(store, store.runs, store.events, MirrorFolder(folder.root))
+                await opened.enter_async_context(mirror)
             keeper = Keeper(store, store.runs, store.events, clock, self._retention)
             engine = Engine(
                 store,

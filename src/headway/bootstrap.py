@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.adapters.files.folder import DataFolder
+from headway.adapters.files.mirror import MirrorFolder
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.read_doctor import SqlDoctorReader
@@ -19,6 +20,7 @@ from headway.adapters.system.ids import SystemIds
 __all__ = [
     "DataFolder",
     "Durability",
+    "MirrorFolder",
     "Readers",
     "SqlStore",
     "SystemClock",

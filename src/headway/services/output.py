@@ -81,6 +81,8 @@ class Output:
                 part=part_name(claimed.generation, 0, "archive"),
                 should_stop=lambda: execution.ending is not None,
             )
+            if not self.folder.has_archive(claimed.key, claimed.run_id):
+                raise asyncio.CancelledError  # It was stopped; nothing may be removed.
 
     async def recover(self, run_id: RunId, *, up_to: int | None = None) -> None:
         """Rename or remove what executions up to generation `up_to` (None: all) left unfinished."""
