@@ -2,9 +2,8 @@
 
     python examples/feed_mirror.py https://example.org/feed.json --kinds jpg mp4
 
-A crash or a cancel costs nothing: `--continue` goes on at the page where it was, and skips what is
-there. A file that cannot be fetched does not stop the others; the run fails at its end, and
-`--continue` tries that file again.
+A crash or a cancel costs nothing: `--continue` goes on at its page, and skips what is there. A file
+that cannot be fetched does not stop the others; the run fails, and `--continue` tries it again.
 """
 
 import argparse
@@ -21,22 +20,18 @@ from urllib.parse import urljoin, urlsplit
 
 from headway import BlockingRunContext, Error, Headway
 
-FEED_BYTES_MAX = 10 << 20
-PAGES_MAX = 10_000
+FEED_BYTES_MAX, PAGES_MAX = 10 << 20, 10_000
 TIMEOUT_S = 30.0  # Of silence; the job's own timeout bounds the whole.
 ATOM = "{http://www.w3.org/2005/Atom}"
 MEDIA = "{http://search.yahoo.com/mrss/}"
 # Nothing but HTTP, redirects included: a feed must not make us read `file:` or `ftp:`.
 web = request.OpenerDirector()
-for handler in (
-    request.HTTPHandler,
-    request.HTTPSHandler,
-    request.HTTPRedirectHandler,
-    request.HTTPErrorProcessor,
-    request.HTTPDefaultErrorHandler,
-    request.UnknownHandler,
-):
-    web.add_handler(handler())
+web.add_handler(request.HTTPHandler())
+web.add_handler(request.HTTPSHandler())
+web.add_handler(request.HTTPRedirectHandler())
+web.add_handler(request.HTTPErrorProcessor())
+web.add_handler(request.HTTPDefaultErrorHandler())
+web.add_handler(request.UnknownHandler())
 
 
 def mirror(
@@ -49,11 +44,9 @@ def mirror(
     page_url, number = cursor["next"], cursor["page"]
     figures = {"downloaded": 0, "skipped": 0, "filtered": 0, "failed": 0}
     bytes_count, began_s, problem = 0, time.monotonic(), ""
-    seen: set[str] = set()
     while page_url is not None:
-        if page_url in seen or len(seen) == PAGES_MAX:
-            raise ValueError(f"{page_url}: the pages of the feed have no end")
-        seen.add(page_url)
+        if number > PAGES_MAX:
+            raise ValueError(f"{page_url}: the feed has more than {PAGES_MAX:,} pages")
         media, next_url = read_feed(fetch(page_url), page_url)
         for media_url in media:
             path = path_of(media_url)
@@ -111,9 +104,8 @@ def read_feed(body: bytes, base: str) -> tuple[list[str], str | None]:
 
 def _read_json(text: str) -> tuple[list[str | None], str | None]:
     feed: dict[str, Any] = json.loads(text)
-    items = feed.get("items", [])
-    media = [one.get("url") for item in items for one in item.get("attachments", [])]
-    return [*media, *(item.get("image") for item in items)], feed.get("next_url")
+    attachments = [one for item in feed["items"] for one in item.get("attachments", [])]
+    return [one.get("url") for one in attachments], feed.get("next_url")
 
 
 def _read_xml(text: str) -> tuple[list[str | None], str | None]:
@@ -140,8 +132,7 @@ async def main() -> None:
     parser.add_argument("--kinds", nargs="+", default=["jpg", "mp4"])
     parser.add_argument("--continue", action="store_true", dest="continues")
     parser.add_argument("--existing", choices=["replace", "archive", "delete"])
-    said = parser.parse_args()
-    hw = Headway()
+    said, hw = parser.parse_args(), Headway()
     hw.job(timeout_s=24 * 3600)(mirror)
     async with hw:
         submit = hw.continue_ if said.continues else hw.start

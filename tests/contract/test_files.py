@@ -9,15 +9,17 @@ from headway.core.command.cancel import RequestCancel
 from headway.core.command.claim import Claimed
 from headway.core.command.files import DropFiles, FinishFile, OutputPrepared
 from headway.core.command.prune import PruneRuns
+from headway.core.command.report import SaveCheckpoint
 from headway.core.command.settle import Complete, ConfirmCancel
 from headway.core.command.submit import Accepted, Busy, HasOutput, Joined, Repeated
+from headway.core.command.wait import Park
 from headway.core.errors import InvalidInput
 from headway.core.files import StoredFile
 from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
-from headway.core.run.run import Claim, Existing, Mode
+from headway.core.run.run import Claim, Existing, Files, Mode
 from headway.core.run.status import RunStatus
-from headway.testing import FakeClock, a_submit, claim_of
+from headway.testing import FakeClock, a_claim, a_submit, claim_of, document
 from tests.contract.backends import read_all
 from tests.contract.scenes import claimed_one, instance, orphaned, running, state, status, together
 
@@ -127,6 +129,29 @@ async def test_s7_a_path_that_leads_out_is_refused_at_the_door(store: SqlStore) 
     one = await running(store)
     with pytest.raises(InvalidInput, match=r"file: '\.\./1\.jpg' must not contain"):
         finished(one, "../1.jpg")
+
+
+@pytest.mark.parametrize("files", Files)
+async def test_r1_8_continue_after_delete_begins_anew_and_after_keep_at_the_checkpoint(
+    store: SqlStore, files: Files
+) -> None:
+    one = await running(store)
+    cancel = RequestCancel(run_id=one.run_id, files=files)
+    save = SaveCheckpoint(claim_of(one), document({"page": 2}))
+    await store.apply(save)
+    await store.apply(cancel)
+    await store.apply(save)  # It still may, while it unwinds.
+    await store.apply(ConfirmCancel(claim_of(one)))
+    two = await running(store, mode=Mode.CONTINUE)
+    assert two.checkpoint == (None if files is Files.DELETE else '{"page":2}')
+    # All of it in one batch, and of a run that nobody holds.
+    save = SaveCheckpoint(claim_of(two), document({"page": 3}))
+    park, cancel = Park(claim_of(two)), RequestCancel(run_id=two.run_id, files=files)
+    holder = await instance(store)
+    submission = a_submit(mode=Mode.CONTINUE)
+    *_, claimed = await together(store, save, park, cancel, submission, a_claim(holder))
+    assert [one.run_id for one in claimed] == [submission.run_id]
+    assert claimed[0].checkpoint == (None if files is Files.DELETE else '{"page":3}')
 
 
 # Start on a key that has output.

@@ -256,6 +256,10 @@ class World:
         if status in TERMINAL:
             changes = _ENDED | changes
             changes["ended_at"] = self.now
+        if status is RunStatus.CANCELED and run.deletes_files:
+            # Or who continues it would take for done what is not there any more.
+            documents = {**(documents or {}), "checkpoint": None}
+            self.checkpoints.pop(run.id, None)
         after = self._record(run, changes, documents)
         self._count(run, after)
         if status in TERMINAL:

@@ -11,7 +11,6 @@ until all is done about its files: it is what makes a crash in the middle be not
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -21,7 +20,7 @@ from headway.core.command.files import DropFiles, OutputPrepared
 from headway.core.errors import InvalidInput, RunNotActive
 from headway.core.files import StoredFile
 from headway.core.ids import Key, RunId
-from headway.core.run.run import Existing, Files, RunRecord
+from headway.core.run.run import Existing
 from headway.core.run.status import RunStatus
 from headway.ports.file_folder import FileFolder
 from headway.ports.file_reader import FileReader
@@ -114,7 +113,7 @@ class Output:
         """Remove the run's files, if a cancel said so and nothing but its end can follow."""
         record = await self._runs.run(run_id)
         status = RunStatus.CANCELED if is_over else RunStatus.CANCELLING
-        if record is not None and record.run.status is status and _wants_delete(record):
+        if record is not None and record.run.status is status and record.run.deletes_files:
             await self._delete(run_id, record.run.key)
 
     async def settle_key(self, key: Key, *, but: RunId) -> None:
@@ -188,7 +187,3 @@ def part_name(generation: int, number: int, name: str) -> str:
 
 def generation_of(part: str) -> int:
     return int(part.split("-", 1)[0])
-
-
-def _wants_delete(record: RunRecord) -> bool:
-    return record.cancel is not None and json.loads(record.cancel)["files"] == Files.DELETE

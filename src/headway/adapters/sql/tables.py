@@ -90,6 +90,7 @@ runs: Final = _table(
     sa.Column("continued_from", _name(36)),
     sa.Column("parent_id", _name(36)),
     sa.Column("existing", _name(16)),
+    sa.Column("deletes_files", sa.SmallInteger),
     sa.Column("params", _text(), nullable=False),
     sa.Column("progress", _text()),
     sa.Column("checkpoint", _text()),

@@ -101,6 +101,8 @@ class Run(NamedTuple):
     parent_id: RunId | None
     existing: str | None = None
     """What is to be done with the key's output before the job begins; None: nothing, or no more."""
+    deletes_files: int | None = None
+    """1: once it is canceled, the files that it has made go, and its checkpoint with them."""
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> "Run":

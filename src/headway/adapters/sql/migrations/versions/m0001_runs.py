@@ -190,6 +190,7 @@ def _create_runs() -> None:
         sa.Column("continued_from", sa.String(length=36), nullable=True),
         sa.Column("parent_id", sa.String(length=36), nullable=True),
         sa.Column("existing", sa.String(length=16), nullable=True),
+        sa.Column("deletes_files", sa.SmallInteger(), nullable=True),
         sa.Column("params", DOCUMENT, nullable=False),
         sa.Column("progress", DOCUMENT, nullable=True),
         sa.Column("checkpoint", DOCUMENT, nullable=True),
