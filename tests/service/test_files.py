@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from headway import BlockingRunContext, Headway, InvalidInput, RunContext, RunFa
 from headway.core.command.instance import DeclareDead, ReleaseOrphan
 from headway.core.errors import RunNotActive
 from headway.core.run.status import RunStatus
+from headway.services.thread import in_thread
 from tests.service.folders import contents, files_below, ledger, modes, parts, until
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -281,6 +283,72 @@ async def test_i2_what_a_void_claim_has_written_never_gets_its_name(
     assert contents(tmp_path) == {"1.txt": "new"}
     async with other:  # Whoever sweeps next finds nothing left.
         await until(lambda: not parts(tmp_path))
+
+
+async def test_i2_a_void_claim_leaves_the_parts_of_its_successor_alone(
+    url: str, tmp_path: Path
+) -> None:
+    hw, other = Headway(url), Headway(url)
+    begun, release = asyncio.Event(), asyncio.Event()
+    is_written, may_finish = asyncio.Event(), asyncio.Event()
+    looked: list[bool] = []
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        begun.set()
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):  # It does not listen.
+                await release.wait()
+        looked.append(await ctx.has_file("1.txt"))  # Its first word about files, and a late one.
+        may_finish.set()
+
+    @other.job(name="work")
+    async def again(ctx: RunContext) -> None:
+        async with ctx.file("1.txt") as file:
+            await file.write(b"new")
+            await file.flush()
+            is_written.set()
+            await may_finish.wait()
+            assert parts(tmp_path) == [ctx.run_id, f"{ctx.run_id}/2-1-1.txt.part"]
+
+    async with hw:
+        run = await hw.start("work", key="ann")
+        await begun.wait()
+        (holder,) = await hw.store.runs.instances()
+        await hw.store.apply(DeclareDead(holder.id, is_proven=True))
+        hw._jobs.clear()
+        assert await hw.store.apply(ReleaseOrphan(run.id, holder.id))
+        async with other:
+            await is_written.wait()
+            release.set()
+            await other.run(run.id).result()
+    assert (looked, contents(tmp_path)) == ([False], {"1.txt": "new"})
+
+
+async def test_r1_8_work_in_a_thread_is_over_when_its_caller_is_cancelled() -> None:
+    """Or it would go on with files after the lock on them was given back."""
+    begun, release = threading.Event(), threading.Event()
+    over: list[str] = []
+
+    def work() -> None:
+        begun.set()
+        release.wait()
+        over.append("thread")
+
+    async def call() -> None:
+        try:
+            await in_thread(work)
+        finally:
+            over.append("caller")
+
+    task = asyncio.create_task(call())
+    await asyncio.to_thread(begun.wait)
+    task.cancel()
+    await asyncio.sleep(0.05)
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert over == ["thread", "caller"]
 
 
 async def test_r1_8_a_task_that_outlives_its_job_finishes_nothing(url: str, tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from headway import Backoff, BlockingRunContext, Headway, RunContext
+from headway.adapters.files.folder import DataFolder
 from headway.core.command.cancel import CancelAnswer
+from headway.core.ids import Key
 from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
 from tests.service.folders import contents, ledger, parts, until
@@ -159,6 +161,24 @@ async def test_r1_12_a_run_that_nobody_holds_is_deleted_by_the_sweep(
         assert await run.cancel(files="delete") is CancelAnswer.CANCELED
         await until(lambda: not parts(tmp_path))
         assert await ledger(hw.store, tmp_path) == {}
+    assert contents(tmp_path) == {}
+
+
+async def test_r1_12_two_never_remove_files_of_a_key_at_once(url: str, tmp_path: Path) -> None:
+    """Or the slower one would remove what a new run has made in the meantime."""
+    hw = Headway(url)
+    mirror = Mirror(hw)
+    async with hw:
+        run = await hw.start("mirror", key="ann", params={"stays": True})
+        await mirror.is_in_last.wait()
+        another = DataFolder(tmp_path / "data").hold_key(Key("ann"))
+        assert another is not None
+        await run.cancel(files="delete")
+        with pytest.raises(TimeoutError):
+            await run.result(timeout_s=0.2)
+        assert len(contents(tmp_path)) == 2
+        another.close()
+        assert (await run.ended()).run.status is RunStatus.CANCELED
     assert contents(tmp_path) == {}
 
 
