@@ -8,7 +8,7 @@ from zipfile import ZipFile
 import pytest
 
 from headway import Existing, Headway, InvalidInput, OutputExists, RunContext, RunFailed
-from tests.service.folders import archives, contents, ledger, parts, until
+from tests.service.folders import archives, contents, files_below, ledger, parts, until
 from tests.service.scenes import records_of
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -82,6 +82,26 @@ async def test_r1_12_archive_packs_it_before_the_job_begins(hw: Headway, tmp_pat
     assert found == {"2.txt": b"old", "old/1.txt": b"old"}
     assert first.stat().st_mode & 0o777 == 0o600
     await until(lambda: not parts(tmp_path))
+
+
+@pytest.mark.parametrize("existing", ["archive", "delete"])
+async def test_s7_a_link_in_place_of_output_is_neither_packed_nor_followed(
+    hw: Headway, tmp_path: Path, existing: str
+) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "data/keys/ann"
+    outside.mkdir()
+    (outside / "1.txt").write_text("untouched")
+    (folder / "old/1.txt").unlink()
+    (folder / "old").rmdir()
+    (folder / "old").symlink_to(outside)
+    (folder / "2.txt").unlink()
+    (folder / "2.txt").symlink_to(outside / "1.txt")
+    await (await hw.start("talk", key="ann", existing=existing)).result()
+    assert files_below(outside) == {"1.txt": "untouched"}
+    assert await ledger(hw.store, tmp_path) == {}
+    for archive in archives(tmp_path):
+        with ZipFile(archive) as packed:
+            assert packed.namelist() == []
 
 
 async def test_r1_12_what_cannot_be_archived_is_not_removed(hw: Headway, tmp_path: Path) -> None:

@@ -8,6 +8,10 @@ from headway.core.ids import Key, RunId
 
 
 class FileReader(Protocol):
+    async def ended_runs(self, run_ids: Sequence[RunId]) -> Sequence[RunId]:
+        """Those of them that are over."""
+        ...
+
     async def files_of_run(
         self, run_id: RunId, *, data_id: str, limit: int
     ) -> Sequence[StoredFile]: ...

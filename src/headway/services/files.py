@@ -119,9 +119,9 @@ class RunFiles:
         cannot be done now is done by the sweep.
         """
         self._has_ended = True
-        if not self._folder.has_run(self._run_id):
-            return
         try:
+            if not self._folder.has_run(self._run_id):
+                return
             for command in list(
                 self._whole.values()
             ):  # Whether or not it was heard the first time.
@@ -138,10 +138,9 @@ class RunFiles:
             self._hold.close()
             self._hold = None
         self._output.entered.pop(self._run_id, None)
-        if not self._folder.has_run(self._run_id):
-            return
         try:
-            await self._output.settle(self._run_id)
+            if self._folder.has_run(self._run_id):
+                await self._output.settle(self._run_id)
         except (InfrastructureError, OSError) as error:
             log.warning("files_left", extra={"run_id": self._run_id, "reason": str(error)})
 

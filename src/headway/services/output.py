@@ -141,12 +141,16 @@ class Output:
 
     async def sweep(self) -> None:
         """Tidy up after runs that ended elsewhere, or whose executor did not come to it."""
-        for run_id in self.folder.run_ids():
-            if run_id not in self.entered:
-                try:
-                    await self.settle(run_id)
-                except OSError as error:  # It is tried again in the next round.
-                    log.warning("files_left", extra={"run_id": run_id, "reason": str(error)})
+        try:
+            left = [run_id for run_id in self.folder.run_ids() if run_id not in self.entered]
+        except OSError as error:
+            log.warning("files_not_looked_at", extra={"reason": str(error)})
+            return
+        for run_id in await self._files.ended_runs(left[:BATCH_COUNT]) if left else ():
+            try:
+                await self.settle(run_id)
+            except OSError as error:  # It is tried again in the next round.
+                log.warning("files_left", extra={"run_id": run_id, "reason": str(error)})
 
     async def _delete(self, run_id: RunId, key: Key) -> None:
         async with self._alone_with(key):
@@ -186,4 +190,6 @@ def part_name(generation: int, number: int, name: str) -> str:
 
 
 def generation_of(part: str) -> int:
-    return int(part.split("-", 1)[0])
+    """0: it is not ours, and nobody else's business here."""
+    number = part.split("-", 1)[0]
+    return int(number) if number.isdecimal() else 0

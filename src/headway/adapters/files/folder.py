@@ -146,11 +146,13 @@ class DataFolder:
                 return
 
     def remove(self, key: Key, paths: Sequence[str]) -> None:
+        # What a link or a folder has taken the place of is not there any more.
+        gone = (FileNotFoundError, IsADirectoryError, InvalidInput)
         for path in paths:
-            with suppress(FileNotFoundError, IsADirectoryError), self._parent(key, path) as place:
-                os.unlink(place[1], dir_fd=place[0])
+            with suppress(*gone), self._parent(key, path) as (parent, name):
+                os.unlink(name, dir_fd=parent)
         for folder in _folders_of(paths):  # The deepest first; one that is not empty stays.
-            with suppress(OSError), self._parent(key, folder) as (parent, name):
+            with suppress(OSError, InvalidInput), self._parent(key, folder) as (parent, name):
                 os.rmdir(name, dir_fd=parent)
         with suppress(OSError):
             self._folder(key).rmdir()
@@ -208,9 +210,19 @@ class DataFolder:
     def _contents(self, key: Key, paths: Sequence[str]) -> Iterator[tuple[str, int]]:
         """Each path with the open file; whoever takes it closes it."""
         for path in paths:
-            with suppress(FileNotFoundError), self._parent(key, path) as (parent, name):
-                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-                yield path, os.open(name, flags, dir_fd=parent)
+            source = self._opened(key, path)
+            if source is not None:
+                yield path, source
+
+    def _opened(self, key: Key, path: str) -> int | None:
+        """The file, to be read; None: it is gone, or something else is in its place."""
+        try:
+            with self._parent(key, path) as (parent, name):
+                if stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                    return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        except (FileNotFoundError, InvalidInput):
+            pass
+        return None
 
     def _archives(self, key: Key) -> Path:
         return self.root / "archives" / folder_name(key)

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.database import Database
-from headway.adapters.sql.tables import run_files
+from headway.adapters.sql.tables import run_files, runs
 from headway.core.files import StoredFile
 from headway.core.ids import Key, RunId
 
@@ -15,6 +15,15 @@ from headway.core.ids import Key, RunId
 class SqlFileReader:
     def __init__(self, database: Database) -> None:
         self._database = database
+
+    async def ended_runs(self, run_ids: Sequence[RunId]) -> Sequence[RunId]:
+        is_over = runs.c.id.in_(run_ids) & runs.c.ended_at.is_not(None)
+        query = sa.select(runs.c.id).where(is_over)
+
+        async def read(connection: AsyncConnection) -> Sequence[RunId]:
+            return [RunId(run_id) for (run_id,) in await connection.execute(query)]
+
+        return await self._database.with_retry(read)
 
     async def files_of_run(
         self, run_id: RunId, *, data_id: str, limit: int
