@@ -64,6 +64,23 @@ async def test_r1_8_a_finished_file_is_on_the_ledger_of_its_run(
     assert list(await store.files.files_of_run(one.run_id, data_id="other", limit=9)) == []
 
 
+async def test_r1_8_the_ledger_is_read_by_run_by_part_and_page_by_page(store: SqlStore) -> None:
+    over = await ended_with(store, "a", "B", "b", "ä", key="bob")
+    one = await running(store)
+    await store.apply(finished(one, "x", part="1-1"))
+    await store.apply(finished(one, "y", part="1-2"))
+    found = await store.files.files_by_part(one.run_id, data_id=DATA, parts=["1-2", "1-3", "2-1"])
+    assert [file.path for file in found] == ["y"]
+    assert list(await store.files.ended_runs([over, one.run_id, RunId("none")])) == [over]
+    assert len(await store.files.files_of_run(over, data_id=DATA, limit=3)) == 3
+    paths: list[str] = []
+    while page := await store.files.files_of_key(
+        Key("bob"), data_id=DATA, limit=1, after=paths[-1] if paths else ""
+    ):
+        paths += [file.path for file in page]
+    assert sorted(paths) == sorted(["a", "B", "b", "ä"])
+
+
 async def test_i2_a_void_claim_records_nothing(store: SqlStore) -> None:
     one = await running(store)
     await orphaned(store, one.run_id)

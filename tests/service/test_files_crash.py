@@ -110,6 +110,22 @@ async def test_r1_12_a_run_that_comes_before_the_sweep_deletes_what_was_to_be_de
     assert contents(tmp_path) == made_by(successor.id)
 
 
+async def test_r1_8_a_run_that_comes_before_the_sweep_renames_what_was_to_be_renamed(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a later sweep would put it in place of what the new run has made."""
+    monkeypatch.setattr("headway.services.engine.FILES_SWEEP_S", 1e6)
+    run_id = await killed_at(url, "entered")
+    async with Headway(url) as hw:
+        await hw.run(run_id).cancel()
+        await hw.run(run_id).ended()
+    assert contents(tmp_path) == {}
+    async with headway_with_mirror(url) as hw:
+        successor = await hw.continue_("mirror", key="ann")
+        assert await successor.result() == list(PATHS[1:])
+    assert contents(tmp_path)[PATHS[0]] == f"{PATHS[0]} by {run_id}"
+
+
 @pytest.mark.parametrize("point", ["half packed", "packed", "half removed", "removed"])
 async def test_r1_12_killed_while_it_archives_the_output_is_in_one_archive_whole(
     url: str, tmp_path: Path, point: str

@@ -56,6 +56,11 @@ class Output:
         """
         claimed = execution.claimed
         async with self._alone_with(claimed.key):
+            # Looked at again now that nobody else can be at it: a later claim may have been here,
+            # and its job be at work since.
+            record = await self._runs.run(claimed.run_id)
+            if record is None or record.run.token != claimed.token or not record.run.existing:
+                raise RunNotActive(claimed.run_id)
             if claimed.existing == Existing.ARCHIVE:
                 await self._archive(execution)
             while files := await self._of_key(claimed.key):
@@ -117,11 +122,15 @@ class Output:
             await self._delete(run_id, record.run.key)
 
     async def settle_key(self, key: Key, *, but: RunId) -> None:
-        """Remove what earlier runs of the key were to remove, before another makes files there."""
+        """Finish what earlier runs of the key were about to do, before another makes files there.
+
+        What they were to rename later would replace something newer.
+        """
         for run_id in self.folder.run_ids():
             if run_id != but and self.entered.get(run_id, key) == key:
                 record = await self._runs.run(run_id)
-                if record is not None and record.run.key == key:
+                if record is not None and record.run.key == key and not record.run.is_active:
+                    await self.recover(run_id)
                     await self.delete_wanted(run_id, is_over=True)
 
     async def settle(self, run_id: RunId) -> None:
