@@ -18,13 +18,14 @@ if TYPE_CHECKING:
         KeyLocked,
         LaneFull,
         OutcomeUnknown,
+        OutputExists,
         QuestionNotOpen,
         RevisionConflict,
         RunNotActive,
         RunNotFound,
     )
     from headway.core.run.admission import OnConflict
-    from headway.core.run.run import Files, Mode, Recovery
+    from headway.core.run.run import Existing, Files, Mode, Recovery
     from headway.core.run.status import RunStatus
     from headway.services.blocking import BlockingChildRun, BlockingRunContext
     from headway.services.context import ChildRun, RunContext
@@ -42,6 +43,7 @@ __all__ = [
     "ConfigurationError",
     "DatabaseUnavailable",
     "Error",
+    "Existing",
     "Files",
     "Headway",
     "IdempotencyConflict",
@@ -53,6 +55,7 @@ __all__ = [
     "Mode",
     "OnConflict",
     "OutcomeUnknown",
+    "OutputExists",
     "QuestionNotOpen",
     "Recovery",
     "Retention",
@@ -72,6 +75,7 @@ _HOMES: Final = {
     "BlockingRunContext": "services.blocking",
     "CancelAnswer": "core.command.cancel",
     "ChildRun": "services.context",
+    "Existing": "core.run.run",
     "Files": "core.run.run",
     "Headway": "app",
     "Mode": "core.run.run",

@@ -3,10 +3,19 @@
 import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast, overload
 
-from headway.bootstrap import Durability, SqlStore, SystemIds, life_lock_for, open_store
+from headway.bootstrap import (
+    Durability,
+    MirrorFolder,
+    SqlStore,
+    SystemIds,
+    data_folder,
+    life_lock_for,
+    open_store,
+)
 from headway.core.command.instance import LEASE_TTL_S
 from headway.core.command.submit import Submit
 from headway.core.document import check_name, check_word
@@ -15,7 +24,7 @@ from headway.core.errors import InvalidInput
 from headway.core.ids import MAIN_LANE, Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
-from headway.core.run.run import Mode, Recovery
+from headway.core.run.run import Existing, Mode, Recovery
 from headway.core.schedule import Missed, Schedule
 from headway.services.admit import admit
 from headway.services.engine import Engine
@@ -31,6 +40,8 @@ from headway.services.job import (
 )
 from headway.services.key_rows import Keys, saved_row
 from headway.services.lane_settings import Lanes
+from headway.services.mirror import Mirror
+from headway.services.output import Output
 from headway.services.retention import Keeper, Retention
 from headway.services.schedule import SCHEDULE_COUNT_MAX, Timetable
 from headway.settings import load_settings
@@ -48,7 +59,9 @@ class Headway:
 
     When it is left, no more runs start, and those at hand have `stop_wait_s` to end (none when it
     is left by an error). What is not done by then is ready for whoever opens the database next.
-    What is over is kept as long as `retention` says: 30 days, unless told.
+    What is over is kept as long as `retention` says: 30 days, unless told. Files of runs are kept
+    in the folder `data`: beside the SQLite file, or in this folder, unless told. With
+    `mirror`, the state of every run is also written there, as `runs/<run id>.json`.
     """
 
     def __init__(
@@ -58,6 +71,8 @@ class Headway:
         stop_wait_s: float = 10.0,
         lease_ttl_s: float = LEASE_TTL_S,
         retention: Retention | None = None,
+        data: str | Path | None = None,
+        mirror: bool | None = None,
     ) -> None:
         settings = load_settings()
         self._urls = urls or settings.urls
@@ -71,6 +86,8 @@ class Headway:
         self._stop_wait_s = stop_wait_s
         self._lease_ttl_s = lease_ttl_s
         self._retention = retention or Retention()
+        self._data = settings.data if data is None else str(data)
+        self._has_mirror = settings.mirror if mirror is None else mirror
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
@@ -209,6 +226,7 @@ class Headway:
         params: dict[str, Any] | None = None,
         mode: Mode = Mode.START,
         on_conflict: OnConflict | str = OnConflict.REJECT,
+        existing: Existing | str | None = None,
         idempotency_key: str | None = None,
         by: str = "",
     ) -> RunHandle:
@@ -219,6 +237,10 @@ class Headway:
         `idempotency_key` the same run is answered, however often it is submitted. KeyBusy: the key
         has an active run, and the policy is `reject`. RevisionConflict: what was saved for the key
         changed at this very moment.
+
+        OutputExists: the key has files of earlier runs, a run that starts (not one that continues)
+        would meet them, and `existing` does not say what is to become of them: `replace` (by name),
+        `archive` (pack them first) or `delete`.
         """
         registered = registered_job(self._jobs, job)
         run_id = self._ids.run_id()
@@ -239,6 +261,7 @@ class Headway:
             recovery=registered.recovery,
             on_conflict=check_word(OnConflict, on_conflict, place="on_conflict"),
             mode=check_word(Mode, mode, place="mode"),
+            existing=_choice(existing, mode),
             idempotency_key=idempotency_key,
             by=by,
         )
@@ -265,6 +288,11 @@ class Headway:
             store = self._store
             life_lock = life_lock_for(self._urls, store)
             opened.callback(life_lock.release)
+            folder = data_folder(self._urls, self._data)
+            self._output = output = Output(store, store.runs, store.files, folder)
+            if self._has_mirror:  # Left after the engine, so that it shows how all ended.
+                mirror = Mirror(store, store.runs, store.events, MirrorFolder(folder.root))
+                await opened.enter_async_context(mirror)
             keeper = Keeper(store, store.runs, store.events, self._retention)
             engine = Engine(
                 store,
@@ -275,6 +303,7 @@ class Headway:
                 lease_ttl_s=self._lease_ttl_s,
                 life_lock=life_lock,
                 keep=keeper.prune,
+                output=output,
             )
             await opened.enter_async_context(engine)
             schedules = list(self._schedules.values())
@@ -294,3 +323,11 @@ class Headway:
     async def _close(self) -> None:
         store, self._store = self.store, None
         await store.close()
+
+
+def _choice(existing: Existing | str | None, mode: Mode) -> Existing:
+    if existing is None:
+        return Existing.ASK
+    if mode == Mode.CONTINUE:
+        raise InvalidInput("existing", "is for a start; a run that continues goes on with it")
+    return check_word(Existing, existing, place="existing")

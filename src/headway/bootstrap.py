@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from headway.adapters.files.folder import DataFolder
+from headway.adapters.files.mirror import MirrorFolder
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.read_doctor import SqlDoctorReader
@@ -18,12 +20,15 @@ from headway.adapters.system.ids import SystemIds
 from headway.adapters.system.life_lock import FileLifeLock, runtime_folder
 
 __all__ = [
+    "DataFolder",
     "Durability",
+    "MirrorFolder",
     "Readers",
     "SqlStore",
     "SystemClock",
     "SystemIds",
     "check_database",
+    "data_folder",
     "life_lock_for",
     "open_store",
     "opened_readers",
@@ -47,6 +52,15 @@ def life_lock_for(urls: Sequence[str], store: SqlStore) -> FileLifeLock:
         return life_lock
     cluster_id = (store.cluster_id or "").encode()
     return FileLifeLock(runtime_folder(), prefix=sha256(cluster_id).hexdigest()[:16])
+
+
+def data_folder(urls: Sequence[str], data: str | None) -> DataFolder:
+    """The data directory `data`, or else `data` beside the SQLite file, or in this folder."""
+    if data is not None:
+        return DataFolder(Path(data))
+    address = parse_addresses(urls)[0]
+    is_file = address.driver == "sqlite" and not address.is_memory
+    return DataFolder((Path(address.database).parent if is_file else Path()) / "data")
 
 
 async def upgrade_database(urls: Sequence[str]) -> str:

@@ -34,6 +34,12 @@ class Settings(BaseSettings):
     durability: Literal["process", "power"] = "process"
     """What a commit survives on SQLite: the end of the process, or also a power cut."""
 
+    data: str | None = None
+    """Where runs keep their files. Nothing configured: `data` beside the SQLite file, or here."""
+
+    mirror: bool = False
+    """Whether every run's state is also written to a file, `runs/<run id>.json` in `data`."""
+
     @model_validator(mode="before")
     @classmethod
     def _split_urls(cls, values: dict[str, object]) -> dict[str, object]:

@@ -8,8 +8,10 @@ from headway.core.errors import ConfigurationError
 from headway.settings import load_settings
 from tests.cli.command import SECRET, refusal
 
-KEYS = "database_url, database_urls, durability"
-VARIABLES = "HEADWAY_DATABASE_URL, HEADWAY_DATABASE_URLS, HEADWAY_DURABILITY"
+KEYS = "data, database_url, database_urls, durability, mirror"
+VARIABLES = (
+    "HEADWAY_DATA, HEADWAY_DATABASE_URL, HEADWAY_DATABASE_URLS, HEADWAY_DURABILITY, HEADWAY_MIRROR"
+)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ class _NoLocks:
     def take(self) -> str | None:
         return None
 
-    def is_free(self, name: str) -> bool:
+    def is_free(self, name: str) -> bool:  # noqa: ARG002
         return False
 
     def remove(self, name: str) -> None: ...

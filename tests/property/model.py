@@ -155,6 +155,11 @@ class Model:
         if run.is_active:
             return
         run.ended_at = self.now
+        if (
+            status is RunStatus.CANCELED
+            and run.documents.get("cancel", {}).get("files") == "delete"
+        ):
+            run.documents["checkpoint"] = None
         run.token, run.instance_id, run.ready_seq = "", None, None
         run.has_slot = run.wants_slot = run.is_interactive = False
         run.run_by = run.wake_at = run.cancel_by = None

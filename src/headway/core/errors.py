@@ -7,6 +7,7 @@ Error
 │   ├── KeyBusy              the key has an active run
 │   ├── KeyLocked            a key's saved row cannot change while its run is active
 │   ├── IdempotencyConflict  another request used this idempotency key
+│   ├── OutputExists         the key has output, and nobody said what is to become of it
 │   ├── RevisionConflict     somebody changed it since it was read
 │   ├── QuestionNotOpen      the run does not ask this, or has been answered
 │   ├── ChildRefused         a run's job may not start this child
@@ -78,6 +79,18 @@ class IdempotencyConflict(ConflictError):
         )
         self.idempotency_key = idempotency_key
         self.run_id = run_id
+
+
+class OutputExists(ConflictError):
+    def __init__(self, key: Key, file_count: int, example: str) -> None:
+        files = "a file" if file_count == 1 else f"{file_count:,} files, such as"
+        super().__init__(
+            f"key {key!r} has output already ({files} {example!r}); start it with "
+            "existing='replace', 'archive' or 'delete', or continue it"
+        )
+        self.key = key
+        self.file_count = file_count
+        self.example = example
 
 
 class RevisionConflict(ConflictError):

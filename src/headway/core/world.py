@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from headway.core.document import Document
+from headway.core.files import FilePlace, StoredFile
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.deadlines import changed
@@ -87,6 +88,13 @@ class Remembered(NamedTuple):
     at: Instant
 
 
+class KeyOutput(NamedTuple):
+    """What runs of a key have left in its folder."""
+
+    file_count: int
+    example: str
+
+
 @dataclass(slots=True)
 class LaneQueue:
     lane: Lane
@@ -117,6 +125,7 @@ class Changes:
     posted: list[InboxItem] = field(default_factory=list)
     consumed: list[InboxItem] = field(default_factory=list)
     questions: dict[tuple[RunId, str], Question | None] = field(default_factory=dict)
+    files: dict[FilePlace, StoredFile | None] = field(default_factory=dict)
     events_pruned_to: int | None = None
 
 
@@ -154,6 +163,9 @@ class World:
         """Active children of the runs that may start another."""
         self.active_ids: set[RunId] = set()
         """Runs that were not locked, and were active."""
+        self.files: dict[FilePlace, StoredFile] = {}
+        self.loaded_files: dict[FilePlace, StoredFile] = {}
+        self.outputs: dict[Key, KeyOutput] = {}
         self.params: dict[RunId, str] = {}
         """Of the runs that may be claimed."""
         self.checkpoints: dict[RunId, str] = {}
@@ -279,11 +291,28 @@ class World:
             changes = _ENDED | changes
             changes["ended_at"] = self.now
             self._count_child(run.child_of, -1)
+        if status is RunStatus.CANCELED and run.deletes_files:
+            # Or who continues it would take for done what is not there any more.
+            documents = {**(documents or {}), "checkpoint": None}
+            self.checkpoints.pop(run.id, None)
         after = self._record(run, changes, documents)
         self._count(run, after)
         if status in TERMINAL:
             self._leave_key(run)
         return after
+
+    def put_file(self, file: StoredFile) -> None:
+        if file.place not in self.files:
+            count, example = self.outputs.get(file.key, (0, file.path))
+            self.outputs[file.key] = KeyOutput(count + 1, example)
+        self.files[file.place] = self.changes.files[file.place] = file
+
+    def drop_file(self, place: FilePlace) -> None:
+        del self.files[place]
+        self.changes.files[place] = None
+        count, example = self.outputs.pop(place.key, (0, ""))
+        if count > 1:
+            self.outputs[place.key] = KeyOutput(count - 1, example)
 
     def _append(self, run: Run, run_seq: int, kind: str, payload: str) -> int:
         self.seq += 1

@@ -5,6 +5,7 @@ from typing import assert_never
 from headway.core.command.submit import (
     Accepted,
     Busy,
+    HasOutput,
     Joined,
     NoRoom,
     OtherRequest,
@@ -14,7 +15,13 @@ from headway.core.command.submit import (
     Submit,
     SubmitAnswer,
 )
-from headway.core.errors import IdempotencyConflict, KeyBusy, LaneFull, RevisionConflict
+from headway.core.errors import (
+    IdempotencyConflict,
+    KeyBusy,
+    LaneFull,
+    OutputExists,
+    RevisionConflict,
+)
 from headway.core.ids import RunId
 from headway.ports.store import Store
 
@@ -30,6 +37,8 @@ def admitted(submission: Submit, answer: SubmitAnswer) -> RunId:
             return run_id
         case Busy(active_run_id):
             raise KeyBusy(submission.key, active_run_id)
+        case HasOutput(file_count, example):
+            raise OutputExists(submission.key, file_count, example)
         case NoRoom(lane, queued_count_max):
             raise LaneFull(lane, queued_count_max)
         case RowChanged(revision):

@@ -4,15 +4,18 @@ import asyncio
 import concurrent.futures
 import contextvars
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode
 from headway.core.run.status import RunStatus
+from headway.ports.file_folder import PartFile
 from headway.services.context import ANSWER_TIMEOUT_S, ChildRun, RunContext
 from headway.services.execution import Ending
+from headway.services.files import check_data
 
 T = TypeVar("T")
 
@@ -64,6 +67,20 @@ class BlockingRunContext:
 
     def save_checkpoint(self, checkpoint: Any) -> None:
         self._wait(self._context.save_checkpoint(checkpoint))
+
+    @contextmanager
+    def file(self, path: str) -> "Iterator[BlockingFileWriter]":
+        files = self._context.files
+        part = self._wait(files.begin(path))
+        try:
+            yield BlockingFileWriter(self, part)
+            self._wait(files.finish(part, path))
+        except BaseException:
+            files.give_up(part)
+            raise
+
+    def has_file(self, path: str) -> bool:
+        return self._wait(self._context.has_file(path))
 
     def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
         self._wait(self._context.log(message, level=level, **fields))
@@ -119,6 +136,19 @@ class BlockingRunContext:
     async def _watched(self, coroutine: Coroutine[Any, Any, T]) -> T:
         with self._context.execution.calling():
             return await coroutine
+
+
+class BlockingFileWriter:
+    """A file of a run, being written by a plain function."""
+
+    def __init__(self, context: BlockingRunContext, part: PartFile) -> None:
+        self._context = context
+        self._part = part
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._context.cancelled:
+            raise asyncio.CancelledError
+        self._part.write(check_data(data))
 
 
 async def call_in_thread(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
 
 from headway.core.command.command import Command
@@ -22,6 +23,7 @@ from headway.core.world import InboxItem
 from headway.ports.store import Store
 from headway.services.children import Children
 from headway.services.execution import Execution
+from headway.services.files import FileWriter, RunFiles
 from headway.services.handle import outcome_of
 from headway.services.patience import persistently
 from headway.services.progress import ProgressReport
@@ -73,13 +75,16 @@ class RunContext:
     the run was claimed) and `attempt` (1, and one more for each retry).
     """
 
-    def __init__(self, execution: Execution, store: Store, children: Children) -> None:
+    def __init__(
+        self, execution: Execution, store: Store, *, children: Children, files: RunFiles
+    ) -> None:
         claimed = execution.claimed
         self._execution = execution
         self._claim = execution.claim
         self._store = store
         self._slot = Slot(execution, store)
         self._children = children
+        self._files = files
         self._progress = ProgressReport(store, self._claim)
         self._messages: list[Any] = []
         self._answers: dict[str, Any] = {}
@@ -113,6 +118,18 @@ class RunContext:
         document = encode_document(checkpoint, place="checkpoint")
         await self._apply(SaveCheckpoint(self._claim, document))
         self.checkpoint = checkpoint
+
+    def file(self, path: str) -> AbstractAsyncContextManager[FileWriter]:
+        """Write a file in the folder of the run's key: `async with ctx.file("photos/1.jpg") as f`.
+
+        It has its name once the block has ended without an error, whole and all at once; until
+        then it is a `.part`, which an error or a cancel removes.
+        """
+        return self._files.written(path)
+
+    async def has_file(self, path: str) -> bool:
+        """Whether the key has this file, whole, of whichever run."""
+        return await self._files.has(path)
 
     async def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
         """A line for people to read, kept with the run."""
@@ -209,6 +226,11 @@ class RunContext:
     def execution(self) -> Execution:
         """For the engine: what it was told."""
         return self._execution
+
+    @property
+    def files(self) -> RunFiles:
+        """For the engine, and for jobs that are plain functions."""
+        return self._files
 
     async def end(self) -> None:
         """For the engine: write down what has waited."""

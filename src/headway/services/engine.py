@@ -35,6 +35,7 @@ from headway.services.children import Children
 from headway.services.execute import execute, give_up
 from headway.services.execution import Ending, Execution
 from headway.services.job import Job
+from headway.services.output import Output
 from headway.services.patience import persistently
 from headway.services.sweep import clean_locks, sweep
 
@@ -42,6 +43,7 @@ POLL_S: Final = 1.0
 SWEEP_S: Final = 1.0
 ALL_LANES_S: Final = 5.0
 KEEP_S: Final = 60.0
+FILES_SWEEP_S: Final = 2.0
 LEASE_LOOK_S: Final = 0.2
 UNWIND_S: Final = 5.0
 """How long jobs that were told to end may take for it when the engine stops."""
@@ -81,6 +83,7 @@ class Engine:
         lease_ttl_s: float,
         life_lock: LifeLock,
         keep: Callable[[], Awaitable[None]],
+        output: Output,
     ) -> None:
         """`keep` is called now and then, to remove what is over and old.
 
@@ -94,6 +97,7 @@ class Engine:
         self._lease_ttl_s = lease_ttl_s
         self._life_lock = life_lock
         self._keep = keep
+        self._output = output
         self._wake = asyncio.Event()
         self._executing: dict[RunId, Execution] = {}
         """The latest of each run: one that was lost may live on beside it, and is told no more."""
@@ -113,6 +117,7 @@ class Engine:
             self._group.create_task(self._repeat(SWEEP_S, self._sweep)),
             self._group.create_task(self._repeat(POLL_S, self._look_after)),
             self._group.create_task(self._repeat(KEEP_S, self._keep)),
+            self._group.create_task(self._repeat(FILES_SWEEP_S, self._output.sweep)),
             self._group.create_task(self._repeat(LEASE_LOOK_S, self._begin_anew_if_lost)),
         ]
         return self
@@ -264,8 +269,9 @@ class Engine:
 
     async def _execute(self, execution: Execution) -> None:
         try:
+            job = self._jobs[execution.claimed.job]
             children = Children(execution, self._store, self._reader, self._jobs)
-            await execute(self._store, self._jobs[execution.claimed.job], execution, children)
+            await execute(self._store, job, execution, children=children, output=self._output)
         except Exception:  # Our own mistake: the run is freed when the lease is, and it is told.
             log.exception("execution_broke", extra={"run_id": execution.claimed.run_id})
         finally:

@@ -16,7 +16,9 @@ from headway.services.blocking import JobExited, call_in_thread
 from headway.services.children import Children
 from headway.services.context import RunContext
 from headway.services.execution import Ending, Execution
+from headway.services.files import RunFiles
 from headway.services.job import Job
+from headway.services.output import Output
 from headway.services.patience import persistently
 
 AT_ONCE: Final = Instant(0)
@@ -24,21 +26,33 @@ AT_ONCE: Final = Instant(0)
 log = logging.getLogger(__name__)
 
 
-async def execute(store: Store, job: Job, execution: Execution, children: Children) -> None:
+async def execute(
+    store: Store, job: Job, execution: Execution, *, children: Children, output: Output
+) -> None:
     """Run the job's function, whatever it does; its end is settled under the claim.
 
     When it is to end early its task is cancelled: `give_up` says what becomes of the run then.
     """
-    context = RunContext(execution, store, children)
+    files = RunFiles(execution, output)
+    context = RunContext(execution, store, children=children, files=files)
+    try:
+        await _execute(store, job, execution, context)
+    finally:
+        await files.leave()
+
+
+async def _execute(store: Store, job: Job, execution: Execution, context: RunContext) -> None:
     try:
         execution.begin()
         outcome = await _outcome(job, context, execution)
         execution.is_settling = True
         await persistently(context.end)
+        await context.files.end(is_given_up=False)
         answer = await persistently(lambda: store.apply(outcome))
     except asyncio.CancelledError:
         if execution.ending is None:  # Not the engine's: the program itself is ending.
             raise
+        await context.files.end(is_given_up=True)
         if execution.ending is not Ending.LOST:
             await persistently(lambda: give_up(store, execution.claim))
         return
@@ -56,6 +70,7 @@ async def _outcome(job: Job, context: RunContext, execution: Execution) -> Compl
         said = str(error) if isinstance(error, InvalidInput) else _said(error)
         return Fail(claim, _error("invalid_params", said))
     try:
+        await context.files.prepare()
         if job.is_async:
             result = await job.function(context, **arguments)
         else:

@@ -16,7 +16,7 @@ from headway.core.command.submit import Submit
 from headway.core.document import Document, encode_document
 from headway.core.ids import MAIN_LANE, InstanceId, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
-from headway.core.run.run import NO_TOKEN, Claim, Mode, QueueRank, Recovery, Run
+from headway.core.run.run import NO_TOKEN, Claim, Existing, Mode, QueueRank, Recovery, Run
 from headway.core.run.status import RunStatus
 from headway.core.schedule import Missed, Schedule
 from headway.testing.clock import NOON
@@ -47,6 +47,7 @@ def a_submit(
     queue_timeout_s: float | None = None,
     timeout_s: float | None = None,
     recovery: Recovery = Recovery.RESUME,
+    existing: Existing = Existing.REPLACE,
     parent_id: RunId | None = None,
     is_unattended: bool = False,
     by: str = "",
@@ -64,6 +65,7 @@ def a_submit(
         queue_timeout_s=queue_timeout_s,
         timeout_s=timeout_s,
         recovery=recovery,
+        existing=existing,
         parent_id=parent_id,
         is_unattended=is_unattended,
         by=by,

@@ -13,13 +13,12 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from headway.adapters.sql.links.link import Link
-from headway.adapters.sql.statements import GuardFailed, Query, Row, in_list
+from headway.adapters.sql.load_belongings import load_files, load_inbox
+from headway.adapters.sql.statements import GuardFailed, Query, Row, in_list, integer, text
 from headway.adapters.sql.tables import (
     RUN_COLUMNS,
-    inbox,
     instances,
     lanes,
-    questions,
     remembered,
     runs,
     saved_keys,
@@ -31,10 +30,8 @@ from headway.core.ids import Instant, Key, RunId
 from headway.core.lane import Lane, default_lane
 from headway.core.run.run import Mode, Run
 from headway.core.world import (
-    InboxItem,
     Instance,
     LaneQueue,
-    Question,
     Remembered,
     SavedKey,
     SavedSchedule,
@@ -42,14 +39,6 @@ from headway.core.world import (
 )
 
 ALL: Final = 1 << 62
-
-
-def _integer(name: str) -> sa.BindParameter[int]:
-    return sa.bindparam(name, type_=sa.BigInteger())
-
-
-def _text(name: str) -> sa.BindParameter[str]:
-    return sa.bindparam(name, type_=sa.String())
 
 
 # MariaDB reads all of a small table rather than look up a third of it, and would wait for the locks
@@ -87,15 +76,15 @@ _HEADS_FOLLOWED: Final = Query(
 )
 _WAITING: Final = Query(
     sa.select(*RUN_COLUMNS)
-    .where(runs.c.waiting_key == _text("key"))
+    .where(runs.c.waiting_key == text("key"))
     .order_by(runs.c.seq)
-    .limit(_integer("count"))
+    .limit(integer("count"))
     .with_for_update()
 )
 # One that ended in the queue is passed over: it has nothing to go on from.
 _LATEST: Final = Query(
     sa.select(runs.c.key, runs.c.id)
-    .where(runs.c.key == _text("key"), runs.c.started_at.is_not(None) | runs.c.ended_at.is_(None))
+    .where(runs.c.key == text("key"), runs.c.started_at.is_not(None) | runs.c.ended_at.is_(None))
     .order_by(runs.c.seq.desc())
     .limit(sa.literal_column("1"))
     .with_for_update()
@@ -103,8 +92,8 @@ _LATEST: Final = Query(
 _STARTED_BEFORE: Final = Query(
     sa.select(runs.c.key, runs.c.id, runs.c.checkpoint)
     .where(
-        runs.c.key == _text("key"),
-        runs.c.seq < _integer("seq"),
+        runs.c.key == text("key"),
+        runs.c.seq < integer("seq"),
         runs.c.started_at.is_not(None),
     )
     .order_by(runs.c.seq.desc())
@@ -135,28 +124,9 @@ _SCHEDULES: Final = Query(
     .order_by(schedules.c.name)
     .with_for_update()
 )
-_CHILD_COUNT: Final = Query(sa.select(sa.func.count()).where(runs.c.child_of == _text("id")))
+_CHILD_COUNT: Final = Query(sa.select(sa.func.count()).where(runs.c.child_of == text("id")))
 _ACTIVE_IDS: Final = Query(
     sa.select(runs.c.id).where(in_list(runs.c.id, "ids"), runs.c.ended_at.is_(None))
-)
-_INBOX: Final = Query(
-    sa.select(*inbox.c)
-    .where(in_list(inbox.c.run_id, "ids"), inbox.c.consumed_by.is_(None))
-    .order_by(inbox.c.run_id, inbox.c.seq)
-)
-_CONSUMED: Final = Query(
-    sa.select(*inbox.c)
-    .where(
-        inbox.c.run_id == _text("id"),
-        inbox.c.seq > _integer("seq"),
-        inbox.c.consumed_by.is_not(None),
-    )
-    .order_by(inbox.c.seq)
-)
-_QUESTIONS: Final = Query(
-    sa.select(*questions.c)
-    .where(in_list(questions.c.run_id, "ids"))
-    .order_by(questions.c.run_id, questions.c.asked_at, questions.c.call_id)
 )
 _LANES: Final = Query(sa.select(*lanes.c).where(in_list(lanes.c.name, "names")))
 _LANES_LOCKED: Final = Query(
@@ -165,20 +135,20 @@ _LANES_LOCKED: Final = Query(
     .order_by(lanes.c.name)
     .with_for_update()
 )
-_HELD: Final = Query(sa.select(sa.func.count()).where(runs.c.slot == _text("lane")))
+_HELD: Final = Query(sa.select(sa.func.count()).where(runs.c.slot == text("lane")))
 _QUEUED: Final = Query(
     sa.select(sa.func.count()).where(
-        runs.c.lane == _text("lane"),
+        runs.c.lane == text("lane"),
         runs.c.queue_rank.in_([sa.literal_column("1"), sa.literal_column("2")]),
     )
 )
 _CLAIMABLE: Final = sa.select(*RUN_COLUMNS, runs.c.params, runs.c.checkpoint).where(
-    runs.c.lane == _text("lane")
+    runs.c.lane == text("lane")
 )
 _READY: Final = Query(
     _CLAIMABLE.where(runs.c.queue_rank == sa.literal_column("1"), in_list(runs.c.job, "jobs"))
     .order_by(runs.c.ready_seq)
-    .limit(_integer("count"))
+    .limit(integer("count"))
     .with_for_update(skip_locked=True)
 )
 # Also those that only another instance may take: slots are kept for them.
@@ -188,7 +158,7 @@ _RESUMED: Final = Query(
         in_list(runs.c.job, "jobs") | runs.c.instance_id.is_not(None),
     )
     .order_by(runs.c.ready_seq)
-    .limit(_integer("count"))
+    .limit(integer("count"))
     .with_for_update(skip_locked=True)
 )
 _STREAM: Final = Query(
@@ -214,7 +184,7 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> tuple[World, 
             world.schedules[row[0]] = SavedSchedule(*row)
         world.loaded_schedules = dict(world.schedules)
     await _load_runs(link, needs, world)
-    await _load_inbox(link, needs, world)
+    await load_inbox(link, needs, world)
     for run_id in needs.parent_ids:
         ((world.child_counts[run_id],),) = await link.fetch(_CHILD_COUNT, {"id": run_id})
     await _load_lanes(link, needs, world)
@@ -223,25 +193,9 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> tuple[World, 
         # Asked last, when nobody else can commit: a head that was seen may be the first answer.
         for row in await link.fetch(_REMEMBERED, {"keys": list(needs.idempotency_keys)}):
             world.remembered[row[0]] = Remembered(*row)
+    await load_files(link, needs, world)
     await _recheck_free_keys(link, needs, world)
     return world, epoch
-
-
-async def _load_inbox(link: Link, needs: Needs, world: World) -> None:
-    if needs.inbox_run_ids:
-        world.inbox = {run_id: [] for run_id in needs.inbox_run_ids}
-        for row in await link.fetch(_INBOX, {"ids": list(needs.inbox_run_ids)}):
-            item = InboxItem(*row)
-            world.inbox[item.run_id].append(item)
-    for run_id, after_seq in needs.consumed_after.items():
-        rows = await link.fetch(_CONSUMED, {"id": run_id, "seq": after_seq})
-        world.consumed[run_id] = [InboxItem(*row) for row in rows]
-    if needs.question_run_ids:
-        world.questions = {run_id: {} for run_id in needs.question_run_ids}
-        for row in await link.fetch(_QUESTIONS, {"ids": list(needs.question_run_ids)}):
-            question = Question(*row)
-            world.questions[question.run_id][question.call_id] = question
-            world.loaded_questions.add((question.run_id, question.call_id))
 
 
 async def _recheck_free_keys(link: Link, needs: Needs, world: World) -> None:

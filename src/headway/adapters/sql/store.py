@@ -8,6 +8,7 @@ from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.links.source import source_for
 from headway.adapters.sql.read_events import SqlEventReader
+from headway.adapters.sql.read_files import SqlFileReader
 from headway.adapters.sql.read_runs import SqlRunReader
 from headway.adapters.sql.schema import prepare_schema
 from headway.adapters.sql.sqlite import Durability
@@ -40,6 +41,7 @@ class SqlStore:
         self.writer = writer
         self.runs = SqlRunReader(database, now)
         self.events = SqlEventReader(database)
+        self.files = SqlFileReader(database)
 
     @property
     def cluster_id(self) -> str | None:

@@ -93,6 +93,8 @@ runs: Final = _table(
     sa.Column("child_of", _name(36)),
     sa.Column("is_parent", sa.SmallInteger, nullable=False),
     sa.Column("children_by", sa.BigInteger),
+    sa.Column("existing", _name(16)),
+    sa.Column("deletes_files", sa.SmallInteger),
     sa.Column("params", _text(), nullable=False),
     sa.Column("progress", _text()),
     sa.Column("checkpoint", _text()),
@@ -176,6 +178,18 @@ questions: Final = _table(
     sa.Column("answer", _text()),
     sa.Column("answered_by", _name()),
     sa.Column("answered_at", sa.BigInteger),
+)
+
+# What is in the folders of the data directories: one row for each finished file.
+run_files: Final = _table(
+    "run_files",
+    sa.Column("key", _name(), primary_key=True),
+    sa.Column("data_id", _name(36), primary_key=True),
+    sa.Column("path", _name(), primary_key=True),
+    sa.Column("run_id", _name(36), nullable=False, index=True),
+    sa.Column("part", _name(), nullable=False),
+    sa.Column("byte_count", sa.BigInteger, nullable=False),
+    sa.Column("at", sa.BigInteger, nullable=False),
 )
 
 saved_keys: Final = _table(

@@ -12,11 +12,13 @@ from headway.adapters.sql.tables import (
     lanes,
     questions,
     remembered,
+    run_files,
     runs,
     saved_keys,
     schedules,
     stream,
 )
+from headway.core.files import StoredFile
 from headway.core.ids import RunId
 from headway.core.run.events import Event
 from headway.core.run.run import Mode, Recovery, Run
@@ -33,6 +35,7 @@ _CONSUMED: Final = Update(inbox, ("consumed_by",), ("run_id", "seq"))
 _REMEMBERED: Final = Insert(remembered, Remembered._fields)
 _LANE_COLUMNS: Final = tuple(column.name for column in lanes.c)
 _QUESTION_KEY: Final = ("run_id", "call_id")
+_FILE_GUARDS: Final = ("key", "data_id", "path", "run_id")
 _KEY_COLUMNS: Final = tuple(column.name for column in saved_keys.c)
 
 
@@ -45,6 +48,7 @@ async def write_world(link: Link, world: World, *, loaded_seq: int) -> None:
     await _write_schedules(link, world)
     await _write_runs(link, world)
     await _write_questions(link, world)
+    await _write_files(link, world)
     await _expect(link, _EVENTS, changes.events)
     await _expect(link, _POSTED, changes.posted)
     await _expect(
@@ -181,3 +185,20 @@ async def _write_schedules(link: Link, world: World) -> None:
         else:
             update = Update(schedules, SavedSchedule._fields[1:], ("name", "revision"))
             await _expect(link, update, [(*saved[1:], saved.name, before.revision)])
+
+
+async def _write_files(link: Link, world: World) -> None:
+    added: list[Row] = []
+    changed: list[Row] = []
+    dropped: list[Row] = []
+    for place, file in world.changes.files.items():
+        before = world.loaded_files.get(place)
+        if before is None:
+            added += [] if file is None else [tuple(file)]
+        elif file is None:
+            dropped.append((*place, before.run_id))
+        else:
+            changed.append((*file[3:], *place, before.run_id))
+    await _expect(link, Insert(run_files, StoredFile._fields), added)
+    await _expect(link, Update(run_files, StoredFile._fields[3:], _FILE_GUARDS), changed)
+    await _expect(link, Delete(run_files, _FILE_GUARDS), dropped)

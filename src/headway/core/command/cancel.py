@@ -74,6 +74,7 @@ def cancel_run(world: World, run: Run, wanted: RequestCancel) -> CancelAnswer:
         queue_rank=None,
         ready_seq=None,
         is_interactive=0,
+        deletes_files=1 if wanted.files is Files.DELETE else None,
     )
     assert moved is not None
     if moved.token == NO_TOKEN:  # Parked or orphaned: nobody has to be asked.

@@ -31,6 +31,8 @@ class Claimed(NamedTuple):
     run_by: Instant | None
     is_resumed: bool
     """The executor had it already, waited without a slot, and has one again."""
+    existing: str | None = None
+    """What is to be done with the key's output before the job begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,4 +133,5 @@ class ClaimRuns:
             checkpoint=checkpoint,
             run_by=after.run_by,
             is_resumed=is_resumed,
+            existing=after.existing,
         )

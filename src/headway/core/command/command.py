@@ -37,6 +37,10 @@ class Needs:
     saved_keys: dict[Key, None] = field(default_factory=dict)
     schedules: dict[str, None] = field(default_factory=dict)
     changed_lanes: dict[LaneName, None] = field(default_factory=dict)
+    files: dict[tuple[Key, str], dict[str, None]] = field(default_factory=dict)
+    """Paths on the ledger, by their key and data directory."""
+    output_keys: dict[Key, None] = field(default_factory=dict)
+    """Keys of which it is needed whether they have output."""
     pruned_ids: dict[RunId, None] = field(default_factory=dict)
     """Runs of whose keys the heads are needed too, and whether their parents are active."""
     parent_ids: dict[RunId, None] = field(default_factory=dict)

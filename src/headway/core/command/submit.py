@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from typing import Final
 
 from headway.core.command.cancel import RequestCancel, cancel_run
 from headway.core.command.command import RUN_ID_LENGTH_MAX, Needs, trim_names
@@ -12,7 +13,7 @@ from headway.core.ids import MAIN_LANE, SECOND, Key, LaneName, RunId, later
 from headway.core.lane import default_lane
 from headway.core.run.admission import Admission, OnConflict, decide_admission
 from headway.core.run.events import state_payload
-from headway.core.run.run import NO_TOKEN, Mode, QueueRank, Recovery, Run
+from headway.core.run.run import NO_TOKEN, Existing, Mode, QueueRank, Recovery, Run
 from headway.core.run.status import RunStatus
 from headway.core.world import Remembered, World
 
@@ -69,7 +70,17 @@ class OtherRequest:
     run_id: RunId
 
 
-SubmitAnswer = Accepted | Repeated | Busy | Joined | Steered | NoRoom | OtherRequest | RowChanged
+@dataclass(frozen=True, slots=True)
+class HasOutput:
+    """The key has files of earlier runs, and nobody has said what is to become of them."""
+
+    file_count: int
+    example: str
+
+
+SubmitAnswer = (
+    Accepted | Repeated | Busy | Joined | Steered | NoRoom | OtherRequest | RowChanged | HasOutput
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +100,8 @@ class Submit:
     queue_timeout_s: float | None = None
     timeout_s: float | None = None
     recovery: Recovery = Recovery.RESUME
+    existing: Existing = Existing.REPLACE
+    """Of no meaning to a run that continues: it goes on with what is there."""
     parent_id: RunId | None = None
     is_unattended: bool = False
     """Nobody waits for the answer (a schedule's): a refusal is recorded, as a run `rejected`."""
@@ -115,8 +128,16 @@ class Submit:
             needs.whole_keys[self.key] = None
         if self.mode is Mode.CONTINUE:
             needs.latest_keys[self.key] = None
+        if self._asks:
+            needs.output_keys[self.key] = None
         if self.idempotency_key is not None:
             needs.idempotency_keys[self.idempotency_key] = None
+
+    @property
+    def _asks(self) -> bool:
+        # A run without a key of its own has its id for it: no other run has been there.
+        is_new_key = str(self.key) == str(self.run_id)
+        return self.existing is Existing.ASK and self.mode is Mode.START and not is_new_key
 
     def decide(self, world: World) -> SubmitAnswer:
         if self.idempotency_key is not None:
@@ -155,10 +176,12 @@ class Submit:
 
     def _refusal(
         self, world: World, admission: Admission, head: Run | None
-    ) -> Busy | NoRoom | None:
+    ) -> Busy | HasOutput | NoRoom | None:
         if admission is Admission.REFUSE:
             assert head is not None
             return Busy(head.id)
+        if self._asks and self.key in world.outputs:
+            return HasOutput(*world.outputs[self.key])
         queue = world.lanes.get(self.lane)
         if queue is None or queue.lane.max_queued is None:
             return None
@@ -194,8 +217,8 @@ class Submit:
         rank = QueueRank.READY if is_head else QueueRank.BEHIND
         return self._add(world, RunStatus.QUEUED, rank)
 
-    def _record_rejected(self, world: World, refusal: Busy | NoRoom) -> None:
-        reason = "busy" if isinstance(refusal, Busy) else "no_room"
+    def _record_rejected(self, world: World, refusal: Busy | HasOutput | NoRoom) -> None:
+        reason = _REASONS[type(refusal)]
         self._add(world, RunStatus.REJECTED, None, details=f',"reason":"{reason}"')
 
     def _add(
@@ -240,6 +263,7 @@ class Submit:
             continued_from=world.latest.get(self.key) if self.mode is Mode.CONTINUE else None,
             parent_id=self.parent_id,
             child_of=None if rank is None else self.parent_id,
+            existing=self._to_prepare(),
         )
         world.add_run(run, self.params, state_payload(None, status, details))
         if rank is not None:
@@ -248,6 +272,11 @@ class Submit:
             world.previous[run.id] = world.started[self.key]
         self._remember(world, run.id)
         return Accepted(run.id, seq)
+
+    def _to_prepare(self) -> str | None:
+        if self.mode is Mode.CONTINUE or self.existing in (Existing.ASK, Existing.REPLACE):
+            return None
+        return self.existing.value
 
     def _remember(self, world: World, run_id: RunId) -> None:
         if self.idempotency_key is not None:
@@ -262,3 +291,6 @@ class Submit:
         params = self.params if self.has_params else ""
         request = (self.job, key, self.mode, self.lane, self.on_conflict, params)
         return hashlib.sha256("\0".join(request).encode()).hexdigest()
+
+
+_REASONS: Final = {Busy: "busy", HasOutput: "output", NoRoom: "no_room"}

@@ -42,6 +42,18 @@ class Files(StrEnum):
     DELETE = "delete"
 
 
+class Existing(StrEnum):
+    """What becomes of the output that a key has already, when a run starts afresh."""
+
+    ASK = "ask"
+    """The run is refused until its submitter has chosen."""
+    REPLACE = "replace"
+    """It stays, and is overwritten by name."""
+    ARCHIVE = "archive"
+    """It is packed, and then removed."""
+    DELETE = "delete"
+
+
 class Run(NamedTuple):
     seq: int
     """Of the event that accepted it: its place among the runs of its key."""
@@ -93,6 +105,10 @@ class Run(NamedTuple):
     """It has started children, and what is active of them must end with it."""
     children_by: Instant | None = None
     """Since when its children must end: it is over, or asked to end, and is a parent still."""
+    existing: str | None = None
+    """What is to be done with the key's output before the job begins; None: nothing, or no more."""
+    deletes_files: int | None = None
+    """1: once it is canceled, the files that it has made go, and its checkpoint with them."""
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> "Run":

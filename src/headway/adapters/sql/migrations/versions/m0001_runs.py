@@ -26,6 +26,7 @@ def upgrade() -> None:
     _create_lanes()
     _create_questions()
     _create_remembered()
+    _create_run_files()
     _create_runs()
     _create_saved_keys()
     _create_schedules()
@@ -154,6 +155,24 @@ def _create_remembered() -> None:
     op.create_index("ix_remembered_at", "remembered", ["at"], if_not_exists=True)
 
 
+def _create_run_files() -> None:
+    op.create_table(
+        "run_files",
+        sa.Column("key", sa.String(length=255), nullable=False),
+        sa.Column("data_id", sa.String(length=36), nullable=False),
+        sa.Column("path", sa.String(length=255), nullable=False),
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("part", sa.String(length=255), nullable=False),
+        sa.Column("byte_count", sa.BigInteger(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("key", "data_id", "path", name="pk_run_files"),
+        if_not_exists=True,
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+    op.create_index("ix_run_files_run_id", "run_files", ["run_id"], if_not_exists=True)
+
+
 def _create_runs() -> None:
     op.create_table(
         "runs",
@@ -193,6 +212,8 @@ def _create_runs() -> None:
         sa.Column("child_of", sa.String(length=36), nullable=True),
         sa.Column("is_parent", sa.SmallInteger(), nullable=False),
         sa.Column("children_by", sa.BigInteger(), nullable=True),
+        sa.Column("existing", sa.String(length=16), nullable=True),
+        sa.Column("deletes_files", sa.SmallInteger(), nullable=True),
         sa.Column("params", DOCUMENT, nullable=False),
         sa.Column("progress", DOCUMENT, nullable=True),
         sa.Column("checkpoint", DOCUMENT, nullable=True),

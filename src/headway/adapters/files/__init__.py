@@ -1,0 +1,1 @@
+"""Files on this machine: the data directory."""

@@ -1,0 +1,39 @@
+"""Old output, packed into one file."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+CHUNK_BYTE_COUNT: Final = 1 << 20
+FIRST_ZIP_TIME_S: Final = 315_532_800
+"""1980: a zip knows no earlier one."""
+
+
+def write_archive(
+    descriptor: int, contents: Iterator[tuple[str, int]], should_stop: Callable[[], bool]
+) -> str | None:
+    """Write a zip of open files, and close all of them; when that was, or None: it was stopped."""
+    with os.fdopen(descriptor, "wb") as target:
+        with ZipFile(target, "w", ZIP_DEFLATED) as archive:
+            for path, source in contents:
+                if not _add(archive, path, source, should_stop):
+                    return None
+        target.flush()
+        os.fsync(target.fileno())
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+
+
+def _add(archive: ZipFile, path: str, source: int, should_stop: Callable[[], bool]) -> bool:
+    with os.fdopen(source, "rb") as file:
+        changed_s = max(os.fstat(source).st_mtime, FIRST_ZIP_TIME_S)
+        entry = ZipInfo(path, time.gmtime(changed_s)[:6])
+        entry.compress_type = ZIP_DEFLATED
+        entry.external_attr = 0o600 << 16
+        with archive.open(entry, "w", force_zip64=True) as packed:
+            while chunk := file.read(CHUNK_BYTE_COUNT):
+                if should_stop():
+                    return False
+                packed.write(chunk)
+    return not should_stop()

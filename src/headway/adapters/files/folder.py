@@ -1,0 +1,294 @@
+"""The data directory.
+
+```
+data-id                     which directory this is, wherever it is mounted
+keys/<key>/photos/1.jpg     what is finished
+parts/<run>/2-1-1.jpg.part  what is not: written by the second claim of the run, its first file
+archives/<key>/….zip        output that was packed before a Start
+runs/<run>.json             the mirror
+```
+
+Every name below `keys/<key>` is opened from its parent's descriptor and never through a link, so
+that nothing that a job, or whoever can write there, puts into the folder leads out of it.
+"""
+
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+from uuid import uuid4
+
+from headway.adapters.files.archive import write_archive
+from headway.adapters.files.part import OpenPart
+from headway.core.errors import InvalidInput
+from headway.core.files import folder_name
+from headway.core.ids import Key, RunId
+
+ID_FILE: Final = "data-id"
+PLACE_ATTEMPTS: Final = 10
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class FolderHold:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class DataFolder:
+    """Made when something is first kept in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self._data_id: str | None = None
+
+    def data_id(self) -> str:
+        if self._data_id is None:
+            self._data_id = self._read_id()
+        return self._data_id
+
+    def _read_id(self) -> str:
+        make_private(self.root)
+        file = self.root / ID_FILE
+        hold = _held(self.root, fcntl.LOCK_EX)
+        assert hold is not None
+        try:
+            if not file.exists():
+                temporary = self.root / f"{ID_FILE}.{uuid4().hex}"
+                write_private(temporary, f"{uuid4()}\n".encode())
+                temporary.rename(file)
+        finally:
+            hold.close()
+        return file.read_text(encoding="utf-8").strip()
+
+    # What is not whole.
+
+    def run_ids(self) -> list[RunId]:
+        try:
+            names = os.listdir(self.root / "parts")
+        except FileNotFoundError:
+            return []
+        return [RunId(unquote(name)) for name in sorted(names)]
+
+    def has_run(self, run_id: RunId) -> bool:
+        return self._parts(run_id).exists()
+
+    def enter_run(self, run_id: RunId) -> FolderHold:
+        folder = self._parts(run_id)
+        while True:  # Until nobody removes it between the two.
+            make_private(folder)
+            hold = _held(folder, fcntl.LOCK_SH)
+            if hold is not None:
+                return hold
+
+    def hold_run(self, run_id: RunId) -> FolderHold | None:
+        return _held(self._parts(run_id), fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def forget_run(self, run_id: RunId) -> None:
+        with suppress(FileNotFoundError):
+            self._parts(run_id).rmdir()
+
+    def parts(self, run_id: RunId) -> list[str]:
+        try:
+            return os.listdir(self._parts(run_id))
+        except FileNotFoundError:
+            return []
+
+    def begin(self, run_id: RunId, part: str) -> OpenPart:
+        descriptor = os.open(self._parts(run_id) / part, _NEW_FILE, 0o600)
+        return OpenPart(part, descriptor)
+
+    def drop_part(self, run_id: RunId, part: str) -> None:
+        (self._parts(run_id) / part).unlink(missing_ok=True)
+
+    def _parts(self, run_id: RunId) -> Path:
+        return self.root / "parts" / folder_name(run_id)
+
+    # What is finished.
+
+    def hold_key(self, key: Key) -> FolderHold | None:
+        make_private(self._folder(key))
+        return _held(self._folder(key), fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def check_place(self, key: Key, path: str) -> None:
+        with suppress(FileNotFoundError), self._parent(key, path) as (parent, name):
+            if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                raise InvalidInput("file", f"{path!r} is a folder")
+
+    def has_file(self, key: Key, path: str) -> bool:
+        try:
+            with self._parent(key, path) as (parent, name):
+                return stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+        except FileNotFoundError:
+            return False
+
+    def place(self, run_id: RunId, part: str, key: Key, path: str) -> None:
+        source = self._parts(run_id) / part
+        for _ in range(PLACE_ATTEMPTS):
+            if not source.exists():  # Whoever came after this execution has done it.
+                return
+            # Somebody may tidy up the folder at the same time: then it is made again.
+            with suppress(FileNotFoundError), self._parent(key, path, make=True) as (parent, name):
+                try:
+                    os.rename(source, name, dst_dir_fd=parent)
+                except IsADirectoryError:
+                    raise InvalidInput("file", f"{path!r} is a folder") from None
+                os.fsync(parent)
+                return
+
+    def remove(self, key: Key, paths: Sequence[str]) -> None:
+        # What a link or a folder has taken the place of is not there any more.
+        gone = (FileNotFoundError, IsADirectoryError, InvalidInput)
+        for path in paths:
+            with suppress(*gone), self._parent(key, path) as (parent, name):
+                os.unlink(name, dir_fd=parent)
+        for folder in _folders_of(paths):  # The deepest first; one that is not empty stays.
+            with suppress(OSError, InvalidInput), self._parent(key, folder) as (parent, name):
+                os.rmdir(name, dir_fd=parent)
+        with suppress(OSError):
+            self._folder(key).rmdir()
+
+    def _folder(self, key: Key) -> Path:
+        return self.root / "keys" / folder_name(key)
+
+    @contextmanager
+    def _parent(self, key: Key, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """The open folder in which `path` is, and its name there."""
+        *folders, name = path.split("/")
+        if make:
+            make_private(self._folder(key))
+        descriptor = os.open(self._folder(key), _FOLDER)
+        try:
+            for folder in folders:
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(folder, 0o700, dir_fd=descriptor)
+                inner = _open_inside(descriptor, folder, path)
+                os.close(descriptor)
+                descriptor = inner
+            yield descriptor, name
+        finally:
+            os.close(descriptor)
+
+    # Archives.
+
+    def has_archive(self, key: Key, run_id: RunId) -> bool:
+        ending = f"-{folder_name(run_id)}.zip"
+        try:
+            names = os.listdir(self._archives(key))
+        except FileNotFoundError:
+            return False
+        return any(name.endswith(ending) for name in names)
+
+    def pack(
+        self,
+        key: Key,
+        paths: Sequence[str],
+        *,
+        run_id: RunId,
+        part: str,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        source = self._parts(run_id) / part
+        descriptor = os.open(source, _NEW_FILE, 0o600)
+        stamp = write_archive(descriptor, self._contents(key, paths), should_stop)
+        if stamp is None:
+            return
+        make_private(self._archives(key))
+        source.rename(self._archives(key) / f"{stamp}-{folder_name(run_id)}.zip")
+        sync_folder(self._archives(key))
+
+    def _contents(self, key: Key, paths: Sequence[str]) -> Iterator[tuple[str, int]]:
+        """Each path with the open file; whoever takes it closes it."""
+        for path in paths:
+            source = self._opened(key, path)
+            if source is not None:
+                yield path, source
+
+    def _opened(self, key: Key, path: str) -> int | None:
+        """The file, to be read; None: it is gone, or something else is in its place."""
+        try:
+            with self._parent(key, path) as (parent, name):
+                if stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                    return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+        except (FileNotFoundError, InvalidInput):
+            pass
+        return None
+
+    def _archives(self, key: Key) -> Path:
+        return self.root / "archives" / folder_name(key)
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder and those above it, each for its owner alone; what is there stays as it is."""
+    if folder.is_dir():
+        return
+    if not folder.parent.exists():
+        make_private(folder.parent)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+
+
+def write_private(file: Path, content: bytes) -> None:
+    """A new file for its owner alone, on the disk when this returns."""
+    with os.fdopen(os.open(file, _NEW_FILE, 0o600), "wb") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _held(folder: Path, mode: int) -> FolderHold | None:
+    """A lock on the folder; None: another has it, or the folder was removed meanwhile."""
+    try:
+        descriptor = os.open(folder, _FOLDER)
+    except FileNotFoundError:
+        return None
+    hold = FolderHold(descriptor)
+    try:
+        fcntl.flock(descriptor, mode)
+        if os.path.samestat(os.fstat(descriptor), os.stat(folder)):
+            return hold
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
+        hold.close()
+        raise
+    hold.close()
+    return None
+
+
+def _open_inside(parent: int, folder: str, path: str) -> int:
+    try:
+        return os.open(folder, _FOLDER, dir_fd=parent)
+    except FileNotFoundError:
+        raise
+    except OSError:  # A link is reported in different ways.
+        problem = f"{path!r} leads through {folder!r}, which is a link or no folder"
+        raise InvalidInput("file", problem) from None
+
+
+def _folders_of(paths: Sequence[str]) -> list[str]:
+    """All folders on the way to these files, each before the one that it is in."""
+    folders = {
+        "/".join(names[:depth])
+        for names in (path.split("/") for path in paths)
+        for depth in range(1, len(names))
+    }
+    return sorted(folders, key=lambda folder: folder.count("/"), reverse=True)

@@ -1,0 +1,41 @@
+"""The folder of mirrored runs: a JSON file for each."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from headway.adapters.files.folder import make_private
+from headway.core.files import folder_name
+from headway.core.ids import RunId
+
+SEQ_FILE: Final = ".seq"
+
+
+class MirrorFolder:
+    def __init__(self, root: Path) -> None:
+        self._folder = root / "runs"
+
+    def write(self, run_id: RunId, text: str) -> None:
+        self._replace(f"{folder_name(run_id)}.json", text)
+
+    def read_seq(self) -> int:
+        try:
+            return int((self._folder / SEQ_FILE).read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def write_seq(self, seq: int) -> None:
+        self._replace(SEQ_FILE, str(seq))
+
+    def _replace(self, name: str, text: str) -> None:
+        make_private(self._folder)
+        # Of this process alone: another may mirror into the same folder.
+        temporary = self._folder / f".{name}.{os.getpid()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
+            temporary.replace(self._folder / name)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise

@@ -1,0 +1,23 @@
+"""A file that is being written."""
+
+import os
+from contextlib import suppress
+
+
+class OpenPart:
+    def __init__(self, name: str, descriptor: int) -> None:
+        self.name = name
+        self._file = os.fdopen(descriptor, "wb")
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._file.write(data)
+
+    def finish(self) -> int:
+        with self._file:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            return self._file.tell()
+
+    def close(self) -> None:
+        with suppress(OSError):  # What it could not write is of no interest any more.
+            self._file.close()

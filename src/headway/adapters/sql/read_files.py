@@ -1,0 +1,66 @@
+"""Reading the ledger of files."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.adapters.sql.database import Database
+from headway.adapters.sql.tables import run_files, runs
+from headway.core.files import StoredFile
+from headway.core.ids import Key, RunId
+
+
+class SqlFileReader:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def ended_runs(self, run_ids: Sequence[RunId]) -> Sequence[RunId]:
+        is_over = runs.c.id.in_(run_ids) & runs.c.ended_at.is_not(None)
+        query = sa.select(runs.c.id).where(is_over)
+
+        async def read(connection: AsyncConnection) -> Sequence[RunId]:
+            return [RunId(run_id) for (run_id,) in await connection.execute(query)]
+
+        return await self._database.with_retry(read)
+
+    async def files_of_run(
+        self, run_id: RunId, *, data_id: str, limit: int
+    ) -> Sequence[StoredFile]:
+        return await self._files(
+            sa.select(*run_files.c)
+            .where(run_files.c.run_id == run_id, run_files.c.data_id == data_id)
+            .limit(limit)
+        )
+
+    async def files_by_part(
+        self, run_id: RunId, *, data_id: str, parts: Sequence[str]
+    ) -> Sequence[StoredFile]:
+        return await self._files(
+            sa.select(*run_files.c).where(
+                run_files.c.run_id == run_id,
+                run_files.c.data_id == data_id,
+                run_files.c.part.in_(parts),
+            )
+        )
+
+    async def files_of_key(
+        self, key: Key, *, data_id: str, limit: int, after: str = ""
+    ) -> Sequence[StoredFile]:
+        return await self._files(
+            sa.select(*run_files.c)
+            .where(
+                run_files.c.key == key,
+                run_files.c.data_id == data_id,
+                run_files.c.path > after,
+            )
+            .order_by(run_files.c.path)
+            .limit(limit)
+        )
+
+    async def _files(self, query: sa.Select[Any]) -> Sequence[StoredFile]:
+        async def read(connection: AsyncConnection) -> Sequence[StoredFile]:
+            return [StoredFile(*row) for row in await connection.execute(query)]
+
+        return await self._database.with_retry(read)

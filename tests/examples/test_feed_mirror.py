@@ -1,0 +1,219 @@
+"""The feed mirror: whole files, the right ones, each once, whatever the network does (R1.12)."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from examples.feed_mirror import mirror, path_of, read_feed
+
+from headway import Headway, OutputExists, RunFailed, RunHandle, RunStatus
+from headway.bootstrap import upgrade_database
+from tests.contract.backends import run_apart
+from tests.examples.feed_server import Web, served
+from tests.service.folders import files_below, parts, until
+
+pytestmark = pytest.mark.backend("sqlite")
+BASE = "http://example.org/feed"
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with served() as web:
+        yield web
+
+
+@pytest.fixture(scope="session")
+def upgraded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("examples") / "upgraded.db"
+    run_apart(lambda: upgrade_database([f"sqlite:///{path}"]))
+    return path
+
+
+@pytest.fixture
+async def hw(upgraded_file: Path, tmp_path: Path) -> AsyncIterator[Headway]:
+    shutil.copy(upgraded_file, tmp_path / "headway.db")
+    hw = Headway(f"sqlite:///{tmp_path}/headway.db")
+    hw.job()(mirror)
+    async with hw:
+        yield hw
+
+
+async def started(hw: Headway, url: str, **params: Any) -> RunHandle:
+    return await hw.start("mirror", key="ann", params={"url": url, **params})
+
+
+async def continued(hw: Headway, url: str, **params: Any) -> RunHandle:
+    return await hw.continue_("mirror", key="ann", params={"url": url, **params})
+
+
+def there(tmp_path: Path, web: Web) -> dict[str, bytes]:
+    """The files that are there, by the path from which they came."""
+    found = files_below(tmp_path / "data" / "keys" / "ann")
+    paths = {path_of(web.url(path)): path for path in (*web.bodies, *web.endless)}
+    return {paths[name]: text.encode() for name, text in found.items()}
+
+
+def figures(downloaded: int = 0, skipped: int = 0, filtered: int = 0) -> dict[str, int]:
+    return {"downloaded": downloaded, "skipped": skipped, "filtered": filtered, "failed": 0}
+
+
+async def test_r1_12_it_fetches_all_pages_skips_what_is_there_and_filters(
+    hw: Headway, web: Web, tmp_path: Path
+) -> None:
+    web.files("/1.jpg", "/2.mp4", "/3.JPG", "/4.gif")
+    url = web.json_feed("/feed/1", "/1.jpg", "/4.gif", "/1.jpg", next_path="/feed/2")
+    web.json_feed("/feed/2", "/2.mp4", "/3.JPG", "/1.jpg")
+    run = await started(hw, url)
+    assert await run.result() == figures(downloaded=3, skipped=1, filtered=1)
+    assert web.fetched() == ["/1.jpg", "/2.mp4", "/3.JPG"]
+    assert there(tmp_path, web) == {p: web.bodies[p] for p in ("/1.jpg", "/2.mp4", "/3.JPG")}
+    progress = (await run.record()).progress
+    assert progress is not None
+    assert '"page":2' in progress
+    # Continue after the end begins anew, and fetches what is new.
+    web.files("/5.jpg")
+    web.json_feed("/feed/2", "/2.mp4", "/5.jpg")
+    assert await (await continued(hw, url)).result() == figures(1, skipped=2, filtered=1)
+    with pytest.raises(OutputExists):
+        await started(hw, url)
+
+
+async def test_r1_12_one_file_that_fails_makes_the_run_fail_and_continue_tries_it_again(
+    hw: Headway, web: Web, tmp_path: Path
+) -> None:
+    web.files("/1.jpg", "/2.jpg", "/3.jpg", "/4.jpg")
+    web.statuses["/2.jpg"] = 500
+    url = web.json_feed("/feed/1", "/1.jpg", next_path="/feed/2")
+    web.json_feed("/feed/2", "/2.jpg", "/gone.jpg", "/3.jpg", next_path="/feed/3")
+    web.json_feed("/feed/3", "/4.jpg")
+    with pytest.raises(RunFailed, match=r"2 could not be fetched; the first: .*/2\.jpg: .* 500"):
+        await (await started(hw, url)).result()
+    assert set(there(tmp_path, web)) == {"/1.jpg", "/3.jpg", "/4.jpg"}
+    web.files("/gone.jpg")
+    del web.statuses["/2.jpg"]
+    web.asked.clear()
+    assert await (await continued(hw, url)).result() == figures(downloaded=2, skipped=2)
+    assert web.asked == ["/feed/2", "/2.jpg", "/gone.jpg", "/feed/3"]
+    await until(lambda: not parts(tmp_path))
+
+
+async def test_r1_8_what_ends_too_early_or_is_too_large_is_not_kept(
+    hw: Headway, web: Web, tmp_path: Path
+) -> None:
+    web.files("/short.jpg", "/whole.jpg")
+    web.promised["/short.jpg"] = 10_000_000
+    web.endless.add("/endless.jpg")
+    url = web.json_feed("/feed/1", "/short.jpg", "/endless.jpg", "/whole.jpg")
+    with pytest.raises(
+        RunFailed, match=r"2 could not be fetched; the first: .*/short\.jpg"
+    ) as failed:
+        await (await started(hw, url, max_bytes=200_000)).result()
+    assert "of 10,000,000 bytes" in str(failed.value)
+    assert list(there(tmp_path, web)) == ["/whole.jpg"]
+
+
+async def test_s7_a_redirect_is_followed_but_never_to_a_file_of_this_machine(
+    hw: Headway, web: Web, tmp_path: Path
+) -> None:
+    web.files("/real.jpg", "/moved.jpg", "/evil.jpg")
+    web.statuses |= {"/moved.jpg": 302, "/evil.jpg": 302, "/loop.jpg": 302}
+    web.locations |= {"/moved.jpg": "/real.jpg", "/evil.jpg": "file:///etc/hostname"}
+    web.locations["/loop.jpg"] = "/loop.jpg"
+    media = ("/moved.jpg", "/evil.jpg", "/loop.jpg", "file:///etc/hostname.jpg")
+    url = web.json_feed("/feed/1", *media)
+    with pytest.raises(RunFailed, match="3 could not be fetched"):
+        await (await started(hw, url)).result()
+    assert there(tmp_path, web) == {"/moved.jpg": web.bodies["/real.jpg"]}
+
+
+@pytest.mark.parametrize("files", ["keep", "delete"])
+async def test_r1_8_canceled_in_the_midst_of_a_file_it_keeps_or_deletes_and_continues(
+    hw: Headway, web: Web, tmp_path: Path, files: str
+) -> None:
+    web.files("/1.jpg", "/2.jpg")
+    web.stalled.add("/2.jpg")
+    url = web.json_feed("/feed/1", "/1.jpg", next_path="/feed/2")
+    web.json_feed("/feed/2", "/2.jpg")
+    run = await started(hw, url)
+    await asyncio.to_thread(web.half_sent.wait)
+    assert list(there(tmp_path, web)) == ["/1.jpg"]
+    await run.cancel(files=files)
+    web.go_on.set()  # The next bytes are where it notices.
+    assert (await run.ended()).run.status is RunStatus.CANCELED
+    assert list(there(tmp_path, web)) == (["/1.jpg"] if files == "keep" else [])
+    web.stalled.clear()
+    web.asked.clear()
+    again = await continued(hw, url)
+    if files == "keep":  # By the cursor: the first page is done with.
+        assert await again.result() == figures(downloaded=1)
+        assert web.asked == ["/feed/2", "/2.jpg"]
+    else:
+        assert await again.result() == figures(downloaded=2)
+        assert web.asked == ["/feed/1", "/1.jpg", "/feed/2", "/2.jpg"]
+    assert there(tmp_path, web) == {path: web.bodies[path] for path in ("/1.jpg", "/2.jpg")}
+
+
+async def test_a_feed_that_fails_fails_the_run_and_continue_goes_on_at_its_page(
+    hw: Headway, web: Web
+) -> None:
+    web.files("/1.jpg", "/2.jpg")
+    url = web.json_feed("/feed/1", "/1.jpg", next_path="/feed/2")
+    web.bodies["/feed/2"] = b"<html>busy"
+    with pytest.raises(RunFailed, match="ParseError"):
+        await (await started(hw, url)).result()
+    web.json_feed("/feed/2", "/2.jpg")
+    web.asked.clear()
+    assert await (await continued(hw, url)).result() == figures(downloaded=1)
+    assert web.asked == ["/feed/2", "/2.jpg"]
+
+
+async def test_a_feed_whose_pages_go_in_a_circle_fails(
+    hw: Headway, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("examples.feed_mirror.PAGES_MAX", 5)
+    url = web.json_feed("/feed/1", next_path="/feed/2")
+    web.json_feed("/feed/2", next_path="/feed/1")
+    with pytest.raises(RunFailed, match="the feed has more than 5 pages"):
+        await (await started(hw, url)).result()
+
+
+def test_rss_and_atom_list_their_media_and_the_next_page() -> None:
+    rss = b"""\xef\xbb\xbf<?xml version="1.0" encoding="utf-8"?>
+    <rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"
+         xmlns:media="http://search.yahoo.com/mrss/"><channel>
+      <atom:link rel="next" href="?page=2"/>
+      <item><enclosure url="a/1.mp4" length="1" type="video/mp4"/></item>
+      <item><media:content url="https://cdn.example.org/2.jpg"/></item>
+    </channel></rss>"""
+    media = ["http://example.org/a/1.mp4", "https://cdn.example.org/2.jpg"]
+    assert read_feed(rss, BASE) == (media, "http://example.org/feed?page=2")
+    atom = b"""<feed xmlns="http://www.w3.org/2005/Atom">
+      <link rel="self" href="/feed"/><entry><link rel="enclosure" href="/3.jpg"/></entry></feed>"""
+    assert read_feed(atom, BASE) == (["http://example.org/3.jpg"], None)
+
+
+BOMB = """<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">
+<!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]><rss>&b;</rss>"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        BOMB.encode(),
+        BOMB.encode("utf-16"),
+        BOMB.encode("utf-7"),
+        b'<?xml encoding="utf-7"?>' + b"\xff",
+    ],
+)
+def test_s7_a_feed_with_a_doctype_is_refused_in_whatever_encoding(body: bytes) -> None:
+    with pytest.raises((ValueError, SyntaxError)):
+        read_feed(body, BASE)
+
+
+def test_s7_the_name_of_a_file_comes_to_nothing_but_a_name() -> None:
+    for url in ("http://e.org/../../x.jpg", "http://e.org/a%2f..%2fx.jpg", "http://e.org/\\x.jpg"):
+        assert "/" not in path_of(url)
+    assert path_of("http://e.org/a/x.jpg") != path_of("http://e.org/b/x.jpg")
