@@ -175,8 +175,8 @@ class Headway:
 
     @property
     def lanes(self) -> Lanes:
-        """The lanes of this database: see and set their limits."""
-        return Lanes(self.store, self.store.runs)
+        """The lanes of this database: see them, set their limits, clear them."""
+        return Lanes(self.store, self.store.runs, self._engine.wait_for_active)
 
     @property
     def keys(self) -> Keys:
@@ -254,7 +254,7 @@ class Headway:
             opened.push_async_callback(self._close)
             store, clock = self._store, SystemClock()
             keeper = Keeper(store, store.runs, store.events, clock, self._retention)
-            engine = Engine(
+            self._engine = Engine(
                 store,
                 store.runs,
                 self._ids,
@@ -264,7 +264,7 @@ class Headway:
                 lease_ttl_s=self._lease_ttl_s,
                 keep=keeper.prune,
             )
-            await opened.enter_async_context(engine)
+            await opened.enter_async_context(self._engine)
             schedules = list(self._schedules.values())
             # Left before the engine, so that nothing is fired for an engine that stops.
             await opened.enter_async_context(Timetable(self._store, self._ids, schedules))

@@ -129,6 +129,13 @@ class Engine:
         if died_of is not None:
             raise died_of
 
+    async def wait_for_active(self, timeout_s: float) -> bool:
+        """Whether all that is executed here now has ended in time. It never raises."""
+        active = set(self._tasks)
+        if active:
+            await asyncio.wait(active, timeout=max(0.0, timeout_s))
+        return all(task.done() for task in active)
+
     async def _end_loops(self) -> None:
         self._has_stopped.set()
         await asyncio.wait(self._loops, timeout=UNWIND_S)

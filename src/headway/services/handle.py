@@ -111,8 +111,7 @@ class RunHandle:
         if record.run.status is RunStatus.SUCCEEDED:
             assert record.result is not None
             return json.loads(record.result)
-        error = None if record.error is None else json.loads(record.error)
-        raise RunFailed(self.id, record.run.status, error)
+        raise RunFailed(self.id, record.run.status, _error_of(record))
 
     async def ended(self) -> RunRecord:
         """The run, once it is over, however it ended."""
@@ -142,6 +141,15 @@ class RunHandle:
                 if is_over:
                     return
                 await news.wait()
+
+
+def _error_of(record: RunRecord) -> Any:
+    """What went wrong, or why somebody cancelled it, if they said."""
+    if record.error is not None:
+        return json.loads(record.error)
+    reason = "" if record.cancel is None else json.loads(record.cancel)["reason"]
+    is_told = reason and record.run.status is RunStatus.CANCELED
+    return {"code": "canceled", "message": reason} if is_told else None
 
 
 class _News:
