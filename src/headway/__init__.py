@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from headway.app import Headway
     from headway.core.command.cancel import CancelAnswer
+    from headway.core.doctor.finding import Finding
     from headway.core.errors import (
         ConfigurationError,
         DatabaseUnavailable,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from headway.core.run.status import RunStatus
     from headway.services.blocking import BlockingRunContext
     from headway.services.context import RunContext
+    from headway.services.doctor import Examination
     from headway.services.handle import RunFailed, RunHandle
     from headway.services.job import Backoff
     from headway.services.retention import Retention
@@ -37,7 +39,9 @@ __all__ = [
     "ConfigurationError",
     "DatabaseUnavailable",
     "Error",
+    "Examination",
     "Files",
+    "Finding",
     "Headway",
     "IdempotencyConflict",
     "InboxOverflow",
@@ -64,7 +68,9 @@ _HOMES: Final = {
     "Backoff": "services.job",
     "BlockingRunContext": "services.blocking",
     "CancelAnswer": "core.command.cancel",
+    "Examination": "services.doctor",
     "Files": "core.run.run",
+    "Finding": "core.doctor.finding",
     "Headway": "app",
     "Mode": "core.run.run",
     "OnConflict": "core.run.admission",

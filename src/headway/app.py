@@ -5,24 +5,34 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast, overload
 
-from headway.bootstrap import Durability, SqlStore, SystemClock, SystemIds, open_store
+from headway.bootstrap import (
+    Durability,
+    SqlStore,
+    SystemClock,
+    SystemIds,
+    open_store,
+    wait_for_signal,
+)
 from headway.core.command.instance import LEASE_TTL_S
 from headway.core.command.submit import Submit
 from headway.core.document import Document, check_name, check_word
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
-from headway.core.ids import MAIN_LANE, Key, RunId
+from headway.core.ids import CRON_LANE, Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
 from headway.core.run.run import Mode, Recovery
 from headway.core.schedule import Missed, Schedule
+from headway.ports.clock import Clock
 from headway.services.admit import admit
+from headway.services.doctor import Examination, examined
 from headway.services.engine import Engine
 from headway.services.explain import explain_run
 from headway.services.handle import RunHandle
 from headway.services.job import Backoff, Job, JobFunction, job_of
 from headway.services.key_rows import Keys
 from headway.services.lane_settings import Lanes
+from headway.services.own_lanes import OwnLanes
 from headway.services.retention import Keeper, Retention
 from headway.services.schedule import SCHEDULE_COUNT_MAX, Timetable
 from headway.settings import load_settings
@@ -40,7 +50,8 @@ class Headway:
 
     When it is left, no more runs start, and those at hand have `stop_wait_s` to end (none when it
     is left by an error). What is not done by then is ready for whoever opens the database next.
-    What is over is kept as long as `retention` says: 30 days, unless told.
+    What is over is kept as long as `retention` says: 30 days, unless told. A `clock` takes the
+    place of the database's own; it is for tests (`headway.testing`).
     """
 
     def __init__(
@@ -50,6 +61,7 @@ class Headway:
         stop_wait_s: float = 10.0,
         lease_ttl_s: float = LEASE_TTL_S,
         retention: Retention | None = None,
+        clock: Clock | None = None,
     ) -> None:
         settings = load_settings()
         self._urls = urls or settings.urls
@@ -63,6 +75,7 @@ class Headway:
         self._stop_wait_s = stop_wait_s
         self._lease_ttl_s = lease_ttl_s
         self._retention = retention or Retention()
+        self._clock = clock
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
@@ -76,7 +89,8 @@ class Headway:
         self,
         *,
         name: str | None = None,
-        lane: str = MAIN_LANE,
+        lane: str | None = None,
+        concurrency: int | None = None,
         timeout_s: float | None = None,
         queue_timeout_s: float | None = None,
         retries: int = 0,
@@ -90,7 +104,8 @@ class Headway:
         /,
         *,
         name: str | None = None,
-        lane: str = MAIN_LANE,
+        lane: str | None = None,
+        concurrency: int | None = None,
         timeout_s: float | None = None,
         queue_timeout_s: float | None = None,
         retries: int = 0,
@@ -104,6 +119,9 @@ class Headway:
         what submissions are checked against. After a failure it is tried again up to `retries`
         times, with `backoff` in between. `recovery="fail"`: when its process dies, the run fails
         instead of going on elsewhere from the last checkpoint.
+
+        `concurrency`: at most so many runs of this job at once, over all processes. The job then
+        has a lane of its own, `job:<name>`, until somebody sets that lane's limit by hand.
         """
 
         def register(function: F) -> F:
@@ -111,6 +129,7 @@ class Headway:
                 function,
                 name=name,
                 lane=lane,
+                concurrency=concurrency,
                 timeout_s=timeout_s,
                 queue_timeout_s=queue_timeout_s,
                 retries=retries,
@@ -155,6 +174,7 @@ class Headway:
             timeout_s=registered.timeout_s,
             queue_timeout_s=registered.queue_timeout_s,
             recovery=registered.recovery,
+            lane=CRON_LANE if registered.concurrency is None else registered.lane,
         )
         if schedule.name in self._schedules:
             raise InvalidInput("name", f"{schedule.name!r} is the name of two schedules")
@@ -191,7 +211,19 @@ class Headway:
 
     async def explain(self, run_id: str) -> Explanation:
         """Why the run does not move, who holds it, and what would free it."""
-        return await explain_run(self.store.runs, SystemClock(), RunId(run_id))
+        return await explain_run(self.store.runs, self._clock or SystemClock(), RunId(run_id))
+
+    async def doctor(self) -> Examination:
+        """Check the promises on the whole database, while it is in use; changes nothing."""
+        return await examined(self.store.doctor, self._clock or SystemClock())
+
+    async def wait_for_signal(self) -> str:
+        """Work on until Ctrl-C or SIGTERM comes; the signal's name. Then leave `async with`.
+
+        Only in the main thread. A second signal does what it would do without headway.
+        """
+        _ = self.store  # Says so when there is nothing at work that could be waited for.
+        return (await wait_for_signal()).name
 
     async def submit(
         self,
@@ -210,7 +242,8 @@ class Headway:
         `reject`. With the same `idempotency_key` the same run is answered, however often it is
         submitted.
         """
-        registered = self._job(job)
+        store, registered = self.store, self._job(job)
+        await self._own_lanes.prepare([registered])
         run_id = self._ids.run_id()
         submission = Submit(
             run_id=run_id,
@@ -226,7 +259,7 @@ class Headway:
             idempotency_key=idempotency_key,
             by=by,
         )
-        return self.run(await admit(self.store, submission))
+        return self.run(await admit(store, submission))
 
     async def start(
         self, job: str, *, key: str | None = None, params: dict[str, Any] | None = None, **more: Any
@@ -250,9 +283,12 @@ class Headway:
         if self._store is not None:
             raise RuntimeError("this Headway is open already; make another one")
         async with AsyncExitStack() as opened:
-            self._store = await open_store(self._urls, durability=self._durability)
+            now = None if self._clock is None else self._clock.now
+            self._store = await open_store(self._urls, durability=self._durability, now=now)
             opened.push_async_callback(self._close)
-            store, clock = self._store, SystemClock()
+            store, clock = self._store, self._clock or SystemClock()
+            self._own_lanes = OwnLanes(store)
+            await self._own_lanes.prepare(self._jobs.values())
             keeper = Keeper(store, store.runs, store.events, clock, self._retention)
             self._engine = Engine(
                 store,
@@ -267,7 +303,7 @@ class Headway:
             await opened.enter_async_context(self._engine)
             schedules = list(self._schedules.values())
             # Left before the engine, so that nothing is fired for an engine that stops.
-            await opened.enter_async_context(Timetable(self._store, self._ids, schedules))
+            await opened.enter_async_context(Timetable(store, self._ids, clock, schedules))
             self._opened = opened.pop_all()
         return self
 

@@ -13,6 +13,7 @@ from headway.adapters.sql.sqlite import Durability
 from headway.adapters.sql.store import SqlStore, open_store
 from headway.adapters.system.clock import SystemClock
 from headway.adapters.system.ids import SystemIds
+from headway.adapters.system.signals import wait_for_signal
 
 __all__ = [
     "Durability",
@@ -24,6 +25,7 @@ __all__ = [
     "open_store",
     "opened_readers",
     "upgrade_database",
+    "wait_for_signal",
 ]
 
 

@@ -33,7 +33,9 @@ async def test_i11_a_queued_run_that_is_canceled_never_ran(url: str) -> None:
         ]
         await started.wait()
         assert await second.cancel(reason="no longer wanted") is CancelAnswer.CANCELED
-        with pytest.raises(RunFailed, match=f"{second.id} is canceled: no longer wanted$") as failed:
+        with pytest.raises(
+            RunFailed, match=f"{second.id} is canceled: no longer wanted$"
+        ) as failed:
             await second.result()
         release.set()
         await asyncio.gather(first.result(), third.result())

@@ -6,8 +6,10 @@ import pytest
 
 from headway import Headway, Retention, RunContext
 from headway.adapters.sql.store import open_store
+from headway.bootstrap import SystemClock
 from headway.core.command.settle import Complete
 from headway.core.errors import InvalidInput
+from headway.core.ids import Instant
 from headway.services import retention
 from headway.services.retention import DAY_S, Keeper
 from headway.testing import FakeClock, claim_of
@@ -16,11 +18,14 @@ from tests.contract.scenes import running, submitted
 pytestmark = pytest.mark.backend("sqlite")
 
 
-class Stopped:
+class Stopped(SystemClock):
     """The test's clock, as the services ask for it."""
 
     def __init__(self, clock: FakeClock) -> None:
-        self.now = clock
+        self._clock = clock
+
+    def now(self) -> Instant:
+        return self._clock()
 
 
 async def test_i19_what_is_over_and_old_goes_a_few_at_a_time_and_nothing_else(

@@ -1,8 +1,6 @@
 """What a job is given, and what it may say while it runs."""
 
-import asyncio
 import json
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
@@ -16,6 +14,7 @@ from headway.core.errors import InvalidInput
 from headway.core.ids import Key, RunId
 from headway.core.run.events import EventType
 from headway.core.run.run import Mode
+from headway.ports.clock import Clock
 from headway.ports.store import Store
 from headway.services.execution import Execution
 from headway.services.patience import persistently
@@ -40,11 +39,12 @@ class RunContext:
     the run was claimed) and `attempt` (1, and one more for each retry).
     """
 
-    def __init__(self, execution: Execution, store: Store) -> None:
+    def __init__(self, execution: Execution, store: Store, clock: Clock) -> None:
         claimed = execution.claimed
         self._execution = execution
         self._claim = execution.claim
         self._store = store
+        self._clock = clock
         self._progress = ProgressReport(store, self._claim)
         self._messages: list[Any] = []
         self._answers: dict[str, Any] = {}
@@ -97,9 +97,9 @@ class RunContext:
         """Wait; from a second on without a slot, which others use meanwhile."""
         check_seconds(seconds, place="seconds")
         if seconds < SLOT_KEPT_S:
-            await asyncio.sleep(seconds)
+            await self._clock.sleep(seconds)
         else:
-            await self._without_slot(lambda: asyncio.sleep(seconds))
+            await self._without_slot(lambda: self._clock.sleep(seconds))
 
     async def interrupt(self, question: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         """A person's answer to `question`; None when nobody answers in time: treat it as a no.
@@ -147,7 +147,7 @@ class RunContext:
                     await slot
 
     async def _answer(self, call_id: str, timeout_s: float) -> Any:
-        until_s = time.monotonic() + timeout_s
+        until_s = self._clock.monotonic_s() + timeout_s
         while True:  # Until it is answered, or the time is over.
             self._execution.news.clear()
             await self._read_inbox()
@@ -156,11 +156,11 @@ class RunContext:
             ending = self._execution.ending
             if ending is not None:
                 return {"approved": False, "reason": ending.value}
-            left_s = until_s - time.monotonic()
+            left_s = until_s - self._clock.monotonic_s()
             if left_s <= 0:
                 return None
             try:
-                async with asyncio.timeout(left_s):
+                async with self._clock.timeout(left_s):
                     await self._execution.news.wait()
             except TimeoutError:
                 continue

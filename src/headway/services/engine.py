@@ -252,7 +252,8 @@ class Engine:
 
     async def _execute(self, execution: Execution) -> None:
         try:
-            await execute(self._store, self._jobs[execution.claimed.job], execution)
+            job = self._jobs[execution.claimed.job]
+            await execute(self._store, self._clock, job, execution)
         except Exception:  # Our own mistake: the run is freed when the lease is, and it is told.
             log.exception("execution_broke", extra={"run_id": execution.claimed.run_id})
         finally:

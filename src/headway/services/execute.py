@@ -11,6 +11,7 @@ from headway.core.document import Document, encode_document
 from headway.core.errors import InvalidInput, TooLarge
 from headway.core.ids import Instant
 from headway.core.run.run import Claim
+from headway.ports.clock import Clock
 from headway.ports.store import Store
 from headway.services.blocking import JobExited, call_in_thread
 from headway.services.context import RunContext
@@ -23,12 +24,12 @@ AT_ONCE: Final = Instant(0)
 log = logging.getLogger(__name__)
 
 
-async def execute(store: Store, job: Job, execution: Execution) -> None:
+async def execute(store: Store, clock: Clock, job: Job, execution: Execution) -> None:
     """Run the job's function, whatever it does; its end is settled under the claim.
 
     When it is to end early its task is cancelled: `give_up` says what becomes of the run then.
     """
-    context = RunContext(execution, store)
+    context = RunContext(execution, store, clock)
     try:
         execution.begin()
         outcome = await _outcome(job, context, execution)

@@ -7,6 +7,7 @@ from uuid import uuid4
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.links.source import source_for
+from headway.adapters.sql.read_doctor import SqlDoctorReader
 from headway.adapters.sql.read_events import SqlEventReader
 from headway.adapters.sql.read_runs import SqlRunReader
 from headway.adapters.sql.schema import prepare_schema
@@ -28,6 +29,12 @@ class SqlStore:
         self.writer = writer
         self.runs = SqlRunReader(database)
         self.events = SqlEventReader(database)
+        self.doctor = SqlDoctorReader(database)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is being written or read, and every answer is on its way to its caller."""
+        return self.writer.is_idle and not self._database.is_reading
 
     async def apply(self, command: Command[A]) -> A:
         answer: A = await self.writer.put(command)
