@@ -112,7 +112,8 @@ async def test_i20_an_outage_is_waited_out(
     outage = Outage(store, *[DatabaseUnavailable({"db": "is gone"})] * 3)
     with caplog.at_level(logging.WARNING):
         await kept(outage, HOURLY[:1], until=outage.is_over)
-    assert caplog.messages == ["schedules_not_looked_at"] * 3
+    reason = "'no database address can be used: db: is gone'"
+    assert caplog.messages == [f"schedules_not_looked_at reason={reason}"] * 3
 
 
 async def test_i20_a_store_that_is_closed_ends_it(store: SqlStore) -> None:

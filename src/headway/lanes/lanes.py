@@ -4,7 +4,6 @@ A task runs within its caller's own `await`, as soon as its lane lets it. So its
 its cancellation and its result are its caller's, and the lanes own no task that could be lost.
 """
 
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -19,13 +18,14 @@ from headway.lanes.limits import DEFAULT_LIMITS
 from headway.lanes.names import global_lane, is_probe_lane, session_lane
 from headway.lanes.turns import Turns
 from headway.lanes.watch import Watch
+from headway.log import event_log
 
 GRACE_S: Final = 5.0
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 _around: ContextVar[Entry | None] = ContextVar("headway_lanes_around", default=None)
 
 

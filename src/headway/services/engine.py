@@ -6,7 +6,6 @@ instance that is declared dead ends its work and begins anew under another id.
 
 import asyncio
 import json
-import logging
 import os
 import socket
 import time
@@ -27,6 +26,7 @@ from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
+from headway.log import event_log
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.ports.run_reader import RunReader
@@ -47,7 +47,7 @@ UNWIND_S: Final = 5.0
 CLAIM_COUNT_MAX: Final = 100
 HELD_COUNT_MAX: Final = 100_000
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 class Engine:

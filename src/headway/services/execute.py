@@ -1,7 +1,6 @@
 """Execute one claimed run, and say how it ended."""
 
 import asyncio
-import logging
 import random
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from headway.core.document import Document, encode_document
 from headway.core.errors import InvalidInput, TooLarge
 from headway.core.ids import Instant
 from headway.core.run.run import Claim
+from headway.log import event_log
 from headway.ports.clock import Clock
 from headway.ports.store import Store
 from headway.services.blocking import JobExited, call_in_thread
@@ -21,7 +21,7 @@ from headway.services.patience import persistently
 
 AT_ONCE: Final = Instant(0)
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 async def execute(store: Store, clock: Clock, job: Job, execution: Execution) -> None:

@@ -5,7 +5,6 @@ How long to wait comes with its answer, so this machine's own clock plays no par
 """
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -15,6 +14,7 @@ from headway.core.command.fire import Begun, Dropped, Fired, FireSchedule, NotDu
 from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import SECOND
 from headway.core.schedule import Schedule
+from headway.log import event_log
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.ports.store import Store
@@ -27,7 +27,7 @@ LOOK_S_MAX: Final = 30.0
 LOOK_S_MIN: Final = 0.01
 RETRY_S: Final = 1.0
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 class Timetable:

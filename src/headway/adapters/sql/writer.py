@@ -6,7 +6,6 @@ that none can undo its neighbours.
 """
 
 import asyncio
-import logging
 import threading
 import time
 from collections import deque
@@ -45,6 +44,7 @@ from headway.core.errors import (
 )
 from headway.core.ids import InstanceId, Instant
 from headway.core.run.events import Event
+from headway.log import event_log
 
 BATCH_COUNT_MAX: Final = 1_000
 WAITING_COUNT_MAX: Final = 100_000
@@ -55,7 +55,7 @@ OUTAGE_S_MAX: Final = 10.0
 OUT_AGAIN_S_MAX: Final = 1.0
 RECONNECT_DELAY_S: Final = 0.2
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 _Answer = tuple["asyncio.Future[Any] | Lease", Any, BaseException | None]
 
