@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
@@ -22,11 +23,22 @@ __all__ = [
     "SystemClock",
     "SystemIds",
     "check_database",
+    "display",
     "open_store",
     "opened_readers",
     "upgrade_database",
     "wait_for_signal",
 ]
+
+
+def display(urls: Sequence[str]) -> str:
+    """Which database that is, for people: without passwords, and a file with its whole path."""
+    return ", ".join(
+        f"sqlite:///{Path(address.database).absolute()}"
+        if address.driver == "sqlite" and not address.is_memory
+        else address.display
+        for address in parse_addresses(urls)
+    )
 
 
 async def upgrade_database(urls: Sequence[str]) -> str:

@@ -142,14 +142,17 @@ def test_a_file_that_may_be_written_in_a_folder_that_may_not_is_named(
 
 def test_i23_upgrade_makes_the_schema_once_and_check_says_so(folder: Path) -> None:
     """With nothing configured: `headway.db` in this folder, private to its owner."""
-    assert headway("db", "upgrade", folder=folder) == Ended(0, "the schema is at 0001\n", "")
+    assert headway("db", "upgrade", folder=folder) == Ended(
+        0, f"the schema is at 0001\ndatabase: sqlite:///{folder}/headway.db\n", ""
+    )
     before = contents(folder)
     assert set(before) == {"headway.db", "headway.db.lock"}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    told = f'{{"schema": "0001", "database": "sqlite:///{folder}/headway.db"}}\n'
     again = headway("db", "upgrade", "--json", folder=folder)
-    assert again == Ended(0, '{"schema": "0001"}\n', "")
+    assert again == Ended(0, told, "")
     check = headway("db", "check", folder=folder)
-    assert check == Ended(0, "the schema is current: 0001\n", "")
+    assert (check.code, check.out.splitlines()[0]) == (0, "the schema is current: 0001")
     as_json = headway("db", "check", "--json", folder=folder)
-    assert as_json == Ended(0, '{"schema": "0001"}\n', "")
+    assert as_json == Ended(0, told, "")
     assert contents(folder) == before
