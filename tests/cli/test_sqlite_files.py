@@ -2,6 +2,8 @@
 
 import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway.adapters.sql.sqlite import is_ours
-from tests.cli.command import Ended, contents, headway, refusal
+from tests.cli.command import TIMEOUT_S, Ended, contents, environment, headway, refusal
 from tests.cli.disk import bound_by_permissions
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -138,6 +140,38 @@ def test_a_file_that_may_be_written_in_a_folder_that_may_not_is_named(
         f"the database file '{path}' cannot be written; let headway write to it and to its folder"
     )
     folder.chmod(0o755)
+
+
+def test_a_file_that_may_only_be_read_is_named_to_a_program_that_opens_it(
+    folder: Path, our_bytes: bytes
+) -> None:
+    path = folder / "headway.db"
+    path.write_bytes(our_bytes)
+    path.chmod(0o444)
+    program = (
+        "import asyncio, headway\n"
+        "async def main():\n"
+        "    try:\n"
+        f"        async with headway.Headway('sqlite:///{path}'): pass\n"
+        "    except headway.ConfigurationError as error:\n"
+        "        print(error)\n"
+        "asyncio.run(main())\n"
+    )
+    ended = subprocess.run(
+        [*bound_by_permissions(), sys.executable, "-c", program],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (ended.stderr, ended.stdout) == (
+        "",
+        (
+            f"the database file '{path}' cannot be written;"
+            " let headway write to it and to its folder\n"
+        ),
+    )
 
 
 def test_i23_upgrade_makes_the_schema_once_and_check_says_so(folder: Path) -> None:

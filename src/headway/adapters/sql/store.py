@@ -10,7 +10,7 @@ from headway.adapters.sql.links.source import source_for
 from headway.adapters.sql.read_doctor import SqlDoctorReader
 from headway.adapters.sql.read_events import SqlEventReader
 from headway.adapters.sql.read_runs import SqlRunReader
-from headway.adapters.sql.schema import prepare_schema
+from headway.adapters.sql.schema import faults_explained, prepare_schema
 from headway.adapters.sql.sqlite import Durability
 from headway.adapters.sql.writer import Writer
 from headway.core.command.command import Command
@@ -97,7 +97,8 @@ async def open_store(
             now=now,
             on_committed=listeners.tell,
         )
-        await writer.start()
+        with faults_explained(addresses[0]):
+            await writer.start()
     except BaseException:
         await database.close()
         raise
