@@ -118,6 +118,15 @@ def wide_excepts(source: Source) -> Iterator[int]:
             yield node.lineno
 
 
+def loggers_without_context(source: Source) -> Iterator[int]:
+    """What is only in `extra` is shown by no plain handler; `headway.log` says it in words too."""
+    is_face = source.name.startswith("src/headway/cli/") or source.name == "src/headway/log.py"
+    if source.is_product and not is_face:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Attribute) and ast.unparse(node) == "logging.getLogger":
+                yield node.lineno
+
+
 def waits_that_lose_cancellation(source: Source) -> Iterator[int]:
     """`asyncio.wait_for` may swallow a cancel, or a result; `asyncio.timeout` does neither."""
     yield from _uses_of_asyncio(source, {"wait_for"})
@@ -152,6 +161,7 @@ RULES: Final[list[Callable[[Source], Iterator[int]]]] = [
     empty_names,
     long_files,
     long_functions,
+    loggers_without_context,
     promises_for_later,
     tasks_without_an_owner,
     waits_that_lose_cancellation,
@@ -179,6 +189,7 @@ def test_every_exception_is_of_a_rule_and_has_a_reason() -> None:
     [
         (long_functions, "def f():\n" + "    pass\n" * 50),
         (long_files, "pass\n" * 401),
+        (loggers_without_context, "import logging\nlog = logging.getLogger(__name__)\n"),
         (promises_for_later, f"# {PROMISED_FOR_LATER}: later\n"),
         (wide_excepts, "try:\n    pass\nexcept Exception:\n    pass\n"),
         (wide_excepts, "try:\n    pass\nexcept:\n    pass\n"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from headway.app import Headway
     from headway.core.command.cancel import CancelAnswer
+    from headway.core.doctor.finding import Finding
     from headway.core.errors import (
         ChildRefused,
         ConfigurationError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from headway.core.run.status import RunStatus
     from headway.services.blocking import BlockingChildRun, BlockingRunContext
     from headway.services.context import ChildRun, RunContext
+    from headway.services.doctor import Examination
     from headway.services.handle import RunFailed, RunHandle
     from headway.services.job import Backoff
     from headway.services.retention import Retention
@@ -43,8 +45,10 @@ __all__ = [
     "ConfigurationError",
     "DatabaseUnavailable",
     "Error",
+    "Examination",
     "Existing",
     "Files",
+    "Finding",
     "Headway",
     "IdempotencyConflict",
     "InboxOverflow",
@@ -76,7 +80,9 @@ _HOMES: Final = {
     "CancelAnswer": "core.command.cancel",
     "ChildRun": "services.context",
     "Existing": "core.run.run",
+    "Examination": "services.doctor",
     "Files": "core.run.run",
+    "Finding": "core.doctor.finding",
     "Headway": "app",
     "Mode": "core.run.run",
     "OnConflict": "core.run.admission",

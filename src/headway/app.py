@@ -11,22 +11,26 @@ from headway.bootstrap import (
     Durability,
     MirrorFolder,
     SqlStore,
+    SystemClock,
     SystemIds,
     data_folder,
     life_lock_for,
     open_store,
+    wait_for_signal,
 )
 from headway.core.command.instance import LEASE_TTL_S
 from headway.core.command.submit import Submit
 from headway.core.document import check_name, check_word
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
-from headway.core.ids import MAIN_LANE, Key, RunId
+from headway.core.ids import CRON_LANE, Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
 from headway.core.run.run import Existing, Mode, Recovery
 from headway.core.schedule import Missed, Schedule
+from headway.ports.clock import Clock
 from headway.services.admit import admit
+from headway.services.doctor import Examination, examined
 from headway.services.engine import Engine
 from headway.services.explain import explain_run
 from headway.services.handle import RunHandle
@@ -42,6 +46,7 @@ from headway.services.key_rows import Keys, saved_row
 from headway.services.lane_settings import Lanes
 from headway.services.mirror import Mirror
 from headway.services.output import Output
+from headway.services.own_lanes import OwnLanes
 from headway.services.retention import Keeper, Retention
 from headway.services.schedule import SCHEDULE_COUNT_MAX, Timetable
 from headway.settings import load_settings
@@ -61,7 +66,8 @@ class Headway:
     is left by an error). What is not done by then is ready for whoever opens the database next.
     What is over is kept as long as `retention` says: 30 days, unless told. Files of runs are kept
     in the folder `data`: beside the SQLite file, or in this folder, unless told. With
-    `mirror`, the state of every run is also written there, as `runs/<run id>.json`.
+    `mirror`, the state of every run is also written there, as `runs/<run id>.json`. A `clock`
+    takes the place of the database's own; it is for tests (`headway.testing`).
     """
 
     def __init__(
@@ -73,6 +79,7 @@ class Headway:
         retention: Retention | None = None,
         data: str | Path | None = None,
         mirror: bool | None = None,
+        clock: Clock | None = None,
     ) -> None:
         settings = load_settings()
         self._urls = urls or settings.urls
@@ -88,6 +95,8 @@ class Headway:
         self._retention = retention or Retention()
         self._data = settings.data if data is None else str(data)
         self._has_mirror = settings.mirror if mirror is None else mirror
+        self._has_own_clock = clock is not None
+        self._clock = clock or SystemClock()
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
@@ -101,7 +110,8 @@ class Headway:
         self,
         *,
         name: str | None = None,
-        lane: str = MAIN_LANE,
+        lane: str | None = None,
+        concurrency: int | None = None,
         timeout_s: float | None = None,
         queue_timeout_s: float | None = None,
         retries: int = 0,
@@ -115,7 +125,8 @@ class Headway:
         /,
         *,
         name: str | None = None,
-        lane: str = MAIN_LANE,
+        lane: str | None = None,
+        concurrency: int | None = None,
         timeout_s: float | None = None,
         queue_timeout_s: float | None = None,
         retries: int = 0,
@@ -129,6 +140,9 @@ class Headway:
         what submissions are checked against. After a failure it is tried again up to `retries`
         times, with `backoff` in between. `recovery="fail"`: when its process dies, the run fails
         instead of going on elsewhere from the last checkpoint.
+
+        `concurrency`: at most so many runs of this job at once, over all processes. The job then
+        has a lane of its own, `job:<name>`, until somebody sets that lane's limit by hand.
         """
 
         def register(function: F) -> F:
@@ -136,6 +150,7 @@ class Headway:
                 function,
                 name=name,
                 lane=lane,
+                concurrency=concurrency,
                 timeout_s=timeout_s,
                 queue_timeout_s=queue_timeout_s,
                 retries=retries,
@@ -180,6 +195,7 @@ class Headway:
             timeout_s=registered.timeout_s,
             queue_timeout_s=registered.queue_timeout_s,
             recovery=registered.recovery,
+            lane=CRON_LANE if registered.concurrency is None else registered.lane,
         )
         if schedule.name in self._schedules:
             raise InvalidInput("name", f"{schedule.name!r} is the name of two schedules")
@@ -200,8 +216,8 @@ class Headway:
 
     @property
     def lanes(self) -> Lanes:
-        """The lanes of this database: see and set their limits."""
-        return Lanes(self.store, self.store.runs)
+        """The lanes of this database: see them, set their limits, clear them."""
+        return Lanes(self.store, self.store.runs, self._engine.wait_for_active)
 
     @property
     def keys(self) -> Keys:
@@ -217,6 +233,18 @@ class Headway:
     async def explain(self, run_id: str) -> Explanation:
         """Why the run does not move, who holds it, and what would free it."""
         return await explain_run(self.store.runs, RunId(run_id))
+
+    async def doctor(self) -> Examination:
+        """Check the promises on the whole database, while it is in use; changes nothing."""
+        return await examined(self.store.doctor, self._clock)
+
+    async def wait_for_signal(self) -> str:
+        """Work on until Ctrl-C or SIGTERM comes; the signal's name. Then leave `async with`.
+
+        Only in the main thread. A second signal does what it would do without headway.
+        """
+        _ = self.store  # Says so when there is nothing at work that could be waited for.
+        return (await wait_for_signal()).name
 
     async def submit(
         self,
@@ -243,6 +271,7 @@ class Headway:
         `archive` (pack them first) or `delete`.
         """
         registered = registered_job(self._jobs, job)
+        await self._own_lanes.prepare([registered])
         run_id = self._ids.run_id()
         checked_key = Key(run_id if key is None else check_name(key, place="key"))
         row = None
@@ -283,9 +312,12 @@ class Headway:
         if self._store is not None:
             raise RuntimeError("this Headway is open already; make another one")
         async with AsyncExitStack() as opened:
-            self._store = await open_store(self._urls, durability=self._durability)
+            now = self._clock.now if self._has_own_clock else None
+            self._store = await open_store(self._urls, durability=self._durability, now=now)
             opened.push_async_callback(self._close)
             store = self._store
+            self._own_lanes = OwnLanes(store)
+            await self._own_lanes.prepare(self._jobs.values())
             life_lock = life_lock_for(self._urls, store)
             opened.callback(life_lock.release)
             folder = data_folder(self._urls, self._data)
@@ -294,10 +326,11 @@ class Headway:
                 mirror = Mirror(store, store.runs, store.events, MirrorFolder(folder.root))
                 await opened.enter_async_context(mirror)
             keeper = Keeper(store, store.runs, store.events, self._retention)
-            engine = Engine(
+            self._engine = Engine(
                 store,
                 store.runs,
                 self._ids,
+                self._clock,
                 self._jobs,
                 stop_wait_s=self._stop_wait_s,
                 lease_ttl_s=self._lease_ttl_s,
@@ -305,10 +338,10 @@ class Headway:
                 keep=keeper.prune,
                 output=output,
             )
-            await opened.enter_async_context(engine)
+            await opened.enter_async_context(self._engine)
             schedules = list(self._schedules.values())
             # Left before the engine, so that nothing is fired for an engine that stops.
-            await opened.enter_async_context(Timetable(self._store, self._ids, schedules))
+            await opened.enter_async_context(Timetable(store, self._ids, self._clock, schedules))
             self._opened = opened.pop_all()
         return self
 

@@ -18,6 +18,7 @@ from headway.adapters.sql.store import SqlStore, open_store
 from headway.adapters.system.clock import SystemClock
 from headway.adapters.system.ids import SystemIds
 from headway.adapters.system.life_lock import FileLifeLock, runtime_folder
+from headway.adapters.system.signals import wait_for_signal
 
 __all__ = [
     "DataFolder",
@@ -29,10 +30,12 @@ __all__ = [
     "SystemIds",
     "check_database",
     "data_folder",
+    "display",
     "life_lock_for",
     "open_store",
     "opened_readers",
     "upgrade_database",
+    "wait_for_signal",
 ]
 
 
@@ -61,6 +64,16 @@ def data_folder(urls: Sequence[str], data: str | None) -> DataFolder:
     address = parse_addresses(urls)[0]
     is_file = address.driver == "sqlite" and not address.is_memory
     return DataFolder((Path(address.database).parent if is_file else Path()) / "data")
+
+
+def display(urls: Sequence[str]) -> str:
+    """Which database that is, for people: without passwords, and a file with its whole path."""
+    return ", ".join(
+        f"sqlite:///{Path(address.database).absolute()}"
+        if address.driver == "sqlite" and not address.is_memory
+        else address.display
+        for address in parse_addresses(urls)
+    )
 
 
 async def upgrade_database(urls: Sequence[str]) -> str:

@@ -43,7 +43,8 @@ def alter(folder: Path, statement: str) -> None:
 
 def test_all_is_well_in_one_line(folder: Path, run_ids: list[RunId]) -> None:
     sentence = "all is well; checked: 2 runs, 3 events, 3 lanes\n"
-    assert headway("doctor", folder=folder) == Ended(0, sentence, "")
+    told = f"{sentence}database: sqlite:///{folder}/headway.db\n"
+    assert headway("doctor", folder=folder) == Ended(0, told, "")
     ended = headway("doctor", "--json", folder=folder)
     assert (ended.code, json.loads(ended.out)) == (
         0,
@@ -63,7 +64,8 @@ def test_a_violation_is_a_line_and_ends_with_1(folder: Path, run_ids: list[RunId
     assert headway("doctor", folder=folder) == Ended(
         1,
         f"I3, run {run_ids[1]}: {sentence}\n"
-        "1 violation found; checked: 2 runs, 3 events, 3 lanes\n",
+        "1 violation found; checked: 2 runs, 3 events, 3 lanes\n"
+        f"database: sqlite:///{folder}/headway.db\n",
         "",
     )
     ended = headway("doctor", "--json", folder=folder)
@@ -87,7 +89,7 @@ def test_a_note_is_no_violation(folder: Path, run_ids: list[RunId]) -> None:
 
     run_apart(lower)
     ended = headway("doctor", folder=folder)
-    note, summary = ended.out.splitlines()
+    note, summary, _ = ended.out.splitlines()
     assert (ended.code, ended.err) == (0, "")
     assert note.startswith("note, I5, lane 'main': 1 slots are held, and the limit is 0")
     assert summary.startswith("all is well, 1 note; checked: ")
@@ -111,7 +113,7 @@ def test_on_a_terminal_a_bar_is_shown_beside_what_is_printed(
     finally:
         os.close(ours)
         os.close(theirs)
-    assert (process.returncode, out.count("\n")) == (0, 1)
+    assert (process.returncode, out.count("\n")) == (0, 2)
     assert "checking" in shown
     assert "100%" in shown
 
@@ -145,6 +147,7 @@ def test_r1_12_a_run_is_explained_in_words(folder: Path, run_ids: list[RunId]) -
     told = dict(line.split(maxsplit=1) for line in lines)
     assert (told["gate"], told["position"], told["held"]) == ("key", "1", f"by   {run_ids[0]}")
     assert "until" not in told
+    assert told["database"] == f"sqlite:///{folder}/headway.db"
 
 
 def test_r1_12_a_run_is_explained_to_programs(folder: Path, run_ids: list[RunId]) -> None:
@@ -160,4 +163,8 @@ def test_r1_12_a_run_is_explained_to_programs(folder: Path, run_ids: list[RunId]
 
 def test_a_run_that_is_not_there_is_named(folder: Path, run_ids: list[RunId]) -> None:
     ended = headway("explain", "none", folder=folder)
-    assert ended == Ended(2, "", "headway: there is no run 'none'\n")
+    sentence = f"there is no run 'none' in sqlite:///{folder}/headway.db"
+    assert ended == Ended(2, "", f"headway: {sentence}\n")
+    ended = headway("explain", "none", "--json", folder=folder)
+    error = {"code": "run_not_found", "message": sentence}
+    assert (ended.code, ended.out, json.loads(ended.err)) == (2, "", {"error": error})

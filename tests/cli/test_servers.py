@@ -35,11 +35,12 @@ def test_i23_upgrade_makes_the_schema_once_and_a_newer_one_is_refused(
     folder: Path, server_database: ServerDatabase
 ) -> None:
     settings = {"HEADWAY_DATABASE_URL": server_database.url}
-    made = Ended(0, "the schema is at 0001\n", "")
+    database = f"database: {shown(server_database.url)}\n"
+    made = Ended(0, f"the schema is at 0001\n{database}", "")
     assert headway("db", "upgrade", folder=folder, **settings) == made
     table_count = server_database.table_count()
     assert headway("db", "upgrade", folder=folder, **settings) == made
-    current = Ended(0, "the schema is current: 0001\n", "")
+    current = Ended(0, f"the schema is current: 0001\n{database}", "")
     assert headway("db", "check", folder=folder, **settings) == current
     server_database.execute("UPDATE alembic_version SET version_num = 'zzzz'")
     for verb in ("check", "upgrade"):

@@ -2,6 +2,8 @@
 
 import os
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headway.adapters.sql.sqlite import is_ours
-from tests.cli.command import Ended, contents, headway, refusal
+from tests.cli.command import TIMEOUT_S, Ended, contents, environment, headway, refusal
 from tests.cli.disk import bound_by_permissions
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -140,16 +142,51 @@ def test_a_file_that_may_be_written_in_a_folder_that_may_not_is_named(
     folder.chmod(0o755)
 
 
+def test_a_file_that_may_only_be_read_is_named_to_a_program_that_opens_it(
+    folder: Path, our_bytes: bytes
+) -> None:
+    path = folder / "headway.db"
+    path.write_bytes(our_bytes)
+    path.chmod(0o444)
+    program = (
+        "import asyncio, headway\n"
+        "async def main():\n"
+        "    try:\n"
+        f"        async with headway.Headway('sqlite:///{path}'): pass\n"
+        "    except headway.ConfigurationError as error:\n"
+        "        print(error)\n"
+        "asyncio.run(main())\n"
+    )
+    ended = subprocess.run(
+        [*bound_by_permissions(), sys.executable, "-c", program],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (ended.stderr, ended.stdout) == (
+        "",
+        (
+            f"the database file '{path}' cannot be written;"
+            " let headway write to it and to its folder\n"
+        ),
+    )
+
+
 def test_i23_upgrade_makes_the_schema_once_and_check_says_so(folder: Path) -> None:
     """With nothing configured: `headway.db` in this folder, private to its owner."""
-    assert headway("db", "upgrade", folder=folder) == Ended(0, "the schema is at 0001\n", "")
+    assert headway("db", "upgrade", folder=folder) == Ended(
+        0, f"the schema is at 0001\ndatabase: sqlite:///{folder}/headway.db\n", ""
+    )
     before = contents(folder)
     assert set(before) == {"headway.db", "headway.db.lock"}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    told = f'{{"schema": "0001", "database": "sqlite:///{folder}/headway.db"}}\n'
     again = headway("db", "upgrade", "--json", folder=folder)
-    assert again == Ended(0, '{"schema": "0001"}\n', "")
+    assert again == Ended(0, told, "")
     check = headway("db", "check", folder=folder)
-    assert check == Ended(0, "the schema is current: 0001\n", "")
+    assert (check.code, check.out.splitlines()[0]) == (0, "the schema is current: 0001")
     as_json = headway("db", "check", "--json", folder=folder)
-    assert as_json == Ended(0, '{"schema": "0001"}\n', "")
+    assert as_json == Ended(0, told, "")
     assert contents(folder) == before

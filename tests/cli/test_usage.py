@@ -1,5 +1,6 @@
 """What a person types first: help, version, and words that the command does not know."""
 
+import json
 from importlib.metadata import version
 from pathlib import Path
 
@@ -30,9 +31,31 @@ def test_version_is_the_packages(folder: Path) -> None:
             ),
         ),
         (["db", "check", "--jsno"], "Unknown option: --jsno. Did you mean --json?"),
+        (["db", "check", "now", "please"], 'headway db check takes no "now" "please".'),
+        (["demo", "x"], 'headway demo takes no "x".'),
+        (["explain"], "headway explain needs RUN_ID."),
+        (["doctor", "--json=perhaps"], "--json takes no value."),
+        (["doctor", "--json", "--json"], "--json is given twice."),
+        (["--jso"], 'Unknown option "--jso".'),
     ],
 )
 def test_words_that_it_does_not_know_are_named(
     folder: Path, words: list[str], sentence: str
 ) -> None:
-    assert refusal(*words, folder=folder) == f"{sentence} See: headway --help"
+    told = f"{sentence} See: headway --help"
+    if any(word.startswith("--json") for word in words):
+        ended = headway(*words, folder=folder)
+        error = {"code": "usage", "message": told}
+        assert (ended.code, ended.out, json.loads(ended.err)) == (2, "", {"error": error})
+    else:
+        assert refusal(*words, folder=folder) == told
+
+
+def test_with_json_a_failure_is_json_too(folder: Path) -> None:
+    for words in (["db", "check"], ["doctor"], ["explain", "some-run"]):
+        ended = headway(*words, "--json", folder=folder)
+        error = json.loads(ended.err)["error"]
+        assert (ended.code, ended.out, error["code"]) == (2, "", "schema_mismatch")
+        assert error["message"].endswith("has no headway schema; run: headway db upgrade")
+    ended = headway("doctor", "--json", folder=folder, HEADWAY_DURABILTY="power")
+    assert json.loads(ended.err)["error"]["code"] == "configuration_error"

@@ -35,8 +35,8 @@ BACKENDS: Final = (
 EMPTY: Final = (
     *(f"DELETE FROM {table.name}" for table in metadata.sorted_tables if table is not stream),  # noqa: S608
     *(
-        f"INSERT INTO {lanes.name} (name, max_concurrent, is_paused, revision)"  # noqa: S608
-        f" VALUES ('{name}', {limit}, 0, 0)"
+        f"INSERT INTO {lanes.name} (name, max_concurrent, is_paused, revision, is_set_by_hand)"  # noqa: S608
+        f" VALUES ('{name}', {limit}, 0, 0, 0)"
         for name, limit in DEFAULT_LIMITS.items()
     ),
     "UPDATE stream SET seq = 0, pruned_seq = 0",

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from headway.adapters.sql.read_doctor import SqlDoctorReader
 from headway.adapters.sql.store import SqlStore
+from headway.bootstrap import SystemClock
 from headway.core.command.cancel import RequestCancel
 from headway.core.command.inbox import ConsumeInbox
 from headway.core.command.report import SaveProgress
@@ -22,7 +23,7 @@ from tests.contract.scenes import instance, running, submitted
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(SystemClock):
     """A clock as services have it."""
 
     clock: FakeClock

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,23 +25,6 @@ from headway.testing import FakeClock, a_claim, a_submit, an_error, an_instance,
 
 TIMEOUT_S = 10.0
 NOBODYS_TOKEN = "nobody's"
-
-
-class _NoLocks:
-    """Nothing is proven: leases decide."""
-
-    def take(self) -> str | None:
-        return None
-
-    def is_free(self, name: str) -> bool:  # noqa: ARG002
-        return False
-
-    def remove(self, name: str) -> None: ...
-
-    def clean(self, known: Collection[str]) -> None: ...
-
-
-NO_LOCKS = _NoLocks()
 
 
 async def instance(store: SqlStore, *, ttl_s: float = 1e6) -> InstanceId:

@@ -31,10 +31,10 @@ from headway.core.run.status import RunStatus
 from headway.services.family import end_children
 from headway.services.sweep import sweep
 from headway.testing import FakeClock, a_submit, an_error, claim_of
+from headway.testing.locks import NO_LOCKS
 from tests.contract.backends import read_all
 from tests.contract.examined import violations
 from tests.contract.scenes import (
-    NO_LOCKS,
     claimed_one,
     instance,
     orphaned,

@@ -148,7 +148,7 @@ async def test_r1_2_a_change_of_a_lane_is_an_event_and_a_new_revision(store: Sql
     changed = await store.apply(
         SetLane(name=LaneName("main"), max_concurrent=7, max_queued=9, is_paused=True)
     )
-    assert changed == Lane(LaneName("main"), 7, 9, 1, 1)
+    assert changed == Lane(LaneName("main"), 7, 9, 1, 1, 1)
     assert (await lane_view(store)).lane == changed
     (event,) = await events(store)
     assert (event.type, event.lane, event.run_id) == (EventType.LANE_CHANGED, "main", None)
@@ -181,7 +181,7 @@ async def test_r1_2_first_use_and_first_setting_at_once_both_count(store: SqlSto
         SetLane(name=lane, max_queued=5),
         a_submit("b", lane=lane),
     )
-    assert (await lane_view(store, lane)).lane == Lane(lane, 2, 5, 0, 2)
+    assert (await lane_view(store, lane)).lane == Lane(lane, 2, 5, 0, 2, 1)
 
 
 async def test_i3_no_change_of_a_lane_is_lost(store: SqlStore, another_store: SqlStore) -> None:
@@ -191,7 +191,7 @@ async def test_i3_no_change_of_a_lane_is_lost(store: SqlStore, another_store: Sq
             store.apply(SetLane(name=lane, max_concurrent=7)),
             another_store.apply(SetLane(name=lane, max_queued=9)),
         )
-        assert (await lane_view(store, lane)).lane == Lane(lane, 7, 9, 0, 2)
+        assert (await lane_view(store, lane)).lane == Lane(lane, 7, 9, 0, 2, 1)
 
 
 @pytest.mark.parametrize(

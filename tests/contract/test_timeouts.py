@@ -14,9 +14,9 @@ from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus
 from headway.services.sweep import sweep
 from headway.testing import FakeClock, a_claim, a_message, claim_of
+from headway.testing.locks import NO_LOCKS
 from tests.contract.backends import read_all
 from tests.contract.scenes import (
-    NO_LOCKS,
     claimed,
     claimed_one,
     events,

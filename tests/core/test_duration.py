@@ -15,5 +15,5 @@ def test_i15_a_limit_in_which_nothing_can_be_done_is_refused(place: str, seconds
     with pytest.raises(InvalidInput, match=f"^{place}: must be"):
         a_submit(**{place: seconds})  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=f"^{place}: must be"):
-        job_of(work, name=None, lane="main", **{place: seconds})
+        job_of(work, name=None, lane="main", concurrency=None, **{place: seconds})
     assert a_submit(timeout_s=0.001, queue_timeout_s=None).timeout_s == 0.001

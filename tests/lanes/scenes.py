@@ -70,4 +70,4 @@ def an_entry(number: int, *, lane: str = "main", priority: Priority = Priority.N
 
 
 def events_of(caplog: pytest.LogCaptureFixture, event: str) -> list[logging.LogRecord]:
-    return [record for record in caplog.records if record.message == event]
+    return [record for record in caplog.records if vars(record).get("event") == event]

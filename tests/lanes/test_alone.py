@@ -9,9 +9,17 @@ from pathlib import Path
 import pytest
 
 import headway.lanes
-from headway.lanes import InvalidLimits, LaneCleared, LaneError, LanesDraining, TaskTimedOut
+from headway.lanes import (
+    InvalidLimits,
+    InvalidWork,
+    LaneCleared,
+    LaneError,
+    LanesDraining,
+    TaskTimedOut,
+)
 
 ERRORS: list[LaneError] = [
+    InvalidWork("work must be a function"),
     LaneCleared("main"),
     LanesDraining("main"),
     TaskTimedOut("main", 1.5, False),

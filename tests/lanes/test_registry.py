@@ -44,8 +44,8 @@ def test_r3_11_registering_logs_started_or_replaced(
     runs.register("s", second)
     runs.clear("s", second)
     runs.register("s", first)
-    messages = [record.message for record in caplog.records]
-    assert messages == ["run_started", "run_replaced", "run_ended", "run_started"]
+    events = [vars(record)["event"] for record in caplog.records]
+    assert events == ["run_started", "run_replaced", "run_ended", "run_started"]
     assert {vars(record)["session_id"] for record in caplog.records} == {"s"}
 
 

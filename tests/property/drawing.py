@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from headway.core.command.cancel import ForceCancel, RequestCancel
 from headway.core.command.child import CancelChild, ForgetChildren, StartChild, child_id
 from headway.core.command.claim import ClaimRuns
+from headway.core.command.clear import ClearRuns
 from headway.core.command.expire import Expire
 from headway.core.command.fire import FireSchedule
 from headway.core.command.inbox import ConsumeInbox, PostToInbox
@@ -21,7 +22,7 @@ from headway.core.command.instance import (
     RetireInstance,
 )
 from headway.core.command.key_row import DeleteKey, SaveKey
-from headway.core.command.lane import SetLane
+from headway.core.command.lane import ProposeLimit, SetLane
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetInteractive
 from headway.core.command.settle import Complete, ConfirmCancel, Fail
@@ -253,7 +254,16 @@ class Drawing:
         )
         return ReleaseOrphan(run_id, instance_id)
 
-    def set_lane(self) -> SetLane:
+    def clear(self) -> ClearRuns:
+        lane = self.one_of(LANES)
+        here = [run.id for run in self.oracle.runs if run.lane == lane]
+        runs = [NOBODY, *here, *(run.id for run in self.oracle.runs)]
+        run_ids = self.draw(st.lists(st.sampled_from(runs), min_size=1, max_size=5, unique=True))
+        return ClearRuns(tuple(run_ids), lane, self.one_of(["", "eve"]))
+
+    def set_lane(self) -> SetLane | ProposeLimit:
+        if self.one_of([False, False, False, True]):
+            return ProposeLimit(self.one_of(LANES), self.one_of([2, 3]))
         changes: dict[str, Any] = self.one_of(
             [
                 *({"max_concurrent": limit} for limit in (8, 3, 1, 0)),
@@ -304,7 +314,7 @@ _ALWAYS: Final = [
     *[Drawing.submit_again, Drawing.claim_runs, Drawing.settle, Drawing.wait, Drawing.report],
     *[Drawing.request_cancel, Drawing.push, Drawing.exchange, Drawing.release],
     *[Drawing.register] * 2,
-    *[Drawing.renew, Drawing.bury, Drawing.key_row, Drawing.prune],
+    *[Drawing.renew, Drawing.bury, Drawing.key_row, Drawing.prune, Drawing.clear],
 ]
 _WITH_SLOTS: Final = [Drawing.fire] * 8
 _WITH_READY_RUNS: Final = [Drawing.claim_runs] * 8

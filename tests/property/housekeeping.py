@@ -7,7 +7,7 @@ from headway.core.command.instance import (
     RetireInstance,
 )
 from headway.core.command.key_row import DeleteKey, Locked, SaveKey
-from headway.core.command.lane import Changed, SetLane
+from headway.core.command.lane import Changed, ProposeLimit, SetLane
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.ids import Instant
 from headway.core.lane import Lane
@@ -55,12 +55,22 @@ class Housekeeping(Model):
         if wanted.expected_revision not in (None, lane.revision):
             return Changed(lane.revision)
         if wanted.max_concurrent is not None:
-            lane = lane._replace(max_concurrent=wanted.max_concurrent)
+            lane = lane._replace(max_concurrent=wanted.max_concurrent, is_set_by_hand=1)
         if wanted.max_queued is not None:
             lane = lane._replace(max_queued=wanted.max_queued if wanted.max_queued >= 0 else None)
         if wanted.is_paused is not None:
             lane = lane._replace(is_paused=int(wanted.is_paused))
-        lane = self.lanes[wanted.name] = lane._replace(revision=lane.revision + 1)
+        return self._change(lane)
+
+    def propose_limit(self, wanted: ProposeLimit) -> Lane:
+        lane = self.lane(wanted.name)
+        is_heard = not lane.is_set_by_hand and lane.max_concurrent != wanted.max_concurrent
+        if not is_heard:
+            return lane
+        return self._change(lane._replace(max_concurrent=wanted.max_concurrent))
+
+    def _change(self, lane: Lane) -> Lane:
+        lane = self.lanes[lane.name] = lane._replace(revision=lane.revision + 1)
         payload = {
             "max_concurrent": lane.max_concurrent,
             "max_queued": lane.max_queued,

@@ -11,6 +11,7 @@ from typing import Any, Final
 from headway.core.command.cancel import CancelAnswer, ForceCancel, RequestCancel
 from headway.core.command.child import CancelChild, ForgetChildren, StartChild
 from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
+from headway.core.command.clear import ClearRuns
 from headway.core.command.expire import Expire
 from headway.core.command.fire import FireSchedule
 from headway.core.command.inbox import ConsumeInbox, InboxFull, NotActive, Posted, PostToInbox
@@ -22,7 +23,7 @@ from headway.core.command.instance import (
     RetireInstance,
 )
 from headway.core.command.key_row import DeleteKey, SaveKey
-from headway.core.command.lane import SetLane
+from headway.core.command.lane import ProposeLimit, SetLane
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetInteractive
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
@@ -193,6 +194,14 @@ class Oracle(Family):
             return CancelAnswer.ALREADY_REQUESTED
         return self.cancel(run, wanted) if run.is_active else CancelAnswer.TOO_LATE
 
+    def clear(self, wanted: ClearRuns) -> int:
+        found = [self.run(run_id) for run_id in wanted.run_ids]
+        queued = [run for run in found if run and run.status is QUEUED and run.lane == wanted.lane]
+        for run in queued:
+            reason = f"lane {wanted.lane!r} was cleared before this run started"
+            self.cancel(run, RequestCancel(run_id=run.id, reason=reason, by=wanted.by))
+        return len(queued)
+
     def force_cancel(self, wanted: ForceCancel) -> bool:
         run = self.run(wanted.run_id)
         if run is None or run.status is not CANCELLING or not self._is_over(run.cancel_by):
@@ -352,36 +361,25 @@ def _is_same(earlier: Submit, wanted: Submit) -> bool:
 _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {
     Submit: Oracle.submit,
     ClaimRuns: Oracle.claim,
-    Complete: Oracle.settle,
-    Fail: Oracle.settle,
-    ConfirmCancel: Oracle.settle,
+    **dict.fromkeys((Complete, Fail, ConfirmCancel), Oracle.settle),
     RequestCancel: Oracle.request_cancel,
     StartChild: Oracle.start_child,
     CancelChild: Oracle.cancel_child,
     ForgetChildren: Oracle.forget_children,
+    ClearRuns: Oracle.clear,
     ForceCancel: Oracle.force_cancel,
     Expire: Oracle.expire,
     Wake: Oracle.wake,
-    GiveSlotBack: Oracle.wait,
-    WantSlot: Oracle.wait,
-    Park: Oracle.wait,
-    Retry: Oracle.wait,
-    SaveProgress: Oracle.report,
-    SaveCheckpoint: Oracle.report,
-    AppendEvent: Oracle.report,
-    SetInteractive: Oracle.report,
+    **dict.fromkeys((GiveSlotBack, WantSlot, Park, Retry), Oracle.wait),
+    **dict.fromkeys((SaveProgress, SaveCheckpoint, AppendEvent, SetInteractive), Oracle.report),
     PostToInbox: Oracle.post_to_inbox,
     ConsumeInbox: Oracle.consume,
-    RegisterInstance: Oracle.lease,
-    RenewInstance: Oracle.lease,
-    DeclareDead: Oracle.lease,
-    RetireInstance: Oracle.lease,
+    **dict.fromkeys((RegisterInstance, RenewInstance, DeclareDead, RetireInstance), Oracle.lease),
     ReleaseOrphan: Oracle.release,
     SetLane: Oracle.set_lane,
+    ProposeLimit: Oracle.propose_limit,
     SaveKey: Oracle.save_key,
     DeleteKey: Oracle.delete_key,
-    PruneRuns: Oracle.prune,
-    PruneEvents: Oracle.prune,
-    ForgetSubmissions: Oracle.prune,
+    **dict.fromkeys((PruneRuns, PruneEvents, ForgetSubmissions), Oracle.prune),
     FireSchedule: Oracle.fire,
 }

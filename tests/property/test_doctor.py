@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from headway.adapters.sql.read_doctor import SqlDoctorReader
+from headway.bootstrap import SystemClock
 from headway.core.doctor.finding import Finding, Weight
 from headway.core.ids import Instant
 from headway.core.run.explain import explain
@@ -17,7 +18,7 @@ from tests.property.test_machines import SETTINGS, STEP_COUNTS
 
 
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class Stopped(SystemClock):
     """A clock on which nothing is ever late: nobody sweeps here."""
 
     def now(self) -> Instant:

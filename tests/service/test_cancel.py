@@ -33,12 +33,14 @@ async def test_i11_a_queued_run_that_is_canceled_never_ran(url: str) -> None:
         ]
         await started.wait()
         assert await second.cancel(reason="no longer wanted") is CancelAnswer.CANCELED
-        with pytest.raises(RunFailed, match=f"run {second.id} is canceled$") as failed:
+        with pytest.raises(
+            RunFailed, match=f"{second.id} is canceled: no longer wanted$"
+        ) as failed:
             await second.result()
         release.set()
         await asyncio.gather(first.result(), third.result())
         record = await second.record()
-    assert failed.value.error is None
+    assert failed.value.error == {"code": "canceled", "message": "no longer wanted"}
     assert begun == ["first", "third"]
     assert record.run.started_at is None
     assert record.cancel == '{"files":"keep","reason":"no longer wanted","by":""}'

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import sqlalchemy as sa
 
 from headway import Headway, RunContext
 from headway.adapters.sql.read_doctor import SqlDoctorReader
@@ -45,3 +46,23 @@ async def test_i24_a_database_at_work_gives_no_false_alarm(
         is_enough.set()
     assert checked.run_count > LOOK_COUNT
     assert checked.done == checked.total
+
+
+async def test_i24_the_library_gives_what_is_wrong_as_values(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None: ...
+
+    async with hw:
+        run = await hw.start("work", key="ann")
+        await run.result()
+        well = await hw.doctor()
+        assert (well.is_well, well.findings, well.run_count, well.lane_count) == (True, (), 1, 3)
+        async with hw.store._database.writing() as connection:
+            await connection.execute(sa.text("DELETE FROM events WHERE seq = 2"))
+            await connection.commit()
+        ill = await hw.doctor()
+    assert not ill.is_well
+    assert {finding.promise for finding in ill.findings} >= {"I13"}
+    assert ill.violation_count == len(ill.findings)

@@ -89,7 +89,7 @@ async def test_i20_an_end_that_cannot_be_written_down_is_written_once_there_is_r
 
     async with hw:
         run = await hw.start("work")
-        while "database_awaited" not in caplog.messages:  # noqa: ASYNC110
+        while "database_awaited" not in caplog.text:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         assert await run.status() is RunStatus.RUNNING
         disk.free()

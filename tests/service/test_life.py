@@ -196,7 +196,10 @@ async def test_i15_a_run_whose_function_has_changed_meanwhile_fails_and_says_so(
             await hw.run(run.id).result()
     assert failed.value.error == {
         "code": "invalid_params",
-        "message": "params.pages: is not a parameter of the job; it takes: page_count",
+        "message": (
+            "params.pages: is not a parameter of the job; it takes: page_count;"
+            " params.page_count: is missing"
+        ),
     }
 
 

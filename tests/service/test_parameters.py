@@ -88,6 +88,27 @@ async def test_i15_a_wrong_parameter_is_named_and_nothing_is_written(
     assert refused.value.problem.startswith(problem)
 
 
+def test_i15_every_wrong_parameter_is_named_at_once() -> None:
+    hw = Headway("sqlite:///:memory:")
+    hw.job()(mirror)
+    with pytest.raises(InvalidInput) as refused:
+        hw.schedule("0 3 * * *", job="mirror", params={"uri": "u", "depth": "2", "page": 1})
+    takes = "it takes: url, kinds, window, since, depth, order"
+    assert str(refused.value) == (
+        f"params.uri: is not a parameter of the job; {takes};"
+        f" params.page: is not a parameter of the job; {takes};"
+        " params.url: is missing; params.depth: input should be a valid integer"
+    )
+
+
+def test_i19_a_sentence_about_wrong_parameters_has_an_end() -> None:
+    hw = Headway("sqlite:///:memory:")
+    hw.job()(mirror)
+    with pytest.raises(InvalidInput, match=r"; and 6 more$") as refused:
+        hw.schedule("0 3 * * *", job="mirror", params={f"p{number}": 1 for number in range(15)})
+    assert str(refused.value).count("params.") == 10
+
+
 async def test_i15_a_function_that_takes_anything_is_given_anything(url: str) -> None:
     hw = Headway(url)
 

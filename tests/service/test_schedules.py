@@ -15,8 +15,9 @@ from headway.core.errors import DatabaseUnavailable, InvalidInput, StoreClosed
 from headway.core.ids import SECOND
 from headway.core.run.status import RunStatus
 from headway.core.schedule import Missed, Schedule
+from headway.ports.clock import Clock
 from headway.services import schedule as service
-from headway.services.schedule import LOOK_S_MAX, LOOK_S_MIN, fire_due, keep_schedules
+from headway.services.schedule import LOOK_S_MIN, fire_due, keep_schedules
 from headway.testing import FakeClock, a_schedule
 from tests.service.scenes import records, records_of
 
@@ -52,13 +53,13 @@ async def test_i18_each_look_fires_what_is_due_and_says_when_to_look_again(
     store: SqlStore, clock: FakeClock
 ) -> None:
     assert await fire_due(store, IDS, HOURLY) == LOOK_S_MIN  # Begun.
-    assert await fire_due(store, IDS, HOURLY) == LOOK_S_MAX
+    assert await fire_due(store, IDS, HOURLY) == 1_200
     clock.advance(20 * 60 - 7)
     assert await fire_due(store, IDS, HOURLY) == 7.0
     assert await keys_fired(store) == []
     clock.advance(7)
     assert await fire_due(store, IDS, HOURLY) == LOOK_S_MIN
-    assert await fire_due(store, IDS, HOURLY) == LOOK_S_MAX
+    assert await fire_due(store, IDS, HOURLY) == 1_800
     assert await keys_fired(store) == ["b"]
 
 
@@ -95,9 +96,11 @@ class Outage:
     keep_lease = SqlStore.keep_lease
 
 
-async def kept(store: Any, schedules: list[Schedule], *, until: asyncio.Event) -> None:
+async def kept(
+    store: Any, schedules: list[Schedule], *, until: asyncio.Event, clock: Clock | None = None
+) -> None:
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        keeping = group.create_task(keep_schedules(store, IDS, schedules))
+        keeping = group.create_task(keep_schedules(store, IDS, clock or SystemClock(), schedules))
         await until.wait()
         keeping.cancel()
 
@@ -109,35 +112,52 @@ async def test_i20_an_outage_is_waited_out(
     outage = Outage(store, *[DatabaseUnavailable({"db": "is gone"})] * 3)
     with caplog.at_level(logging.WARNING):
         await kept(outage, HOURLY[:1], until=outage.is_over)
-    assert caplog.messages == ["schedules_not_looked_at"] * 3
+    reason = "'no database address can be used: db: is gone'"
+    assert caplog.messages == [f"schedules_not_looked_at reason={reason}"] * 3
 
 
 async def test_i20_a_store_that_is_closed_ends_it(store: SqlStore) -> None:
     with pytest.raises(StoreClosed):
-        await keep_schedules(Outage(store, StoreClosed()), IDS, HOURLY[:1])
+        await keep_schedules(Outage(store, StoreClosed()), IDS, SystemClock(), HOURLY[:1])
 
 
 async def test_i18_it_looks_again_in_time_and_does_not_spin(
-    store: SqlStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    store: SqlStore, clock: FakeClock
 ) -> None:
-    """The clock is moved by what it waits: a day takes as many looks as there are half minutes."""
+    """The clock is moved by what it waits: a day takes a few looks for each of its slots."""
     waits: list[float] = []
     day_has_passed = asyncio.Event()
 
-    async def passing(seconds: float) -> None:
-        waits.append(seconds)
-        clock.advance(seconds)
-        if sum(waits) >= 86_400:
-            day_has_passed.set()
-            await asyncio.Event().wait()
+    class Passing(SystemClock):
+        async def sleep(self, seconds: float) -> None:
+            waits.append(seconds)
+            clock.advance(seconds)
+            if sum(waits) >= 86_400:
+                day_has_passed.set()
+                await asyncio.Event().wait()
 
-    monkeypatch.setattr(service, "sleep", passing)
-    await kept(store, HOURLY[:1], until=day_has_passed)
+    await kept(store, HOURLY[:1], until=day_has_passed, clock=Passing())
     ended = [record.run.status for record in await records(store)]
     assert ended == [RunStatus.QUEUED, *[RunStatus.REJECTED] * 23]
-    assert len(waits) < 86_400 / LOOK_S_MAX + 100
+    assert len(waits) < 24 * 3
     fired_at = [record.run.queued_at for record in await records(store)]
     assert {at % (3_600 * SECOND) for at in fired_at} == {0}
+
+
+async def test_i18_a_clock_that_jumps_is_noticed_though_it_was_said_to_be_long(
+    store: SqlStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "LOOK_S_MAX", 0.01)
+    fired = asyncio.Event()
+    store.listen(lambda events: fired.set() if events[0].type == "schedule_fired" else None)
+
+    class Jumping(SystemClock):
+        async def sleep(self, seconds: float) -> None:
+            if seconds > LOOK_S_MIN:
+                clock.advance(seconds)
+            await asyncio.sleep(seconds)
+
+    await kept(store, HOURLY[:1], until=fired, clock=Jumping())
 
 
 # The library face.

@@ -1,8 +1,9 @@
 """`headway db …`"""
 
 import json as jsonlib
+from collections.abc import Sequence
 
-from headway.bootstrap import check_database, upgrade_database
+from headway.bootstrap import check_database, display, upgrade_database
 from headway.settings import load_settings
 
 
@@ -14,8 +15,8 @@ async def upgrade(*, json: bool = False) -> None:
     json
         Print one JSON object instead of a sentence.
     """
-    version = await upgrade_database(load_settings().urls)
-    _say(version, "the schema is at", as_json=json)
+    urls = load_settings().urls
+    _say(await upgrade_database(urls), "the schema is at", urls, as_json=json)
 
 
 async def check(*, json: bool = False) -> None:
@@ -26,9 +27,12 @@ async def check(*, json: bool = False) -> None:
     json
         Print one JSON object instead of a sentence.
     """
-    version = await check_database(load_settings().urls)
-    _say(version, "the schema is current:", as_json=json)
+    urls = load_settings().urls
+    _say(await check_database(urls), "the schema is current:", urls, as_json=json)
 
 
-def _say(version: str, sentence: str, *, as_json: bool) -> None:
-    print(jsonlib.dumps({"schema": version}) if as_json else f"{sentence} {version}")
+def _say(version: str, sentence: str, urls: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        print(jsonlib.dumps({"schema": version, "database": display(urls)}))
+    else:
+        print(f"{sentence} {version}\ndatabase: {display(urls)}")

@@ -23,6 +23,9 @@ from headway.services.handle import RunHandle
 ACCOUNTS: Final = ("ann", "bob", "cem", "dot", "eve")
 PAGE_COUNT: Final = 12
 PIPE_WIDTH: Final = 120
+# Narrower than this, the board is without the ids of the runs; and then without bars.
+IDS_WIDTH_MIN: Final = 90
+BARS_WIDTH_MIN: Final = 50
 REDRAW_S: Final = 0.1
 STYLES: Final = {"Queued": "yellow", "Running": "cyan", "Done": "green", "Cancelled": "magenta"}
 
@@ -55,10 +58,11 @@ async def demo() -> None:
             # On a terminal it lives; in a pipe it is printed once, at the end.
             with Live(console=console) as live:
                 await _show(live, runs, until=lambda records: _page(records[1]) >= 3)
-                await runs[1].cancel(reason="changed my mind")
+                await runs[1].cancel(reason="to show what that looks like")
                 await _show(live, runs, until=_have_ended)
             if not console.is_terminal:  # There the board has not ended its last line.
                 console.print()
+            console.print("bob's run was cancelled on purpose, to show what that looks like.")
             page = await hw.store.events.events(after_seq=0, limit=1)
             console.print(f"{len(runs)} runs, {page.last_seq} events, nothing lost.")
 
@@ -69,7 +73,7 @@ async def _show(
     """Keep the board up to date until its records are as wanted."""
     while True:  # The runs have an end, so this has one.
         records = [await run.record() for run in runs]
-        live.update(_board(records))
+        live.update(_board(records, live.console))
         if until(records):
             return
         await asyncio.sleep(REDRAW_S)
@@ -79,21 +83,26 @@ def _have_ended(records: Sequence[RunRecord]) -> bool:
     return not any(record.run.is_active for record in records)
 
 
-def _board(records: Sequence[RunRecord]) -> Table:
+def _board(records: Sequence[RunRecord], console: Console) -> Table:
+    has_ids = console.width >= IDS_WIDTH_MIN
     table = Table(title="one run per account, three at a time", title_justify="left")
-    for heading in ("account", "state", "progress", "run"):
+    for heading in ("account", "state", "progress", "run")[: 4 if has_ids else 3]:
         table.add_column(heading)
     for record in records:
-        table.add_row(*_row(record))
+        run = record.run
+        word = row_word(run.status, has_started=run.started_at is not None)
+        state = f"[{STYLES.get(word, 'white')}]{word}[/]"
+        table.add_row(run.key, state, _progress(record, console), *([run.id] if has_ids else []))
     return table
 
 
-def _row(record: RunRecord) -> tuple[str, str, str, str]:
-    run = record.run
-    word = row_word(run.status, has_started=run.started_at is not None)
+def _progress(record: RunRecord, console: Console) -> str:
     done = _page(record)
-    bar = f"{'█' * done}{'░' * (PAGE_COUNT - done)} {done}/{PAGE_COUNT}"
-    return run.key, f"[{STYLES.get(word, 'white')}]{word}[/]", bar, run.id
+    figures = f"{done}/{PAGE_COUNT}"
+    if console.width < BARS_WIDTH_MIN:
+        return figures
+    full, empty = "#." if console.options.ascii_only else "█░"
+    return f"{full * done}{empty * (PAGE_COUNT - done)} {figures}"
 
 
 def _page(record: RunRecord) -> int:

@@ -11,7 +11,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import Progress
 
-from headway.bootstrap import SystemClock, opened_readers
+from headway.bootstrap import SystemClock, display, opened_readers
 from headway.core.doctor.finding import Finding, Weight
 from headway.services.doctor import Checked, examine
 from headway.settings import load_settings
@@ -32,12 +32,16 @@ async def doctor(*, json: bool = False) -> int:
     """
     checked = Checked()
     counts: Counter[Weight] = Counter()
-    async with opened_readers(load_settings().urls) as readers:
+    urls = load_settings().urls
+    async with opened_readers(urls) as readers:
         with _bar(checked) as on_page:
             async for finding in examine(readers.doctor, SystemClock(), checked, on_page):
                 counts[finding.weight] += 1
                 print(jsonlib.dumps(asdict(finding)) if json else _line(finding))
-    print(jsonlib.dumps(_figures(checked, counts)) if json else _summary(checked, counts))
+    if json:
+        print(jsonlib.dumps(_figures(checked, counts)))
+    else:
+        print(f"{_summary(checked, counts)}\ndatabase: {display(urls)}")
     return EXIT_VIOLATIONS if counts[Weight.VIOLATION] else 0
 
 

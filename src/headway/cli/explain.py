@@ -3,7 +3,8 @@
 import json as jsonlib
 from datetime import UTC, datetime, timedelta
 
-from headway.bootstrap import opened_readers
+from headway.bootstrap import display, opened_readers
+from headway.core.errors import RunNotFound
 from headway.core.ids import Instant, RunId
 from headway.core.run.explain import Explanation
 from headway.services.explain import explain_run
@@ -20,8 +21,13 @@ async def explain(run_id: str, /, *, json: bool = False) -> None:
     json
         Print one JSON object instead of sentences.
     """
-    async with opened_readers(load_settings().urls) as readers:
-        found = await explain_run(readers.runs, RunId(run_id))
+    urls = load_settings().urls
+    async with opened_readers(urls) as readers:
+        try:
+            found = await explain_run(readers.runs, RunId(run_id))
+        except RunNotFound as error:
+            error.args = (f"{error} in {display(urls)}",)
+            raise
     if json:
         print(jsonlib.dumps(_presented(found)))
         return
@@ -30,6 +36,7 @@ async def explain(run_id: str, /, *, json: bool = False) -> None:
         if name != "sentence" and value:
             words = " ".join(value) if isinstance(value, list) else value
             print(f"{name.replace('_', ' '):9} {words}")
+    print(f"{'database':9} {display(urls)}")
 
 
 def _presented(found: Explanation) -> dict[str, str | int | list[str] | None]:

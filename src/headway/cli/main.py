@@ -2,13 +2,13 @@
 
 import logging
 import sys
-from typing import Final, NoReturn
+from typing import Final
 
 from cyclopts import App, CycloptsError
 
+from headway.cli.faults import end_with
 from headway.core.errors import Error
 
-EXIT_FAULT: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
 app: Final = App(
@@ -35,19 +35,15 @@ database.command(
 
 
 def main() -> None:
-    """Run the command; a mistake or an outage ends in one sentence on stderr and exit code 2."""
+    """Run the command; a mistake or an outage ends in one sentence on stderr and exit code 2.
+
+    With `--json` that sentence is in a JSON object, with a code that does not change.
+    """
     # A person reads the sentence below, and not beside it what the parts have logged.
     logging.getLogger("headway").addHandler(logging.NullHandler())
     try:
         app()
-    except CycloptsError as error:
-        _end_with(f"{error} See: headway --help")
-    except (Error, OSError) as error:
-        _end_with(str(error))
+    except (CycloptsError, Error, OSError) as error:
+        end_with(error, sys.argv[1:])
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
-
-
-def _end_with(sentence: str) -> NoReturn:
-    print(f"headway: {' '.join(sentence.splitlines())}", file=sys.stderr)
-    sys.exit(EXIT_FAULT)

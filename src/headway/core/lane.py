@@ -15,6 +15,8 @@ class Lane(NamedTuple):
     max_queued: int | None = None
     is_paused: int = 0
     revision: int = 0
+    is_set_by_hand: int = 0
+    """Somebody has set `max_concurrent`: what a job proposes counts no more."""
 
     @property
     def capacity(self) -> int:

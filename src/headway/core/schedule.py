@@ -18,7 +18,7 @@ from cronsim import CronSim, CronSimError
 from headway.core.document import EMPTY_OBJECT, Document, check_name
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
-from headway.core.ids import SECOND, Instant, Key, later
+from headway.core.ids import CRON_LANE, SECOND, Instant, Key, LaneName, later
 from headway.core.run.run import Recovery
 
 GRACE_S: Final = 60.0
@@ -58,6 +58,7 @@ class Schedule:
     timeout_s: float | None = None
     queue_timeout_s: float | None = None
     recovery: Recovery = Recovery.RESUME
+    lane: LaneName = CRON_LANE
     _zone: ZoneInfo = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

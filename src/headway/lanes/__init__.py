@@ -20,6 +20,7 @@ the standard library is needed.
 from headway.lanes.entry import ActiveTask, LaneView, OnWait, Priority, TaskId
 from headway.lanes.errors import (
     InvalidLimits,
+    InvalidWork,
     LaneCleared,
     LaneError,
     LanesDraining,
@@ -36,6 +37,7 @@ __all__ = [
     "ActiveRuns",
     "ActiveTask",
     "InvalidLimits",
+    "InvalidWork",
     "LaneCleared",
     "LaneError",
     "LaneView",

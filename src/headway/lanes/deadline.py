@@ -6,15 +6,15 @@ TaskGroup, which would wait for it too; it belongs to `Deadlines`, until it ends
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from headway.lanes.errors import TaskTimedOut
+from headway.log import event_log
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 class Deadlines:

@@ -1,6 +1,7 @@
 """What the lanes may raise.
 
 LaneError
+├── InvalidWork     what was asked of a lane cannot be; also a ValueError
 ├── LaneCleared     it waited in a lane that somebody cleared; it never started
 ├── LanesDraining   the lanes take no new work: the program is about to end
 ├── TaskTimedOut    it worked for longer than it may; also a TimeoutError
@@ -15,6 +16,10 @@ from collections.abc import Sequence
 
 class LaneError(Exception):
     """The root of the lanes' own errors. They can be copied and pickled."""
+
+
+class InvalidWork(LaneError, ValueError):
+    """What a caller gave to a lane cannot be; nothing of it was done."""
 
 
 class LaneCleared(LaneError):

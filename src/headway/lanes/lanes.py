@@ -4,7 +4,6 @@ A task runs within its caller's own `await`, as soon as its lane lets it. So its
 its cancellation and its result are its caller's, and the lanes own no task that could be lost.
 """
 
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -18,14 +17,16 @@ from headway.lanes.errors import LaneCleared, LanesDraining
 from headway.lanes.limits import DEFAULT_LIMITS
 from headway.lanes.names import global_lane, is_probe_lane, session_lane
 from headway.lanes.turns import Turns
+from headway.lanes.wanted import check_wanted
 from headway.lanes.watch import Watch
+from headway.log import event_log
 
 GRACE_S: Final = 5.0
 
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 _around: ContextVar[Entry | None] = ContextVar("headway_lanes_around", default=None)
 
 
@@ -68,8 +69,9 @@ class Lanes:
         Raises LanesDraining at once, LaneCleared while it waits, TaskTimedOut while it works. To
         cancel one that waits is to leave the queue. A wait of `warn_after_s` is logged, and told to
         `on_wait`, once; what that raises goes to the loop's exception handler. `timeout_s` counts
-        from the start of the work.
+        from the start of the work. InvalidWork: something of it cannot be.
         """
+        check_wanted(work, lane, priority, warn_after_s, on_wait, timeout_s=timeout_s)
         entry = Entry(
             task_id=TaskId(next(self._task_ids)),
             lane=global_lane(lane),
@@ -112,6 +114,7 @@ class Lanes:
 
         As `run`. A session keeps its order whatever the priority, which counts in the global lane.
         """
+        check_wanted(work, lane, priority, warn_after_s, on_wait, timeout_s=timeout_s)
 
         def gated() -> Awaitable[T]:
             return self.run(

@@ -1,14 +1,15 @@
 """Which run is active in which session, so that others can speak to it, stop it, or await it."""
 
 import asyncio
-import logging
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
+
+from headway.log import event_log
 
 WAIT_S: Final = 15.0
 WAIT_S_MIN: Final = 0.1
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 class ActiveRun(Protocol):

@@ -1,7 +1,6 @@
 """Those who wait for their turn: how they are called, and how a long wait is told."""
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Final, NamedTuple
@@ -9,10 +8,11 @@ from typing import Final, NamedTuple
 from headway.lanes.board import Board
 from headway.lanes.entry import Entry, TaskId, Wait
 from headway.lanes.errors import LaneCleared
+from headway.log import event_log
 
 TIMER_S_MIN: Final = 0.001
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 class _Waiter(NamedTuple):

@@ -91,6 +91,12 @@ class RunReader(Protocol):
         """Its active children, the oldest first."""
         ...
 
+    async def queued_runs(
+        self, lane: LaneName, *, limit: int, before_seq: int | None = None
+    ) -> Sequence[Run]:
+        """Those of the lane that have never started, newest first; pages as in `list_runs`."""
+        ...
+
     async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:
         """In the order in which they were accepted: where retention begins."""
         ...

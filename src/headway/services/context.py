@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
@@ -20,6 +19,7 @@ from headway.core.run.events import EventType
 from headway.core.run.run import Mode
 from headway.core.run.status import RunStatus
 from headway.core.world import InboxItem
+from headway.ports.clock import Clock
 from headway.ports.store import Store
 from headway.services.children import Children
 from headway.services.execution import Execution
@@ -76,7 +76,13 @@ class RunContext:
     """
 
     def __init__(
-        self, execution: Execution, store: Store, *, children: Children, files: RunFiles
+        self,
+        execution: Execution,
+        store: Store,
+        clock: Clock,
+        *,
+        children: Children,
+        files: RunFiles,
     ) -> None:
         claimed = execution.claimed
         self._execution = execution
@@ -85,6 +91,7 @@ class RunContext:
         self._slot = Slot(execution, store)
         self._children = children
         self._files = files
+        self._clock = clock
         self._progress = ProgressReport(store, self._claim)
         self._messages: list[Any] = []
         self._answers: dict[str, Any] = {}
@@ -152,10 +159,10 @@ class RunContext:
         """Wait; from a second on without a slot, which others use meanwhile."""
         check_seconds(seconds, place="seconds")
         if seconds < SLOT_KEPT_S:
-            await asyncio.sleep(seconds)
+            await self._clock.sleep(seconds)
         else:
             async with self._slot.given_back():
-                await asyncio.sleep(seconds)
+                await self._clock.sleep(seconds)
 
     async def interrupt(self, question: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         """A person's answer to `question`; None when nobody answers in time: treat it as a no.
@@ -244,7 +251,7 @@ class RunContext:
         await self._apply(AppendEvent(self._claim, kind, payload))
 
     async def _answer(self, call_id: str, timeout_s: float) -> Any:
-        until_s = time.monotonic() + timeout_s
+        until_s = self._clock.monotonic_s() + timeout_s
         while True:  # Until it is answered, or the time is over.
             self._execution.news.clear()
             await self._read_inbox()
@@ -253,11 +260,11 @@ class RunContext:
             ending = self._execution.ending
             if ending is not None:
                 return {"approved": False, "reason": ending.value}
-            left_s = until_s - time.monotonic()
+            left_s = until_s - self._clock.monotonic_s()
             if left_s <= 0:
                 return None
             try:
-                async with asyncio.timeout(left_s):
+                async with self._clock.timeout(left_s):
                     await self._execution.news.wait()
             except TimeoutError:
                 continue

@@ -3,12 +3,13 @@
 What is written after the beginning is left for the next time, so that there is an end.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
 from headway.core.command.instance import LEASE_TTL_S
-from headway.core.doctor.finding import Finding
+from headway.core.doctor.finding import Finding, Weight
 from headway.core.doctor.page import check_page
 from headway.core.doctor.stream import Extent, check_events, check_extent, check_lane
 from headway.ports.clock import Clock
@@ -18,6 +19,7 @@ from headway.services.engine import SWEEP_S
 PATIENCE_S: Final = LEASE_TTL_S + SWEEP_S
 RUN_COUNT_MAX: Final = 500
 EVENT_COUNT_MAX: Final = 10_000
+FINDING_COUNT_MAX: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -30,6 +32,41 @@ class Checked:
     done: int = 0
     """Of `total`, in no unit: how far a bar should be."""
     total: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """What the doctor found, and how much it has looked at."""
+
+    findings: tuple[Finding, ...]
+    """The first thousand; the counts are of all."""
+    violation_count: int
+    note_count: int
+    run_count: int
+    event_count: int
+    lane_count: int
+
+    @property
+    def is_well(self) -> bool:
+        """No promise is broken. A note is odd, and within the promises."""
+        return self.violation_count == 0
+
+
+async def examined(reader: DoctorReader, clock: Clock) -> Examination:
+    """All that is wrong, at once."""
+    checked, counts, findings = Checked(), Counter[Weight](), list[Finding]()
+    async for finding in examine(reader, clock, checked, lambda: None):
+        counts[finding.weight] += 1
+        if len(findings) < FINDING_COUNT_MAX:
+            findings.append(finding)
+    return Examination(
+        findings=tuple(findings),
+        violation_count=counts[Weight.VIOLATION],
+        note_count=counts[Weight.NOTE],
+        run_count=checked.run_count,
+        event_count=checked.event_count,
+        lane_count=checked.lane_count,
+    )
 
 
 async def examine(

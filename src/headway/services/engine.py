@@ -6,7 +6,6 @@ that is declared dead ends its work and begins anew under another id.
 
 import asyncio
 import json
-import logging
 import os
 import socket
 import time
@@ -27,6 +26,8 @@ from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
+from headway.log import event_log
+from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.ports.life_lock import LifeLock
 from headway.ports.run_reader import RunReader
@@ -62,7 +63,7 @@ MAKES_ROOM: Final = frozenset(
 )
 """After these a run may be ready that was not, or a slot may be free."""
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 class Engine:
@@ -77,6 +78,7 @@ class Engine:
         store: Store,
         reader: RunReader,
         ids: IdSource,
+        clock: Clock,
         jobs: Mapping[str, Job],
         *,
         stop_wait_s: float,
@@ -92,6 +94,7 @@ class Engine:
         self._store = store
         self._reader = reader
         self._ids = ids
+        self._clock = clock
         self._jobs = jobs
         self._stop_wait_s = stop_wait_s
         self._lease_ttl_s = lease_ttl_s
@@ -152,6 +155,13 @@ class Engine:
                 self._end_lease()
         if died_of is not None:
             raise died_of
+
+    async def wait_for_active(self, timeout_s: float) -> bool:
+        """Whether all that is executed here now has ended in time. It never raises."""
+        active = set(self._tasks)
+        if active:
+            await asyncio.wait(active, timeout=max(0.0, timeout_s))
+        return all(task.done() for task in active)
 
     async def _end_loops(self) -> None:
         self._has_stopped.set()
@@ -271,7 +281,9 @@ class Engine:
         try:
             job = self._jobs[execution.claimed.job]
             children = Children(execution, self._store, self._reader, self._jobs)
-            await execute(self._store, job, execution, children=children, output=self._output)
+            await execute(
+                self._store, self._clock, job, execution, children=children, output=self._output
+            )
         except Exception:  # Our own mistake: the run is freed when the lease is, and it is told.
             log.exception("execution_broke", extra={"run_id": execution.claimed.run_id})
         finally:

@@ -1,7 +1,6 @@
 """Execute one claimed run, and say how it ended."""
 
 import asyncio
-import logging
 import random
 from typing import Any, Final
 
@@ -11,6 +10,8 @@ from headway.core.document import Document, encode_document
 from headway.core.errors import InvalidInput, TooLarge
 from headway.core.ids import Instant
 from headway.core.run.run import Claim
+from headway.log import event_log
+from headway.ports.clock import Clock
 from headway.ports.store import Store
 from headway.services.blocking import JobExited, call_in_thread
 from headway.services.children import Children
@@ -23,18 +24,24 @@ from headway.services.patience import persistently
 
 AT_ONCE: Final = Instant(0)
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 async def execute(
-    store: Store, job: Job, execution: Execution, *, children: Children, output: Output
+    store: Store,
+    clock: Clock,
+    job: Job,
+    execution: Execution,
+    *,
+    children: Children,
+    output: Output,
 ) -> None:
     """Run the job's function, whatever it does; its end is settled under the claim.
 
     When it is to end early its task is cancelled: `give_up` says what becomes of the run then.
     """
     files = RunFiles(execution, output)
-    context = RunContext(execution, store, children=children, files=files)
+    context = RunContext(execution, store, clock, children=children, files=files)
     try:
         await _execute(store, job, execution, context)
     finally:

@@ -1,7 +1,6 @@
 """The files that one execution writes."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -9,6 +8,7 @@ from typing import Final
 from headway.core.command.files import FinishFile
 from headway.core.errors import InfrastructureError, InvalidInput, RunNotActive
 from headway.core.files import check_path
+from headway.log import event_log
 from headway.ports.file_folder import Hold, PartFile
 from headway.services.execution import Ending, Execution
 from headway.services.output import Output, part_name
@@ -17,7 +17,7 @@ from headway.services.thread import in_thread
 
 BUFFER_BYTE_COUNT: Final = 1 << 16
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 class FileWriter:

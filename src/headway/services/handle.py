@@ -49,8 +49,7 @@ def outcome_of(record: RunRecord) -> Any:
     if record.run.status is RunStatus.SUCCEEDED:
         assert record.result is not None
         return json.loads(record.result)
-    error = None if record.error is None else json.loads(record.error)
-    raise RunFailed(record.run.id, record.run.status, error)
+    raise RunFailed(record.run.id, record.run.status, _error_of(record))
 
 
 class RunHandle:
@@ -182,6 +181,15 @@ class RunHandle:
                 if is_over:
                     return
                 await news.wait()
+
+
+def _error_of(record: RunRecord) -> Any:
+    """What went wrong, or why somebody cancelled it, if they said."""
+    if record.error is not None:
+        return json.loads(record.error)
+    reason = "" if record.cancel is None else json.loads(record.cancel)["reason"]
+    is_told = reason and record.run.status is RunStatus.CANCELED
+    return {"code": "canceled", "message": reason} if is_told else None
 
 
 class _News:

@@ -5,14 +5,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from headway.core.command.lane import LIMIT_MAX
 from headway.core.document import Document, check_name
 from headway.core.duration import check_limit, check_seconds
 from headway.core.errors import InvalidInput
-from headway.core.ids import LaneName
+from headway.core.ids import MAIN_LANE, LaneName
 from headway.core.run.run import Recovery
 from headway.services.parameters import Parameters
 
 RETRY_COUNT_MAX: Final = 1_000
+OWN_LANE_PREFIX: Final = "job:"
 JobFunction = Callable[..., Any]
 
 
@@ -38,6 +40,8 @@ class Job:
     name: str
     function: JobFunction
     lane: LaneName
+    concurrency: int | None = None
+    """The limit of the lane, which is then the job's own."""
     timeout_s: float | None = None
     queue_timeout_s: float | None = None
     retries: int = 0
@@ -74,7 +78,14 @@ def encoded_params(job: Job, params: dict[str, Any] | None) -> Document:
     return job.parameters.encode(params or {})
 
 
-def job_of(function: JobFunction, *, name: str | None, lane: str, **options: Any) -> Job:
+def job_of(
+    function: JobFunction,
+    *,
+    name: str | None,
+    lane: str | None,
+    concurrency: int | None,
+    **options: Any,
+) -> Job:
     """A job of `function`; InvalidInput says what it cannot be."""
     if not callable(function):
         raise InvalidInput("job", "must be a function")
@@ -84,7 +95,21 @@ def job_of(function: JobFunction, *, name: str | None, lane: str, **options: Any
     return Job(
         name=checked,
         function=function,
-        lane=LaneName(check_name(lane, place="lane")),
+        lane=_lane_of(checked, lane, concurrency),
+        concurrency=concurrency,
         parameters=Parameters(function, job=checked),
         **options,
     )
+
+
+def _lane_of(job: str, lane: str | None, concurrency: int | None) -> LaneName:
+    if concurrency is None:
+        return MAIN_LANE if lane is None else LaneName(check_name(lane, place="lane"))
+    if lane is not None:
+        problem = "a job with a limit of its own has a lane of its own; give this, or lane"
+        raise InvalidInput("concurrency", problem)
+    given: object = concurrency
+    is_number = isinstance(given, int) and not isinstance(given, bool)
+    if not is_number or not 1 <= concurrency <= LIMIT_MAX:
+        raise InvalidInput("concurrency", f"must be a whole number from 1 to {LIMIT_MAX:,}")
+    return LaneName(check_name(f"{OWN_LANE_PREFIX}{job}", place="job"))

@@ -1,8 +1,10 @@
-"""Lanes, as people see and set them."""
+"""Lanes, as people see, set, clear and await them."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
+from headway.core.command.clear import CLEAR_COUNT_MAX, ClearRuns
 from headway.core.command.lane import Changed, SetLane
+from headway.core.document import check_name
 from headway.core.errors import RevisionConflict
 from headway.core.ids import LaneName
 from headway.core.lane import Lane
@@ -11,9 +13,15 @@ from headway.ports.store import Store
 
 
 class Lanes:
-    def __init__(self, store: Store, reader: RunReader) -> None:
+    def __init__(
+        self,
+        store: Store,
+        reader: RunReader,
+        wait_for_active: Callable[[float], Awaitable[bool]],
+    ) -> None:
         self._store = store
         self._reader = reader
+        self._wait_for_active = wait_for_active
 
     async def list(self) -> Sequence[LaneView]:
         """Every lane with its limits, and how many runs hold a slot or wait in it."""
@@ -45,3 +53,27 @@ class Lanes:
         if isinstance(answer, Changed):
             raise RevisionConflict(f"lane {name!r}", answer.revision)
         return answer
+
+    async def clear(self, name: str, *, by: str = "") -> int:
+        """Cancel all runs that wait in the lane and have never started; how many.
+
+        What is active goes on. What comes while this is under way stays.
+        """
+        lane = LaneName(check_name(name, place="lane"))
+        count, before_seq = 0, None
+        # Newest first: no end in here makes another run ready that is yet to be cleared.
+        while page := await self._reader.queued_runs(
+            lane, before_seq=before_seq, limit=CLEAR_COUNT_MAX
+        ):
+            run_ids = tuple(run.id for run in page)
+            count += await self._store.apply(ClearRuns(run_ids, lane, by))
+            before_seq = page[-1].seq
+        return count
+
+    async def wait_for_active(self, timeout_s: float) -> bool:
+        """Whether all that this process executes now, in any lane, has ended in time.
+
+        Before a shutdown; it never raises. What starts meanwhile is not waited for, and what other
+        processes execute neither.
+        """
+        return await self._wait_for_active(timeout_s)

@@ -6,7 +6,6 @@ and what happened while nobody mirrored is caught up with in the same way.
 
 import asyncio
 import json
-import logging
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,7 @@ from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import Instant, RunId
 from headway.core.run.events import Event
 from headway.core.run.run import RunRecord
+from headway.log import event_log
 from headway.ports.event_reader import EventReader
 from headway.ports.mirror_folder import MirrorFiles
 from headway.ports.run_reader import RunFilter, RunReader
@@ -29,7 +29,7 @@ POLL_S: Final = 1.0
 PAGE_COUNT: Final = 500
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 class Mirror:

@@ -11,7 +11,6 @@ until all is done about its files: it is what makes a crash in the middle be not
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -22,6 +21,7 @@ from headway.core.files import StoredFile
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Existing
 from headway.core.run.status import RunStatus
+from headway.log import event_log
 from headway.ports.file_folder import FileFolder
 from headway.ports.file_reader import FileReader
 from headway.ports.run_reader import RunReader
@@ -33,7 +33,7 @@ from headway.services.thread import in_thread
 BATCH_COUNT: Final = 500
 LOCK_AGAIN_S: Final = 0.05
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 class Output:

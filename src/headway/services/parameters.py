@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
@@ -11,6 +11,7 @@ from pydantic.errors import PydanticUserError
 from headway.core.document import Document, encode_document
 from headway.core.errors import InvalidInput
 
+FAULT_COUNT_MAX: Final = 10
 _BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -56,37 +57,31 @@ class Parameters:
         self._defaults[name] = default
 
     def encode(self, given: Mapping[str, Any]) -> Document:
-        """The parameters as they are now, defaults included; InvalidInput names the first fault."""
+        """The parameters as they are now, defaults included; InvalidInput names what is wrong."""
         document = encode_document({**self._defaults, **given}, place="params")
         self.parse(document)
         return document
 
     def parse(self, document: str) -> dict[str, Any]:
-        """The arguments for the function; InvalidInput names the first fault."""
+        """The arguments for the function; InvalidInput names every field that is wrong."""
         given: dict[str, Any] = json.loads(document)
-        for name in given:
-            if name not in self._adapters and not self._takes_more:
-                known = ", ".join(self._adapters) or "none"
-                problem = f"is not a parameter of the job; it takes: {known}"
-                raise InvalidInput(f"params.{name}", problem)
-        for name in self._required:
-            if name not in given:
-                raise InvalidInput(f"params.{name}", "is missing")
-        return {name: self._checked(name, value) for name, value in given.items()}
+        unknown = [] if self._takes_more else [n for n in given if n not in self._adapters]
+        takes = f"it takes: {', '.join(self._adapters) or 'none'}"
+        faults = [(name, f"is not a parameter of the job; {takes}") for name in unknown]
+        faults += [(name, "is missing") for name in self._required if name not in given]
+        arguments: dict[str, Any] = {}
+        for name, value in given.items():
+            try:
+                arguments[name] = self._checked(name, value)
+            except ValidationError as error:
+                faults.append(_first_fault(name, error))
+        if faults:
+            raise _refusal(faults)
+        return arguments
 
     def _checked(self, name: str, value: Any) -> Any:
         adapter = self._adapters.get(name)
-        if adapter is None:
-            return value
-        try:
-            return adapter.validate_json(json.dumps(value), strict=True)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            where = "".join(
-                f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]
-            )
-            problem = first["msg"]
-            raise InvalidInput(f"params.{name}{where}", problem[0].lower() + problem[1:]) from None
+        return value if adapter is None else adapter.validate_json(json.dumps(value), strict=True)
 
     def schema(self) -> dict[str, Any]:
         """A JSON Schema of the parameters."""
@@ -99,6 +94,23 @@ class Parameters:
         schema["required"] = list(self._required)
         schema["additionalProperties"] = self._takes_more
         return {**schema, **({"$defs": shared["$defs"]} if "$defs" in shared else {})}
+
+
+def _first_fault(name: str, error: ValidationError) -> tuple[str, str]:
+    """The place within the parameter, and what is wrong with it."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+    problem = first["msg"]
+    return f"{name}{''.join(parts)}", problem[0].lower() + problem[1:]
+
+
+def _refusal(faults: Sequence[tuple[str, str]]) -> InvalidInput:
+    """One sentence for all of them, as far as a sentence goes."""
+    (place, problem), *others = faults[:FAULT_COUNT_MAX]
+    more = [f"params.{place}: {problem}" for place, problem in others]
+    if len(faults) > FAULT_COUNT_MAX:
+        more.append(f"and {len(faults) - FAULT_COUNT_MAX} more")
+    return InvalidInput(f"params.{place}", "; ".join((problem, *more)))
 
 
 def _parameters_of(function: Callable[..., Any], place: str) -> list[inspect.Parameter]:

@@ -1,17 +1,17 @@
 """Waiting for a database that is away."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from headway.core.errors import InfrastructureError, StoreClosed
+from headway.log import event_log
 
 AGAIN_S: Final = 0.5
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 async def persistently(action: Callable[[], Awaitable[T]]) -> T:

@@ -5,9 +5,8 @@ How long to wait comes with its answer, so this machine's own clock plays no par
 """
 
 import asyncio
-import logging
-from asyncio import sleep
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self, assert_never
 
@@ -15,33 +14,38 @@ from headway.core.command.fire import Begun, Dropped, Fired, FireSchedule, NotDu
 from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import SECOND
 from headway.core.schedule import Schedule
+from headway.log import event_log
+from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.ports.store import Store
 
 SCHEDULE_COUNT_MAX: Final = 1_000
-# A clock that jumps is noticed within this time.
+# When the database's clock jumps, it is noticed within this time.
 LOOK_S_MAX: Final = 30.0
 # Never less than this between two looks, or a slot that is a hair away would be asked for and asked
 # for again.
 LOOK_S_MIN: Final = 0.01
 RETRY_S: Final = 1.0
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 class Timetable:
     """Fires its schedules inside `async with`. If it dies there, the body is cancelled, and its
     error raised."""
 
-    def __init__(self, store: Store, ids: IdSource, schedules: Sequence[Schedule]) -> None:
+    def __init__(
+        self, store: Store, ids: IdSource, clock: Clock, schedules: Sequence[Schedule]
+    ) -> None:
         self._store = store
         self._ids = ids
+        self._clock = clock
         self._schedules = schedules
 
     async def __aenter__(self) -> Self:
         self._group = await asyncio.TaskGroup().__aenter__()
         self._keeping = self._group.create_task(
-            keep_schedules(self._store, self._ids, self._schedules)
+            keep_schedules(self._store, self._ids, self._clock, self._schedules)
         )
         return self
 
@@ -61,7 +65,9 @@ class Timetable:
             raise died_of
 
 
-async def keep_schedules(store: Store, ids: IdSource, schedules: Sequence[Schedule]) -> None:
+async def keep_schedules(
+    store: Store, ids: IdSource, clock: Clock, schedules: Sequence[Schedule]
+) -> None:
     """Fire `schedules` until cancelled. An outage is waited out; then missed slots are decided."""
     while schedules:  # Where there are any, ends by cancellation only.
         try:
@@ -71,13 +77,15 @@ async def keep_schedules(store: Store, ids: IdSource, schedules: Sequence[Schedu
         except InfrastructureError as error:
             log.warning("schedules_not_looked_at", extra={"reason": str(error)})
             wait_s = RETRY_S
-        await sleep(wait_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S_MAX):
+                await clock.sleep(wait_s)
 
 
 async def fire_due(store: Store, ids: IdSource, schedules: Sequence[Schedule]) -> float:
     """One look at all of them, which share a transaction; seconds until the next is worth it."""
     waits = await asyncio.gather(*(_fire(store, ids, schedule) for schedule in schedules))
-    return min(LOOK_S_MAX, max(LOOK_S_MIN, min(waits)))
+    return max(LOOK_S_MIN, min(waits))
 
 
 async def _fire(store: Store, ids: IdSource, schedule: Schedule) -> float:

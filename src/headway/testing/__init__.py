@@ -1,21 +1,28 @@
-"""For tests, ours and yours: a clock that you move, and commands with sensible defaults."""
+"""For tests, ours and yours: clocks that you move, and commands with sensible defaults."""
 
-from headway.testing.builders import (
-    a_claim,
-    a_message,
-    a_run,
-    a_run_id,
-    a_schedule,
-    a_submit,
-    an_error,
-    an_instance,
-    claim_of,
-    document,
-)
-from headway.testing.clock import FakeClock
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from headway.testing.builders import (
+        a_claim,
+        a_message,
+        a_run,
+        a_run_id,
+        a_schedule,
+        a_submit,
+        an_error,
+        an_instance,
+        claim_of,
+        document,
+    )
+    from headway.testing.clock import FakeClock
+    from headway.testing.opening import opened_for_test
+    from headway.testing.stepping import SteppingClock
 
 __all__ = [
     "FakeClock",
+    "SteppingClock",
     "a_claim",
     "a_message",
     "a_run",
@@ -26,4 +33,18 @@ __all__ = [
     "an_instance",
     "claim_of",
     "document",
+    "opened_for_test",
 ]
+
+# Loaded when first asked for: pytest loads the plugin beside them in every project.
+_HOMES: Final = {
+    "FakeClock": "clock",
+    "SteppingClock": "stepping",
+    "opened_for_test": "opening",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"headway.testing.{_HOMES.get(name, 'builders')}"), name)

@@ -1,7 +1,6 @@
 """The one way in which a connection to a server is made, for one address and for several alike."""
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,12 +12,13 @@ from headway.adapters.sql.dsn import Address
 from headway.adapters.sql.lineage import Choice, Newest, SeenState, Stream, choose, refusal
 from headway.adapters.sql.server import Purpose, RawConnection, Server
 from headway.core.errors import DatabaseUnavailable
+from headway.log import event_log
 
 PROBE_LIMIT_S: Final = 5.0
 LOOK_AGAIN_S: Final = 30.0
 SETTLE_COUNT_MAX: Final = 3
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 @dataclass(frozen=True, slots=True)

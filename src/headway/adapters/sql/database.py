@@ -133,6 +133,10 @@ class Database:
 
         return await self._retry(lambda: self._opened({}), write_or_find, sleep)
 
+    @property
+    def is_reading(self) -> bool:
+        return bool(self._under_way)
+
     async def close(self) -> None:
         if self._under_way:
             _, silent = await asyncio.wait(self._under_way, timeout=CLOSE_WAIT_S)

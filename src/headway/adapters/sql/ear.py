@@ -5,7 +5,6 @@ out by looking, as on a database that cannot speak.
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from headway.adapters.sql.postgres import Postgres
 from headway.adapters.sql.server import Purpose, RawConnection
 from headway.core.errors import DatabaseUnavailable
 from headway.core.run.events import Event
+from headway.log import event_log
 
 PAGE_COUNT: Final = 200
 UNREAD_COUNT_MAX: Final = 10_000
@@ -37,7 +37,7 @@ LATERAL (
 ) AS found ORDER BY found.seq LIMIT $4
 """
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 class Ear:

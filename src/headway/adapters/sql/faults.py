@@ -4,7 +4,6 @@ Each takes the driver's own error or SQLAlchemy's around it. None of them needs 
 of one that is not installed cannot come.
 """
 
-import logging
 import sqlite3
 from typing import Final, Protocol, runtime_checkable
 
@@ -12,8 +11,9 @@ from sqlalchemy.exc import DBAPIError
 
 from headway.adapters.sql.statements import GuardFailed
 from headway.core.errors import DatabaseUnavailable, InfrastructureError, StoreFailed
+from headway.log import event_log
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 DUPLICATE: Final = frozenset(
     {"23505", 1062, "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY"}

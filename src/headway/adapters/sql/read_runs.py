@@ -37,6 +37,7 @@ _STATES: Final = sa.select(*RUN_COLUMNS)
 _IS_HEAD: Final = runs.c.head_key > sa.literal_column("''")
 _IS_ACTIVE: Final = _IS_HEAD | (runs.c.waiting_key > sa.literal_column("''"))
 _CHILDREN: Final = sa.select(runs.c.id).order_by(runs.c.seq)
+_HAS_NOT_STARTED: Final = runs.c.queue_rank.in_([int(QueueRank.READY), int(QueueRank.BEHIND)])
 _SORTED_SEQ: Final = runs.c.seq + sa.literal_column("0")
 
 
@@ -162,6 +163,15 @@ class SqlRunReader:
         query = _CHILDREN.where(runs.c.child_of == parent_id).limit(limit)
         return [run_id for (run_id,) in await self._rows(query)]
 
+    async def queued_runs(
+        self, lane: LaneName, *, limit: int, before_seq: int | None = None
+    ) -> Sequence[Run]:
+        query = _STATES.where(runs.c.lane == lane, _HAS_NOT_STARTED)
+        if before_seq is not None:
+            query = query.where(runs.c.seq < before_seq)
+        rows = await self._rows(query.order_by(_SORTED_SEQ.desc()).limit(limit))
+        return [Run.from_row(row) for row in rows]
+
     async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:
         query = _STATES.where(runs.c.seq > after_seq).order_by(runs.c.seq).limit(limit)
         return [Run.from_row(row) for row in await self._rows(query)]
@@ -195,8 +205,7 @@ async def _snapshot(connection: AsyncConnection) -> Snapshot:
 async def _lanes(connection: AsyncConnection) -> list[LaneView]:
     # Asked lane by lane, so that each count is read from an index that holds live runs only.
     held = sa.select(sa.func.count()).where(runs.c.slot == lanes.c.name)
-    waits = runs.c.queue_rank.in_([int(QueueRank.READY), int(QueueRank.BEHIND)])
-    queued = sa.select(sa.func.count()).where(runs.c.lane == lanes.c.name, waits)
+    queued = sa.select(sa.func.count()).where(runs.c.lane == lanes.c.name, _HAS_NOT_STARTED)
     query = sa.select(*lanes.c, held.scalar_subquery(), queued.scalar_subquery())
     rows = await connection.execute(query.order_by(lanes.c.name))
     return [

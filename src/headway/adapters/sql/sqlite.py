@@ -1,6 +1,5 @@
 """The one way in which a SQLite connection is opened, by readers and by the writer alike."""
 
-import logging
 import os
 import sqlite3
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from typing import Final, Literal
 
 from headway.adapters.sql.dsn import MEMORY
 from headway.core.errors import ConfigurationError
+from headway.log import event_log
 
 Durability = Literal["process", "power"]
 """What a commit survives: the end of the process, or also a power cut."""
@@ -30,7 +30,7 @@ FAULTS: Final[Mapping[str, str]] = {
     "SQLITE_READONLY": "cannot be written; let headway write to it and to its folder",
 }
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 def open_sqlite(database: str, *, durability: Durability) -> sqlite3.Connection:

@@ -21,6 +21,14 @@ class GuardFailed(Exception):
     """Something changed between the decision and its write; the batch must be decided again."""
 
 
+def integer(name: str) -> sa.BindParameter[int]:
+    return sa.bindparam(name, type_=sa.BigInteger())
+
+
+def text(name: str) -> sa.BindParameter[str]:
+    return sa.bindparam(name, type_=sa.String())
+
+
 class in_list(sa.ColumnElement[bool]):  # noqa: N801  # Reads as an operator, like sa.and_.
     """`column IN (…)` with one parameter for the whole list, so that its SQL never changes."""
 

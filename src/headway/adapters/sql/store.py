@@ -7,10 +7,11 @@ from uuid import uuid4
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.links.source import source_for
+from headway.adapters.sql.read_doctor import SqlDoctorReader
 from headway.adapters.sql.read_events import SqlEventReader
 from headway.adapters.sql.read_files import SqlFileReader
 from headway.adapters.sql.read_runs import SqlRunReader
-from headway.adapters.sql.schema import prepare_schema
+from headway.adapters.sql.schema import faults_explained, prepare_schema
 from headway.adapters.sql.sqlite import Durability
 from headway.adapters.sql.writer import Writer
 from headway.core.command.command import Command
@@ -42,12 +43,18 @@ class SqlStore:
         self.runs = SqlRunReader(database, now)
         self.events = SqlEventReader(database)
         self.files = SqlFileReader(database)
+        self.doctor = SqlDoctorReader(database)
 
     @property
     def cluster_id(self) -> str | None:
         """The same for all processes on this database; None where there is no server."""
         connector = self._database.connector
         return None if connector is None else connector.cluster_id
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is being written or read, and every answer is on its way to its caller."""
+        return self.writer.is_idle and not self._database.is_reading
 
     async def apply(self, command: Command[A]) -> A:
         answer: A = await self.writer.put(command)
@@ -115,7 +122,8 @@ async def open_store(
             now=now,
             on_committed=listeners.tell,
         )
-        await writer.start()
+        with faults_explained(addresses[0]):
+            await writer.start()
     except BaseException:
         await database.close()
         raise

@@ -143,6 +143,7 @@ lanes: Final = _table(
     sa.Column("max_queued", sa.Integer),
     sa.Column("is_paused", sa.SmallInteger, nullable=False),
     sa.Column("revision", sa.Integer, nullable=False),
+    sa.Column("is_set_by_hand", sa.SmallInteger, nullable=False),
 )
 
 instances: Final = _table(

@@ -6,7 +6,6 @@ that none can undo its neighbours.
 """
 
 import asyncio
-import logging
 import threading
 import time
 from collections import deque
@@ -46,6 +45,7 @@ from headway.core.errors import (
 )
 from headway.core.ids import InstanceId, Instant
 from headway.core.run.events import Event
+from headway.log import event_log
 
 BATCH_COUNT_MAX: Final = 1_000
 WAITING_COUNT_MAX: Final = 100_000
@@ -57,7 +57,7 @@ OUT_AGAIN_S_MAX: Final = 1.0
 RECONNECT_DELAY_S: Final = 0.2
 RETIRE_S_MAX: Final = 2.0
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 class Writer:
@@ -79,7 +79,7 @@ class Writer:
         self._batch_number = 0
         self._in_doubt: InDoubt | None = None
         self._is_closing = False
-        self._is_idle = False
+        self._is_waiting = False
         self._lease: Lease | None = None
         self._is_out = False
         """The database could not be reached for as long as anybody would wait."""
@@ -137,11 +137,15 @@ class Writer:
         await asyncio.shield(self._stopped)
         self._thread.join()
 
+    @property
+    def is_idle(self) -> bool:
+        return self._is_waiting and not self._waiting
+
     def _rouse(self) -> None:
         # Appended first, looked at second; the writer does it the other way round, so that one of
         # the two always sees the other.
-        if self._is_idle:
-            self._is_idle = False
+        if self._is_waiting:
+            self._is_waiting = False
             self._writer_loop.call_soon_threadsafe(self._wake.set)
 
     # From here on: the writer's thread.
@@ -179,10 +183,10 @@ class Writer:
             if self._is_closing:
                 return []
             self._wake.clear()
-            self._is_idle = True
+            self._is_waiting = True
             if not self._waiting and not self._is_closing:
                 await self._wait()
-            self._is_idle = False
+            self._is_waiting = False
             self._ask_for_lease()
         batch: list[Pending] = []
         length = 0
@@ -357,11 +361,7 @@ class Writer:
         except Exception as error:  # The next transaction finds out and reconnects.
             log.debug("rollback_failed", extra={"reason": str(error)})
 
-    def _answer(
-        self,
-        answers: Sequence[Answer],
-        events: Sequence[Event] = (),
-    ) -> None:
+    def _answer(self, answers: Sequence[Answer], events: Sequence[Event] = ()) -> None:
         if answers and isinstance(answers[0][0], Lease):
             # It always stands first, and does not wait for an event loop that may be blocked.
             (lease, expires_at, error), *answers = answers

@@ -12,7 +12,6 @@ it lives nothing is proven either.
 
 import fcntl
 import glob
-import logging
 import os
 import re
 import secrets
@@ -24,13 +23,15 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from headway.log import event_log
+
 BOOT_ID_PATH: Final = Path("/proc/sys/kernel/random/boot_id")
 SUFFIX: Final = ".alive"
 NEW_SUFFIX: Final = ".new"
 _NAME: Final = re.compile(r"[0-9a-f-]{36}:[0-9a-f]{1,16}:[0-9a-f]{1,16}:([0-9a-f]{32})")
 _NONCES: Final = "[0-9a-f]" * 32
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 class FileLifeLock:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from headway.core.command.command import Needs
 from headway.core.command.submit import Submit, SubmitAnswer
 from headway.core.document import encode_document
-from headway.core.ids import CRON_LANE, Instant, RunId
+from headway.core.ids import Instant, RunId
 from headway.core.run.events import EventType
 from headway.core.schedule import Schedule
 from headway.core.world import SavedSchedule, World
@@ -100,7 +100,7 @@ class FireSchedule:
             key=schedule.key,
             job=schedule.job,
             params=schedule.params,
-            lane=CRON_LANE,
+            lane=schedule.lane,
             timeout_s=schedule.timeout_s,
             queue_timeout_s=schedule.queue_timeout_s,
             recovery=schedule.recovery,

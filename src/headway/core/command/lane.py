@@ -51,20 +51,47 @@ class SetLane:
             return Changed(lane.revision)
         changes: dict[str, Any] = {}
         if self.max_concurrent is not None:
-            changes["max_concurrent"] = self.max_concurrent
+            changes |= {"max_concurrent": self.max_concurrent, "is_set_by_hand": 1}
         if self.max_queued is not None:
             changes["max_queued"] = None if self.max_queued == -1 else self.max_queued
         if self.is_paused is not None:
             changes["is_paused"] = int(self.is_paused)
-        lane = lane._replace(revision=lane.revision + 1, **changes)
-        world.known_lanes[lane.name] = world.changes.lanes[lane.name] = lane
-        if lane.name in world.lanes:
-            world.lanes[lane.name].lane = lane
-        limit = "null" if lane.max_queued is None else lane.max_queued
-        world.announce(
-            EventType.LANE_CHANGED,
-            f'{{"max_concurrent":{lane.max_concurrent},"max_queued":{limit},'
-            f'"is_paused":{"true" if lane.is_paused else "false"}}}',
-            lane=lane.name,
-        )
-        return lane
+        return _changed(world, lane, changes)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeLimit:
+    """What a job wishes for its own lane; it counts until somebody sets the limit by hand."""
+
+    name: LaneName
+    max_concurrent: int
+
+    def __post_init__(self) -> None:
+        trim_names(self, "name")
+        assert 0 < self.max_concurrent <= LIMIT_MAX
+
+    def need(self, needs: Needs) -> None:
+        needs.lanes[self.name] = None
+        needs.changed_lanes[self.name] = None
+
+    def decide(self, world: World) -> Lane:
+        """The lane as it is then."""
+        lane = world.known_lanes.get(self.name) or default_lane(self.name)
+        if lane.is_set_by_hand or lane.max_concurrent == self.max_concurrent:
+            return lane
+        return _changed(world, lane, {"max_concurrent": self.max_concurrent})
+
+
+def _changed(world: World, lane: Lane, changes: dict[str, Any]) -> Lane:
+    lane = lane._replace(revision=lane.revision + 1, **changes)
+    world.known_lanes[lane.name] = world.changes.lanes[lane.name] = lane
+    if lane.name in world.lanes:
+        world.lanes[lane.name].lane = lane
+    limit = "null" if lane.max_queued is None else lane.max_queued
+    world.announce(
+        EventType.LANE_CHANGED,
+        f'{{"max_concurrent":{lane.max_concurrent},"max_queued":{limit},'
+        f'"is_paused":{"true" if lane.is_paused else "false"}}}',
+        lane=lane.name,
+    )
+    return lane

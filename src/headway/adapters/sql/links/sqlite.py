@@ -8,7 +8,6 @@ The write-ahead log is copied back into the file only here, behind the same gate
 
 import fcntl
 import json
-import logging
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -20,12 +19,13 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import Dialect
 
 from headway.adapters.sql.statements import Query, Row, Write, compile_query, compile_write
+from headway.log import event_log
 
 CHECKPOINT_ROW_COUNT: Final = 10_000
 LOG_BYTE_COUNT_MAX: Final = 16 << 20
 LOG_BYTE_COUNT_KEPT: Final = 8 << 20
 
-log = logging.getLogger(__name__)
+log = event_log(__name__)
 
 
 class SqliteLink:

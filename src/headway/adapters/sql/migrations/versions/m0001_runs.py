@@ -40,7 +40,8 @@ def _fill() -> None:
     if connection.scalar(sa.text("SELECT COUNT(*) FROM stream")):
         return
     lane = (
-        "INSERT INTO lanes (name, max_concurrent, is_paused, revision) VALUES (:name, :limit, 0, 0)"
+        "INSERT INTO lanes (name, max_concurrent, is_paused, revision, is_set_by_hand)"
+        " VALUES (:name, :limit, 0, 0, 0)"
     )
     for name, limit in (("main", 3), ("cron", 1), ("subagent", 1)):
         connection.execute(sa.text(lane), {"name": name, "limit": limit})
@@ -115,6 +116,7 @@ def _create_lanes() -> None:
         sa.Column("max_queued", sa.Integer(), nullable=True),
         sa.Column("is_paused", sa.SmallInteger(), nullable=False),
         sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("is_set_by_hand", sa.SmallInteger(), nullable=False),
         sa.PrimaryKeyConstraint("name", name="pk_lanes"),
         if_not_exists=True,
         mysql_charset="utf8mb4",

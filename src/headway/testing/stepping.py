@@ -1,0 +1,119 @@
+"""A clock for tests of whole programs: it stands still, and moves from one due thing to the next.
+
+So what is due at different times happens in its order, however far a test moves on: a job that
+sleeps for a minute, three times, has slept three times after `await clock.advance(180)`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final
+
+from headway.bootstrap import SqlStore
+from headway.core.duration import check_seconds
+from headway.core.ids import SECOND, Instant, later
+from headway.services.sweep import COUNT_MAX, sweep
+from headway.testing.clock import NOON
+from headway.testing.locks import NO_LOCKS
+
+QUIET_TURN_COUNT: Final = 50
+"""Of the event loop: when for so long nothing was written or read, everybody waits."""
+LOOK_AGAIN_S: Final = 0.001
+
+
+class SteppingClock:
+    """For `Headway(clock=…)`: what that waits for comes when the test moves the clock.
+
+    That is `ctx.sleep`, the time to answer `ctx.interrupt`, pauses between retries, the timeouts of
+    runs and queues, and schedules. What a job awaits elsewhere takes its own, real time.
+    """
+
+    def __init__(self, now: Instant = NOON) -> None:
+        self._now = now
+        self._store: SqlStore | None = None
+        self._numbers = count()
+        self._timers: list[tuple[Instant, int, asyncio.Future[None]]] = []
+        """A heap. Those whose caller is gone are dropped when their time comes."""
+
+    def now(self) -> Instant:
+        return self._now
+
+    def monotonic_s(self) -> float:
+        return self._now / SECOND
+
+    async def sleep(self, seconds: float) -> None:
+        await self._timer(seconds)
+
+    @asynccontextmanager
+    async def timeout(self, seconds: float) -> AsyncIterator[None]:
+        loop, timer = asyncio.get_running_loop(), self._timer(seconds)
+        async with asyncio.timeout(None) as limit:
+
+            def ring(_: object) -> None:
+                limit.reschedule(loop.time())
+
+            timer.add_done_callback(ring)
+            try:
+                yield
+            finally:
+                timer.remove_done_callback(ring)
+                timer.cancel()
+
+    async def advance(self, seconds: float) -> Instant:
+        """Move on by so much, and say what time it is then.
+
+        All that was due meanwhile has happened, one after the other, as far as headway is
+        concerned: what a job does beside it may still go on.
+        """
+        check_seconds(seconds, place="seconds")
+        goal = later(self._now, seconds=seconds)
+        await self._quiet()
+        while (due_at := await self._next_due(goal)) is not None:
+            self._now = due_at
+            await self._ring()
+        self._now = goal
+        await self._ring()
+        return goal
+
+    def drive(self, store: SqlStore | None) -> None:
+        """For `opened_for_test`: what is due in this store is seen to whenever the clock moves."""
+        self._store = store
+
+    def _timer(self, seconds: float) -> "asyncio.Future[None]":
+        timer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if seconds <= 0:
+            timer.set_result(None)
+        else:
+            heappush(self._timers, (later(self._now, seconds=seconds), next(self._numbers), timer))
+        return timer
+
+    async def _next_due(self, goal: Instant) -> Instant | None:
+        while self._timers and self._timers[0][2].done():
+            heappop(self._timers)
+        due = [due_at for due_at, _, _ in self._timers[:1]]
+        if self._store is not None:
+            runs = await self._store.runs.runs_due(goal, limit=COUNT_MAX)
+            due += [run.due_at for run in runs if run.due_at is not None and run.due_at > self._now]
+        return min((due_at for due_at in due if due_at <= goal), default=None)
+
+    async def _ring(self) -> None:
+        while self._timers and self._timers[0][0] <= self._now:
+            _, _, timer = heappop(self._timers)
+            if not timer.done():
+                timer.set_result(None)
+        if self._store is not None:
+            await sweep(self._store, self._store.runs, NO_LOCKS)
+        await self._quiet()
+
+    async def _quiet(self) -> None:
+        """Return when everybody waits for the clock, or for something that is not headway's."""
+        turn_count = 0
+        while turn_count < QUIET_TURN_COUNT:
+            if self._store is None or self._store.is_idle:
+                turn_count += 1
+                await asyncio.sleep(0)
+            else:
+                turn_count = 0
+                await asyncio.sleep(LOOK_AGAIN_S)

@@ -1,0 +1,197 @@
+"""The clock for tests of whole programs: hours pass, and nobody waits for them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from headway import Backoff, Headway, InvalidInput, RunContext, RunFailed, RunStatus
+from headway.core.ids import SECOND, Instant
+from headway.core.run.admission import OnConflict
+from headway.testing import SteppingClock
+from headway.testing.plugin import headway, headway_clock, open_headway
+from tests.service.scenes import records_of
+
+# To import a fixture is to have it; the plugin itself may or may not be loaded here.
+__all__ = ["headway", "headway_clock", "open_headway"]
+
+pytestmark = pytest.mark.backend("sqlite")
+
+HOUR_S = 3_600
+
+
+async def test_a_job_that_sleeps_goes_on_when_its_time_has_come_and_not_before(
+    headway: Headway, headway_clock: SteppingClock
+) -> None:
+    woken: list[Instant] = []
+
+    @headway.job()
+    async def nap(ctx: RunContext) -> str:
+        for _ in range(3):
+            await ctx.sleep(HOUR_S)
+            woken.append(headway_clock.now())
+        return "rested"
+
+    began = headway_clock.now()
+    run = await headway.start("nap")
+    await headway_clock.advance(seconds=HOUR_S - 1)
+    assert woken == []
+    await headway_clock.advance(seconds=3 * HOUR_S)
+    assert await run.result() == "rested"
+    assert [(at - began) / SECOND for at in woken] == [HOUR_S, 2 * HOUR_S, 3 * HOUR_S]
+
+
+async def test_r2_8_timeouts_of_the_queue_and_of_the_work_come_when_the_clock_is_moved(
+    headway: Headway, headway_clock: SteppingClock
+) -> None:
+    begun = asyncio.Event()
+
+    @headway.job(timeout_s=60, queue_timeout_s=30, concurrency=1)
+    async def long(ctx: RunContext) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    first = await headway.start("long")
+    await begun.wait()
+    second = await headway.start("long")
+    await headway_clock.advance(seconds=29)
+    assert await second.status() is RunStatus.QUEUED
+    await headway_clock.advance(seconds=1)
+    assert await second.status() is RunStatus.TIMED_OUT
+    assert await first.status() is RunStatus.RUNNING
+    await headway_clock.advance(seconds=30)
+    assert await first.status() is RunStatus.TIMED_OUT
+
+
+async def test_retries_wait_by_the_clock(headway: Headway, headway_clock: SteppingClock) -> None:
+    attempts: list[int] = []
+
+    @headway.job(retries=2, backoff=Backoff(base_s=HOUR_S, cap_s=HOUR_S))
+    async def flaky(ctx: RunContext) -> str:
+        attempts.append(ctx.attempt)
+        if ctx.attempt < 3:
+            raise OSError("no answer")
+        return "at last"
+
+    run = await headway.start("flaky")
+    await headway_clock.advance(seconds=0)
+    assert attempts == [1]
+    await headway_clock.advance(seconds=2 * HOUR_S)
+    assert await run.result() == "at last"
+
+
+async def test_a_question_that_nobody_answers_is_over_when_the_clock_says_so(
+    headway: Headway, headway_clock: SteppingClock
+) -> None:
+    @headway.job()
+    async def ask(ctx: RunContext) -> object:
+        answer = await ctx.interrupt("may I?", timeout_s=300)
+        await ctx.sleep(60)
+        return answer
+
+    began = headway_clock.now()
+    run = await headway.start("ask")
+    await headway_clock.advance(seconds=299)
+    assert await run.status() is RunStatus.RUNNING
+    await headway_clock.advance(seconds=HOUR_S)
+    assert await run.result() is None
+    ended_at = (await run.record()).run.ended_at
+    assert ended_at is not None
+    assert ended_at - began == 360 * SECOND, "the next wait began when the question was over"
+
+
+async def test_an_answer_in_time_counts(headway: Headway, headway_clock: SteppingClock) -> None:
+    @headway.job()
+    async def ask(ctx: RunContext) -> object:
+        return await ctx.interrupt("may I?", timeout_s=300)
+
+    run = await headway.start("ask")
+    await headway_clock.advance(seconds=200)
+    await run.answer("1.1", {"approved": True})
+    assert await run.result() == {"approved": True}
+
+
+async def test_i18_a_schedule_fires_at_each_of_its_slots(
+    open_headway: Callable[[Headway], AbstractAsyncContextManager[Headway]],
+    headway_clock: SteppingClock,
+) -> None:
+    hw, fired = Headway("sqlite:///unused.db"), list[Instant]()
+
+    @hw.job()
+    async def tick(ctx: RunContext) -> None:
+        fired.append(headway_clock.now())
+
+    hw.schedule("*/10 * * * *", job="tick")
+    async with open_headway(hw):
+        await headway_clock.advance(seconds=HOUR_S)
+    assert len(fired) == 6
+    assert {at % (600 * SECOND) for at in fired} == {0}
+
+
+async def test_i1_a_run_whose_time_is_not_over_is_left_alone_by_the_leases(
+    headway: Headway, headway_clock: SteppingClock
+) -> None:
+    release = asyncio.Event()
+
+    @headway.job()
+    async def work(ctx: RunContext) -> int:
+        await release.wait()
+        return ctx.generation
+
+    run = await headway.start("work")
+    await headway_clock.advance(seconds=30 * 24 * HOUR_S)
+    release.set()
+    assert await run.result() == 1
+    assert (await headway.doctor()).is_well
+
+
+async def test_a_canceled_run_is_forced_when_its_grace_is_over(
+    headway: Headway, headway_clock: SteppingClock
+) -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def hold_on(wait: Callable[[], Awaitable[object]]) -> None:
+        while not release.is_set():
+            try:
+                await wait()
+            except asyncio.CancelledError:
+                continue
+
+    @headway.job()
+    async def deaf(ctx: RunContext) -> None:
+        begun.set()
+        await hold_on(release.wait)
+
+    run = await headway.start("deaf", key="ann")
+    await begun.wait()
+    await run.cancel(grace_s=HOUR_S)
+    await headway_clock.advance(seconds=HOUR_S - 1)
+    assert await run.status() is RunStatus.CANCELLING
+    await headway_clock.advance(seconds=1)
+    assert await run.status() is RunStatus.CANCELED
+    with pytest.raises(RunFailed):
+        await run.result()
+    release.set()
+
+
+async def test_a_headway_of_ones_own_is_opened_and_given_back_as_it_was(
+    open_headway: Callable[[Headway], AbstractAsyncContextManager[Headway]],
+) -> None:
+    hw = Headway("postgresql://nowhere.invalid/prod")
+
+    @hw.job()
+    async def hello(ctx: RunContext) -> str:
+        return "hello"
+
+    async with open_headway(hw) as opened:
+        assert opened is hw
+        assert await (await hw.start("hello", on_conflict=OnConflict.JOIN)).result() == "hello"
+        assert len(await records_of(hw)) == 1
+    assert hw._urls == ("postgresql://nowhere.invalid/prod",)
+    assert hw._clock is None
+
+
+async def test_a_clock_that_should_go_back_says_so(headway_clock: SteppingClock) -> None:
+    with pytest.raises(InvalidInput, match="seconds: must be 0 to"):
+        await headway_clock.advance(seconds=-1)
