@@ -143,8 +143,10 @@ class RunContext:
         finally:  # Also when the job itself has set a limit to the wait.
             if has_given and self._execution.ending is None:
                 slot = self._execution.expect_slot()
-                if await self._apply(WantSlot(self._claim)):
-                    await slot
+                # A refusal is no reason to go on without one: it stands in the queue already
+                # (the first answer was lost), or it is to end, and is told so in a moment.
+                await self._apply(WantSlot(self._claim))
+                await slot
 
     async def _answer(self, call_id: str, timeout_s: float) -> Any:
         until_s = time.monotonic() + timeout_s
