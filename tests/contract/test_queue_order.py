@@ -6,7 +6,7 @@ from headway.core.command.settle import Complete, Fail
 from headway.core.command.wait import GiveSlotBack, Park, Wake, WantSlot
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
-from headway.testing import a_claim, a_submit, an_error, claim_of
+from headway.testing import FakeClock, a_claim, a_submit, an_error, claim_of
 from tests.contract.scenes import (
     claimed,
     claimed_one,
@@ -36,6 +36,21 @@ async def test_i9_a_key_keeps_its_order_through_deaths_and_failures(store: SqlSt
         await store.apply(Fail(claim_of(one), an_error()))
         finished.append(one.run_id)
     assert finished == run_ids
+
+
+async def test_i9_neither_the_clock_nor_the_ids_decide_who_is_next(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """It jumps back between two submissions, stands still between others; the ids go down."""
+    run_ids = [await submitted(store, run_id="run-9")]
+    for name, seconds in (("run-8", 0), ("run-7", -60), ("run-6", 0)):
+        clock.advance(seconds)
+        run_ids += [await submitted(store, run_id=name, on_conflict=OnConflict.ENQUEUE)]
+    holder = await instance(store)
+    for expected in run_ids:
+        one = await claimed_one(store, holder)
+        assert one.run_id == expected
+        await store.apply(Complete(claim_of(one)))
 
 
 async def test_i9_a_canceled_run_in_the_middle_leaves_the_others_their_places(

@@ -51,10 +51,10 @@ WHERE: Final = {
 }
 HEADINGS: Final = [f"{name} on {place}" for name, places in WHERE.items() for place in places]
 COLUMNS: Final = (
-    "runs", "accepted", "told", "events", "slots_held_max", "pauses_in_a_write", "poisoned",
-    "ran_on_ms_max", "lost", "unfinished", "ended_twice", "executed_twice", "two_of_a_key",
-    "above_the_limit", "out_of_order", "gaps", "stale_writes", "stale_words", "unclaimed",
-    "two_at_work", "ran_on", "leaked",
+    "runs", "accepted", "told", "events", "slots_held_max", "pauses_in_a_write", "overtaken",
+    "poisoned", "ran_on_ms_max", "lost", "unfinished", "ended_twice", "executed_twice",
+    "two_of_a_key", "above_the_limit", "out_of_order", "gaps", "stale_writes", "stale_words",
+    "unclaimed", "two_at_work", "ran_on", "leaked",
 )  # fmt: skip
 
 

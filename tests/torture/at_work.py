@@ -50,10 +50,25 @@ class AtWork:
             elif line.word != END and not any(slot.holds(at) for slot in held.slots):
                 findings.unclaimed += 1
 
+    def count_overtaken(self, authority: Authority) -> int:
+        """Executions that were under way when their process was paused, and lost their claim."""
+        count = 0
+        for execution in self._executions():
+            first, last = execution[0], execution[-1]
+            held = authority.held.get((first.run_id, first.generation))
+            for pause in self.pauses:
+                was_begun = pause.pid == first.pid and first.at_ns < pause.from_ns
+                was_over = last.word == END and last.at_ns < pause.from_ns
+                if held is not None and was_begun and not was_over:
+                    count += pause.from_ns < self._ended_ns(held) <= pause.to_ns
+        return count
+
+    def _ended_ns(self, held: Held) -> int:
+        return held.claim.ends_at * 1_000 - self.epoch_ns
+
     def _check_late(self, line: Line, held: Held, findings: Findings) -> None:
-        ended_ns = held.claim.ends_at * 1_000 - self.epoch_ns
         woke_ns = [pause.to_ns for pause in self.pauses if pause.pid == line.pid]
-        since_ns = max([ended_ns, *(at_ns for at_ns in woke_ns if at_ns <= line.at_ns)])
+        since_ns = max([self._ended_ns(held), *(at_ns for at_ns in woke_ns if at_ns <= line.at_ns)])
         late_ns = line.at_ns - since_ns
         findings.ran_on += late_ns > self.heartbeat_ns
         findings.ran_on_ms_max = max(findings.ran_on_ms_max, late_ns // 1_000_000)

@@ -38,8 +38,8 @@ KEY_COUNT: Final = 200
 TTL_S: Final = 2.0
 HEARTBEAT_S: Final = TTL_S / 3
 PAUSE_S: Final = (TTL_S + 0.2, TTL_S + 1.2)
-MOVES_BETWEEN_KILLS: Final = 150
-MOVES_BETWEEN_PAUSES: Final = 200
+MOVES_BETWEEN_KILLS: Final = 100
+MOVES_BETWEEN_PAUSES: Final = 150
 WRITE_S_MAX: Final = 1.0
 """Who cannot write within this time waits for a process that was paused in the middle of it."""
 STILL_S_MAX: Final = 60.0
@@ -203,6 +203,7 @@ async def judge(store: SqlStore, folder: Path, torment: Torment) -> Findings:
     )
     at_work.check_claims(authority, findings)
     at_work.check_crowding(LANE_LIMITS, findings)
+    findings.overtaken = at_work.count_overtaken(authority)
     findings.pauses_in_a_write = torment.pauses_in_a_write
     findings.leaked += torment.leaked
     findings.leaked += sum(view.held_count for view in await store.runs.lanes())

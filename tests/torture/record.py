@@ -38,6 +38,7 @@ and for `engines` the doctor looks at the database. From *lost* on, every figure
 
 - *pauses in a write*: the process was paused in the middle of a transaction. On SQLite nobody else
   can write until it wakes, so the leases of all run out; PostgreSQL ends such a transaction itself.
+- *overtaken*: executions that were under way when their process was paused, and lost their claim.
 - *poisoned*: runs whose process died three times before their first checkpoint.
 - *ran on ms max*: the longest that a job was at work after its process had woken, or its claim had
   ended. More than a heartbeat, a third of the lease, is counted as *ran on*.

@@ -51,6 +51,8 @@ class Findings:
     slots_held_max: int = 0
     pauses_in_a_write: int = 0
     """Pauses during which nobody else could write."""
+    overtaken: int = 0
+    """Executions that lost their claim while their process was paused."""
     poisoned: int = 0
     """Runs that ended as poison, and rightly: three deaths without a checkpoint."""
     ran_on_ms_max: int = 0

@@ -48,7 +48,7 @@ async def test_i3_i8_nothing_is_lost_when_processes_are_killed(urls: list[str]) 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("place", [one for one in BACKENDS if one.values[0] != "mariadb"])
 async def test_i1_i2_i4_i5_engines_are_killed_and_paused(urls: list[str]) -> None:
-    size = Size(run_count=40, kill_count=4, pause_count=2, process_count=3, key_count=50)
+    size = Size(run_count=30, kill_count=3, pause_count=1, process_count=3, key_count=50)
     findings = await engines(urls, size, _no_step)
     assert (findings.violations, findings.faults) == (0, [])
     assert findings.accepted > 0
