@@ -10,7 +10,7 @@ from headway.core.command.cancel import CancelAnswer, ForceCancel, RequestCancel
 from headway.core.command.inbox import NotActive
 from headway.core.command.report import SaveCheckpoint, SaveProgress, SetInteractive
 from headway.core.command.settle import Complete, ConfirmCancel, Settled, TooLate
-from headway.core.command.wait import GiveSlotBack, Park, Wake, WantSlot
+from headway.core.command.wait import GiveSlotBack, Park, SlotAnswer, Wake, WantSlot
 from headway.core.errors import InvalidInput
 from headway.core.ids import RunId, later
 from headway.core.run.admission import OnConflict
@@ -86,8 +86,9 @@ async def test_i11_who_unwinds_may_still_report_but_takes_no_messages(store: Sql
     before = await read_all(store)
     assert await store.apply(SetInteractive(claim, is_interactive=True)) is False
     assert await store.apply(a_message(one.run_id)) == NotActive()
-    for waiting in (GiveSlotBack(claim), WantSlot(claim), Park(claim), Wake(one.run_id)):
+    for waiting in (GiveSlotBack(claim), Park(claim), Wake(one.run_id)):
         assert await store.apply(waiting) is False
+    assert await store.apply(WantSlot(claim)) is SlotAnswer.REFUSED
     assert await read_all(store) == before
 
 

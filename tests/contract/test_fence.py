@@ -13,7 +13,7 @@ from headway.core.command.expire import Expire
 from headway.core.command.inbox import ConsumeInbox
 from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetInteractive
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
-from headway.core.command.wait import GiveSlotBack, Park, WantSlot
+from headway.core.command.wait import GiveSlotBack, Park, SlotAnswer, WantSlot
 from headway.core.ids import Instant
 from headway.core.run.run import NO_TOKEN, Claim
 from headway.core.run.status import RunStatus
@@ -43,7 +43,7 @@ SAYINGS: Final[Mapping[str, tuple[Callable[[Claim], Command[Any]], Any]]] = {
     "interactive": (lambda claim: SetInteractive(claim, is_interactive=True), False),
     "deaf": (lambda claim: SetInteractive(claim, is_interactive=False), False),
     "give_slot_back": (GiveSlotBack, False),
-    "want_slot": (WantSlot, False),
+    "want_slot": (WantSlot, SlotAnswer.REFUSED),
     "park": (Park, False),
     "park_until": (lambda claim: Park(claim, Instant(1)), False),
     "consume": (ConsumeInbox, None),

@@ -44,6 +44,7 @@ async def test_i6_a_repeat_gives_the_same_run_when_that_has_long_ended(
     run_id = await submitted(store, idempotency_key="once")
     await store.apply(Complete(claim_of(await claimed_one(store, await instance(store)))))
     clock.advance(3600)
+    assert await store.apply(a_submit(idempotency_key="once")) == Repeated(run_id)
     await submitted(store)
     assert await store.apply(a_submit(idempotency_key="once")) == Repeated(run_id)
 

@@ -3,10 +3,10 @@
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import RequestCancel
 from headway.core.command.settle import Complete, Fail
-from headway.core.command.wait import GiveSlotBack, Park, Wake, WantSlot
+from headway.core.command.wait import GiveSlotBack, Park, SlotAnswer, Wake, WantSlot
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
-from headway.testing import a_claim, a_submit, an_error, claim_of
+from headway.testing import FakeClock, a_claim, a_submit, an_error, claim_of
 from tests.contract.scenes import (
     claimed,
     claimed_one,
@@ -36,6 +36,21 @@ async def test_i9_a_key_keeps_its_order_through_deaths_and_failures(store: SqlSt
         await store.apply(Fail(claim_of(one), an_error()))
         finished.append(one.run_id)
     assert finished == run_ids
+
+
+async def test_i9_neither_the_clock_nor_the_ids_decide_who_is_next(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """It jumps back between two submissions, stands still between others; the ids go down."""
+    run_ids = [await submitted(store, run_id="run-9")]
+    for name, seconds in (("run-8", 0), ("run-7", -60), ("run-6", 0)):
+        clock.advance(seconds)
+        run_ids += [await submitted(store, run_id=name, on_conflict=OnConflict.ENQUEUE)]
+    holder = await instance(store)
+    for expected in run_ids:
+        one = await claimed_one(store, holder)
+        assert one.run_id == expected
+        await store.apply(Complete(claim_of(one)))
 
 
 async def test_i9_a_canceled_run_in_the_middle_leaves_the_others_their_places(
@@ -148,7 +163,7 @@ async def test_i9_who_ran_already_goes_before_who_never_started(store: SqlStore)
     await submitted(store, "new")
     await orphaned(store, orphan.run_id)
     assert await store.apply(Wake(parked.run_id))
-    assert await store.apply(WantSlot(claim_of(waiter)))
+    assert await store.apply(WantSlot(claim_of(waiter))) is SlotAnswer.IN_LINE
     order = []
     for _ in range(4):
         one = await claimed_one(store, holder)
@@ -175,11 +190,11 @@ async def test_i9_a_slot_wanted_again_comes_to_the_same_claim(store: SqlStore) -
     holder, stranger = await instance(store), await instance(store)
     waiter = await running(store, by=holder)
     claim = claim_of(waiter)
-    assert await store.apply(WantSlot(claim)) is False  # It has one.
+    assert await store.apply(WantSlot(claim)) is SlotAnswer.HELD  # It has one.
     await store.apply(GiveSlotBack(claim))
     assert await claimed(store, a_claim(holder)) == ()  # It has not said that its wait is over.
-    assert await store.apply(WantSlot(claim)) is True
-    assert await store.apply(WantSlot(claim)) is True  # It stands in line already.
+    assert await store.apply(WantSlot(claim)) is SlotAnswer.IN_LINE
+    assert await store.apply(WantSlot(claim)) is SlotAnswer.IN_LINE  # Still.
     assert await claimed(store, a_claim(stranger)) == ()
     again = await claimed_one(store, holder)
     assert (again.run_id, again.token, again.generation) == (*claim, 1)

@@ -232,10 +232,10 @@ class Oracle(Family):
     def _is_over(self, deadline: Instant | None) -> bool:
         return deadline is not None and deadline <= self.now
 
-    def wait(self, wanted: GiveSlotBack | WantSlot | Park | Retry) -> bool:
+    def wait(self, wanted: GiveSlotBack | WantSlot | Park | Retry) -> bool | str:
         run = self.held(wanted.claim)
         if run is None or run.status is not RUNNING:
-            return False
+            return "refused" if isinstance(wanted, WantSlot) else False
         match wanted:
             case GiveSlotBack():
                 if run.has_slot or run.wants_slot:
@@ -243,9 +243,10 @@ class Oracle(Family):
                     self.emit(run, "run_waiting", {})
             case WantSlot():
                 if run.has_slot:
-                    return False
+                    return "held"
                 if not run.wants_slot:
                     self.make_ready(run, "run_woken", {})
+                return "in_line"
             case Park():
                 self._let_go(run, wanted.wake_at)
                 self.emit(run, "run_parked", {})

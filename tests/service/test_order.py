@@ -7,6 +7,7 @@ import pytest
 from headway import Headway, RunContext
 from headway.core.errors import KeyBusy
 from headway.core.run.admission import OnConflict
+from headway.core.run.status import RunStatus
 from tests.service.scenes import Gauge, records_of
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -114,3 +115,27 @@ async def test_r1_2_two_keys_work_at_the_same_time(url: str) -> None:
         # Each waits for the other: in a row neither would end.
         runs = [await hw.start("work", key=key) for key in ("ann", "bob")]
         await asyncio.gather(*(run.ended() for run in runs))
+
+
+async def test_r2_8_a_run_that_waits_too_long_in_the_queue_is_timed_out(url: str) -> None:
+    hw, release = Headway(url), asyncio.Event()
+    begun: list[str] = []
+
+    @hw.job()
+    async def works(ctx: RunContext) -> None:
+        begun.append(ctx.run_id)
+        await release.wait()
+
+    @hw.job(queue_timeout_s=0.2)
+    async def hurries(ctx: RunContext) -> None:
+        begun.append(ctx.run_id)
+
+    async with hw:
+        first = await hw.start("works", key="ann")
+        second = await hw.start("hurries", key="ann", on_conflict=OnConflict.ENQUEUE)
+        async with asyncio.timeout(20):
+            ended = await second.ended()
+        release.set()
+        await first.result(10)
+    assert ended.run.status is RunStatus.TIMED_OUT
+    assert begun == [first.id]

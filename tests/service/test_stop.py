@@ -26,8 +26,8 @@ pytestmark = pytest.mark.backend("sqlite")
 class Stage:
     """A Headway whose job `work` runs until it is released, and counts what it did."""
 
-    def __init__(self, url: str, *, stop_wait_s: float = 10.0) -> None:
-        self.hw = Headway(url, stop_wait_s=stop_wait_s)
+    def __init__(self, url: str, *, stop_wait_s: float = 10.0, lease_ttl_s: float = 15.0) -> None:
+        self.hw = Headway(url, stop_wait_s=stop_wait_s, lease_ttl_s=lease_ttl_s)
         self.gauge = Gauge()
         self.release = asyncio.Event()
         self.hw.job()(self.work)
@@ -272,6 +272,22 @@ async def test_r4_13_an_engine_that_was_declared_dead_stops_its_work_and_begins_
         others = [one.id for one in await hw.store.runs.instances() if not one.is_dead]
         assert instance.id not in others
         assert len(others) == 1
+
+
+async def test_r4_13_an_engine_that_cannot_renew_its_lease_stops_its_work_by_itself(
+    url: str,
+) -> None:
+    """Nobody tells it: whoever looks finds its claims in force, until others can write."""
+    stage = Stage(url, lease_ttl_s=1.0)
+    async with stage.hw as hw:
+        run = await hw.start("work", key="ann")
+        await stage.gauge.reaches(1)
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            async with asyncio.timeout(10):
+                await stage.gauge.reaches(0)
+        stage.release.set()
+        assert await run.result(20) != "ann in generation 1"
 
 
 async def test_r4_13_an_idle_engine_learns_of_its_death_by_its_renewal(

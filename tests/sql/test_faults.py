@@ -118,6 +118,19 @@ async def test_r4_6_a_connection_that_was_ended_is_gone_at_once_and_afterwards(
         assert await meanings(connection, "SELECT 1") == ["is_disconnect"]
 
 
+@pytest.mark.parametrize("backend", ["postgres"])
+@pytest.mark.parametrize("turn_count", range(5))
+async def test_r4_6_a_goodbye_that_was_read_before_the_end_of_the_line_is_its_end(
+    node: Node, connection: RawConnection, turn_count: int
+) -> None:
+    """A process that was paused finds both, and reads the one some turns before the other."""
+    (pid,) = await connection.fetchrow("SELECT pg_backend_pid()")
+    node.execute(f"SELECT pg_terminate_backend({pid}, 5000)")
+    for _ in range(turn_count):
+        await asyncio.sleep(0)
+    assert await meanings(connection, "SELECT 1") == ["is_disconnect"]
+
+
 @pytest.mark.parametrize(
     "error",
     [

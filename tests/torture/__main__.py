@@ -3,14 +3,10 @@
 import argparse
 import asyncio
 import json
-import os
-import platform
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 from rich.console import Console
@@ -19,18 +15,22 @@ from rich.table import Table
 
 from tests.services.report import family_of
 from tests.torture.claims import Size, Step, torture
+from tests.torture.engines import engines
 from tests.torture.failover import fail_over
 from tests.torture.hundred import MEMORY, hundred, hundred_in_memory
 from tests.torture.machines import machines
 from tests.torture.pairs import PAIRS
 from tests.torture.places import PLACES
+from tests.torture.record import RECORD, record
 from tests.torture.replay import Findings
 
+ENGINES: Final = {"process_count": 3, "key_count": 200}
 SHORT: Final = {
     "claims": Size(run_count=2_000),
     "kills": Size(run_count=400_000, kill_count=10),
     "failover": Size(run_count=400_000, failover_count=2, process_count=4),
     "hundred": Size(run_count=10),
+    "engines": Size(run_count=100, kill_count=10, pause_count=4, **ENGINES),
     "machines": Size(run_count=20),
 }
 FULL: Final = {
@@ -38,6 +38,7 @@ FULL: Final = {
     "kills": Size(run_count=400_000, kill_count=200),
     "failover": Size(run_count=400_000, failover_count=10, process_count=4),
     "hundred": Size(run_count=50),
+    "engines": Size(run_count=150, kill_count=300, pause_count=100, **ENGINES),
     "machines": Size(run_count=500),
 }
 WHERE: Final = {
@@ -45,31 +46,15 @@ WHERE: Final = {
     "kills": tuple(PLACES),
     "failover": tuple(PAIRS),
     "hundred": (*PLACES, MEMORY),
+    "engines": ("sqlite", "postgres"),
     "machines": (*PLACES, MEMORY),
 }
-RECORD: Final = Path(__file__).parents[2] / "docs" / "torture.md"
-HEADER: Final = """# What it survived
-
-Made by `{command}` on {day}, {machine}. `make torture` runs a shorter form.
-
-- **claims**: 8 processes submit, claim and complete runs over 500 keys in a lane limited to 16.
-- **kills**: the same, while one process is killed (SIGKILL) and replaced at each of so many random
-  moments; leases last 3 s.
-- **failover**: 4 processes on a pair of servers that fails over (PostgreSQL: a streaming pair, the
-  primary is killed and its standby promoted; MariaDB: `read_only` is switched) and back, so many
-  times. Each time the old primary comes back alone, able to write, and must be left alone.
-- **hundred**: 100 submissions for one key at the same instant, from 4 processes, so many times: one
-  is accepted, the others are told which.
-- **machines**: so many random histories, of single commands and of batches each, on the store and
-  on a small model of it, which must agree on every answer and on every row.
-
-Afterwards the event stream is replayed and compared with what the processes wrote down themselves.
-Every column but the first ones must be 0.
-
-"""
+HEADINGS: Final = [f"{name} on {place}" for name, places in WHERE.items() for place in places]
 COLUMNS: Final = (
-    "runs", "accepted", "told", "events", "slots_held_max", "lost", "unfinished", "ended_twice",
-    "executed_twice", "two_of_a_key", "above_the_limit", "out_of_order", "gaps", "stale_writes",
+    "runs", "accepted", "told", "events", "slots_held_max", "pauses_in_a_write", "overtaken",
+    "poisoned", "ran_on_ms_max", "lost", "unfinished", "ended_twice", "executed_twice",
+    "two_of_a_key", "above_the_limit", "out_of_order", "gaps", "stale_writes", "stale_words",
+    "unclaimed", "two_at_work", "ran_on", "leaked",
 )  # fmt: skip
 
 
@@ -81,24 +66,44 @@ class Result:
     findings: Findings
     seconds: float
 
+    @property
+    def heading(self) -> str:
+        return f"{self.name} on {self.place}"
+
+    def figures(self) -> dict[str, str]:
+        size, findings = self.size, self.findings
+        figures = {"kills": size.kill_count, "pauses": size.pause_count}
+        figures |= {"failovers": size.failover_count}
+        figures |= {column: getattr(findings, column) for column in COLUMNS}
+        figures |= {"faults": len(findings.faults)}
+        return {word.replace("_", " "): f"{count:,}" for word, count in figures.items()}
+
 
 def main() -> None:
     wanted = _arguments()
     sizes = FULL if wanted.full else SHORT
+    results = []
     with Progress(console=Console(stderr=True)) as progress:
-        results = [
-            _run(name, place, sizes[name], progress)
-            for name in wanted.names
-            for place in WHERE[name]
-            if family_of(place) in wanted.backends.split(",")
-        ]
+        for name, place in _chosen(wanted):
+            results.append(_run(name, place, sizes[name], progress))
+            if wanted.record:
+                record(results[-1].heading, results[-1].figures(), order=HEADINGS)
     Console().print(_table(results))
     for result in results:
         for fault in sorted(set(result.findings.faults)):
-            print(f"{result.name} on {result.place}: {fault}")
-    if wanted.record:
-        _record(results)
-    sys.exit(1 if any(result.findings.violations for result in results) else 0)
+            print(f"{result.heading}: {fault}")
+    violation_count = sum(result.findings.violations for result in results)
+    print(f"{violation_count} violations")
+    sys.exit(1 if violation_count else 0)
+
+
+def _chosen(wanted: argparse.Namespace) -> list[tuple[str, str]]:
+    return [
+        (name, place)
+        for name in wanted.names
+        for place in WHERE[name]
+        if family_of(place) in wanted.backends.split(",")
+    ]
 
 
 def _run(name: str, place: str, size: Size, progress: Progress) -> Result:
@@ -124,6 +129,8 @@ def _torture(name: str, place: str, size: Size, step: Step) -> Findings:
     with PLACES[place]() as urls:
         if name == "hundred":
             return asyncio.run(hundred(urls, size.run_count, step))
+        if name == "engines":
+            return asyncio.run(engines(urls, size, step))
         return asyncio.run(torture(urls, size, step))
 
 
@@ -137,42 +144,13 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _rows(results: Sequence[Result]) -> list[list[str]]:
-    """A row per figure and a column per run, so that it fits a terminal."""
-    rows = [["", *(f"{result.name} on {result.place}" for result in results)]]
-    rows += [["kills", *(str(result.size.kill_count) for result in results)]]
-    rows += [["failovers", *(str(result.size.failover_count) for result in results)]]
-    rows += [["seconds", *(f"{result.seconds:.0f}" for result in results)]]
-    for column in COLUMNS:
-        words = column.replace("_", " ")
-        rows += [[words, *(f"{getattr(result.findings, column):,}" for result in results)]]
-    rows += [["faults", *(str(len(result.findings.faults)) for result in results)]]
-    return rows
-
-
 def _table(results: Sequence[Result]) -> Table:
-    headings, *rows = _rows(results)
-    table = Table(*headings)
-    for row in rows:
-        table.add_row(*row)
+    """A row per figure and a column per result, so that it fits a terminal."""
+    table = Table("", *(result.heading for result in results))
+    columns = [{"seconds": f"{result.seconds:.0f}"} | result.figures() for result in results]
+    for word in columns[0] if columns else ():
+        table.add_row(word, *(column[word] for column in columns))
     return table
-
-
-def _record(results: Sequence[Result]) -> None:
-    command = " ".join(["python -m tests.torture", *sys.argv[1:]])
-    machine = (
-        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
-        f"Python {platform.python_version()}"
-    )
-    day = datetime.now(tz=UTC).date().isoformat()
-    headings, *rows = _rows(results)
-    lines = [_line(headings), _line(["---"] * len(headings)), *map(_line, rows)]
-    header = HEADER.format(command=command, day=day, machine=machine)
-    RECORD.write_text(header + "\n".join(lines) + "\n")
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

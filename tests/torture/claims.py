@@ -34,6 +34,7 @@ Step = Callable[[int], None]
 class Size:
     run_count: int
     kill_count: int = 0
+    pause_count: int = 0
     failover_count: int = 0
     process_count: int = PROCESS_COUNT
     key_count: int = KEY_COUNT
@@ -41,7 +42,7 @@ class Size:
     @property
     def fault_count(self) -> int:
         """How often something is broken; such a load goes on until that is done."""
-        return self.kill_count + self.failover_count
+        return self.kill_count + self.pause_count + self.failover_count
 
 
 async def torture(urls: Sequence[str], size: Size, step: Step) -> Findings:
@@ -52,7 +53,10 @@ async def torture(urls: Sequence[str], size: Size, step: Step) -> Findings:
         with tempfile.TemporaryDirectory(prefix="headway-ledgers-") as folder:
             faults = await _load(store, urls, Path(folder), size, step)
             findings = await replay(
-                store, Path(folder), lane_limit=LANE_LIMIT, anyone_was_killed=size.kill_count > 0
+                store,
+                Path(folder),
+                lane_limits={MAIN_LANE: LANE_LIMIT},
+                anyone_was_killed=size.kill_count > 0,
             )
     finally:
         await store.close()
@@ -91,8 +95,8 @@ async def _kill(store: SqlStore, them: Crowd, size: Size, step: Step) -> None:
 
 async def _moved(store: SqlStore) -> None:
     """Wait until work is going on: to kill those who only start up proves nothing."""
-    wanted_seq = await _seq(store) + MOVES_BETWEEN_KILLS
-    while await _seq(store) < wanted_seq:  # noqa: ASYNC110  # Other processes make it move.
+    wanted_seq = await seq_of(store) + MOVES_BETWEEN_KILLS
+    while await seq_of(store) < wanted_seq:  # noqa: ASYNC110  # Other processes make it move.
         await asyncio.sleep(0.05)
 
 
@@ -100,7 +104,7 @@ async def until_quiet(store: SqlStore, them: Crowd, size: Size, step: Step) -> N
     """Wait until everything submitted is over; nothing may stand still for long."""
     last_seq, moved_at_s = 0, time.monotonic()
     while time.monotonic() < moved_at_s + QUIET_S_MAX:
-        seq = await _seq(store)
+        seq = await seq_of(store)
         if seq != last_seq:
             last_seq, moved_at_s = seq, time.monotonic()
         if not size.fault_count:
@@ -113,7 +117,7 @@ async def until_quiet(store: SqlStore, them: Crowd, size: Size, step: Step) -> N
     them.faults.append(f"nothing moved for {QUIET_S_MAX:g} s")
 
 
-async def _seq(store: SqlStore) -> int:
+async def seq_of(store: SqlStore) -> int:
     return (await store.events.events(after_seq=0, limit=1)).last_seq
 
 

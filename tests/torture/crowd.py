@@ -1,22 +1,35 @@
 """The processes of a load, as their parent sees them: started, killed by their own pid, ended."""
 
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from tests.torture.load import DRAIN, END, Load
+from tests.cli.command import environment
+from tests.torture.load import DRAIN, END
 
 END_WAIT_S: Final = 60.0
 
 
+class Program(Protocol):
+    @property
+    def folder(self) -> str:
+        """Where it looks for the files `drain` and `end`."""
+        ...
+
+    def command(self) -> list[str]: ...
+
+
 class Crowd:
-    def __init__(self, load: Load) -> None:
-        self._load = load
-        self._folder = Path(load.folder)
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._folder = Path(program.folder)
         self._processes: list[subprocess.Popen[str]] = []
+        self._spared: set[int] = set()
         self.faults: list[str] = []
         """What the processes complained about; a process that was killed complains of nothing."""
 
@@ -26,15 +39,35 @@ class Crowd:
 
     def add(self) -> None:
         self._processes.append(
-            subprocess.Popen(self._load.command(), stderr=subprocess.PIPE, text=True)
+            subprocess.Popen(
+                self._program.command(), env=environment(), stderr=subprocess.PIPE, text=True
+            )
         )
 
     def kill(self, place: int) -> None:
-        """SIGKILL one of them, and put a new one in its place."""
-        process = self._processes.pop(place % len(self._processes))
+        """SIGKILL one of them that is not spared, and put a new one in its place."""
+        process = self._unspared(place)
+        self._processes.remove(process)
         process.kill()
         self._collect(process, was_killed=True)
         self.add()
+
+    def pause(self, place: int) -> int:
+        """SIGSTOP one of them, and spare it from now on; its pid."""
+        pid = self._unspared(place).pid
+        self._spared.add(pid)
+        os.kill(pid, signal.SIGSTOP)
+        return pid
+
+    def wake(self, pid: int) -> None:
+        os.kill(pid, signal.SIGCONT)
+
+    def spare_no_more(self, pid: int) -> None:
+        self._spared.discard(pid)
+
+    def _unspared(self, place: int) -> "subprocess.Popen[str]":
+        others = [one for one in self._processes if one.pid not in self._spared]
+        return others[place % len(others)]
 
     def drain(self) -> None:
         (self._folder / DRAIN).touch()
@@ -68,9 +101,9 @@ class Crowd:
 
 
 @contextmanager
-def crowd(load: Load, process_count: int) -> Iterator[Crowd]:
+def crowd(program: Program, process_count: int) -> Iterator[Crowd]:
     """Start them, and leave none behind."""
-    them = Crowd(load)
+    them = Crowd(program)
     try:
         for _ in range(process_count):
             them.add()

@@ -32,7 +32,7 @@ async def fail_over(pair: Pair, size: Size, step: Step) -> Findings:
         with tempfile.TemporaryDirectory(prefix="headway-ledgers-") as folder:
             faults, stale_count = await _load(store, pair, Path(folder), size, step)
             findings = await replay(
-                store, Path(folder), lane_limit=LANE_LIMIT, anyone_was_killed=True
+                store, Path(folder), lane_limits={MAIN_LANE: LANE_LIMIT}, anyone_was_killed=True
             )
     finally:
         await store.close()

@@ -2,17 +2,21 @@
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.adapters.sql.store import SqlStore
-from headway.core.ids import Key, RunId
+from headway.core.ids import Key, LaneName, RunId
 from headway.core.run.events import Event, EventType
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 from headway.ports.run_reader import RunFilter
 
 PAGE_COUNT = 5_000
+SLOT_GIVEN_BACK = frozenset(
+    {EventType.TAKEN_OVER, EventType.WAITING, EventType.PARKED, EventType.RETRIED}
+)
 
 
 @dataclass(slots=True)
@@ -34,7 +38,25 @@ class Findings:
     gaps: int = 0
     stale_writes: int = 0
     """What reached a server that the database had left."""
+    stale_words: int = 0
+    """Results and events that were accepted from a claim that was not in force."""
+    unclaimed: int = 0
+    """Moments at which a job was at work without its claim, or without a slot."""
+    two_at_work: int = 0
+    """By the ledgers alone: moments with two of a key, or too many of a lane, at work."""
+    ran_on: int = 0
+    """Moments of work later than a heartbeat after the end of its claim, or after it woke."""
+    leaked: int = 0
+    """Slots and instances that are left when all is over."""
     slots_held_max: int = 0
+    pauses_in_a_write: int = 0
+    """Pauses during which nobody else could write."""
+    overtaken: int = 0
+    """Executions that lost their claim while their process was paused."""
+    poisoned: int = 0
+    """Runs that ended as poison, and rightly: three deaths without a checkpoint."""
+    ran_on_ms_max: int = 0
+    """The longest that a job was at work after the end of its claim, or after it woke."""
     faults: list[str] = field(default_factory=list)
 
     @property
@@ -49,6 +71,11 @@ class Findings:
             + self.out_of_order
             + self.gaps
             + self.stale_writes
+            + self.stale_words
+            + self.unclaimed
+            + self.two_at_work
+            + self.ran_on
+            + self.leaked
             + len(self.faults)
         )
 
@@ -56,9 +83,9 @@ class Findings:
 @dataclass(slots=True)
 class _Replay:
     findings: Findings
-    lane_limit: int
+    lane_limits: Mapping[LaneName, int]
     last_seq: int = 0
-    holding: set[RunId] = field(default_factory=set)
+    holding: defaultdict[LaneName, set[RunId]] = field(default_factory=lambda: defaultdict(set))
     running: dict[Key, RunId] = field(default_factory=dict)
     accepted_seqs: dict[RunId, int] = field(default_factory=dict)
     last_started: dict[Key, int] = field(default_factory=dict)
@@ -68,19 +95,19 @@ class _Replay:
         self.findings.gaps += event.seq != self.last_seq + 1
         self.last_seq = event.seq
         self.findings.events += 1
-        if event.run_id is None or event.key is None:
+        if event.run_id is None or event.key is None or event.lane is None:
             return
         match event.type:
             case EventType.STATE_CHANGED:
-                self._move(event, event.run_id, event.key)
-            case EventType.TAKEN_OVER:
-                self.holding.discard(event.run_id)
+                self._move(event, event.run_id, event.key, event.lane)
             case EventType.RESUMED:
-                self._hold(event.run_id)
+                self._hold(event.run_id, event.lane)
+            case _ if event.type in SLOT_GIVEN_BACK:
+                self.holding[event.lane].discard(event.run_id)
             case _:
                 return
 
-    def _move(self, event: Event, run_id: RunId, key: Key) -> None:
+    def _move(self, event: Event, run_id: RunId, key: Key, lane: LaneName) -> None:
         move = json.loads(event.payload)
         if move["from"] is None:
             self.accepted_seqs[run_id] = event.seq
@@ -92,33 +119,39 @@ class _Replay:
             accepted_seq = self.accepted_seqs[run_id]
             self.findings.out_of_order += accepted_seq < self.last_started.get(key, 0)
             self.last_started[key] = accepted_seq
-            self._hold(run_id)
+            self._hold(run_id, lane)
         if move["to"] in TERMINAL:
             self.findings.ended_twice += run_id in self.ended
             self.ended.add(run_id)
-            self.holding.discard(run_id)
+            self.holding[lane].discard(run_id)
             if self.running.get(key) == run_id:
                 del self.running[key]
 
-    def _hold(self, run_id: RunId) -> None:
-        self.holding.add(run_id)
-        held_count = len(self.holding)
-        self.findings.above_the_limit += held_count > self.lane_limit
+    def _hold(self, run_id: RunId, lane: LaneName) -> None:
+        self.holding[lane].add(run_id)
+        held_count = len(self.holding[lane])
+        self.findings.above_the_limit += held_count > self.lane_limits[lane]
         self.findings.slots_held_max = max(self.findings.slots_held_max, held_count)
 
 
+async def stream_of(store: SqlStore) -> AsyncIterator[Event]:
+    """All events. There is an end: nobody writes any more."""
+    after_seq = 0
+    while page := (await store.events.events(after_seq=after_seq, limit=PAGE_COUNT)).events:
+        for event in page:
+            yield event
+        after_seq = page[-1].seq
+
+
 async def replay(
-    store: SqlStore, folder: Path, *, lane_limit: int, anyone_was_killed: bool
+    store: SqlStore, folder: Path, *, lane_limits: Mapping[LaneName, int], anyone_was_killed: bool
 ) -> Findings:
     findings = Findings()
-    state = _Replay(findings, lane_limit)
-    while True:  # The stream has an end: nobody writes any more.
-        page = await store.events.events(after_seq=state.last_seq, limit=PAGE_COUNT)
-        for event in page.events:
-            state.take(event)
-        if not page.events:
-            break
-    findings.gaps += page.last_seq != state.last_seq
+    state = _Replay(findings, lane_limits)
+    async for event in stream_of(store):
+        state.take(event)
+    last_seq = (await store.events.events(after_seq=state.last_seq, limit=1)).last_seq
+    findings.gaps += last_seq != state.last_seq
     findings.unfinished = len(state.accepted_seqs) - len(state.ended)
     still_active = await store.runs.list_runs(
         RunFilter(statuses=frozenset(RunStatus) - TERMINAL), limit=PAGE_COUNT

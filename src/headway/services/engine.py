@@ -311,11 +311,17 @@ class Engine:
         if not (is_due or any(one.is_asking for one in self._executing.values())):
             return
         self._looked_at_s = now_s
-        mine = {execution.claim: execution for execution in self._executing.values()}
+        mine = {one.claim: (one, one.awaited_slot) for one in self._executing.values()}
         held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
         found = {Claim(run.id, run.token): run for run in held}
-        for claim, execution in mine.items():
-            self._tell(execution, found.get(claim))
+        for claim, (execution, awaited_slot) in mine.items():
+            run = found.get(claim)
+            self._tell(execution, run)
+            # The answer to its claim may have been lost. But a slot that it has given back since
+            # we asked is not the one that it waits for.
+            has_slot = run is not None and run.slot is not None
+            if has_slot and execution.awaited_slot is awaited_slot:
+                execution.got_slot()
         # What we hold and nobody executes came of a claim whose answer was lost. Seen twice, it
         # is not one whose answer is only on its way.
         unknown = found.keys() - {one.claim for one in self._executing.values()}
@@ -332,8 +338,6 @@ class Engine:
             execution.end(Ending.CANCELLED)
         elif run.unread_count:
             execution.news.set()
-        elif run.slot is not None:  # The answer to the claim may have been lost.
-            execution.got_slot()
 
     # Hints.
 

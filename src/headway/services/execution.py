@@ -41,7 +41,8 @@ class Execution:
         self._calls: set[asyncio.Task[Any]] = set()
         self._has_begun = False
         self._is_last = False
-        self._slot: asyncio.Future[None] | None = None
+        self.awaited_slot: asyncio.Future[None] | None = None
+        """Another one for each wait."""
 
     def runs_as(self, task: "asyncio.Task[None]") -> None:
         self._task = task
@@ -98,10 +99,10 @@ class Execution:
             task.cancel()
 
     def got_slot(self) -> None:
-        if self._slot is not None and not self._slot.done():
-            self._slot.set_result(None)
+        if self.awaited_slot is not None and not self.awaited_slot.done():
+            self.awaited_slot.set_result(None)
 
     def expect_slot(self) -> "asyncio.Future[None]":
         """To be awaited after the slot was asked for: the answer may be there before."""
-        self._slot = asyncio.get_running_loop().create_future()
-        return self._slot
+        self.awaited_slot = asyncio.get_running_loop().create_future()
+        return self.awaited_slot

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from headway.core.command.wait import GiveSlotBack, WantSlot
+from headway.core.command.wait import GiveSlotBack, SlotAnswer, WantSlot
 from headway.ports.store import Store
 from headway.services.execution import Execution
 from headway.services.patience import persistently
@@ -47,5 +47,7 @@ class Slot:
                 self._has_slot = True
                 slot = self._execution.expect_slot()
                 wanted = WantSlot(self._execution.claim)
-                if await persistently(lambda: self._store.apply(wanted)):
+                answer = await persistently(lambda: self._store.apply(wanted))
+                if answer is not SlotAnswer.HELD:
+                    # A refusal is no reason to go on without: it is to end, and is told so soon.
                     await slot

@@ -32,6 +32,8 @@ LOST_WORDS: Final = (
     "connection was closed",
     "not connected",
     "already closed",
+    # The server has said goodbye, and that the line is down has not been seen yet.
+    "cannot switch to state",
 )
 
 

@@ -1,6 +1,7 @@
 """Waiting: a run gives its slot back, keeps its key, and comes back ahead of new runs."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from headway.core.command.command import Needs
 from headway.core.document import Document
@@ -32,6 +33,14 @@ class GiveSlotBack:
         return True
 
 
+class SlotAnswer(StrEnum):
+    HELD = "held"
+    """It has one already."""
+    IN_LINE = "in_line"
+    REFUSED = "refused"
+    """It is to end, or no longer held by this claim."""
+
+
 @dataclass(frozen=True, slots=True)
 class WantSlot:
     """Its wait is over: it stands in the queue of its lane again, ahead of what never started."""
@@ -41,14 +50,15 @@ class WantSlot:
     def need(self, needs: Needs) -> None:
         needs.run(self.claim.run_id, may_wake=True)
 
-    def decide(self, world: World) -> bool:
-        """Whether it stands there; False: it has a slot already, or may have none."""
+    def decide(self, world: World) -> SlotAnswer:
         run = world.held(self.claim)
-        if run is None or run.slot is not None or run.status is not RunStatus.RUNNING:
-            return False
+        if run is None or run.status is not RunStatus.RUNNING:
+            return SlotAnswer.REFUSED
+        if run.slot is not None:
+            return SlotAnswer.HELD
         if run.queue_rank is None:
             _make_ready(world, run)
-        return True
+        return SlotAnswer.IN_LINE
 
 
 @dataclass(frozen=True, slots=True)

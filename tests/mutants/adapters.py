@@ -1,0 +1,69 @@
+"""Bugs between the decision and the disk."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+ADAPTERS: Final = (
+    Mutant(
+        name="a row is written whatever has become of it",
+        file="adapters/sql/write.py",
+        edits=(
+            (
+                'RUN_GUARDS: Final = ("seq", "status", "token", "revision")',
+                'RUN_GUARDS: Final = ("seq",)',
+            ),
+            (
+                "(before.seq, _PLAIN[before.status], before.token, before.revision)",
+                "(before.seq,)",
+            ),
+        ),
+        test_file="tests/contract/test_guards.py",
+        test="test_r2_2_a_run_that_others_have_ended_is_not_ended_again",
+    ),
+    Mutant(
+        name="SQLite's write lock comes with the first write",
+        file="adapters/sql/links/sqlite.py",
+        edits=(('"BEGIN IMMEDIATE"', '"BEGIN"'),),
+        test_file="tests/contract/test_guards.py",
+        test="test_r4_2_nobody_else_writes_from_begin_to_commit",
+    ),
+    Mutant(
+        name="a standby is taken for a primary",
+        file="adapters/sql/postgres.py",
+        edits=(
+            ('        if standby:\n            return "is a standby"\n', "        return None\n"),
+        ),
+        test_file="tests/sql/test_connect.py",
+        test="test_r4_4_a_node_that_takes_no_writes_counts_as_failed",
+        backend="postgres",
+    ),
+    Mutant(
+        name="the counter of the stream is read without a lock",
+        file="adapters/sql/load.py",
+        edits=(
+            (
+                '.where(stream.c.id == sa.literal_column("1"))\n    .with_for_update()\n',
+                '.where(stream.c.id == sa.literal_column("1"))\n',
+            ),
+        ),
+        test_file="tests/contract/test_guards.py",
+        test="test_i13_the_counter_is_locked_from_the_decision_to_the_commit",
+        backend="postgres",
+    ),
+    Mutant(
+        name="a key's line is in the order of the clock",
+        file="adapters/sql/load.py",
+        edits=(
+            (
+                '    .where(runs.c.waiting_key == _text("key"))\n    .order_by(runs.c.seq)\n',
+                (
+                    '    .where(runs.c.waiting_key == _text("key"))\n'
+                    "    .order_by(runs.c.queued_at, runs.c.id)\n"
+                ),
+            ),
+        ),
+        test_file="tests/contract/test_queue_order.py",
+        test="test_i9_neither_the_clock_nor_the_ids_decide_who_is_next",
+    ),
+)

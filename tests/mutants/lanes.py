@@ -1,0 +1,42 @@
+"""Bugs in the in-process lanes."""
+
+from typing import Final
+
+from tests.mutants.mutant import Mutant
+
+LANES: Final = (
+    Mutant(
+        name="a task that fails lets nobody else start",
+        file="lanes/lanes.py",
+        edits=(
+            (
+                (
+                    "                _log_failure(entry, error)\n            raise\n"
+                    "        finally:\n            self._leave(entry)\n"
+                ),
+                (
+                    "                _log_failure(entry, error)\n            raise\n"
+                    "        else:\n            self._leave(entry)\n            return result\n"
+                ),
+            ),
+            (
+                "            return await self._do(entry, work, timeout_s)\n        except",
+                "            result = await self._do(entry, work, timeout_s)\n        except",
+            ),
+        ),
+        test_file="tests/lanes/test_order.py",
+        test="test_r3_5_a_failure_starves_nobody",
+    ),
+    Mutant(
+        name="the late end of a task from before a reset frees a place",
+        file="lanes/lane.py",
+        edits=(
+            (
+                "if generation == self.generation:\n            del self._active[task_id]",
+                "self._active.pop(task_id, None) or (self._active and self._active.popitem())",
+            ),
+        ),
+        test_file="tests/lanes/test_lane.py",
+        test="test_r3_8_the_end_of_a_task_of_an_old_generation_frees_no_place",
+    ),
+)

@@ -1,0 +1,231 @@
+"""`engines`: three engines work on one database while they are killed and paused by turns.
+
+A pause is longer than a lease: the others take the work, and the one that wakes must let go of it.
+"""
+
+import asyncio
+import json
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from headway.adapters.sql.store import SqlStore, open_store
+from headway.bootstrap import SystemClock, opened_readers
+from headway.core.command.lane import SetLane
+from headway.core.doctor.finding import Weight
+from headway.core.errors import InboxOverflow, RunNotActive
+from headway.core.ids import LaneName, RunId
+from headway.core.run.events import EventType
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import ACTIVE
+from headway.ports.run_reader import RunFilter
+from headway.services.doctor import Checked, examine
+from headway.services.engine import SWEEP_S
+from headway.services.handle import RunHandle
+from tests.torture.at_work import AtWork, Pause
+from tests.torture.authority import Authority
+from tests.torture.claims import Size, Step, seq_of, until_quiet
+from tests.torture.crowd import Crowd, crowd
+from tests.torture.engine import LANES, EngineLoad
+from tests.torture.ledger import read_ledgers
+from tests.torture.replay import PAGE_COUNT, Findings, replay, stream_of
+
+PROCESS_COUNT: Final = 3
+KEY_COUNT: Final = 200
+TTL_S: Final = 2.0
+HEARTBEAT_S: Final = TTL_S / 3
+PAUSE_S: Final = (TTL_S + SWEEP_S, TTL_S + SWEEP_S + 1.0)
+MOVES_BETWEEN_KILLS: Final = 100
+MOVES_BETWEEN_PAUSES: Final = 150
+WRITE_S_MAX: Final = 1.0
+"""Who cannot write within this time waits for a process that was paused in the middle of it."""
+STILL_S_MAX: Final = 60.0
+GRACE_S: Final = 3.0
+LANE_LIMITS: Final = {LaneName(name): limit for name, limit in LANES.items()}
+
+
+async def engines(urls: Sequence[str], size: Size, step: Step) -> Findings:
+    """Load the database with engines, break as much as asked for, and check what came of it."""
+    store = await open_store(urls)
+    try:
+        for name, limit in LANE_LIMITS.items():
+            await store.apply(SetLane(name=name, max_concurrent=limit))
+        with tempfile.TemporaryDirectory(prefix="headway-ledgers-") as folder:
+            torment = Torment(store, size, step)
+            await torment.run(urls, folder)
+            findings = await judge(store, Path(folder), torment)
+        findings.faults += await _examined(urls)
+    finally:
+        await store.close()
+    return findings
+
+
+class Torment:
+    """What is done to the engines, and what was seen meanwhile."""
+
+    def __init__(self, store: SqlStore, size: Size, step: Step) -> None:
+        self._store = store
+        self._size = size
+        self._step = step
+        self._done_count = 0
+        self.pauses: list[Pause] = []
+        self.pauses_in_a_write = 0
+        self.leaked = 0
+        self.canceled: set[RunId] = set()
+        """Runs whose cancel was answered with: it is over."""
+        self.faults: list[str] = []
+
+    async def run(self, urls: Sequence[str], folder: str) -> None:
+        load = EngineLoad(
+            urls=list(urls),
+            folder=folder,
+            key_count=self._size.key_count,
+            backlog_count=self._size.run_count,
+            ttl_s=TTL_S,
+        )
+        with crowd(load, self._size.process_count) as them:
+            async with asyncio.TaskGroup() as group:
+                people = [
+                    group.create_task(self._cancel_some()),
+                    group.create_task(self._answer_some()),
+                ]
+                await asyncio.gather(self._kill(them), self._pause(them))
+                them.drain()
+                await until_quiet(self._store, them, self._size, self._step)
+                await self._until_buried(them)
+                for task in people:
+                    task.cancel()
+        self.faults += them.faults
+        self.leaked += len(await self._store.runs.instances())
+
+    async def _kill(self, them: Crowd) -> None:
+        for _ in range(self._size.kill_count):
+            await self._moved(them, MOVES_BETWEEN_KILLS)
+            await asyncio.sleep(random.uniform(0, 0.5))
+            them.kill(random.randrange(self._size.process_count))
+            self._count()
+
+    async def _pause(self, them: Crowd) -> None:
+        for _ in range(self._size.pause_count):
+            await self._moved(them, MOVES_BETWEEN_PAUSES)
+            await asyncio.sleep(random.uniform(0, 0.5))
+            pid = them.pause(random.randrange(self._size.process_count))
+            from_ns = time.monotonic_ns()
+            writing = asyncio.ensure_future(self._write())
+            try:
+                _, held_up = await asyncio.wait([writing], timeout=WRITE_S_MAX)
+                self.pauses_in_a_write += len(held_up)
+                pause_s = random.uniform(*PAUSE_S) - (time.monotonic_ns() - from_ns) / 1e9
+                await asyncio.sleep(pause_s)
+            finally:
+                self.pauses.append(Pause(pid, from_ns, time.monotonic_ns()))
+                them.wake(pid)
+            await writing
+            await asyncio.sleep(2 * HEARTBEAT_S)  # To be killed at once would prove nothing.
+            them.spare_no_more(pid)
+            self._count()
+
+    async def _write(self) -> None:
+        """Anything that changes nothing."""
+        (name, limit), *_ = LANE_LIMITS.items()
+        await self._store.apply(SetLane(name=name, max_concurrent=limit))
+
+    def _count(self) -> None:
+        self._done_count += 1
+        self._step(self._done_count)
+
+    async def _moved(self, them: Crowd, count: int) -> None:
+        """Wait until work is going on: to kill those who only start up proves nothing."""
+        wanted_seq = await seq_of(self._store) + count
+        give_up_at_s = time.monotonic() + STILL_S_MAX
+        while await seq_of(self._store) < wanted_seq:
+            if time.monotonic() > give_up_at_s:
+                self.faults.append(f"next to nothing moved for {STILL_S_MAX:g} s")
+                return
+            them.check()
+            await asyncio.sleep(0.05)
+
+    async def _until_buried(self, them: Crowd) -> None:
+        """I8: whoever died is gone with its lease and a sweep; twice that, for a slow machine."""
+        give_up_at_s = time.monotonic() + 2 * (TTL_S + SWEEP_S)
+        while len(await self._store.runs.instances()) > them.count:
+            if time.monotonic() > give_up_at_s:
+                self.leaked += len(await self._store.runs.instances()) - them.count
+                return
+            await asyncio.sleep(0.1)
+
+    # People, who come and go.
+
+    async def _cancel_some(self) -> None:
+        while True:  # Ends by cancellation only.
+            await asyncio.sleep(random.uniform(0, 0.5))
+            wanted = RunFilter(statuses=frozenset({random.choice(sorted(ACTIVE))}))
+            if records := await self._store.runs.list_runs(wanted, limit=100):
+                run_id = random.choice(records).run.id
+                if await self._handle(run_id).cancel(grace_s=GRACE_S) == "canceled":
+                    self.canceled.add(run_id)
+
+    async def _answer_some(self) -> None:
+        after_seq = 0
+        while True:  # Ends by cancellation only.
+            page = await self._store.events.events(after_seq=after_seq, limit=PAGE_COUNT)
+            for event in page.events:
+                after_seq = event.seq
+                if event.type == EventType.PERMISSION_REQUEST and random.random() < 0.5:
+                    assert event.run_id is not None
+                    call_id = json.loads(event.payload)["call_id"]
+                    try:
+                        await self._handle(event.run_id).answer(call_id, random.random())
+                    except (RunNotActive, InboxOverflow):
+                        continue
+            await asyncio.sleep(0.2)
+
+    def _handle(self, run_id: RunId) -> RunHandle:
+        return RunHandle(
+            run_id, store=self._store, runs=self._store.runs, events=self._store.events
+        )
+
+
+async def judge(store: SqlStore, folder: Path, torment: Torment) -> Findings:
+    findings = await replay(store, folder, lane_limits=LANE_LIMITS, anyone_was_killed=True)
+    authority = Authority(findings)
+    async for event in stream_of(store):
+        authority.take(event)
+    await _check_records(store, authority, torment.canceled)
+    at_work = AtWork(
+        lines=read_ledgers(folder),
+        pauses=torment.pauses,
+        heartbeat_ns=round(HEARTBEAT_S * 1e9),
+        epoch_ns=time.time_ns() - time.monotonic_ns(),
+    )
+    at_work.check_claims(authority, findings)
+    at_work.check_crowding(LANE_LIMITS, findings)
+    findings.overtaken = at_work.count_overtaken(authority)
+    findings.pauses_in_a_write = torment.pauses_in_a_write
+    findings.leaked += torment.leaked
+    findings.leaked += sum(view.held_count for view in await store.runs.lanes())
+    findings.faults += torment.faults
+    return findings
+
+
+async def _check_records(store: SqlStore, authority: Authority, canceled: set[RunId]) -> None:
+    before_seq: int | None = None
+    while page := await store.runs.list_runs(RunFilter(), limit=PAGE_COUNT, before_seq=before_seq):
+        for record in page:
+            authority.check_result(record)
+            if record.run.id in canceled and record.run.status is not RunStatus.CANCELED:
+                authority.findings.lost += 1  # The cancel was.
+        before_seq = page[-1].run.seq
+
+
+async def _examined(urls: Sequence[str]) -> list[str]:
+    """What the doctor says."""
+    async with opened_readers(urls) as readers:
+        return [
+            f"doctor: {finding.promise}, {finding.place}: {finding.sentence}"
+            async for finding in examine(readers.doctor, SystemClock(), Checked(), lambda: None)
+            if finding.weight is Weight.VIOLATION
+        ]

@@ -1,0 +1,84 @@
+"""`docs/torture.md`: a column for each torture and place, with what it counted last.
+
+It is written after each of them, so that whatever ends the script leaves what was done before; and
+the columns of others stay as they are.
+"""
+
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+RECORD: Final = Path(__file__).parents[2] / "docs" / "torture.md"
+HEADER: Final = """# What it survived
+
+Each column is made by `python -m tests.torture NAME --full --record` and says when; the last one on
+{machine}. `make torture` runs a shorter form of all of them, and
+`python -m tests.torture engines --backends sqlite` of one.
+
+- **claims**: 8 processes submit, claim and complete runs over 500 keys in a lane limited to 16.
+- **kills**: the same, while one process is killed (SIGKILL) and replaced at each of so many random
+  moments; leases last 3 s.
+- **failover**: 4 processes on a pair of servers that fails over (PostgreSQL: a streaming pair, the
+  primary is killed and its standby promoted; MariaDB: `read_only` is switched) and back, so many
+  times. Each time the old primary comes back alone, able to write, and must be left alone.
+- **hundred**: 100 submissions for one key at the same instant, from 4 processes, so many times: one
+  is accepted, the others are told which.
+- **engines**: 3 processes, each a whole `Headway`, work on 200 keys in 3 lanes while they are
+  killed and replaced, and paused (SIGSTOP) for longer than their leases of 2 s. Their jobs take
+  steps, fail and are tried again, wait without a slot, ask questions, and are cancelled.
+- **machines**: so many random histories, of single commands and of batches each, on the store and
+  on a small model of it, which must agree on every answer and on every row.
+
+Afterwards the event stream is replayed and compared with what the processes wrote down themselves,
+and for `engines` the doctor looks at the database. From *lost* on, every figure must be 0. Those of
+`engines` alone:
+
+- *pauses in a write*: the process was paused in the middle of a transaction. On SQLite nobody else
+  can write until it wakes, so the leases of all run out; PostgreSQL ends such a transaction itself.
+- *overtaken*: executions that were under way when their process was paused, and lost their claim.
+- *poisoned*: runs whose process died three times before their first checkpoint.
+- *ran on ms max*: the longest that a job was at work after its process had woken, or its claim had
+  ended. More than a heartbeat, a third of the lease, is counted as *ran on*.
+- *stale words*: results and events that were accepted from a claim that was not in force.
+- *unclaimed*: moments at which a job was at work before its claim, or without a slot.
+- *two at work*: by the ledgers alone, moments with two of a key, or too many of a lane, at work.
+- *leaked*: slots and instances that were left when all was over.
+
+"""
+Column = dict[str, str]
+"""A figure for each row."""
+
+
+def record(heading: str, figures: Column, *, order: Sequence[str]) -> None:
+    """Put a column into the page, in place of the one that was there."""
+    columns = _columns(RECORD.read_text()) if RECORD.exists() else {}
+    columns[heading] = {"made": datetime.now(tz=UTC).date().isoformat()} | figures
+    machine = (
+        f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
+        f"Python {platform.python_version()}"
+    )
+    known = [name for name in order if name in columns]
+    rows = [["", *known], ["---"] * (1 + len(known))]
+    for word in columns[heading]:
+        rows += [[word, *(columns[name].get(word, "") for name in known)]]
+    RECORD.write_text(HEADER.format(machine=machine) + "\n".join(map(_line, rows)) + "\n")
+
+
+def _columns(page: str) -> dict[str, Column]:
+    """What the page holds: each column's figures, by its heading."""
+    table = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("|")]
+    if not table:
+        return {}
+    headings, _, *rows = [[cell.strip() for cell in line] for line in table]
+    return {
+        heading: {row[0]: row[place] for row in rows if row[place]}
+        for place, heading in enumerate(headings)
+        if heading
+    }
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
