@@ -8,6 +8,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench.engine.results import Result
 from tests.bench.figures import Figure, Series
 from tests.bench.machine import Machine
 from tests.bench.places import ROOT, Place, Places
@@ -62,7 +63,7 @@ def show(console: Console, figures: Sequence[Figure]) -> None:
         console.print(table)
 
 
-def print_json(figure: Figure) -> None:
+def print_json(figure: Figure | Result) -> None:
     print(json.dumps(figure.as_json()), flush=True)
 
 

@@ -1,0 +1,77 @@
+"""Brings together who races and what on: databases, and the environments of other systems."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+
+from tests.bench.engine.contestants import Entry, Scale, entries_of
+from tests.bench.engine.order import Work
+from tests.bench.engine.race import Ground, Step, race, step_count
+from tests.bench.engine.results import Result
+from tests.bench.places import Place
+from tests.services import Missing, start_redis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    works: tuple[tuple[Entry, ...], ...]
+    """The entries of each work; none is empty."""
+    ground: Ground
+    scale: Scale
+
+    @property
+    def step_count(self) -> int:
+        return sum(step_count(entries, self.scale) for entries in self.works)
+
+    def results(self, step: Step, excuse: Step) -> Iterator[Result]:
+        for entries in self.works:
+            yield from race(entries, self.ground, self.scale, step, excuse)
+
+
+@contextmanager
+def open_field(
+    works: Sequence[Work],
+    places: Sequence[Place],
+    *,
+    stores: Collection[str],
+    is_ours_alone: bool,
+    scale: Scale,
+    excuse: Step,
+) -> Iterator[Field]:
+    """Start and install what is needed; what cannot be had is excused, and left out."""
+    with ExitStack() as stack:
+        databases = {
+            place.family: place.new_database
+            for place in places
+            if place.family in stores and place.is_usual
+        }
+        if "redis" in stores and not is_ours_alone:
+            try:
+                redis = start_redis()
+            except Missing as reason:
+                excuse(str(reason))
+            else:
+                stack.callback(redis.stop)
+                databases["redis"] = _emptied(redis.url, redis.execute)
+        pythons: dict[str, str] = {}
+        found = (
+            tuple(
+                entries_of(work, stores=databases, is_ours_alone=is_ours_alone, scale=scale),
+            )
+            for work in works
+        )
+        ground = Ground(new_databases=databases, pythons=pythons)
+        yield Field(
+            works=tuple(entries for entries in found if entries), ground=ground, scale=scale
+        )
+
+
+def _emptied(
+    url: str, execute: Callable[[str], object]
+) -> Callable[[], AbstractContextManager[str]]:
+    @contextmanager
+    def new_database() -> Iterator[str]:
+        execute("FLUSHALL")
+        yield url
+
+    return new_database
