@@ -90,6 +90,75 @@ OUR_JOB_COUNTS: Final[Mapping[Work, int]] = {
 CONTESTANTS: Final = (
     Contestant(system=OURS, title=OURS, store="sqlite", job_counts=OUR_JOB_COUNTS),
     Contestant(system=OURS, title=OURS, store="postgres", job_counts=OUR_JOB_COUNTS),
+    Contestant(
+        system="huey",
+        title="Huey",
+        store="sqlite",
+        concurrent_count=1,
+        job_counts={Work.DRAIN: 4_000, Work.PICKUP: 200},
+    ),
+    Contestant(
+        system="dbos",
+        title="DBOS",
+        store="sqlite",
+        job_counts={
+            Work.DRAIN: 600,
+            Work.PICKUP: 100,
+            Work.KEYED: 300,
+            Work.RECOVERY: RECOVERED_COUNT,
+        },
+        is_restarted=True,
+    ),
+    Contestant(
+        system="pgqueuer",
+        title="PgQueuer",
+        store="postgres",
+        concurrent_count=500,
+        job_counts={Work.DRAIN: 20_000, Work.PICKUP: 200, Work.RECOVERY: RECOVERED_COUNT},
+    ),
+    Contestant(
+        system="procrastinate",
+        title="Procrastinate",
+        store="postgres",
+        concurrent_count=50,
+        job_counts={
+            Work.DRAIN: 2_000,
+            Work.PICKUP: 200,
+            Work.KEYED: 2_000,
+            Work.RECOVERY: RECOVERED_COUNT,
+        },
+    ),
+    Contestant(
+        system="dbos",
+        title="DBOS",
+        store="postgres",
+        job_counts={
+            Work.DRAIN: 600,
+            Work.PICKUP: 100,
+            Work.KEYED: 300,
+            Work.RECOVERY: RECOVERED_COUNT,
+        },
+        is_restarted=True,
+    ),
+    Contestant(
+        system="saq",
+        title="SAQ",
+        store="redis",
+        job_counts={Work.DRAIN: 4_000, Work.PICKUP: 200},
+    ),
+    Contestant(
+        system="arq",
+        title="arq",
+        store="redis",
+        job_counts={Work.DRAIN: 4_000, Work.PICKUP: 200},
+    ),
+    Contestant(
+        system="rq",
+        title="RQ",
+        store="redis",
+        concurrent_count=1,
+        job_counts={Work.DRAIN: 2_000},
+    ),
 )
 
 

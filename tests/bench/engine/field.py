@@ -1,10 +1,13 @@
 """Brings together who races and what on: databases, and the environments of other systems."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import itertools
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 
-from tests.bench.engine.contestants import Entry, Scale, entries_of
+from tests.bench.engine.contestants import OURS, Entry, Scale, entries_of
+from tests.bench.engine.environments import CannotInstall, python_with
 from tests.bench.engine.order import Work
 from tests.bench.engine.race import Ground, Step, race, step_count
 from tests.bench.engine.results import Result
@@ -53,17 +56,31 @@ def open_field(
             else:
                 stack.callback(redis.stop)
                 databases["redis"] = _emptied(redis.url, redis.execute)
-        pythons: dict[str, str] = {}
-        found = (
-            tuple(
-                entries_of(work, stores=databases, is_ours_alone=is_ours_alone, scale=scale),
-            )
+        found = [
+            list(entries_of(work, stores=databases, is_ours_alone=is_ours_alone, scale=scale))
             for work in works
+        ]
+        pythons = _pythons(itertools.chain(*found), excuse)
+        present = (
+            tuple(one for one in entries if one.contestant.system in pythons) for entries in found
         )
-        ground = Ground(new_databases=databases, pythons=pythons)
         yield Field(
-            works=tuple(entries for entries in found if entries), ground=ground, scale=scale
+            works=tuple(entries for entries in present if entries),
+            ground=Ground(new_databases=databases, pythons=pythons),
+            scale=scale,
         )
+
+
+def _pythons(entries: Iterable[Entry], excuse: Step) -> dict[str, str]:
+    """The interpreter of each system; those that cannot be installed are excused."""
+    pythons = {OURS: sys.executable}
+    for system in dict.fromkeys(entry.contestant.system for entry in entries):
+        if system not in pythons:
+            try:
+                pythons[system] = python_with(system)
+            except CannotInstall as reason:
+                excuse(f"{system}: {reason}")
+    return pythons
 
 
 def _emptied(

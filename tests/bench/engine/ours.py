@@ -1,7 +1,6 @@
 """headway's own part: `python -m tests.bench.engine.ours ORDER` carries out one order."""
 
 import asyncio
-import random
 import sys
 import time
 from asyncio.subprocess import Process
@@ -16,6 +15,7 @@ from headway.core.document import encode_document
 from headway.core.ids import MAIN_LANE, Key, RunId
 from headway.services.admit import admit
 from tests.bench.engine.order import Answer, Order, Work, as_argument, give_answer, received_order
+from tests.bench.engine.pickups import time_pickups
 from tests.bench.engine.referee import Referee
 from tests.bench.stopwatch import Stopwatch
 
@@ -58,8 +58,12 @@ async def _resume(headway: Headway) -> None:
 
 async def _until_all_ended(headway: Headway) -> None:
     """Until the database says so."""
-    while any(view.held_count or view.queued_count for view in await headway.lanes.list()):
+    while await _active_count(headway):  # noqa: ASYNC110 - Nothing tells that a lane is empty.
         await asyncio.sleep(LOOK_S)
+
+
+async def _active_count(headway: Headway) -> int:
+    return sum(view.held_count + view.queued_count for view in await headway.lanes.list())
 
 
 async def drain(order: Order) -> Answer:
@@ -107,36 +111,27 @@ async def keyed(order: Order) -> Answer:
 
 
 async def pickup(order: Order) -> Answer:
-    """Each job when the one before is over and a moment has passed."""
-    begun_at_s: asyncio.Queue[float] = asyncio.Queue()
+    referee = Referee()
 
     async def job(ctx: RunContext, number: int) -> None:
-        begun_at_s.put_nowait(time.perf_counter())
+        referee.begin(number)
 
     async with _opened(order, job) as headway:
         await _resume(headway)
-        await _until_all_ended(headway)
-        submitter = await _start_submitter(order) if order.is_apart else None
-        times_ms = []
-        watch = Stopwatch()
-        with watch:
-            for number in range(order.job_count):
-                await asyncio.sleep(random.uniform(0.005, 0.03))
-                if submitter is None:
-                    called_at_s = time.perf_counter()
-                    await headway.start("job", params={"number": number})
-                else:
-                    called_at_s = await _submit_apart(submitter, number)
-                times_ms.append((await begun_at_s.get() - called_at_s) * 1_000)
-        if submitter is not None:
-            submitter.terminate()
+
+        async def submit(number: int) -> None:
+            await headway.start("job", params={"number": number})
+
+        if not order.is_apart:
+            return await time_pickups(order, referee, submit)
+        submitter = await _start_submitter(order)
+        try:
+            return await time_pickups(
+                order, referee, lambda number: _submit_apart(submitter, number)
+            )
+        finally:
+            submitter.kill()
             await submitter.wait()
-    return Answer(
-        count=order.job_count,
-        elapsed_s=watch.elapsed_s,
-        cpu_s=watch.cpu_s,
-        times_ms=tuple(times_ms),
-    )
 
 
 async def _start_submitter(order: Order) -> Process:

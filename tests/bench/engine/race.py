@@ -1,7 +1,6 @@
 """Rounds: each contestant in turn, then each again, so that noise of the machine hits all alike."""
 
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ class Ground:
     new_databases: Mapping[str, Callable[[], AbstractContextManager[str]]]
     """For each store: the URL of an empty one, gone at the end."""
     pythons: Mapping[str, str]
-    """For each other system: the interpreter that has it."""
+    """For each system: the interpreter that has it."""
 
 
 def step_count(entries: Sequence[Entry], scale: Scale) -> int:
@@ -80,11 +79,9 @@ def carry_out(entry: Entry, order: Order, ground: Ground) -> Answer:
 def start(entry: Entry, order: Order, ground: Ground) -> subprocess.Popen[str]:
     """The process that carries out `order`; what it says on stderr can be read."""
     contestant = entry.contestant
-    python, module = sys.executable, OURS_MODULE
-    if not contestant.is_ours:
-        python, module = ground.pythons[contestant.system], f"tests.bench.peers.{contestant.system}"
+    module = OURS_MODULE if contestant.is_ours else f"tests.bench.peers.{contestant.system}"
     return subprocess.Popen(
-        [python, "-m", module, as_argument(order)],
+        [ground.pythons[contestant.system], "-m", module, as_argument(order)],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

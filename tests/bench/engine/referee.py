@@ -6,12 +6,14 @@ Nothing but the standard library: this is used in the environments of other syst
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 
 
 class Referee:
     """Jobs call it, from whatever thread they run in."""
 
     def __init__(self, *, concurrent_count: int = 0) -> None:
+        self.on_begin: Callable[[], object] = lambda: None
         self.begun_at_s: dict[int, float] = {}
         self.violation_count = 0
         self.ended_count = 0
@@ -23,6 +25,7 @@ class Referee:
 
     def begin(self, number: int) -> None:
         self.begun_at_s[number] = time.perf_counter()
+        self.on_begin()
 
     def enter(self, key: int, number: int) -> None:
         """The job `number`, counted in the order of submission, begins for `key`."""
