@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from tests.bench.engine.contestants import OURS, Entry, Scale, entries_of
 from tests.bench.engine.environments import CannotInstall, python_with
 from tests.bench.engine.order import Work
-from tests.bench.engine.race import Ground, Step, race, step_count
+from tests.bench.engine.process import Ground
+from tests.bench.engine.race import Step, race, step_count
 from tests.bench.engine.results import Result
 from tests.bench.places import Place
 from tests.services import Missing, start_redis
@@ -43,11 +44,10 @@ def open_field(
 ) -> Iterator[Field]:
     """Start and install what is needed; what cannot be had is excused, and left out."""
     with ExitStack() as stack:
-        databases = {
-            place.family: place.new_database
-            for place in places
-            if place.family in stores and place.is_usual
+        usual = {
+            place.family: place for place in places if place.is_usual and place.family in stores
         }
+        databases = {family: place.new_database for family, place in usual.items()}
         if "redis" in stores and not is_ours_alone:
             try:
                 redis = start_redis()
@@ -66,7 +66,7 @@ def open_field(
         )
         yield Field(
             works=tuple(entries for entries in present if entries),
-            ground=Ground(new_databases=databases, pythons=pythons),
+            ground=Ground(new_databases=databases, places=usual, pythons=pythons),
             scale=scale,
         )
 

@@ -4,66 +4,21 @@ import asyncio
 import sys
 import time
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from headway import Headway, RunContext
-from headway.bootstrap import open_store, upgrade_database
+from headway import RunContext
+from headway.bootstrap import open_store
 from headway.core.command.submit import Submit
 from headway.core.document import encode_document
-from headway.core.ids import MAIN_LANE, Key, RunId
+from headway.core.ids import Key, RunId
 from headway.services.admit import admit
+from tests.bench.engine.opened import opened_engine, resume, submit_many, until_all_ended
 from tests.bench.engine.order import Answer, Order, Work, as_argument, give_answer, received_order
+from tests.bench.engine.ours_at_rest import sleep_together, start_up, stay, wait_idly
 from tests.bench.engine.pickups import time_pickups
 from tests.bench.engine.referee import Referee
 from tests.bench.stopwatch import Stopwatch
-
-SUBMITTER_COUNT: Final = 1_000
-LOOK_S: Final = 0.002
-FOR_EVER_S: Final = 3_600.0
-
-
-@asynccontextmanager
-async def _opened(order: Order, job: Callable[..., Awaitable[None]]) -> AsyncIterator[Headway]:
-    """An engine with one job, whose lane has room and is paused."""
-    await upgrade_database([order.url])
-    headway = Headway(order.url, stop_wait_s=0.0)
-    headway.job(name="job")(job)
-    async with headway:
-        limit = max(order.concurrent_count, 1)
-        await headway.lanes.set(MAIN_LANE, max_concurrent=limit, is_paused=True)
-        yield headway
-
-
-async def _submit(
-    headway: Headway, count: int, *, key_of: Callable[[int], str | None] = lambda _: None
-) -> None:
-    """In order; those of a batch are sent at once."""
-    for first in range(0, count, SUBMITTER_COUNT):
-        async with asyncio.TaskGroup() as group:
-            for number in range(first, min(count, first + SUBMITTER_COUNT)):
-                submission = headway.submit(
-                    "job",
-                    key=key_of(number),
-                    params={"number": number},
-                    on_conflict="enqueue",
-                )
-                group.create_task(submission)
-
-
-async def _resume(headway: Headway) -> None:
-    await headway.lanes.set(MAIN_LANE, is_paused=False)
-
-
-async def _until_all_ended(headway: Headway) -> None:
-    """Until the database says so."""
-    while await _active_count(headway):  # noqa: ASYNC110 - Nothing tells that a lane is empty.
-        await asyncio.sleep(LOOK_S)
-
-
-async def _active_count(headway: Headway) -> int:
-    return sum(view.held_count + view.queued_count for view in await headway.lanes.list())
 
 
 async def drain(order: Order) -> Answer:
@@ -74,13 +29,13 @@ async def drain(order: Order) -> Answer:
         if len(referee.begun_at_s) == order.job_count:
             have_begun.set()
 
-    async with _opened(order, job) as headway:
-        await _submit(headway, order.job_count)
+    async with opened_engine(order, job) as headway:
+        await submit_many(headway, order.job_count)
         watch = Stopwatch()
         with watch:
-            await _resume(headway)
+            await resume(headway)
             await have_begun.wait()
-            await _until_all_ended(headway)
+            await until_all_ended(headway)
     return Answer(count=order.job_count, elapsed_s=watch.elapsed_s, cpu_s=watch.cpu_s)
 
 
@@ -95,13 +50,15 @@ async def keyed(order: Order) -> Answer:
         if referee.ended_count == order.job_count:
             have_ended.set()
 
-    async with _opened(order, job) as headway:
-        await _submit(headway, order.job_count, key_of=lambda one: f"key-{one % order.key_count}")
+    async with opened_engine(order, job) as headway:
+        await submit_many(
+            headway, order.job_count, key_of=lambda one: f"key-{one % order.key_count}"
+        )
         watch = Stopwatch()
         with watch:
-            await _resume(headway)
+            await resume(headway)
             await have_ended.wait()
-            await _until_all_ended(headway)
+            await until_all_ended(headway)
     return Answer(
         count=order.job_count,
         elapsed_s=watch.elapsed_s,
@@ -116,8 +73,8 @@ async def pickup(order: Order) -> Answer:
     async def job(ctx: RunContext, number: int) -> None:
         referee.begin(number)
 
-    async with _opened(order, job) as headway:
-        await _resume(headway)
+    async with opened_engine(order, job) as headway:
+        await resume(headway)
 
         async def submit(number: int) -> None:
             await headway.start("job", params={"number": number})
@@ -166,6 +123,9 @@ CARRIED_OUT: Final[Mapping[Work, Callable[[Order], Awaitable[Answer]]]] = {
     Work.DRAIN: drain,
     Work.PICKUP: pickup,
     Work.KEYED: keyed,
+    Work.SLEEPERS: sleep_together,
+    Work.IDLE: wait_idly,
+    Work.STARTUP: start_up,
 }
 
 
@@ -173,6 +133,8 @@ def main() -> None:
     order = received_order()
     if order.role == "submitter":
         asyncio.run(submit_when_told(order))
+    elif order.work is Work.RECOVERY:
+        asyncio.run(stay(order))
     else:
         give_answer(order, asyncio.run(_carried_out(order)))
 

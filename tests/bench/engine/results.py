@@ -21,6 +21,7 @@ class Measure(StrEnum):
     UNTIL = "time"
     MEMORY = "memory"
     CPU_SHARE = "CPU"
+    CPU_TIME = "CPU time"
 
 
 def _percentile_ms(percent: int) -> Callable[[Answer], float]:
@@ -36,6 +37,7 @@ VALUE_OF: Final[Mapping[Measure, Callable[[Answer], float]]] = {
     Measure.UNTIL: lambda answer: answer.elapsed_s,
     Measure.MEMORY: lambda answer: answer.memory_bytes / 1e6,
     Measure.CPU_SHARE: lambda answer: answer.cpu_s / answer.elapsed_s * 100,
+    Measure.CPU_TIME: lambda answer: answer.cpu_s,
 }
 UNITS: Final[Mapping[Measure, tuple[str, str]]] = {
     Measure.RATE: (",.0f", "/s"),
@@ -46,6 +48,7 @@ UNITS: Final[Mapping[Measure, tuple[str, str]]] = {
     Measure.UNTIL: (".2f", " s"),
     Measure.MEMORY: (",.0f", " MB"),
     Measure.CPU_SHARE: (".2f", "%"),
+    Measure.CPU_TIME: (".2f", " s"),
 }
 MEASURES: Final[Mapping[Work, tuple[Measure, ...]]] = {
     Work.DRAIN: (Measure.RATE, Measure.CPU),
@@ -54,7 +57,7 @@ MEASURES: Final[Mapping[Work, tuple[Measure, ...]]] = {
     Work.RECOVERY: (Measure.UNTIL,),
     Work.SLEEPERS: (Measure.MEMORY, Measure.P50, Measure.P99),
     Work.IDLE: (Measure.CPU_SHARE,),
-    Work.STARTUP: (Measure.UNTIL,),
+    Work.STARTUP: (Measure.UNTIL, Measure.CPU_TIME),
 }
 
 

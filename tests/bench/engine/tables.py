@@ -27,7 +27,7 @@ def show(console: Console, results: Sequence[Result], verdicts: Sequence[Verdict
         chosen = [result for result in results if result.work is work]
         if not chosen:
             continue
-        table = Table(*headings(work), title=TITLES[work], title_justify="left")
+        table = Table(*headings(work), title=TITLES[work], title_justify="left", min_width=50)
         for column in table.columns[2:]:
             column.justify = "right"
         for result in chosen:
