@@ -15,14 +15,15 @@ from tests.bench.engine.contestants import STORES
 from tests.bench.engine.field import open_field
 from tests.bench.engine.goals import Verdict, verdicts
 from tests.bench.engine.order import Work
+from tests.bench.engine.report import write_engine_part
 from tests.bench.engine.results import Result
 from tests.bench.engine.tables import show as show_results
 from tests.bench.figures import Figure, misses
-from tests.bench.machine import this_machine
+from tests.bench.machine import Machine, this_machine
 from tests.bench.places import FAMILIES, Places, open_places
 from tests.bench.plan import What
 from tests.bench.profiled import show_profile
-from tests.bench.report import print_json, show, write_page
+from tests.bench.report import print_json, show, write_store_part
 from tests.bench.rounds import measure, step_count
 
 USUAL: Final = (What.SUBMITS, What.CLAIMS, What.CYCLES, What.LATENCY)
@@ -66,10 +67,25 @@ def main(arguments: Sequence[str]) -> int:
             show_results(_console(), measured.results, measured.verdicts)
         if asked.record:
             command = " ".join(["python -m tests.bench", *arguments])
-            write_page(measured.figures, places, machine, command)
+            _record(measured, places, machine, command)
     for sentence in measured.misses:
         notes.print(f"missed: {sentence}")
     return 1 if asked.check and measured.misses else 0
+
+
+def _record(measured: Measured, places: Places, machine: Machine, command: str) -> None:
+    """Each part of the page that something was measured of; the others stay as they are."""
+    if measured.figures:
+        write_store_part(measured.figures, places, machine, command)
+    if measured.results:
+        write_engine_part(
+            measured.results,
+            measured.verdicts,
+            measured.excuses,
+            places=places,
+            machine=machine,
+            command=command,
+        )
 
 
 def _measure(
@@ -154,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ours", action="store_true", help="headway alone, without other systems")
     parser.add_argument("--grow", action="store_true", help="also beside a million finished runs")
     parser.add_argument("--json", action="store_true", help="one object per line on stdout")
-    parser.add_argument("--record", action="store_true", help="write docs/benchmarks.md")
+    parser.add_argument("--record", action="store_true", help="write docs/benchmarks.md and .svg")
     parser.add_argument("--check", action="store_true", help="exit 1 when a figure must be better")
     parser.add_argument(
         "--profile",

@@ -66,8 +66,10 @@ class Contestant:
     """Its module, and the name of its environment."""
     title: str
     store: str
+    durability: str = ""
+    """On SQLite, what a commit survives: `process` or `power`."""
     concurrent_count: int = 100
-    """How many jobs at once, unless the discipline says; what was quickest for it here."""
+    """How many jobs at once, unless the discipline says; chosen by hand, not searched for."""
     job_counts: Mapping[Work, int] = field(default_factory=dict)
     """What it takes part in, and with how many jobs: enough for a few seconds."""
     is_restarted: bool = False
@@ -76,6 +78,11 @@ class Contestant:
     @property
     def is_ours(self) -> bool:
         return self.system == OURS
+
+    @property
+    def store_title(self) -> str:
+        title = STORES[self.store]
+        return f"{title} ({self.durability})" if self.durability else title
 
 
 OUR_JOB_COUNTS: Final[Mapping[Work, int]] = {
@@ -88,19 +95,38 @@ OUR_JOB_COUNTS: Final[Mapping[Work, int]] = {
     Work.STARTUP: 1,
 }
 CONTESTANTS: Final = (
-    Contestant(system=OURS, title=OURS, store="sqlite", job_counts=OUR_JOB_COUNTS),
+    Contestant(
+        system=OURS, title=OURS, store="sqlite", durability="process", job_counts=OUR_JOB_COUNTS
+    ),
+    Contestant(
+        system=OURS,
+        title=OURS,
+        store="sqlite",
+        durability="power",
+        job_counts={Work.DRAIN: 10_000},
+    ),
     Contestant(system=OURS, title=OURS, store="postgres", job_counts=OUR_JOB_COUNTS),
     Contestant(
         system="huey",
         title="Huey",
         store="sqlite",
+        durability="process",
         concurrent_count=1,
         job_counts={Work.DRAIN: 4_000, Work.PICKUP: 200},
+    ),
+    Contestant(
+        system="huey",
+        title="Huey",
+        store="sqlite",
+        durability="power",
+        concurrent_count=1,
+        job_counts={Work.DRAIN: 2_000},
     ),
     Contestant(
         system="dbos",
         title="DBOS",
         store="sqlite",
+        durability="power",
         job_counts={
             Work.DRAIN: 600,
             Work.PICKUP: 100,
@@ -172,7 +198,7 @@ class Entry:
 
     @property
     def title(self) -> str:
-        said = f"{self.contestant.title}, {STORES[self.contestant.store]}"
+        said = f"{self.contestant.title}, {self.contestant.store_title}"
         return f"{said}, {self.detail}" if self.detail else said
 
 
@@ -190,6 +216,7 @@ def _orders(work: Work, contestant: Contestant, scale: Scale) -> Iterator[tuple[
     order = Order(
         work=work,
         store=contestant.store,
+        durability=contestant.durability,
         job_count=contestant.job_counts[work],
         concurrent_count=contestant.concurrent_count,
     )

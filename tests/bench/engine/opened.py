@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, cast
 
 from headway import Headway
-from headway.bootstrap import upgrade_database
+from headway.bootstrap import Durability, upgrade_database
 from headway.core.ids import MAIN_LANE
 from tests.bench.engine.order import Order
 
@@ -20,7 +20,8 @@ async def opened_engine(
 ) -> AsyncIterator[Headway]:
     """An engine with one job, whose lane has room and is paused until `resume`."""
     await upgrade_database([order.url])
-    headway = Headway(order.url, stop_wait_s=0.0)
+    durability = cast("Durability | None", order.durability or None)
+    headway = Headway(order.url, durability=durability, stop_wait_s=0.0)
     headway.job(name="job")(job)
     async with headway:
         if order.role != "second":

@@ -32,6 +32,8 @@ class Order:
     work: Work
     store: str
     """Of a system that can use several: sqlite, postgres or redis."""
+    durability: str = ""
+    """On SQLite, what a commit survives: `process` or `power`. Servers are set to keep all."""
     url: str = ""
     answer_file: str = ""
     job_count: int = 0

@@ -26,7 +26,7 @@ def step_count(entries: Sequence[Entry], scale: Scale) -> int:
 def race(
     entries: Sequence[Entry], ground: Ground, scale: Scale, step: Step, excuse: Step
 ) -> Iterator[Result]:
-    """All entries are of one work. Who does not finish is excused, and takes part no more."""
+    """All entries are of one work. Another system that does not finish is excused."""
     answers: dict[Entry, list[Answer]] = {entry: [] for entry in entries}
     with ExitStack() as stack:
         grown = {}
@@ -38,6 +38,8 @@ def race(
         for _ in range(scale.rounds[entries[0].order.work]):
             for entry, answer in _round(list(answers), ground, grown, step):
                 if isinstance(answer, DidNotFinish):
+                    if entry.contestant.is_ours:
+                        raise answer
                     excuse(f"{entry.order.work}: {entry.title}: {answer}")
                     del answers[entry]
                 else:

@@ -7,7 +7,7 @@ from math import inf, isinf
 from statistics import quantiles
 from typing import Any, Final
 
-from tests.bench.engine.contestants import STORES, Entry
+from tests.bench.engine.contestants import Entry
 from tests.bench.engine.order import Answer, Work
 from tests.bench.figures import Series
 
@@ -89,7 +89,7 @@ class Result:
         return {
             "work": self.work.value,
             "system": self.entry.contestant.title,
-            "store": STORES[self.entry.contestant.store],
+            "store": self.entry.contestant.store_title,
             "detail": self.entry.detail,
             "measures": {
                 measure.value: [_finite(value) for value in self.series(measure).values]

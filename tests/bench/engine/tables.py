@@ -6,7 +6,6 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench.engine.contestants import STORES
 from tests.bench.engine.goals import Verdict
 from tests.bench.engine.order import Work
 from tests.bench.engine.results import MEASURES, Result
@@ -47,6 +46,6 @@ def cells(result: Result) -> tuple[str, ...]:
     title = entry.contestant.title
     return (
         f"{title}, {entry.detail}" if entry.detail else title,
-        STORES[entry.contestant.store],
+        entry.contestant.store_title,
         *(result.said(measure) for measure in MEASURES[result.work]),
     )

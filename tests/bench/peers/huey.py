@@ -14,7 +14,8 @@ from tests.bench.stopwatch import Stopwatch
 
 order = received_order()
 if order.store == "sqlite":
-    queue = SqliteHuey("bench", filename=urlsplit(order.url).path.removeprefix("/"))
+    file_name = urlsplit(order.url).path.removeprefix("/")
+    queue = SqliteHuey("bench", filename=file_name, fsync=order.durability == "power")
 else:
     queue = RedisHuey("bench", url=order.url)
 referee = Referee()
