@@ -42,7 +42,7 @@ test: setup services-setup lint ## Everything: lint, all tests on every backend,
 torture: setup services-setup ## The long fault runs: kills, pauses, failovers under load
 	$(BIN)/python -m tests.torture
 
-bench: setup services-setup ## Rates of the store beside those of the raw drivers
+bench: setup services-setup ## The engine beside other systems, the store beside the raw drivers
 	$(BIN)/python -m tests.bench
 
 mutants: setup services-setup ## Plant twenty bugs, one after the other, and see the tests notice

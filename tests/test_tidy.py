@@ -204,5 +204,12 @@ def test_a_rule_finds_what_it_forbids(rule: Callable[[Source], Iterator[int]], t
     assert list(rule(Source(ROOT / "src" / "one.py", text, ast.parse(text))))
 
 
-def test_the_pinned_dependencies_name_no_address() -> None:
-    assert "://" not in (ROOT / "requirements-dev.txt").read_text(encoding="utf-8")
+PINNED: Final = (
+    ROOT / "requirements-dev.txt",
+    *sorted((ROOT / "tests" / "bench" / "peers").glob("*.txt")),
+)
+
+
+@pytest.mark.parametrize("path", PINNED, ids=lambda path: path.name)
+def test_the_pinned_dependencies_name_no_address(path: Path) -> None:
+    assert "://" not in path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Rates of the store beside those of the raw drivers, for the same rows in the same run.
+"""The engine beside other systems, and the store beside the raw drivers, each in one run.
 
 `python -m tests.bench --help` says what can be asked. No test asserts a time; `--check` does.
 """

@@ -2,71 +2,142 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tests.bench import plan
+from tests.bench.engine import contestants
+from tests.bench.engine.contestants import STORES
+from tests.bench.engine.field import open_field
+from tests.bench.engine.goals import Verdict, verdicts
+from tests.bench.engine.order import Work
+from tests.bench.engine.report import write_engine_part
+from tests.bench.engine.results import Result
+from tests.bench.engine.tables import show as show_results
 from tests.bench.figures import Figure, misses
-from tests.bench.machine import this_machine
+from tests.bench.machine import Machine, this_machine
 from tests.bench.places import FAMILIES, Places, open_places
-from tests.bench.plan import FULL, QUICK, Scale, What
+from tests.bench.plan import What
 from tests.bench.profiled import show_profile
-from tests.bench.report import print_json, show, write_page
+from tests.bench.report import print_json, show, write_store_part
 from tests.bench.rounds import measure, step_count
 
 USUAL: Final = (What.SUBMITS, What.CLAIMS, What.CYCLES, What.LATENCY)
+ALL_STORES: Final = (*FAMILIES, "redis")
+
+T = TypeVar("T", Figure, Result)
+
+
+@dataclass(slots=True)
+class Measured:
+    figures: list[Figure] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)
+    excuses: list[str] = field(default_factory=list)
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return verdicts(self.results)
+
+    @property
+    def misses(self) -> list[str]:
+        return [*misses(self.figures), *(str(one) for one in self.verdicts if not one.holds)]
 
 
 def main(arguments: Sequence[str]) -> int:
     asked = _parser().parse_args(arguments)
-    scale = QUICK if asked.quick else FULL
     notes = Console(stderr=True, highlight=False)
     if asked.profile is not None:
         with open_places({asked.profile}) as places:
+            scale = plan.QUICK if asked.quick else plan.FULL
             show_profile(_console(), places.all[0], scale)
         return 0
-    whats = list(dict.fromkeys([*asked.what, *([What.GROWTH] if asked.grow else [])]))
     machine = this_machine()
-    with open_places(asked.only) as places:
+    wanted = asked.only
+    whats = list(dict.fromkeys([*wanted.whats, *([What.GROWTH] if asked.grow else [])]))
+    with open_places(wanted.stores) as places:
         for reason in places.missing:
             notes.print(f"not measured: {reason}")
-        figures = _measure(places, whats, scale, notes, is_json=asked.json)
+        measured = _measure(asked, whats, places, notes)
         if not asked.json:
-            show(_console(), figures)
+            show(_console(), measured.figures)
+            show_results(_console(), measured.results, measured.verdicts)
         if asked.record:
             command = " ".join(["python -m tests.bench", *arguments])
-            write_page(figures, places, machine, command)
-    missed = misses(figures)
-    for sentence in missed:
+            _record(measured, places, machine, command)
+    for sentence in measured.misses:
         notes.print(f"missed: {sentence}")
-    return 1 if asked.check and missed else 0
+    return 1 if asked.check and measured.misses else 0
+
+
+def _record(measured: Measured, places: Places, machine: Machine, command: str) -> None:
+    """Each part of the page that something was measured of; the others stay as they are."""
+    if measured.figures:
+        write_store_part(measured.figures, places, machine, command)
+    if measured.results:
+        write_engine_part(
+            measured.results,
+            measured.verdicts,
+            measured.excuses,
+            places=places,
+            machine=machine,
+            command=command,
+        )
 
 
 def _measure(
-    places: Places, whats: Sequence[What], scale: Scale, notes: Console, *, is_json: bool
-) -> list[Figure]:
-    figures = []
+    asked: argparse.Namespace, whats: Sequence[What], places: Places, notes: Console
+) -> Measured:
+    measured = Measured()
+
+    def excuse(reason: str) -> None:
+        measured.excuses.append(reason)
+        notes.print(f"not measured: {reason}")
+
+    scale = plan.QUICK if asked.quick else plan.FULL
+    opened = open_field(
+        asked.only.works,
+        places.all,
+        stores=asked.only.stores,
+        is_ours_alone=asked.ours,
+        scale=contestants.QUICK if asked.quick else contestants.FULL,
+        excuse=excuse,
+    )
+    with opened as races, _progress(notes) as progress:
+        total = step_count(places.all, whats, scale) + races.step_count
+        bar = progress.add_task("", total=total, completed=-1)
+
+        def step(description: str) -> None:
+            progress.update(bar, description=description, advance=1)
+
+        found = measure(places.all, whats, scale, step)
+        measured.figures = _gathered(found, print_json if asked.json else None)
+        results = races.results(step, excuse)
+        measured.results = _gathered(results, print_json if asked.json else None)
+        progress.update(bar, description="done", advance=1)
+    return measured
+
+
+def _gathered(found: Iterable[T], tell: Callable[[T], None] | None) -> list[T]:
+    gathered = []
+    for one in found:
+        gathered.append(one)
+        if tell is not None:
+            tell(one)
+    return gathered
+
+
+def _progress(notes: Console) -> Progress:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=notes, disable=not notes.is_terminal) as progress:
-        total = step_count(places.all, whats, scale)
-        bar = progress.add_task("", total=total, completed=-1)
-
-        def step(description: str) -> None:
-            progress.update(bar, description=description, advance=1)
-
-        for figure in measure(places.all, whats, scale, step):
-            figures.append(figure)
-            if is_json:
-                print_json(figure)
-        progress.update(bar, description="done", advance=1)
-    return figures
+    return Progress(*columns, console=notes, disable=not notes.is_terminal)
 
 
 def _console() -> Console:
@@ -74,26 +145,32 @@ def _console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=140)
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What `--only` leaves of it all."""
+
+    stores: tuple[str, ...] = ALL_STORES
+    whats: tuple[What, ...] = USUAL
+    works: tuple[Work, ...] = tuple(Work)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, callers and seconds")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, jobs and seconds")
     parser.add_argument(
         "--only",
-        type=_families,
-        default=FAMILIES,
+        type=_wanted,
+        default=Wanted(),
         metavar="NAMES",
-        help=f"some of {','.join(FAMILIES)}",
+        help=(
+            f"some stores ({', '.join(ALL_STORES)}), some measurements of the store "
+            f"({', '.join(What)}), of the engine ({', '.join(Work)}), or both"
+        ),
     )
-    parser.add_argument(
-        "--what",
-        type=_whats,
-        default=USUAL,
-        metavar="NAMES",
-        help=f"some of {','.join(What)}; default: {','.join(USUAL)}",
-    )
+    parser.add_argument("--ours", action="store_true", help="headway alone, without other systems")
     parser.add_argument("--grow", action="store_true", help="also beside a million finished runs")
     parser.add_argument("--json", action="store_true", help="one object per line on stdout")
-    parser.add_argument("--record", action="store_true", help="write docs/benchmarks.md")
+    parser.add_argument("--record", action="store_true", help="write docs/benchmarks.md and .svg")
     parser.add_argument("--check", action="store_true", help="exit 1 when a figure must be better")
     parser.add_argument(
         "--profile",
@@ -103,22 +180,23 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _families(text: str) -> tuple[str, ...]:
-    return tuple(_chosen(text, FAMILIES))
-
-
-def _whats(text: str) -> tuple[What, ...]:
-    return tuple(What(name) for name in _chosen(text, tuple(What)))
-
-
-def _chosen(text: str, known: Sequence[str]) -> list[str]:
+def _wanted(text: str) -> Wanted:
     names = [name.strip() for name in text.split(",")]
+    known = (*ALL_STORES, *What, *Work)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise argparse.ArgumentTypeError(
             f"no such name: {', '.join(unknown)}; there are {', '.join(known)}"
         )
-    return names
+    stores = tuple(name for name in ALL_STORES if name in names)
+    whats = tuple(what for what in What if what in names)
+    works = tuple(work for work in Work if work in names)
+    if not whats and not works:
+        whats, works = Wanted().whats, Wanted().works
+    stores = stores or ALL_STORES
+    if not whats:  # The engine is not measured there.
+        stores = tuple(store for store in stores if store in STORES)
+    return Wanted(stores, whats, works)
 
 
 if __name__ == "__main__":

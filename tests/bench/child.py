@@ -2,7 +2,6 @@
 
 import asyncio
 import multiprocessing
-import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from headway.adapters.sql.sqlite import Durability
 from tests.bench.plan import Assignment, Outcome, Side, What
 from tests.bench.raw import RawDriver, RawRuns, open_raw
 from tests.bench.recorded import RawRun, record
+from tests.bench.stopwatch import Stopwatch
 from tests.bench.work import Claims, Cycles, Submits, repeat, working_store
 
 OUTCOME_TIMEOUT_S: Final = 600.0
@@ -88,33 +88,18 @@ async def _queue(count: int, driver: RawDriver, runs: RawRuns) -> list[RawRun]:
     return waiting
 
 
-class Stopwatch:
-    """Runs while it is entered."""
-
-    def __init__(self) -> None:
-        self.elapsed_s = 0.0
-        self.cpu_s = 0.0
-
-    def __enter__(self) -> None:
-        self._started_s = time.perf_counter()
-        self._started_cpu_s = time.process_time()
-
-    def __exit__(self, *_: object) -> None:
-        self.elapsed_s += time.perf_counter() - self._started_s
-        self.cpu_s += time.process_time() - self._started_cpu_s
-
-    def outcome(self, count: int, times_ms: Sequence[float] = ()) -> Outcome:
-        p50_ms, p99_ms = 0.0, 0.0
-        if times_ms:
-            cuts = quantiles(times_ms, n=100)
-            p50_ms, p99_ms = cuts[49], cuts[98]
-        return Outcome(
-            count=count,
-            elapsed_s=self.elapsed_s,
-            cpu_s=self.cpu_s,
-            p50_ms=p50_ms,
-            p99_ms=p99_ms,
-        )
+def _outcome(watch: Stopwatch, count: int, times_ms: Sequence[float] = ()) -> Outcome:
+    p50_ms, p99_ms = 0.0, 0.0
+    if times_ms:
+        cuts = quantiles(times_ms, n=100)
+        p50_ms, p99_ms = cuts[49], cuts[98]
+    return Outcome(
+        count=count,
+        elapsed_s=watch.elapsed_s,
+        cpu_s=watch.cpu_s,
+        p50_ms=p50_ms,
+        p99_ms=p99_ms,
+    )
 
 
 async def _measure_raw(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> Outcome:
@@ -137,7 +122,7 @@ async def _finish_many(assignment: Assignment, driver: RawDriver, runs: RawRuns)
         for transaction in runs.cycle(BATCH_COUNT):
             with watch:
                 await driver.transact(transaction)
-    return watch.outcome(assignment.finished_count)
+    return _outcome(watch, assignment.finished_count)
 
 
 async def _measure_raw_rate(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> Outcome:
@@ -152,7 +137,7 @@ async def _measure_raw_rate(assignment: Assignment, driver: RawDriver, runs: Raw
                 with watch:
                     await driver.transact(transaction)
         count += assignment.callers
-    return watch.outcome(count)
+    return _outcome(watch, count)
 
 
 async def _measure_raw_claims(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> Outcome:
@@ -164,7 +149,7 @@ async def _measure_raw_claims(assignment: Assignment, driver: RawDriver, runs: R
         with watch:
             await driver.transact(transaction)
         count += len(batch)
-    return watch.outcome(count)
+    return _outcome(watch, count)
 
 
 async def _time_raw_submits(assignment: Assignment, driver: RawDriver, runs: RawRuns) -> Outcome:
@@ -176,7 +161,7 @@ async def _time_raw_submits(assignment: Assignment, driver: RawDriver, runs: Raw
         with watch:
             await driver.transact(submit)
         times_ms.append((watch.elapsed_s - before_s) * 1_000)
-    return watch.outcome(len(times_ms), times_ms)
+    return _outcome(watch, len(times_ms), times_ms)
 
 
 async def _measure_store(assignment: Assignment) -> Outcome:
@@ -201,7 +186,7 @@ async def _measure_calls(assignment: Assignment, once: Submits | Claims | Cycles
     watch = Stopwatch()
     with watch:
         count = await repeat(once, callers=assignment.callers, duration_s=assignment.duration_s)
-    return watch.outcome(count)
+    return _outcome(watch, count)
 
 
 async def _time_submits(assignment: Assignment, once: Submits) -> Outcome:
@@ -213,4 +198,4 @@ async def _time_submits(assignment: Assignment, once: Submits) -> Outcome:
         with watch:
             await once()
         times_ms.append((watch.elapsed_s - before_s) * 1_000)
-    return watch.outcome(len(times_ms), times_ms)
+    return _outcome(watch, len(times_ms), times_ms)

@@ -36,7 +36,10 @@ class Place:
     """One database system, with one durability."""
 
     name: str
+    family: str
     title: str
+    is_usual: bool = True
+    """Whether this is the family's durability unless somebody asks for another."""
     durability: Durability
     settings: str
     """What a commit survives, in the system's own words."""
@@ -98,6 +101,8 @@ def _sqlite(folder: Path, durability: Durability) -> Place:
 
     return Place(
         name=f"sqlite-{durability}",
+        family="sqlite",
+        is_usual=durability == "process",
         title=f"SQLite ({durability})",
         durability=durability,
         settings=f"write-ahead log, synchronous = {SYNCHRONOUS[durability]}",
@@ -117,6 +122,7 @@ def _postgres(server: PostgresServer) -> Place:
 
     return Place(
         name="postgres",
+        family="postgres",
         title="PostgreSQL",
         durability="power",
         settings="fsync = on, synchronous_commit = on",
@@ -128,6 +134,7 @@ def _postgres(server: PostgresServer) -> Place:
 def _mariadb(server: MariaDBServer) -> Place:
     return Place(
         name="mariadb",
+        family="mariadb",
         title="MariaDB",
         durability="power",
         settings="innodb_flush_log_at_trx_commit = 1, doublewrite on",

@@ -8,19 +8,20 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench.engine.results import Result
 from tests.bench.figures import Figure, Series
 from tests.bench.machine import Machine
-from tests.bench.places import ROOT, Place, Places
+from tests.bench.page import PAGE, replace_part, table
+from tests.bench.places import Place, Places
 from tests.bench.plan import GROWTH_RATIO_MIN, LATENCY_MS_MAX, RATIO_AIM, RATIO_MIN, What
 
-PAGE: Final = ROOT / "docs" / "benchmarks.md"
 HEADINGS: Final = ("database", "what", "callers", "headway", "raw driver", "ratio", "CPU, µs each")
 GROWTH_HEADINGS: Final = (
     *("database", "life cycles beside", "callers"),
     *("many finished", "few finished", "ratio", "CPU, µs each"),
 )
 INTRODUCTION: Final = f"""\
-# Benchmarks
+## The store, beside the raw driver
 
 What the store does, beside what the raw driver does for the same rows in the same run. The ratio
 is what counts: the rates are those of one machine on one day.
@@ -62,28 +63,23 @@ def show(console: Console, figures: Sequence[Figure]) -> None:
         console.print(table)
 
 
-def print_json(figure: Figure) -> None:
+def print_json(figure: Figure | Result) -> None:
     print(json.dumps(figure.as_json()), flush=True)
 
 
-def write_page(
+def write_store_part(
     figures: Sequence[Figure], places: Places, machine: Machine, command: str, path: Path = PAGE
 ) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        "\n".join(
-            [
-                INTRODUCTION,
-                f"Repeat it with `{command}`.\n",
-                *_table(("measured on", ""), [*machine.lines(), *places.versions.items()]),
-                "",
-                *_table(("database", "a commit is kept by"), [_settings(p) for p in places.all]),
-                "",
-                *_sections(figures),
-            ]
-        ),
-        encoding="utf-8",
-    )
+    lines = [
+        INTRODUCTION,
+        f"Repeat it with `{command}`.\n",
+        *table(("measured on", ""), [*machine.lines(), *places.versions.items()]),
+        "",
+        *table(("database", "a commit is kept by"), [_settings(p) for p in places.all]),
+        "",
+        *_sections(figures),
+    ]
+    replace_part("store", lines, path=path)
 
 
 def _settings(place: Place) -> tuple[str, str]:
@@ -95,28 +91,19 @@ def _sections(figures: Sequence[Figure]) -> list[str]:
     growth = [_cells(figure) for figure in figures if figure.what is What.GROWTH]
     lines: list[str] = []
     if rates:
-        lines += ["## Rates and latency\n", *_table(HEADINGS, rates), ""]
+        lines += ["### Rates and latency\n", *table(HEADINGS, rates), ""]
     if growth:
         lines += [
-            "## Growth\n",
+            "### Growth\n",
             "Life cycles beside many finished runs, and beside few. The finished runs were made",
             "by the raw driver, through all three transitions and with all their events. Where",
             "keys come back, the index of a key's runs is written in as many places as there are",
             "keys, and grows with its history: the raw driver pays for that alike, so only the",
             "rate with new keys is held to the limit.\n",
-            *_table(GROWTH_HEADINGS, growth),
+            *table(GROWTH_HEADINGS, growth),
             "",
         ]
     return lines
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    rule = ["---"] * 2 + ["---:"] * (len(headings) - 2)
-    return [_line(headings), _line(rule), *(_line(row) for row in rows)]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _cells(figure: Figure) -> tuple[str, ...]:

@@ -115,15 +115,13 @@ def _growth(place: Place, key_count: int | None, scale: Scale, step: Step) -> It
     many, few = f"{scale.finished_count:,}", f"{FEW_FINISHED_COUNT:,}"
     rounds: dict[Side, list[tuple[Outcome, Outcome]]] = {side: [] for side in Side}
     with place.new_database() as grown_url:
-        for done_count in range(0, scale.finished_count, FILL_COUNT):
-            step(f"{place.title}: making finished runs, {done_count:,} of {many}")
-            _finish(assignment, grown_url, FILL_COUNT)
+        finish_runs(place, grown_url, scale.finished_count, step)
         for _ in range(scale.cycle_rounds):
             for side in Side:
                 one = replace(assignment, side=side)
                 step(f"{place.title}: life cycles beside {few} finished runs, {side}")
                 with place.new_database() as url:
-                    _finish(assignment, url, FEW_FINISHED_COUNT)
+                    _finish(place, url, FEW_FINISHED_COUNT)
                     place.settle(url)
                     before = carry_out_apart(replace(one, url=url))
                 step(f"{place.title}: life cycles beside {many} finished runs, {side}")
@@ -137,9 +135,24 @@ def _growth(place: Place, key_count: int | None, scale: Scale, step: Step) -> It
         yield replace(figure, is_judged=is_judged)
 
 
-def _finish(assignment: Assignment, url: str, count: int) -> None:
-    filling = replace(assignment, what=What.GROWTH, side=Side.RAW, url=url, finished_count=count)
-    carry_out_apart(filling)
+def finish_runs(place: Place, url: str, count: int, step: Step) -> None:
+    """Make many finished runs, and let the system settle; `step` is told for each FILL_COUNT."""
+    for done_count in range(0, count, FILL_COUNT):
+        step(f"{place.title}: making finished runs, {done_count:,} of {count:,}")
+        _finish(place, url, FILL_COUNT)
+    place.settle(url)
+
+
+def _finish(place: Place, url: str, count: int) -> None:
+    carry_out_apart(
+        Assignment(
+            what=What.GROWTH,
+            side=Side.RAW,
+            url=url,
+            durability=place.durability,
+            finished_count=count,
+        )
+    )
 
 
 def _figure(

@@ -1,0 +1,247 @@
+"""Who takes part, in what, and with which settings."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tests.bench.engine.order import Order, Work
+
+OURS: Final = "headway"
+STORES: Final[Mapping[str, str]] = {
+    "sqlite": "SQLite",
+    "postgres": "PostgreSQL",
+    "redis": "Redis",
+}
+KEY_COUNT: Final = 1_000
+KEYED_CONCURRENT_COUNT: Final = 50
+KEYED_WORK_S: Final = 0.001
+RECOVERED_COUNT: Final = 100
+SLEEPER_COUNT: Final = 10_000
+BLOCKED_COUNT: Final = 10_000
+BEHIND_ONE_KEY: Final = "behind one key"
+IN_A_PAUSED_LANE: Final = "in a paused lane"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    rounds: Mapping[Work, int]
+    job_share: float
+    """Of the jobs of those disciplines in which fewer do not make it easier."""
+    spread_s: float
+    """Over how long the sleepers wake."""
+    watch_s: float
+    """For how long an idle engine is watched."""
+    finished_count: int
+
+
+FULL: Final = Scale(
+    rounds={
+        Work.DRAIN: 5,
+        Work.PICKUP: 3,
+        Work.KEYED: 3,
+        Work.RECOVERY: 3,
+        Work.SLEEPERS: 1,
+        Work.IDLE: 1,
+        Work.STARTUP: 5,
+    },
+    job_share=1.0,
+    spread_s=60.0,
+    watch_s=20.0,
+    finished_count=1_000_000,
+)
+QUICK: Final = Scale(
+    rounds=dict.fromkeys(Work, 1) | {Work.DRAIN: 3, Work.PICKUP: 2, Work.KEYED: 2},
+    job_share=0.4,
+    spread_s=20.0,
+    watch_s=5.0,
+    finished_count=50_000,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Contestant:
+    """One system on one kind of store."""
+
+    system: str
+    """Its module, and the name of its environment."""
+    title: str
+    store: str
+    durability: str = ""
+    """On SQLite, what a commit survives: `process` or `power`."""
+    concurrent_count: int = 100
+    """How many jobs at once, unless the discipline says; chosen by hand, not searched for."""
+    job_counts: Mapping[Work, int] = field(default_factory=dict)
+    """What it takes part in, and with how many jobs: enough for a few seconds."""
+    is_restarted: bool = False
+    """After a kill it is started again under its own name: others do not take over its jobs."""
+
+    @property
+    def is_ours(self) -> bool:
+        return self.system == OURS
+
+    @property
+    def store_title(self) -> str:
+        title = STORES[self.store]
+        return f"{title} ({self.durability})" if self.durability else title
+
+
+OUR_JOB_COUNTS: Final[Mapping[Work, int]] = {
+    Work.DRAIN: 10_000,
+    Work.PICKUP: 200,
+    Work.KEYED: 5_000,
+    Work.RECOVERY: RECOVERED_COUNT,
+    Work.SLEEPERS: SLEEPER_COUNT,
+    Work.IDLE: BLOCKED_COUNT,
+    Work.STARTUP: 1,
+}
+CONTESTANTS: Final = (
+    Contestant(
+        system=OURS, title=OURS, store="sqlite", durability="process", job_counts=OUR_JOB_COUNTS
+    ),
+    Contestant(
+        system=OURS,
+        title=OURS,
+        store="sqlite",
+        durability="power",
+        job_counts={Work.DRAIN: 10_000},
+    ),
+    Contestant(system=OURS, title=OURS, store="postgres", job_counts=OUR_JOB_COUNTS),
+    Contestant(
+        system="huey",
+        title="Huey",
+        store="sqlite",
+        durability="process",
+        concurrent_count=1,
+        job_counts={Work.DRAIN: 4_000, Work.PICKUP: 200},
+    ),
+    Contestant(
+        system="huey",
+        title="Huey",
+        store="sqlite",
+        durability="power",
+        concurrent_count=1,
+        job_counts={Work.DRAIN: 2_000},
+    ),
+    Contestant(
+        system="dbos",
+        title="DBOS",
+        store="sqlite",
+        durability="power",
+        job_counts={
+            Work.DRAIN: 600,
+            Work.PICKUP: 100,
+            Work.KEYED: 300,
+            Work.RECOVERY: RECOVERED_COUNT,
+        },
+        is_restarted=True,
+    ),
+    Contestant(
+        system="pgqueuer",
+        title="PgQueuer",
+        store="postgres",
+        concurrent_count=500,
+        job_counts={Work.DRAIN: 20_000, Work.PICKUP: 200, Work.RECOVERY: RECOVERED_COUNT},
+    ),
+    Contestant(
+        system="procrastinate",
+        title="Procrastinate",
+        store="postgres",
+        concurrent_count=50,
+        job_counts={
+            Work.DRAIN: 2_000,
+            Work.PICKUP: 200,
+            Work.KEYED: 2_000,
+            Work.RECOVERY: RECOVERED_COUNT,
+        },
+    ),
+    Contestant(
+        system="dbos",
+        title="DBOS",
+        store="postgres",
+        job_counts={
+            Work.DRAIN: 600,
+            Work.PICKUP: 100,
+            Work.KEYED: 300,
+            Work.RECOVERY: RECOVERED_COUNT,
+        },
+        is_restarted=True,
+    ),
+    Contestant(
+        system="saq",
+        title="SAQ",
+        store="redis",
+        job_counts={Work.DRAIN: 4_000, Work.PICKUP: 200},
+    ),
+    Contestant(
+        system="arq",
+        title="arq",
+        store="redis",
+        job_counts={Work.DRAIN: 4_000, Work.PICKUP: 200},
+    ),
+    Contestant(
+        system="rq",
+        title="RQ",
+        store="redis",
+        concurrent_count=1,
+        job_counts={Work.DRAIN: 2_000},
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A contestant in one discipline."""
+
+    contestant: Contestant
+    order: Order
+    detail: str = ""
+
+    @property
+    def title(self) -> str:
+        said = f"{self.contestant.title}, {self.contestant.store_title}"
+        return f"{said}, {self.detail}" if self.detail else said
+
+
+def entries_of(
+    work: Work, *, stores: Collection[str], is_ours_alone: bool, scale: Scale
+) -> Iterator[Entry]:
+    for contestant in CONTESTANTS:
+        is_asked = contestant.store in stores and (contestant.is_ours or not is_ours_alone)
+        if is_asked and work in contestant.job_counts:
+            for detail, order in _orders(work, contestant, scale):
+                yield Entry(contestant=contestant, order=order, detail=detail)
+
+
+def _orders(work: Work, contestant: Contestant, scale: Scale) -> Iterator[tuple[str, Order]]:
+    order = Order(
+        work=work,
+        store=contestant.store,
+        durability=contestant.durability,
+        job_count=contestant.job_counts[work],
+        concurrent_count=contestant.concurrent_count,
+    )
+    fewer = replace(order, job_count=max(50, round(order.job_count * scale.job_share)))
+    match work:
+        case Work.DRAIN:
+            yield "", fewer
+        case Work.PICKUP:
+            yield "", fewer
+            if contestant.is_ours and contestant.store == "postgres":
+                yield "submitted by another process", replace(fewer, is_apart=True)
+        case Work.KEYED:
+            yield (
+                "",
+                replace(
+                    fewer,
+                    key_count=KEY_COUNT,
+                    concurrent_count=KEYED_CONCURRENT_COUNT,
+                    work_s=KEYED_WORK_S,
+                ),
+            )
+        case Work.SLEEPERS:
+            yield "", replace(order, concurrent_count=SLEEPER_COUNT, spread_s=scale.spread_s)
+        case Work.IDLE:
+            for variant in (BEHIND_ONE_KEY, IN_A_PAUSED_LANE):
+                yield variant, replace(order, variant=variant, watch_s=scale.watch_s)
+        case _:
+            yield "", order

@@ -1,0 +1,32 @@
+"""docs/benchmarks.md: one part for the engine, one for the store, each replaced by itself."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from tests.bench.places import ROOT
+
+PAGE: Final = ROOT / "docs" / "benchmarks.md"
+CHART: Final = ROOT / "docs" / "benchmarks.svg"
+
+Part = Literal["engine", "store"]
+
+
+def replace_part(part: Part, lines: Sequence[str], *, path: Path = PAGE) -> None:
+    """Put `lines` in place of what the page has there; the rest of it stays."""
+    begin, end = f"<!-- {part} -->", f"<!-- end of {part} -->"
+    before, begun, rest = path.read_text(encoding="utf-8").partition(begin)
+    _, ended, after = rest.partition(end)
+    if not begun or not ended:
+        raise ValueError(f"{path} has no part between {begin} and {end}; put the two lines back")
+    text = "\n".join([f"{before}{begin}", "", *lines, f"{end}{after}"])
+    path.write_text(text, encoding="utf-8")
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    rule = ["---"] * 2 + ["---:"] * (len(headings) - 2)
+    return [_line(headings), _line(rule), *(_line(row) for row in rows)]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

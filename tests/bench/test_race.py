@@ -1,0 +1,133 @@
+"""What judges the race judges right; the races themselves are no tests."""
+
+from collections.abc import Sequence
+from math import inf
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.bench.engine.chart import BAR_WIDTH, chart
+from tests.bench.engine.contestants import FULL, STORES, Entry, entries_of
+from tests.bench.engine.environments import REQUIREMENTS, version_of
+from tests.bench.engine.goals import verdicts
+from tests.bench.engine.order import Answer, Order, Work, as_argument, received_order
+from tests.bench.engine.referee import Referee
+from tests.bench.engine.results import Measure, Result
+from tests.bench.page import replace_part
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def entries(work: Work) -> list[Entry]:
+    return list(entries_of(work, stores=STORES, is_ours_alone=False, scale=FULL))
+
+
+def result(entry: Entry, *seconds: float) -> Result:
+    """A thousand jobs in each of `seconds`."""
+    return Result(entry, tuple(Answer(count=1_000, elapsed_s=s, cpu_s=1.0) for s in seconds))
+
+
+def found(results: Sequence[Result], store: str, durability: str = "") -> str:
+    said = [
+        str(verdict)
+        for verdict in verdicts(results)
+        if (verdict.goal.store, verdict.goal.durability) == (store, durability)
+    ]
+    return said[0]
+
+
+def test_the_referee_lets_order_pass() -> None:
+    referee = Referee(concurrent_count=2)
+    referee.enter(0, 0)
+    referee.enter(1, 1)
+    referee.leave(0)
+    referee.enter(0, 2)
+    assert referee.violation_count == 0
+
+
+@pytest.mark.parametrize(
+    ("steps", "concurrent_count"),
+    [
+        ([("enter", 0, 0), ("enter", 0, 1)], 2),
+        ([("enter", 0, 1), ("leave", 0, 1), ("enter", 0, 0)], 2),
+        ([("enter", 0, 0), ("enter", 1, 1)], 1),
+    ],
+    ids=["two of a key at once", "out of order", "above the limit"],
+)
+def test_the_referee_sees(steps: list[tuple[str, int, int]], concurrent_count: int) -> None:
+    referee = Referee(concurrent_count=concurrent_count)
+    for step, key, number in steps:
+        if step == "enter":
+            referee.enter(key, number)
+        else:
+            referee.leave(key)
+    assert referee.violation_count == 1
+
+
+def test_an_order_arrives_as_it_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    order = Order(work=Work.KEYED, store="sqlite", job_count=3, work_s=0.001)
+    monkeypatch.setattr("sys.argv", ["bench", as_argument(order)])
+    assert received_order() == order
+
+
+def test_ours_is_held_against_the_best_other_round_by_round() -> None:
+    seconds = {"headway": (1.0, 2.0, 4.0), "huey": (5.0, 10.0, 20.0), "dbos": (50.0, 50.0, 50.0)}
+    on_sqlite = [one for one in entries(Work.DRAIN) if one.contestant.store == "sqlite"]
+    results = [result(entry, *seconds[entry.contestant.system]) for entry in on_sqlite]
+    verdict = next(iter(verdicts(results)))
+    assert verdict.other == "Huey, SQLite (process)"
+    assert verdict.value.values == pytest.approx((5.0, 5.0, 5.0))
+    assert verdict.holds
+
+
+def test_what_survives_a_power_cut_is_not_held_against_what_does_not() -> None:
+    quick_at = {("huey", "process"): 0.1}
+    on_sqlite = [one for one in entries(Work.DRAIN) if one.contestant.store == "sqlite"]
+    results = [
+        result(one, quick_at.get((one.contestant.system, one.contestant.durability), 1.0))
+        for one in on_sqlite
+    ]
+    assert "0.1 times Huey, SQLite (process)" in found(results, "sqlite", "process")
+    assert "1 times" in found(results, "sqlite", "power")
+
+
+def test_a_limit_is_missed_above_it_and_the_aim_is_told() -> None:
+    ours = {one.contestant.store: one for one in entries(Work.RECOVERY) if one.contestant.is_ours}
+    results = [result(ours["sqlite"], 1.0), result(ours["postgres"], 21.0)]
+    assert found(results, "sqlite", "process").endswith("reaches the aim")
+    assert found(results, "postgres").endswith("missed")
+
+
+def test_who_is_not_done_in_time_has_no_number() -> None:
+    assert result(entries(Work.RECOVERY)[0], inf).said(Measure.UNTIL) == "not in time"
+
+
+def test_the_chart_names_everyone_and_every_bar_fits() -> None:
+    drained = [result(one, place + 1.0) for place, one in enumerate(entries(Work.DRAIN))]
+    recovered = [result(one, inf) for one in entries(Work.RECOVERY)]
+    drawn = ET.fromstring(chart([*drained, *recovered]))  # noqa: S314 - We have made it.
+    texts = {text.text for text in drawn.iter(f"{SVG}text")}
+    for one in (*drained, *recovered):
+        contestant = one.entry.contestant
+        assert f"{contestant.title} · {contestant.store_title}" in texts
+    widths = [float(bar.attrib["width"]) for bar in drawn.iter(f"{SVG}rect")][1:]
+    assert len(widths) == len(drained)  # Who is not done in time has no bar.
+    assert max(widths) == BAR_WIDTH
+
+
+def test_a_part_of_the_page_is_replaced_alone(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    parts = "<!-- {0} -->\nold {0}\n<!-- end of {0} -->\n"
+    page.write_text("top\n" + parts.format("engine") + parts.format("store"))
+    replace_part("engine", ["new"], path=page)
+    text = page.read_text()
+    assert text.startswith("top\n<!-- engine -->\n\nnew\n<!-- end of engine -->\n")
+    assert "old store" in text
+    assert "old engine" not in text
+
+
+def test_every_other_system_is_pinned() -> None:
+    systems = {one.contestant.system for work in Work for one in entries(work)} - {"headway"}
+    assert {path.stem for path in REQUIREMENTS.glob("*.txt")} == systems
+    assert all(version_of(system) for system in systems)
