@@ -1,5 +1,6 @@
 """Executions whose claim is void come late to files, and change nothing (I2)."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,11 @@ from headway.core.command.files import OutputPrepared
 from headway.core.command.settle import Complete
 from headway.core.ids import Key
 from headway.core.run.run import Existing
-from headway.services.execution import Execution
+from headway.services.execution import Ending, Execution
 from headway.services.files import RunFiles
 from headway.testing import claim_of
 from tests.contract.scenes import claimed_one, instance, orphaned, running
-from tests.service.folders import contents, parts
+from tests.service.folders import contents, ledger, parts
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -46,6 +47,39 @@ async def test_i2_a_late_execution_does_not_prepare_what_its_successor_has_prepa
             await files_of(hw, late).prepare()
         await files.leave()
     assert contents(tmp_path) == {"1.txt": "new"}
+
+
+async def test_r1_8_what_is_finished_after_the_job_has_ended_is_refused(
+    url: str, tmp_path: Path
+) -> None:
+    """Its part is gone by then: the ledger would know a file that is not there."""
+    async with Headway(url) as hw:
+        files = files_of(hw, await running(hw.store))
+        part = await files.begin("1.txt")
+        await files.end(is_given_up=False)
+        with pytest.raises(RunNotActive):
+            await files.finish(part, "1.txt")
+        with pytest.raises(RunNotActive):
+            await files.begin("2.txt")
+        assert await ledger(hw.store, tmp_path) == {}
+        await files.leave()
+
+
+async def test_r1_12_output_that_was_not_packed_is_not_removed(url: str, tmp_path: Path) -> None:
+    """The execution is to end, and packing stops, before the cancel has come through."""
+    async with Headway(url) as hw:
+        earlier = await running(hw.store)
+        files = files_of(hw, earlier)
+        await written(files, "1.txt", b"old")
+        await hw.store.apply(Complete(claim_of(earlier)))
+        await files.leave()
+        execution = Execution(await running(hw.store, existing=Existing.ARCHIVE))
+        execution.ending = Ending.SHUTDOWN
+        files = RunFiles(execution, hw._output)
+        with pytest.raises(asyncio.CancelledError):
+            await files.prepare()
+        await files.leave()
+    assert contents(tmp_path) == {"1.txt": "old"}
 
 
 async def test_i2_a_late_execution_leaves_the_parts_of_a_later_run_alone(
