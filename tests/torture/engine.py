@@ -82,13 +82,15 @@ def _register_workers(hw: Headway, ledger: Ledger) -> None:
 
     @hw.job(name="long", lane="long")
     async def long_(ctx: RunContext) -> Any:
-        with ledger.signed(ctx, "long") as signature:
-            await ctx.save_checkpoint("begun")
-            for _ in range(random.randrange(20, 80)):  # Meanwhile it asks headway for nothing.
-                signature.write(STEP)
-                await asyncio.sleep(STEP_S)
+        try:
+            with ledger.signed(ctx, "long") as signature:
+                await ctx.save_checkpoint("begun")
+                for _ in range(random.randrange(20, 80)):  # Meanwhile it asks headway for nothing.
+                    signature.write(STEP)
+                    await asyncio.sleep(STEP_S)
+        finally:  # Who is told to end still speaks, and who has lost its claim is not heard.
             await ctx.emit(STEPPED, {"generation": ctx.generation})
-            return _result(ctx)
+        return _result(ctx)
 
     @hw.job(lane="long")
     def thread(ctx: BlockingRunContext) -> Any:
