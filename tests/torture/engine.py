@@ -47,12 +47,13 @@ class EngineLoad:
 
 def headway_with_jobs(load: EngineLoad, ledger: Ledger) -> Headway:
     hw = Headway(*load.urls, lease_ttl_s=load.ttl_s, stop_wait_s=5.0)
-    _register_workers(hw, ledger)
+    _register_quick(hw, ledger)
+    _register_long(hw, ledger)
     _register_waiters(hw, ledger)
     return hw
 
 
-def _register_workers(hw: Headway, ledger: Ledger) -> None:
+def _register_quick(hw: Headway, ledger: Ledger) -> None:
     @hw.job(lane="quick")
     async def stepping(ctx: RunContext) -> Any:
         with ledger.signed(ctx, "quick") as signature:
@@ -80,15 +81,19 @@ def _register_workers(hw: Headway, ledger: Ledger) -> None:
             signature.write(STEP)
             return _result(ctx)
 
+
+def _register_long(hw: Headway, ledger: Ledger) -> None:
     @hw.job(name="long", lane="long")
     async def long_(ctx: RunContext) -> Any:
-        with ledger.signed(ctx, "long") as signature:
-            await ctx.save_checkpoint("begun")
-            for _ in range(random.randrange(20, 80)):  # Meanwhile it asks headway for nothing.
-                signature.write(STEP)
-                await asyncio.sleep(STEP_S)
+        try:
+            with ledger.signed(ctx, "long") as signature:
+                await ctx.save_checkpoint("begun")
+                for _ in range(random.randrange(20, 80)):  # Meanwhile it asks headway for nothing.
+                    signature.write(STEP)
+                    await asyncio.sleep(STEP_S)
+        finally:  # Who is told to end still speaks, and who has lost its claim is not heard.
             await ctx.emit(STEPPED, {"generation": ctx.generation})
-            return _result(ctx)
+        return _result(ctx)
 
     @hw.job(lane="long")
     def thread(ctx: BlockingRunContext) -> Any:
