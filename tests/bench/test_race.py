@@ -103,6 +103,14 @@ def test_who_is_not_done_in_time_has_no_number() -> None:
     assert result(entries(Work.RECOVERY)[0], inf).said(Measure.UNTIL) == "not in time"
 
 
+def test_order_is_not_said_to_be_kept_where_no_key_came_twice() -> None:
+    said = {
+        one.contestant.title: result(one, 1.0).said(Measure.VIOLATIONS)
+        for one in entries(Work.KEYED)
+    }
+    assert said == {"headway": "0", "Procrastinate": "0", "DBOS": "no key came twice"}
+
+
 def test_the_chart_names_everyone_and_every_bar_fits() -> None:
     drained = [result(one, place + 1.0) for place, one in enumerate(entries(Work.DRAIN))]
     recovered = [result(one, inf) for one in entries(Work.RECOVERY)]
