@@ -88,8 +88,8 @@ def test_what_survives_a_power_cut_is_not_held_against_what_does_not() -> None:
         result(one, quick_at.get((one.contestant.system, one.contestant.durability), 1.0))
         for one in on_sqlite
     ]
-    assert "0.1 times Huey, SQLite (process)" in found(results, "sqlite", "process")
-    assert "1 times" in found(results, "sqlite", "power")
+    assert ": 0.1 times Huey, SQLite (process)" in found(results, "sqlite", "process")
+    assert ": 1 times" in found(results, "sqlite", "power")
 
 
 def test_a_limit_is_missed_above_it_and_the_aim_is_told() -> None:
