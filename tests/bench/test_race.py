@@ -88,8 +88,8 @@ def test_what_survives_a_power_cut_is_not_held_against_what_does_not() -> None:
         result(one, quick_at.get((one.contestant.system, one.contestant.durability), 1.0))
         for one in on_sqlite
     ]
-    assert "0.1 times Huey, SQLite (process)" in found(results, "sqlite", "process")
-    assert "1 times" in found(results, "sqlite", "power")
+    assert ": 0.1 times Huey, SQLite (process)" in found(results, "sqlite", "process")
+    assert ": 1 times" in found(results, "sqlite", "power")
 
 
 def test_a_limit_is_missed_above_it_and_the_aim_is_told() -> None:
@@ -101,6 +101,14 @@ def test_a_limit_is_missed_above_it_and_the_aim_is_told() -> None:
 
 def test_who_is_not_done_in_time_has_no_number() -> None:
     assert result(entries(Work.RECOVERY)[0], inf).said(Measure.UNTIL) == "not in time"
+
+
+def test_order_is_not_said_to_be_kept_where_no_key_came_twice() -> None:
+    said = {
+        one.contestant.title: result(one, 1.0).said(Measure.VIOLATIONS)
+        for one in entries(Work.KEYED)
+    }
+    assert said == {"headway": "0", "Procrastinate": "0", "DBOS": "no key came twice"}
 
 
 def test_the_chart_names_everyone_and_every_bar_fits() -> None:

@@ -36,7 +36,7 @@ class Scale:
 
 FULL: Final = Scale(
     rounds={
-        Work.DRAIN: 5,
+        Work.DRAIN: 3,
         Work.PICKUP: 3,
         Work.KEYED: 3,
         Work.RECOVERY: 3,
@@ -86,7 +86,7 @@ class Contestant:
 
 
 OUR_JOB_COUNTS: Final[Mapping[Work, int]] = {
-    Work.DRAIN: 10_000,
+    Work.DRAIN: 8_000,
     Work.PICKUP: 200,
     Work.KEYED: 5_000,
     Work.RECOVERY: RECOVERED_COUNT,
@@ -103,7 +103,7 @@ CONTESTANTS: Final = (
         title=OURS,
         store="sqlite",
         durability="power",
-        job_counts={Work.DRAIN: 10_000},
+        job_counts={Work.DRAIN: 8_000},
     ),
     Contestant(system=OURS, title=OURS, store="postgres", job_counts=OUR_JOB_COUNTS),
     Contestant(
@@ -112,7 +112,7 @@ CONTESTANTS: Final = (
         store="sqlite",
         durability="process",
         concurrent_count=1,
-        job_counts={Work.DRAIN: 4_000, Work.PICKUP: 200},
+        job_counts={Work.DRAIN: 3_000, Work.PICKUP: 200},
     ),
     Contestant(
         system="huey",
@@ -170,13 +170,13 @@ CONTESTANTS: Final = (
         system="saq",
         title="SAQ",
         store="redis",
-        job_counts={Work.DRAIN: 4_000, Work.PICKUP: 200},
+        job_counts={Work.DRAIN: 3_000, Work.PICKUP: 200},
     ),
     Contestant(
         system="arq",
         title="arq",
         store="redis",
-        job_counts={Work.DRAIN: 4_000, Work.PICKUP: 200},
+        job_counts={Work.DRAIN: 3_000, Work.PICKUP: 200},
     ),
     Contestant(
         system="rq",

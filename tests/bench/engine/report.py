@@ -43,7 +43,8 @@ No two of these systems do quite the same, so read the figures with care:
 
 - headway writes an event for every move of a run, fences every write, and keeps order per key in
   all of it; the others promise other things, mostly fewer. W4 is run with those that have a queue
-  per key to switch on: DBOS (partitions) and Procrastinate (locks).
+  per key to switch on: DBOS (partitions) and Procrastinate (locks). DBOS gets fewer jobs there
+  than there are keys, to be done in time: its order is not put to the test.
 - PostgreSQL keeps every commit (fsync on) for all who use it. On SQLite a commit survives the end
   of the process, or also a power cut: `process` is the default of headway (synchronous = NORMAL)
   and Huey with `fsync=False` (OFF); `power` is headway if asked, and Huey and DBOS as they come

@@ -77,6 +77,9 @@ class Result:
     def said(self, measure: Measure) -> str:
         """Its median, and how far the rounds lie apart."""
         series, (form, unit) = self.series(measure), UNITS[measure]
+        order = self.entry.order
+        if measure is Measure.VIOLATIONS and order.job_count <= order.key_count:
+            return "no key came twice"
         if isinf(series.median):
             return "not in time"
         said = f"{series.median:{form}}{unit}"
