@@ -95,8 +95,7 @@ class Headway:
         self._retention = retention or Retention()
         self._data = settings.data if data is None else str(data)
         self._has_mirror = settings.mirror if mirror is None else mirror
-        self._has_own_clock = clock is not None
-        self._clock = clock or SystemClock()
+        self._clock = clock
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
@@ -236,7 +235,7 @@ class Headway:
 
     async def doctor(self) -> Examination:
         """Check the promises on the whole database, while it is in use; changes nothing."""
-        return await examined(self.store.doctor, self._clock)
+        return await examined(self.store.doctor, self._clock or SystemClock())
 
     async def wait_for_signal(self) -> str:
         """Work on until Ctrl-C or SIGTERM comes; the signal's name. Then leave `async with`.
@@ -312,10 +311,10 @@ class Headway:
         if self._store is not None:
             raise RuntimeError("this Headway is open already; make another one")
         async with AsyncExitStack() as opened:
-            now = self._clock.now if self._has_own_clock else None
+            now = None if self._clock is None else self._clock.now
             self._store = await open_store(self._urls, durability=self._durability, now=now)
             opened.push_async_callback(self._close)
-            store = self._store
+            store, clock = self._store, self._clock or SystemClock()
             self._own_lanes = OwnLanes(store)
             await self._own_lanes.prepare(self._jobs.values())
             life_lock = life_lock_for(self._urls, store)
@@ -330,7 +329,7 @@ class Headway:
                 store,
                 store.runs,
                 self._ids,
-                self._clock,
+                clock,
                 self._jobs,
                 stop_wait_s=self._stop_wait_s,
                 lease_ttl_s=self._lease_ttl_s,
@@ -341,7 +340,7 @@ class Headway:
             await opened.enter_async_context(self._engine)
             schedules = list(self._schedules.values())
             # Left before the engine, so that nothing is fired for an engine that stops.
-            await opened.enter_async_context(Timetable(store, self._ids, self._clock, schedules))
+            await opened.enter_async_context(Timetable(store, self._ids, clock, schedules))
             self._opened = opened.pop_all()
         return self
 

@@ -9,7 +9,7 @@ from headway.core.command.command import RUN_ID_LENGTH_MAX, Needs, trim_names
 from headway.core.command.inbox import MESSAGE, InboxFull, Posted, post
 from headway.core.document import EMPTY_OBJECT, Document, check_text
 from headway.core.duration import check_limit
-from headway.core.ids import MAIN_LANE, SECOND, Key, LaneName, RunId, later
+from headway.core.ids import MAIN_LANE, SECOND, Instant, Key, LaneName, RunId, later
 from headway.core.lane import default_lane
 from headway.core.run.admission import Admission, OnConflict, decide_admission
 from headway.core.run.events import state_payload
@@ -225,9 +225,7 @@ class Submit:
         self, world: World, status: RunStatus, rank: QueueRank | None, details: str = ""
     ) -> Accepted:
         seq = world.seq + 1
-        queue_by = None
-        if self.queue_timeout_s is not None and rank is not None:
-            queue_by = later(world.now, seconds=self.queue_timeout_s)
+        queue_by = None if rank is None else self._queue_by(world.now)
         run = Run(
             seq=seq,
             id=self.run_id,
@@ -272,6 +270,10 @@ class Submit:
             world.previous[run.id] = world.started[self.key]
         self._remember(world, run.id)
         return Accepted(run.id, seq)
+
+    def _queue_by(self, now: Instant) -> Instant | None:
+        seconds = self.queue_timeout_s
+        return None if seconds is None else later(now, seconds=seconds)
 
     def _to_prepare(self) -> str | None:
         if self.mode is Mode.CONTINUE or self.existing in (Existing.ASK, Existing.REPLACE):
