@@ -269,13 +269,13 @@ class Headway:
         would meet them, and `existing` does not say what is to become of them: `replace` (by name),
         `archive` (pack them first) or `delete`.
         """
-        registered = registered_job(self._jobs, job)
+        store, registered = self.store, registered_job(self._jobs, job)
         await self._own_lanes.prepare([registered])
         run_id = self._ids.run_id()
         checked_key = Key(run_id if key is None else check_name(key, place="key"))
         row = None
         if params is None and key is not None:
-            row = await saved_row(self.store.runs, checked_key, job=job)
+            row = await saved_row(store.runs, checked_key, job=job)
         submission = Submit(
             run_id=run_id,
             key=checked_key,
@@ -293,7 +293,7 @@ class Headway:
             idempotency_key=idempotency_key,
             by=by,
         )
-        return self.run(await admit(self.store, submission))
+        return self.run(await admit(store, submission))
 
     async def start(
         self, job: str, *, key: str | None = None, params: dict[str, Any] | None = None, **more: Any
