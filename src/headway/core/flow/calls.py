@@ -1,0 +1,255 @@
+"""Nodes that call: one callee, or a branch for each of many. One mechanism for all of them.
+
+A branch is tried `1 + max_retries` times; within a try, up to `max_attempts` workers are asked.
+Each try that is over is a node run, so that after a crash the node runs tell which branches are
+done, and which try is next.
+"""
+
+from heapq import heappop, heappush
+from typing import Any, Final
+
+from headway.core.flow.commands import (
+    CallFunction,
+    CallService,
+    CancelCall,
+    Command,
+    StartChild,
+)
+from headway.core.flow.definition import Kind, Mode, Node, Strategy
+from headway.core.flow.happened import Answered, Failed, Worker
+from headway.core.flow.rules import Rules
+from headway.core.flow.state import Branch, Frame, NodeRunStatus
+from headway.core.flow.walk import MILLISECOND, Walk, has_prep
+from headway.core.ids import Instant
+
+TIMEOUT: Final = "timeout"
+ANOTHER_FAILED: Final = "another branch failed"
+OPEN_COUNT_DEFAULT: Final = 100
+"""How many branches are open at once in a concurrent node that does not say."""
+
+
+class CallRules(Rules):
+    """What the kinds that call have in common; each says what its branches are."""
+
+    def restore(self, frame: Frame) -> None:
+        """Find the branches in the node and its input. ValueError says why there are none."""
+        raise NotImplementedError
+
+    def settle(self, walk: Walk, frame: Frame, *, output: Any, error: str, **row: Any) -> None:
+        """A branch is decided: record it, and go on."""
+        raise NotImplementedError
+
+    def enter(self, walk: Walk, frame: Frame) -> None:
+        try:
+            self.restore(frame)
+        except ValueError as error:
+            walk.fail_try(frame, str(error), is_final=True)
+            return
+        if frame.branch_count:
+            self.launch(walk, frame)
+        else:
+            self.nothing_to_call(walk, frame)
+
+    def nothing_to_call(self, walk: Walk, frame: Frame) -> None:
+        raise NotImplementedError
+
+    def look(self, walk: Walk, frame: Frame) -> None:
+        """Call what is to be called by now, and give up what has taken too long."""
+        alarms = frame.alarms  # The frame has others once the node is over.
+        while alarms and alarms[0][0] <= walk.now and frame.alarms is alarms:
+            at, index = heappop(alarms)
+            branch = frame.open.get(index)
+            if branch is None or branch.rings_at != at:
+                continue
+            if branch.due_at is not None and branch.due_at <= walk.now:
+                if branch.call_at is None:
+                    walk.commit.commands.append(CancelCall(branch.call_id))
+                self._lose(walk, frame, branch, TIMEOUT, None)
+            else:
+                self._call(walk, frame, branch)
+
+    def launch(self, walk: Walk, frame: Frame) -> None:
+        """Start branches, as many as may be open at once."""
+        limit = open_count_max(frame.node)
+        while frame.launched < frame.branch_count and len(frame.open) < limit:
+            index = frame.launched
+            frame.launched += 1
+            branch = Branch(index, call_id(frame, index, try_no=1, attempt=1))
+            frame.open[index] = branch
+            self._call(walk, frame, branch)
+
+    # What comes back.
+
+    def answered(self, walk: Walk, frame: Frame, answer: Answered) -> bool:
+        """False when nobody waits for it."""
+        branch = branch_of(frame, answer.call_id)
+        if branch is None:
+            return False
+        del frame.open[branch.index]
+        frame.done[branch.index] = answer.result
+        self.settle(
+            walk,
+            frame,
+            output=answer.result,
+            error="",
+            **_row(walk, frame, branch, answer.worker),
+        )
+        return True
+
+    def failed(self, walk: Walk, frame: Frame, failure: Failed) -> bool:
+        """False when nobody waits for it."""
+        branch = branch_of(frame, failure.call_id)
+        if branch is None:
+            return False
+        node = frame.node
+        is_asked = failure.worker is not None
+        # Without another worker, what the last one said tells more than that there is none.
+        error = failure.error if is_asked or not branch.error else branch.error
+        is_stopped = bool(frame.errors) and node.failure_strategy is Strategy.FAIL_FAST
+        may_ask_another = is_asked and not failure.is_final and not is_stopped
+        if may_ask_another and failure.worker and branch.attempt < node.max_attempts:
+            branch.excluded = (*branch.excluded, failure.worker.id)
+            branch.error = failure.error
+            branch.attempt += 1
+            self._put_off(walk, frame, branch, node.attempt_delay_ms)
+        else:
+            self._lose(walk, frame, branch, error, failure.worker, is_final=failure.is_final)
+        return True
+
+    def _lose(
+        self,
+        walk: Walk,
+        frame: Frame,
+        branch: Branch,
+        error: str,
+        worker: Worker | None,
+        *,
+        is_final: bool = False,
+    ) -> None:
+        """This try of the branch is lost."""
+        node = frame.node
+        row = _row(walk, frame, branch, worker)
+        is_stopped = bool(frame.errors) and node.failure_strategy is Strategy.FAIL_FAST
+        if branch.try_no > node.max_retries or is_final or is_stopped:
+            del frame.open[branch.index]
+            frame.errors[branch.index] = error
+            self.settle(walk, frame, output=None, error=error, **row)
+            return
+        walk.record(frame, NodeRunStatus.ERROR, error=error, is_settled=False, **row)
+        branch.try_no += 1
+        branch.attempt = 1
+        branch.excluded = ()
+        branch.error = ""
+        branch.started_at = branch.due_at = None
+        self._put_off(walk, frame, branch, node.wait_ms)
+
+    def abandon(self, walk: Walk, frame: Frame) -> None:
+        """What waits to be called again is not called any more."""
+        for branch in list(frame.open.values()):
+            if branch.call_at is not None:
+                del frame.open[branch.index]
+                row = _row(walk, frame, branch, None)
+                walk.record(frame, NodeRunStatus.CANCELED, error=ANOTHER_FAILED, **row)
+                frame.errors[branch.index] = ANOTHER_FAILED
+
+    # What goes out.
+
+    def _put_off(self, walk: Walk, frame: Frame, branch: Branch, delay_ms: int) -> None:
+        branch.call_id = call_id(frame, branch.index, try_no=branch.try_no, attempt=branch.attempt)
+        if delay_ms:
+            branch.call_at = Instant(walk.now + delay_ms * MILLISECOND)
+            self.set_alarm(frame, branch)
+        else:
+            self._call(walk, frame, branch)
+
+    def _call(self, walk: Walk, frame: Frame, branch: Branch) -> None:
+        branch.call_at = None
+        if branch.started_at is None:
+            branch.started_at = walk.now
+            timeout_ms = frame.node.timeout_ms
+            if timeout_ms:
+                branch.due_at = Instant(walk.now + timeout_ms * MILLISECOND)
+        self.set_alarm(frame, branch)
+        walk.commit.commands.append(self._command(frame, branch))
+
+    def set_alarm(self, frame: Frame, branch: Branch) -> None:
+        rings_at = branch.rings_at
+        if rings_at is not None:
+            heappush(frame.alarms, (rings_at, branch.index))
+
+    def _command(self, frame: Frame, branch: Branch) -> Command:
+        node = frame.node
+        given = input_of(frame, branch.index)
+        if node.flow:
+            is_given = node.kind is Kind.FOREACH or has_prep(node)
+            params = {**frame.merged, "input": given} if is_given else frame.merged
+            return StartChild(branch.call_id, node.flow, node.version, params)
+        if node.function:
+            return CallFunction(
+                branch.call_id, node.function, given, frame.merged, branch.try_no, branch.due_at
+            )
+        return CallService(
+            branch.call_id,
+            frame.services[branch.index] if frame.services else node.service,
+            given,
+            frame.merged,
+            branch.try_no,
+            branch.attempt,
+            branch.excluded,
+            node.weighted_by_load,
+            branch.due_at,
+        )
+
+
+class OneCall(CallRules):
+    """A node whose result is the result of its one call."""
+
+    def restore(self, frame: Frame) -> None:
+        frame.branch_count = 1
+
+    def settle(self, walk: Walk, frame: Frame, *, output: Any, error: str, **row: Any) -> None:
+        if error:
+            action = walk.note_error(frame, error)
+            walk.record(frame, NodeRunStatus.ERROR, error=error, action=action, **row)
+            walk.follow(frame, action, error=error)
+        else:
+            walk.succeed(frame, output, **row)
+
+
+def input_of(frame: Frame, index: int) -> Any:
+    return frame.input if frame.items is None else frame.items[index]
+
+
+def _row(walk: Walk, frame: Frame, branch: Branch, worker: Worker | None) -> dict[str, Any]:
+    """What the node run of a branch says of it."""
+    index = branch.index
+    prep: dict[str, Any] | None = None
+    if frame.services:
+        prep = {"branch": frame.services[index]}
+    elif frame.items is not None:
+        prep = {"index": index}
+    return {
+        "branch": index,
+        "attempt": branch.try_no,
+        "row_input": input_of(frame, index),
+        "prep": prep,
+        "started_at": walk.now if branch.started_at is None else branch.started_at,
+        "worker": worker,
+    }
+
+
+def open_count_max(node: Node) -> int:
+    if node.parallel_mode is Mode.SEQUENTIAL:
+        return 1
+    return node.max_parallel or OPEN_COUNT_DEFAULT
+
+
+def call_id(frame: Frame, index: int, *, try_no: int, attempt: int) -> str:
+    """The same after a crash; never the same for another visit, branch, try or worker."""
+    return f"{frame.since}.{index}.{try_no}.{attempt}"
+
+
+def branch_of(frame: Frame, wanted: str) -> Branch | None:
+    index = wanted.split(".")[1:2]
+    branch = frame.open.get(int(index[0])) if index and index[0].isdecimal() else None
+    return branch if branch is not None and branch.call_id == wanted else None
