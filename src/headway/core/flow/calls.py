@@ -62,7 +62,7 @@ class CallRules(Rules):
             if branch is None or branch.rings_at != at:
                 continue
             if branch.due_at is not None and branch.due_at <= walk.now:
-                if branch.call_at is None:
+                if branch.is_issued:
                     walk.commit.commands.append(CancelCall(branch.call_id))
                 self._lose(walk, frame, branch, TIMEOUT, None)
             else:
@@ -157,6 +157,7 @@ class CallRules(Rules):
     def _put_off(self, walk: Walk, frame: Frame, branch: Branch, delay_ms: int) -> None:
         branch.call_id = call_id(frame, branch.index, try_no=branch.try_no, attempt=branch.attempt)
         if delay_ms:
+            branch.is_issued = False
             branch.call_at = Instant(walk.now + delay_ms * MILLISECOND)
             self.set_alarm(frame, branch)
         else:
@@ -164,6 +165,7 @@ class CallRules(Rules):
 
     def _call(self, walk: Walk, frame: Frame, branch: Branch) -> None:
         branch.call_at = None
+        branch.is_issued = True
         if branch.started_at is None:
             branch.started_at = walk.now
             timeout_ms = frame.node.timeout_ms

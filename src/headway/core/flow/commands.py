@@ -48,7 +48,10 @@ class StartChild(NamedTuple):
 
 
 class CancelCall(NamedTuple):
-    """Nobody waits for it any more: tell the worker, stop the function, cancel the child."""
+    """Nobody waits for it any more: tell the worker, stop the function, cancel the child.
+
+    After a crash it may be for a call that was never made.
+    """
 
     call_id: str
 

@@ -72,7 +72,7 @@ def resolve(path: Path, scope: Scope) -> Any:
         value = scope.shared if path.root is Root.SHARED else scope.params
     for step in path.steps:
         if isinstance(step, str):
-            value = value.get(step) if isinstance(value, Mapping) else None
+            value = value.get(step) if isinstance(value, dict) else None
         else:
             value = value[step] if isinstance(value, list) and step < len(value) else None
     return value

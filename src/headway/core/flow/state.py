@@ -66,6 +66,8 @@ class Branch:
     call_at: Instant | None = None
     """When it is to be called; None while the call is under way."""
     due_at: Instant | None = None
+    is_issued: bool = False
+    """Whether somebody may be at work on `call_id`; after a crash nobody knows better."""
 
     @property
     def rings_at(self) -> Instant | None:
@@ -119,7 +121,7 @@ class Frame:
     def forget(self) -> None:
         """Of this try, all that was found out."""
         self.input = None
-        if self.branch_count:
+        if self.branch_count or self.items is not None:
             self.services, self.items = (), None
             self.branch_count = self.launched = 0
             self.open, self.done, self.errors, self.alarms = {}, {}, {}, []

@@ -98,7 +98,9 @@ def _frame_document(frame: Frame) -> dict[str, Any]:
     if frame.launched:
         document["launched"] = frame.launched
     if frame.node.max_attempts > 1 or (frame.node.flow and frame.node.timeout_ms):
-        open_documents = {str(one.index): _branch_document(frame, one) for one in frame.open.values()}
+        open_documents = {
+            str(one.index): _branch_document(frame, one) for one in frame.open.values()
+        }
         document["open"] = {index: one for index, one in open_documents.items() if one}
     return document
 
@@ -182,6 +184,7 @@ def _branch(
         error=document.get("error", ""),
         started_at=document.get("started"),
         call_at=document.get("at") or call_at,
+        is_issued=True,
     )
     if branch.started_at is not None:
         branch.due_at = Instant(branch.started_at + frame.node.timeout_ms * MILLISECOND)

@@ -29,6 +29,8 @@ class Walk:
         frame.entered_at = self.now
         frame.since = self.state.row_count
         frame.again_at = None
+        if frame is self.state.frames[0]:
+            self._thaw()
         frame.input, frame.merged = given_to(frame)
 
     # Successes.
@@ -42,7 +44,7 @@ class Walk:
 
     def keep(self, frame: Frame, output: Any) -> None:
         post = frame.node.post
-        if post.output_map and isinstance(output, Mapping):
+        if post.output_map and isinstance(output, dict):
             for key, name in post.output_map.items():
                 self.set_shared(frame, key, output.get(name))
         if post.output_key:
@@ -162,7 +164,7 @@ class Walk:
 
     def cancel_calls(self) -> None:
         for branch in self.state.frames[-1].open.values():
-            if branch.call_at is None:
+            if branch.is_issued:
                 self.commit.commands.append(CancelCall(branch.call_id))
 
     def finish(self, status: RunStatus, error: str = "") -> None:
@@ -181,8 +183,6 @@ class Walk:
             self.finish(RunStatus.FAILED, TOO_MANY_STEPS)
             return
         frame.move(frame.flow.nodes[target])
-        if frame is self.state.frames[0]:
-            self._thaw()
 
     def _end(self, error: str) -> None:
         frames = self.state.frames
@@ -241,7 +241,7 @@ def found_action(frame: Frame, output: Any) -> str:
         scope = Scope(frame.merged, frame.shared, frame.input)
         places: tuple[Any, ...] = (resolve(parse_path(key), scope),)
     else:
-        in_output = output.get(key) if isinstance(output, Mapping) else None
+        in_output = output.get(key) if isinstance(output, dict) else None
         places = (in_output, frame.shared.get(key))
     return next((found for found in places if isinstance(found, str) and found), "")
 
