@@ -235,7 +235,6 @@ class Reference:
         return action, error
 
     def list_branches(self, place: Place) -> tuple[list[Any], list[str]]:
-        """The input of each, and its name."""
         if place.node["kind"] == "foreach":
             if not isinstance(place.given, list):
                 raise Lost("bad input: a foreach node needs a list", is_final=True)

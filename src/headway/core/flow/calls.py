@@ -23,6 +23,9 @@ from headway.core.flow.walk import MILLISECOND, Walk, has_prep
 from headway.core.ids import Instant
 
 TIMEOUT: Final = "timeout"
+UNTOLD: Final = "failed"
+"""For a failure that does not say why."""
+ERROR_LENGTH_MAX: Final = 4_000
 ANOTHER_FAILED: Final = "another branch failed"
 OPEN_COUNT_DEFAULT: Final = 100
 """How many branches are open at once in a concurrent node that does not say."""
@@ -104,12 +107,13 @@ class CallRules(Rules):
         node = frame.node
         is_asked = failure.worker is not None
         # Without another worker, what the last one said tells more than that there is none.
-        error = failure.error if is_asked or not branch.error else branch.error
+        told = failure.error[:ERROR_LENGTH_MAX] or UNTOLD
+        error = told if is_asked or not branch.error else branch.error
         is_stopped = bool(frame.errors) and node.failure_strategy is Strategy.FAIL_FAST
         may_ask_another = is_asked and not failure.is_final and not is_stopped
         if may_ask_another and failure.worker and branch.attempt < node.max_attempts:
             branch.excluded = (*branch.excluded, failure.worker.id)
-            branch.error = failure.error
+            branch.error = told
             branch.attempt += 1
             self._put_off(walk, frame, branch, node.attempt_delay_ms)
         else:

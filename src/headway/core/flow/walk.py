@@ -1,8 +1,9 @@
 """One step under way: the state that it changes, and what comes of it."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
+from headway.core.document import NAME_LENGTH_MAX
 from headway.core.flow.commands import CancelCall, Finish
 from headway.core.flow.definition import DEFAULT, END, ERROR, Flow, Node
 from headway.core.flow.happened import Worker
@@ -243,7 +244,12 @@ def found_action(frame: Frame, output: Any) -> str:
     else:
         in_output = output.get(key) if isinstance(output, dict) else None
         places = (in_output, frame.shared.get(key))
-    return next((found for found in places if isinstance(found, str) and found), "")
+    return next((found for found in places if is_action(found)), "")
+
+
+def is_action(value: Any) -> TypeGuard[str]:
+    """Whether what somebody answered can be an action: a text, and no longer than a name."""
+    return isinstance(value, str) and 0 < len(value) <= NAME_LENGTH_MAX
 
 
 def has_prep(node: Node) -> bool:

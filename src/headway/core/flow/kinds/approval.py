@@ -6,7 +6,7 @@ from typing import Any, Final
 from headway.core.flow.commands import AskApproval
 from headway.core.flow.state import Frame
 from headway.core.flow.waits import Wait
-from headway.core.flow.walk import Walk, found_action
+from headway.core.flow.walk import Walk, found_action, is_action
 
 APPROVED: Final = "approved"
 REJECTED: Final = "rejected"
@@ -31,4 +31,4 @@ def decision(value: Any) -> str | None:
         value = value.get("approved")
     if isinstance(value, bool):
         return APPROVED if value else REJECTED
-    return value if isinstance(value, str) and value else None
+    return value if is_action(value) else None
