@@ -20,8 +20,7 @@ def to_value(flow: Flow) -> dict[str, Any]:
         "start": flow.start,
         "nodes": {key: _node(node) for key, node in flow.nodes.items()},
         "edges": [
-            {"from": edge.source, "action": edge.action, "to": edge.target}
-            for edge in sorted(flow.edges)
+            {"from": edge.source, "action": edge.action, "to": edge.target} for edge in flow.edges
         ],
     }
 

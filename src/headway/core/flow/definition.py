@@ -113,3 +113,4 @@ class Flow:
     start: str
     nodes: Mapping[str, Node]
     edges: tuple[Edge, ...]
+    """Sorted: their order in the definition means nothing."""

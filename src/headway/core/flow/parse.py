@@ -157,7 +157,7 @@ class _Reader:
                 of = f"{shown(edge.source)} with action {shown(edge.action)}"
                 self._report.fault(at, f"is a second edge from {of}")
             edges[edge.source, edge.action] = edge
-        return tuple(edges.values())
+        return tuple(sorted(edges.values()))
 
     def _edge(self, value: Any, place: str, nodes: Mapping[str, Any]) -> Edge | None:
         report = self._report
