@@ -148,7 +148,15 @@ def test_r5_10_a_try_that_takes_too_long_is_given_up_and_the_worker_told(crash: 
 def test_i1_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     driver = a_driver({"a": executor(max_retries=1)}).run()
     call_id = driver.calls()[0].call_id
-    for stale in ("", "x", "0.7.1.1", "0.x.1.1", "9.0.1.1", call_id + "9"):
+    for stale in (
+        "",
+        "x",
+        "0.7.1.1",
+        "0.x.1.1",
+        "9.0.1.1",
+        "0." + "1" * 5_000 + ".1",
+        call_id + "9",
+    ):
         assert not driver.happen(Answered(stale, 1)).is_changed
         assert not driver.happen(Failed(stale, "late")).is_changed
     driver.happen(Failed(call_id, "broken", Worker("w", "u")))

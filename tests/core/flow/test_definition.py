@@ -80,7 +80,6 @@ def test_i15_every_fault_is_named_with_its_place() -> None:
         "nodes.i.params.signal_key",
         "nodes.j.subflow.start",
         "nodes.k",
-        "nodes.k.kind",
         'nodes["c d"].max_retries',
         'nodes["c d"].post.action_key',
         'nodes["c d"].post.output_key',

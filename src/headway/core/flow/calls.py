@@ -15,7 +15,7 @@ from headway.core.flow.commands import (
     Command,
     StartChild,
 )
-from headway.core.flow.definition import Kind, Mode, Node, Strategy
+from headway.core.flow.definition import Kind, Mode, Node
 from headway.core.flow.happened import Answered, Failed, Worker
 from headway.core.flow.rules import Rules
 from headway.core.flow.state import Branch, Frame, NodeRunStatus
@@ -38,7 +38,16 @@ class CallRules(Rules):
         """Find the branches in the node and its input. ValueError says why there are none."""
         raise NotImplementedError
 
-    def settle(self, walk: Walk, frame: Frame, *, output: Any, error: str, **row: Any) -> None:
+    def settle(
+        self,
+        walk: Walk,
+        frame: Frame,
+        branch: Branch,
+        *,
+        output: Any,
+        error: str,
+        by: Worker | None,
+    ) -> None:
         """A branch is decided: record it, and go on."""
         raise NotImplementedError
 
@@ -67,7 +76,7 @@ class CallRules(Rules):
             if branch.due_at is not None and branch.due_at <= walk.now:
                 if branch.is_issued:
                     walk.commit.commands.append(CancelCall(branch.call_id))
-                self._lose(walk, frame, branch, TIMEOUT, None)
+                self._lose(walk, frame, branch, TIMEOUT)
             else:
                 self._call(walk, frame, branch)
 
@@ -90,13 +99,7 @@ class CallRules(Rules):
             return False
         del frame.open[branch.index]
         frame.done[branch.index] = answer.result
-        self.settle(
-            walk,
-            frame,
-            output=answer.result,
-            error="",
-            **_row(walk, frame, branch, answer.worker),
-        )
+        self.settle(walk, frame, branch, output=answer.result, error="", by=answer.worker)
         return True
 
     def failed(self, walk: Walk, frame: Frame, failure: Failed) -> bool:
@@ -109,15 +112,14 @@ class CallRules(Rules):
         # Without another worker, what the last one said tells more than that there is none.
         told = failure.error[:ERROR_LENGTH_MAX] or UNTOLD
         error = told if is_asked or not branch.error else branch.error
-        is_stopped = bool(frame.errors) and node.failure_strategy is Strategy.FAIL_FAST
-        may_ask_another = is_asked and not failure.is_final and not is_stopped
-        if may_ask_another and failure.worker and branch.attempt < node.max_attempts:
+        may_ask_another = branch.attempt < node.max_attempts and not frame.is_stopped
+        if failure.worker is not None and may_ask_another and not failure.is_final:
             branch.excluded = (*branch.excluded, failure.worker.id)
             branch.error = told
             branch.attempt += 1
             self._put_off(walk, frame, branch, node.attempt_delay_ms)
         else:
-            self._lose(walk, frame, branch, error, failure.worker, is_final=failure.is_final)
+            self._lose(walk, frame, branch, error, by=failure.worker, is_final=failure.is_final)
         return True
 
     def _lose(
@@ -126,20 +128,20 @@ class CallRules(Rules):
         frame: Frame,
         branch: Branch,
         error: str,
-        worker: Worker | None,
         *,
+        by: Worker | None = None,
         is_final: bool = False,
     ) -> None:
         """This try of the branch is lost."""
         node = frame.node
-        row = _row(walk, frame, branch, worker)
-        is_stopped = bool(frame.errors) and node.failure_strategy is Strategy.FAIL_FAST
-        if branch.try_no > node.max_retries or is_final or is_stopped:
+        if branch.try_no > node.max_retries or is_final or frame.is_stopped:
             del frame.open[branch.index]
             frame.errors[branch.index] = error
-            self.settle(walk, frame, output=None, error=error, **row)
+            self.settle(walk, frame, branch, output=None, error=error, by=by)
             return
-        walk.record(frame, NodeRunStatus.ERROR, error=error, is_settled=False, **row)
+        walk.record(
+            frame, NodeRunStatus.ERROR, error=error, branch=branch, worker=by, is_settled=False
+        )
         branch.try_no += 1
         branch.attempt = 1
         branch.excluded = ()
@@ -152,8 +154,7 @@ class CallRules(Rules):
         for branch in list(frame.open.values()):
             if branch.call_at is not None:
                 del frame.open[branch.index]
-                row = _row(walk, frame, branch, None)
-                walk.record(frame, NodeRunStatus.CANCELED, error=ANOTHER_FAILED, **row)
+                walk.record(frame, NodeRunStatus.CANCELED, error=ANOTHER_FAILED, branch=branch)
                 frame.errors[branch.index] = ANOTHER_FAILED
 
     # What goes out.
@@ -185,7 +186,7 @@ class CallRules(Rules):
 
     def _command(self, frame: Frame, branch: Branch) -> Command:
         node = frame.node
-        given = input_of(frame, branch.index)
+        given = frame.input_of(branch)
         if node.flow:
             is_given = node.kind is Kind.FOREACH or has_prep(node)
             params = {**frame.merged, "input": given} if is_given else frame.merged
@@ -213,35 +214,20 @@ class OneCall(CallRules):
     def restore(self, frame: Frame) -> None:
         frame.branch_count = 1
 
-    def settle(self, walk: Walk, frame: Frame, *, output: Any, error: str, **row: Any) -> None:
+    def settle(
+        self,
+        walk: Walk,
+        frame: Frame,
+        branch: Branch,
+        *,
+        output: Any,
+        error: str,
+        by: Worker | None,
+    ) -> None:
         if error:
-            action = walk.note_error(frame, error)
-            walk.record(frame, NodeRunStatus.ERROR, error=error, action=action, **row)
-            walk.follow(frame, action, error=error)
+            walk.fail(frame, error, branch=branch, worker=by)
         else:
-            walk.succeed(frame, output, **row)
-
-
-def input_of(frame: Frame, index: int) -> Any:
-    return frame.input if frame.items is None else frame.items[index]
-
-
-def _row(walk: Walk, frame: Frame, branch: Branch, worker: Worker | None) -> dict[str, Any]:
-    """What the node run of a branch says of it."""
-    index = branch.index
-    prep: dict[str, Any] | None = None
-    if frame.services:
-        prep = {"branch": frame.services[index]}
-    elif frame.items is not None:
-        prep = {"index": index}
-    return {
-        "branch": index,
-        "attempt": branch.try_no,
-        "row_input": input_of(frame, index),
-        "prep": prep,
-        "started_at": walk.now if branch.started_at is None else branch.started_at,
-        "worker": worker,
-    }
+            walk.succeed(frame, output, branch=branch, worker=by)
 
 
 def open_count_max(node: Node) -> int:
@@ -256,6 +242,8 @@ def call_id(frame: Frame, index: int, *, try_no: int, attempt: int) -> str:
 
 
 def branch_of(frame: Frame, wanted: str) -> Branch | None:
-    index = wanted.split(".")[1:2]
-    branch = frame.open.get(int(index[0])) if index and index[0].isdecimal() else None
+    """The branch that waits for this call, if any does. The id may be anything."""
+    parts = wanted.split(".", 2)
+    is_index = len(parts) == 3 and parts[1].isdecimal() and len(parts[1]) < 10
+    branch = frame.open.get(int(parts[1])) if is_index else None
     return branch if branch is not None and branch.call_id == wanted else None

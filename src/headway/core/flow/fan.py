@@ -5,7 +5,8 @@ from typing import Any
 
 from headway.core.flow.calls import CallRules
 from headway.core.flow.definition import Strategy
-from headway.core.flow.state import Frame, NodeRunStatus
+from headway.core.flow.happened import Worker
+from headway.core.flow.state import Branch, Frame, NodeRunStatus
 from headway.core.flow.walk import Walk, choose_action
 
 
@@ -15,10 +16,19 @@ class Fan(CallRules):
     def nothing_to_call(self, walk: Walk, frame: Frame) -> None:
         walk.succeed(frame, self._gathered(frame))
 
-    def settle(self, walk: Walk, frame: Frame, *, output: Any, error: str, **row: Any) -> None:
+    def settle(
+        self,
+        walk: Walk,
+        frame: Frame,
+        branch: Branch,
+        *,
+        output: Any,
+        error: str,
+        by: Worker | None,
+    ) -> None:
         status = NodeRunStatus.ERROR if error else NodeRunStatus.OK
-        walk.record(frame, status, output=output, error=error, **row)
-        is_stopped = bool(frame.errors) and frame.node.failure_strategy is Strategy.FAIL_FAST
+        walk.record(frame, status, output=output, error=error, branch=branch, worker=by)
+        is_stopped = frame.is_stopped
         if is_stopped:
             # What is under way is waited for: its result may be there already (R5.12).
             self.abandon(walk, frame)

@@ -109,6 +109,8 @@ class _Reader:
         report = self._report
         faults_before = report.fault_count
         members = dict(members_of(value, _ALL_NODE_FIELDS, place, report))
+        if report.fault_count > faults_before:
+            return None
         kind = Word(Kind).read(members.pop("kind", None), member(place, "kind"), report)
         if not isinstance(kind, Kind):
             return None

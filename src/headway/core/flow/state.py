@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from headway.core.flow.commands import Command
-from headway.core.flow.definition import Flow, Node
+from headway.core.flow.definition import Flow, Node, Strategy
 from headway.core.flow.happened import Worker
 from headway.core.ids import Instant
 from headway.core.run.status import RunStatus
@@ -76,7 +76,7 @@ class Branch:
         return min(self.call_at, self.due_at)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Frame:
     """A flow that is being walked: the run's own, or a subflow within the frame before."""
 
@@ -108,6 +108,14 @@ class Frame:
     """In the order in which they came."""
     alarms: list[tuple[Instant, int]] = field(default_factory=list)
     """A heap of when branches ring; one that was put off stays, and is passed over."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a branch has failed, and no more are to be started."""
+        return bool(self.errors) and self.node.failure_strategy is Strategy.FAIL_FAST
+
+    def input_of(self, branch: Branch) -> Any:
+        return self.input if self.items is None else self.items[branch.index]
 
     def move(self, node: Node) -> None:
         """Stand before `node`, with everything of the last one forgotten."""

@@ -128,8 +128,6 @@ def _enter(walk: Walk) -> None:
 
 def _stop(walk: Walk, node_run: NodeRunStatus, status: RunStatus, why: str) -> None:
     """End it where it is, with a node run that says so (R5.4)."""
-    frame = walk.state.frames[-1]
-    started_at = frame.entered_at if frame.is_entered else walk.now
-    walk.record(frame, node_run, error=why, started_at=started_at)
+    walk.record(walk.state.frames[-1], node_run, error=why)
     walk.cancel_calls()
     walk.finish(status, why)

@@ -8,7 +8,7 @@ from headway.core.flow.commands import CancelCall, Finish
 from headway.core.flow.definition import DEFAULT, END, ERROR, Flow, Node
 from headway.core.flow.happened import Worker
 from headway.core.flow.paths import Scope, parse_path, resolve
-from headway.core.flow.state import Commit, Frame, NodeRun, NodeRunStatus, State
+from headway.core.flow.state import Branch, Commit, Frame, NodeRun, NodeRunStatus, State
 from headway.core.ids import Instant
 from headway.core.run.status import RunStatus
 
@@ -36,11 +36,21 @@ class Walk:
 
     # Successes.
 
-    def succeed(self, frame: Frame, output: Any, *, action: str | None = None, **row: Any) -> None:
+    def succeed(
+        self,
+        frame: Frame,
+        output: Any,
+        *,
+        action: str | None = None,
+        branch: Branch | None = None,
+        worker: Worker | None = None,
+    ) -> None:
         """The node is done: keep its output, record it, follow its action."""
         self.keep(frame, output)
         chosen = action or choose_action(frame, output)
-        self.record(frame, NodeRunStatus.OK, output=output, action=chosen, **row)
+        self.record(
+            frame, NodeRunStatus.OK, output=output, action=chosen, branch=branch, worker=worker
+        )
         self.follow(frame, chosen)
 
     def keep(self, frame: Frame, output: Any) -> None:
@@ -81,8 +91,21 @@ class Walk:
             frame.forget()
             frame.again_at = Instant(self.now + node.wait_ms * MILLISECOND)
             return
+        self.fail(frame, error)
+
+    def fail(
+        self,
+        frame: Frame,
+        error: str,
+        *,
+        branch: Branch | None = None,
+        worker: Worker | None = None,
+    ) -> None:
+        """The node has failed for good: record it, follow what its error asks for."""
         action = self.note_error(frame, error)
-        self.record(frame, NodeRunStatus.ERROR, error=error, action=action)
+        self.record(
+            frame, NodeRunStatus.ERROR, error=error, action=action, branch=branch, worker=worker
+        )
         self.follow(frame, action, error=error)
 
     def note_error(self, frame: Frame, error: str) -> str:
@@ -101,33 +124,34 @@ class Walk:
         output: Any = None,
         error: str = "",
         action: str = "",
-        branch: int | None = None,
-        attempt: int | None = None,
-        row_input: Any = None,
-        prep: Mapping[str, Any] | None = None,
-        started_at: Instant | None = None,
+        branch: Branch | None = None,
         worker: Worker | None = None,
         is_settled: bool = True,
     ) -> None:
+        """A try of the node is over, or of one of its branches."""
         state = self.state
         state.row_count += 1
-        keys = tuple([one.node.key for one in state.frames[: _depth_of(state, frame) + 1]])
+        frames = state.frames
+        path = tuple([one.node.key for one in frames[: frames.index(frame) + 1]])
+        started_at = frame.entered_at if frame.is_entered else self.now
+        if branch is not None:
+            started_at = self.now if branch.started_at is None else branch.started_at
         row = NodeRun(
-            seq=state.row_count,
-            node_key=keys[0],
-            path=keys,
-            branch=branch,
-            attempt=frame.try_no if attempt is None else attempt,
-            status=status,
-            prep=_prep_of(frame.node, keys, prep),
-            input=frame.input if branch is None else row_input,
-            output=output,
-            error=error,
-            action=action,
-            started_at=frame.entered_at if started_at is None else started_at,
-            finished_at=self.now,
-            worker=worker,
-            is_settled=is_settled,
+            state.row_count,
+            path[0],
+            path,
+            None if branch is None else branch.index,
+            frame.try_no if branch is None else branch.try_no,
+            status,
+            _prep_of(frame, path, branch),
+            frame.input if branch is None else frame.input_of(branch),
+            output,
+            error,
+            action,
+            started_at,
+            self.now,
+            worker,
+            is_settled,
         )
         self.commit.rows.append(row)
 
@@ -263,22 +287,18 @@ def reads_shared(node: Node, key: str) -> bool:
     return prep.input_key is not None and prep.input_key.shared_key == key
 
 
-def _depth_of(state: State, frame: Frame) -> int:
-    frames = state.frames
-    depth = len(frames) - 1
-    while frames[depth] is not frame:
-        depth -= 1
-    return depth
-
-
-def _prep_of(
-    node: Node, keys: tuple[str, ...], more: Mapping[str, Any] | None
-) -> Mapping[str, Any]:
+def _prep_of(frame: Frame, path: tuple[str, ...], branch: Branch | None) -> dict[str, Any]:
+    """Where the input came from, and which branch or inner node it was for."""
     told: dict[str, Any] = {}
-    if node.prep.input_map is not None:
-        told["input_map"] = {key: path.text for key, path in node.prep.input_map.items()}
-    elif node.prep.input_key is not None:
-        told["input_key"] = node.prep.input_key.text
-    if len(keys) > 1:
-        told["sub"] = "/".join(keys[1:])
-    return {**told, **more} if more else told
+    prep = frame.node.prep
+    if prep.input_map is not None:
+        told["input_map"] = {key: source.text for key, source in prep.input_map.items()}
+    elif prep.input_key is not None:
+        told["input_key"] = prep.input_key.text
+    if len(path) > 1:
+        told["sub"] = "/".join(path[1:])
+    if branch is not None and frame.services:
+        told["branch"] = frame.services[branch.index]
+    elif branch is not None and frame.items is not None:
+        told["index"] = branch.index
+    return told
