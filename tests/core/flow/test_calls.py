@@ -125,6 +125,15 @@ def test_r5_4_within_a_try_other_workers_are_asked_and_the_last_error_counts(cra
     assert seen == [(1, (), True), (2, ("w1",), True), (3, ("w1", "w2"), True)]
 
 
+def test_r5_4_a_new_try_may_ask_every_worker_again() -> None:
+    node = executor(max_attempts=2, max_retries=1)
+    driver = a_driver({"a": node}, {}, replies(BROKEN, BROKEN, BROKEN, BROKEN)).run()
+    calls = [call for call in driver.calls() if isinstance(call, CallService)]
+    seen = [(call.try_no, call.attempt, call.excluded) for call in calls]
+    assert seen == [(1, 1, ()), (1, 2, ("w1",)), (2, 1, ()), (2, 2, ("w1",))]
+    assert [(row.attempt, row.error) for row in driver.rows] == [(1, "broken"), (2, "broken")]
+
+
 def test_r5_4_a_final_failure_is_tried_no_more() -> None:
     node = executor(max_retries=5, max_attempts=5)
     driver = a_driver({"a": node}, {}, replies(Reply(1, error="no", is_final=True))).run()

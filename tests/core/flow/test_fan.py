@@ -85,6 +85,13 @@ def test_r5_12_after_a_failure_nothing_is_tried_again() -> None:
     assert driver.shared["out"] == [4]
 
 
+def test_r5_12_after_a_failure_no_other_worker_is_asked() -> None:
+    table = {1: Reply(5, error="final", is_final=True), 2: Reply(10, error="weak")}
+    driver = over([1, 2], a_foreach(parallel_mode="concurrent", max_attempts=3), table)
+    assert [(row.branch, row.error) for row in driver.rows] == [(0, "final"), (1, "weak")]
+    assert len(driver.calls()) == 2
+
+
 def test_r5_4_fail_fast_without_an_edge_fails_the_run() -> None:
     nodes = {"p": a_foreach()}
     answer = by_item({1: Reply(5, error="broken")})

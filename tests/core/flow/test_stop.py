@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from headway.core.errors import InvalidInput
 from headway.core.flow.commands import CancelCall, Finish
-from headway.core.flow.happened import Aborted, Answered, Canceled, Signalled, Woken
+from headway.core.flow.happened import Aborted, Answered, Canceled, Happened, Signalled, Woken
 from headway.core.flow.parse import read_flow
 from headway.core.flow.state import NodeRunStatus
 from headway.core.flow.step import begin, step
+from headway.core.ids import later
 from headway.core.run.status import RunStatus
 from tests.core.flow import drawing
 from tests.core.flow.driver import START, Call, Crash, Driver, Reply
@@ -109,3 +110,13 @@ def test_r5_5_an_answer_that_overtakes_the_wake_after_a_crash_is_heard() -> None
     commit = step(loaded, Answered("0.0.1.1", {"done": 1}), START)
     assert commit.commands == [Finish(RunStatus.SUCCEEDED)]
     assert loaded.shared == {"out": {"done": 1}}
+
+
+@pytest.mark.parametrize("happened", [Woken(), Canceled(), Aborted("too_large")])
+def test_r5_10_a_child_is_canceled_also_by_a_parent_that_was_away(happened: Happened) -> None:
+    nodes = {"a": {"kind": "flow_ref", "flow": "child", "timeout_ms": 100}}
+    driver = a_driver(nodes).run(0)
+    loaded = driver.store.load(driver.flow, driver.params)
+    commit = step(loaded, happened, later(START, seconds=1))
+    assert commit.commands[0] == CancelCall("0.0.1.1")
+    assert isinstance(commit.commands[1], Finish)

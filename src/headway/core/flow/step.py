@@ -47,7 +47,7 @@ def begin(
     key = flow.start if node_key is None else node_key
     if key not in flow.nodes:
         raise InvalidInput("node_key", f"there is no node {shown(key)}")
-    return State([Frame(flow, params, dict(shared or {}), flow.nodes[key])])
+    return State([Frame(flow, dict(params), dict(shared or {}), flow.nodes[key])])
 
 
 def step(state: State, happened: Happened, now: Instant) -> Commit:

@@ -69,6 +69,7 @@ def load_state(
         error=cursor.get("error", ""),
         frozen_input=None if frozen is None else (frozen[0],),
     )
+    params = dict(params)
     shareds = [dict(stored.shared), *stored.inner_shared]
     for document, shared in zip(cursor["frames"], shareds, strict=True):
         frame = _frame(document, flow, params, shared, state)
