@@ -116,6 +116,15 @@ def test_r5_12_collect_errors_keeps_every_place_and_names_the_errors(crash: Cras
     assert driver.rows[-1].status == "ok"
 
 
+@pytest.mark.parametrize("crash", Crash)
+def test_r5_5_a_branch_that_failed_for_good_is_not_tried_again_after_a_crash(crash: Crash) -> None:
+    node = a_foreach(failure_strategy="collect_errors", max_retries=3)
+    table = {2: Reply(5, error="final", is_final=True)}
+    driver = over([1, 2, 3], node, table, crash=crash)
+    assert [(row.branch, row.attempt) for row in driver.rows] == [(0, 1), (1, 1), (2, 1), (None, 1)]
+    assert driver.shared["out"] == {"results": [1, None, 3], "errors": {"1": "final"}}
+
+
 def test_r5_12_ignore_errors_keeps_the_successes() -> None:
     driver = over([1, 2, 3], a_foreach(failure_strategy="ignore_errors"), {2: Reply(5, error="x")})
     assert driver.shared["out"] == [1, 3]
