@@ -150,6 +150,16 @@ def test_r5_12_an_empty_list_succeeds_with_an_empty_list() -> None:
     assert told(driver.rows) == [("p", 1, "ok", "", "next")]
 
 
+def test_r5_12_after_an_empty_list_the_next_node_has_an_input_of_its_own() -> None:
+    nodes = {"p": a_foreach(), "z": executor(prep={"input_key": "$params.word"})}
+    params = {"items": [], "word": "hello"}
+    driver = a_driver(nodes, NEXT, lambda _: Reply(1, 1), params=params).run()
+    assert [(row.node_key, row.input, row.prep) for row in driver.rows] == [
+        ("p", [], {"input_key": "$params.items"}),
+        ("z", "hello", {"input_key": "$params.word"}),
+    ]
+
+
 @pytest.mark.parametrize("items", [None, 3, "text", {"a": 1}])
 def test_r5_12_what_is_no_list_is_an_error_of_the_node(items: Any) -> None:
     nodes = {"p": a_foreach(max_retries=3)}

@@ -135,6 +135,14 @@ def test_r5_10_the_time_of_a_subflow_cuts_off_what_is_within(crash: Crash) -> No
     assert driver.store.inner_shared == "[]"
 
 
+@pytest.mark.parametrize("crash", Crash)
+def test_r5_10_at_the_same_instant_the_time_of_the_outer_flow_is_over_first(crash: Crash) -> None:
+    timer = {"kind": "timer", "params": {"delay_ms": 50}}
+    node = a_subflow({"in": a_subflow({"t": timer}, timeout_ms=50)}, timeout_ms=50)
+    driver = a_driver({"sf": node}, crash=crash).run()
+    assert told(driver.rows) == [("sf", 1, "error", "timeout", "error")]
+
+
 def test_r5_12_the_run_state_shows_a_subflow_and_what_is_within() -> None:
     fan = {
         "kind": "foreach",
