@@ -18,7 +18,7 @@ from headway.core.flow.commands import (
 from headway.core.flow.definition import Flow
 from headway.core.flow.happened import Answered, Failed, Happened, Signalled, Woken, Worker
 from headway.core.flow.state import Commit, NodeRun, NodeRunStatus, State
-from headway.core.flow.step import begin, step
+from headway.core.flow.step import begin, step, wake_at
 from headway.core.flow.stored import Stored, first_row_needed, load_state, stored_of
 from headway.core.ids import Instant
 
@@ -125,13 +125,18 @@ class Driver:
         self.under_way: dict[str, Call] = {}
         self._ends: list[tuple[Instant, int, int, Happened]] = []
         self._counter = 0
+        self._is_loaded = False
 
     # What a test says.
 
     def happen(self, happened: Happened) -> Commit:
         """Let it happen now; store it; perform what is wanted; perhaps crash."""
+        is_first_wake = self._is_loaded and isinstance(happened, Woken)
+        self._is_loaded = False
         commit = self._step(happened)
-        if commit.is_changed and self.crash is not Crash.NEVER and self.finish is None:
+        is_over = self.finish is not None
+        # What it does first after a crash is to call again; to crash then would be for ever.
+        if commit.is_changed and not is_over and not is_first_wake:
             self._crash()
         return commit
 
@@ -184,16 +189,22 @@ class Driver:
         self.store.keep(self.state, commit)
         for command in commit.commands:
             self._perform(command)
-        assert self.state.has_calls == any(True for _ in self.under_way) or self.finish
+        if self.crash is not Crash.RELOAD:
+            assert self.state.has_calls == bool(self.under_way)
         return commit
 
     def _crash(self) -> None:
+        if self.crash is Crash.NEVER:
+            return
         if self.crash is Crash.LOSE:
             lost = [key for key, call in self.under_way.items() if not isinstance(call, StartChild)]
             for call_id in lost:
                 self._forget(call_id)
         self.state = self.store.load(self.flow, self.params)
-        self._step(Woken())
+        self._wake_at = wake_at(self.state)
+        self._is_loaded = True
+        if self.crash is Crash.LOSE:
+            self.happen(Woken())
 
     def _perform(self, command: Command) -> None:
         self.commands.append(command)

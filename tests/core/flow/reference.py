@@ -343,7 +343,7 @@ class Reference:
                     del holder[where.removeprefix("$shared.")]
                 return value, "" if is_event else self.approved(place, value)
             next_at = self.signals[0][0] if self.signals else FOR_EVER
-            if until <= next_at:
+            if until < next_at or next_at == FOR_EVER:
                 self.advance(until, is_alarm=True)
                 raise Lost("timeout")
             self.advance(next_at, is_alarm=False)

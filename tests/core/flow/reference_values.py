@@ -1,6 +1,7 @@
 """Paths, expressions and actions, a second time: as plainly as can be, for `reference.py`."""
 
 import json
+import re
 from typing import Any
 
 Json = dict[str, Any]
@@ -105,8 +106,7 @@ def numbered(value: Any) -> Any:
 
 
 def texted(value: Any) -> str:
-    return (
-        value
-        if isinstance(value, str)
-        else json.dumps(value, sort_keys=True, separators=(",", ":"))
-    )
+    if isinstance(value, str):
+        return value
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return re.sub(r"([0-9])\.0(?![0-9])", r"\1", text)

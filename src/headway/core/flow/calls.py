@@ -150,9 +150,13 @@ class CallRules(Rules):
         self._put_off(walk, frame, branch, node.wait_ms)
 
     def abandon(self, walk: Walk, frame: Frame) -> None:
-        """What waits to be called again is not called any more."""
+        """What waits to be called again is not called any more.
+
+        After a crash, what is to be called at once may be under way already, and is waited for.
+        """
         for branch in list(frame.open.values()):
-            if branch.call_at is not None:
+            is_idle = not branch.is_issued
+            if branch.call_at is not None and (is_idle or branch.call_at >= walk.now):
                 del frame.open[branch.index]
                 walk.record(frame, NodeRunStatus.CANCELED, error=ANOTHER_FAILED, branch=branch)
                 frame.errors[branch.index] = ANOTHER_FAILED

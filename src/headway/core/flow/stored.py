@@ -185,7 +185,7 @@ def _branch(
         error=document.get("error", ""),
         started_at=document.get("started"),
         call_at=document.get("at") or call_at,
-        is_issued=True,
+        is_issued=document.get("at") is None,
     )
     if branch.started_at is not None:
         branch.due_at = Instant(branch.started_at + frame.node.timeout_ms * MILLISECOND)
