@@ -16,7 +16,7 @@ from headway.core.flow.happened import Worker
 from headway.core.ids import Instant
 from headway.core.run.status import RunStatus
 
-NEVER: Final = Instant(0)
+LONG_AGO: Final = Instant(0)
 
 
 class NodeRunStatus(StrEnum):
@@ -85,7 +85,7 @@ class Frame:
     shared: dict[str, Any]
     node: Node
     is_entered: bool = False
-    entered_at: Instant = NEVER
+    entered_at: Instant = LONG_AGO
     since: int = 0
     """How many node runs there were when it was entered."""
     try_no: int = 1

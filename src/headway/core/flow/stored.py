@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from headway.core.flow.calls import CallRules, call_id
 from headway.core.flow.definition import Flow
 from headway.core.flow.kinds import KINDS
-from headway.core.flow.state import Branch, Frame, NodeRun, NodeRunStatus, State
+from headway.core.flow.state import LONG_AGO, Branch, Frame, NodeRun, NodeRunStatus, State
 from headway.core.flow.walk import MILLISECOND, given_to, has_prep
 from headway.core.ids import Instant
 from headway.core.run.status import RunStatus
@@ -164,7 +164,7 @@ def _reopen(
             continue
         lost = failed.get(index)
         try_no = 1 if lost is None else lost.attempt + 1
-        call_at = frame.entered_at
+        call_at = LONG_AGO  # It was called, and is to be called again at once.
         if lost is not None:
             call_at = Instant(lost.finished_at + frame.node.wait_ms * MILLISECOND)
         branch = _branch(frame, index, try_no, call_at, documents.get(str(index), {}))
