@@ -23,6 +23,7 @@ from headway.core.flow.happened import (
 )
 from headway.core.flow.kinds import KINDS
 from headway.core.flow.state import Commit, Frame, NodeRunStatus, State
+from headway.core.flow.waits import Wait
 from headway.core.flow.walk import Walk
 from headway.core.ids import Instant
 from headway.core.run.status import RunStatus
@@ -95,7 +96,7 @@ def _take(walk: Walk, happened: Happened) -> bool:
         case Signalled(key, value):
             walk.freeze(key)
             walk.set_shared(state.frames[0], key, value)
-            if frame.is_entered:
+            if frame.is_entered and isinstance(rules, Wait):
                 rules.look(walk, frame)
         case Canceled(reason):
             _stop(walk, NodeRunStatus.CANCELED, RunStatus.CANCELED, reason)
