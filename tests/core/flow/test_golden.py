@@ -73,10 +73,10 @@ SUBFLOW: Json = {
 @pytest.mark.parametrize("crash", Crash)
 @pytest.mark.parametrize(
     ("action", "result", "nodes"),
-    [("goB", "HELLO POCKETFLOW", ["decide", "B"]), ("goC", "hello pocketflow", ["decide", "C"])],
+    [("goB", "HELLO HEADWAY", ["decide", "B"]), ("goC", "hello headway", ["decide", "C"])],
 )
 def test_r5_9_the_branching_flow(crash: Crash, action: str, result: str, nodes: list[str]) -> None:
-    params = {"text": "Hello PocketFlow", "action": action}
+    params = {"text": "Hello headway", "action": action}
     driver = a_driver(BRANCH, BRANCH_EDGES, worker, params=params, crash=crash).run()
     assert driver.shared == {"result": result}
     assert [(row.node_key, row.status.value) for row in driver.rows] == [(n, "ok") for n in nodes]
