@@ -13,6 +13,7 @@ from headway.core.document import (
     NAME_LENGTH_MAX,
     check_name,
     check_text,
+    decode_document,
     encode_document,
 )
 from headway.core.duration import SECONDS_MAX, check_seconds
@@ -25,6 +26,35 @@ documents = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(storable, inner, max_size=4),
     max_leaves=20,
 )
+
+
+@given(documents)
+def test_s6_what_was_encoded_is_decoded_to_the_same(value: Any) -> None:
+    assert decode_document(encode_document(value, place="x"), place="x") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "Expecting value"),
+        ("{'a': 1}", "Expecting property name"),
+        ('{"a": 1} 2', "Extra data"),
+        ('{"a": {"b": 1, "b": 2}}', "the name 'b' comes twice"),
+        ("[NaN]", "NaN is no JSON"),
+        ("[-Infinity]", "-Infinity is no JSON"),
+        ("[1e400]", "1e400 is beyond"),
+        ("[" + "1" * 5_000 + "]", "5,000 digits"),
+        (r'["\ud800"]', "lone surrogate"),
+        (r'["\u0000"]', "NUL"),
+        ("[" * (DEPTH_MAX + 1) + "]" * (DEPTH_MAX + 1), "nested deeper"),
+        ("[" * 1_000_000, "nested deeper"),
+        ('"' + "é" * 600_000 + '"', "1,200,002 bytes"),
+    ],
+)
+def test_s6_json_that_is_not_strict_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem) as raised:
+        decode_document(text, place="body")
+    assert raised.value.place.startswith("body")
 
 
 @given(documents)

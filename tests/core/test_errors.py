@@ -11,6 +11,7 @@ from headway.core.errors import (
     Error,
     IdempotencyConflict,
     InboxOverflow,
+    InvalidFlow,
     InvalidInput,
     KeyBusy,
     KeyLocked,
@@ -34,6 +35,7 @@ from headway.services.handle import RunFailed
 ERRORS: list[Error] = [
     InvalidInput("params", "must be an object"),
     TooLarge("params", "is too long"),
+    InvalidFlow([("nodes.a.kind", "must be one of: executor"), ("start", "is missing")]),
     KeyBusy(Key("k"), RunId("r")),
     KeyLocked(Key("k"), RunId("r")),
     IdempotencyConflict("once", RunId("r")),

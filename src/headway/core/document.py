@@ -7,6 +7,7 @@ refuse or alter (NaN, lone surrogates, NUL) is refused here, so that all of them
 import json
 import math
 import re
+from collections import Counter
 from enum import StrEnum
 from typing import Any, Final, NewType, TypeVar
 
@@ -22,6 +23,7 @@ NAME_LENGTH_MAX: Final = 255
 EMPTY_OBJECT: Final = Document("{}")
 NULL: Final = Document("null")
 _UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+_DIGIT_COUNT_MAX: Final = 400
 _ESCAPED_NUL: Final = "\\u0000"
 _CONTAINERS: Final = (dict, list, tuple)
 _encode: Final = json.JSONEncoder(
@@ -46,6 +48,33 @@ def encode_document(value: object, *, place: str, byte_count_max: int = BYTE_COU
         if fault is not None:
             raise InvalidInput(*fault)
     return Document(text)
+
+
+def decode_document(
+    text: str, *, place: str, byte_count_max: int = BYTE_COUNT_MAX, depth_max: int = DEPTH_MAX
+) -> Any:
+    """What strict JSON text holds (S6), or InvalidInput that names the place of the first fault.
+
+    A name that comes twice, NaN, a number beyond all range and a lone surrogate are faults.
+    """
+    byte_count = len(text.encode(errors="surrogatepass"))
+    if byte_count > byte_count_max:
+        raise TooLarge(place, f"is {byte_count:,} bytes; the limit is {byte_count_max:,}")
+    try:
+        value = _decode(text)
+    except RecursionError:
+        raise InvalidInput(place, f"is nested deeper than {depth_max} levels") from None
+    except ValueError as error:
+        raise InvalidInput(place, f"is not strict JSON: {error}") from None
+    check_value(value, place=place, depth_max=depth_max)
+    return value
+
+
+def check_value(value: object, *, place: str, depth_max: int = DEPTH_MAX) -> None:
+    """InvalidInput that names the first place at which `value` is not storable JSON."""
+    fault = _find_fault(value, place, depth_max)
+    if fault is not None:
+        raise InvalidInput(*fault)
 
 
 def check_name(name: str, *, place: str, length_max: int = NAME_LENGTH_MAX) -> str:
@@ -77,6 +106,41 @@ def check_text(text: str, *, place: str, length_max: int = NAME_LENGTH_MAX) -> s
     return text
 
 
+def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        twice = next(
+            name for name, count in Counter(name for name, _ in pairs).items() if count > 1
+        )
+        raise ValueError(f"the name {twice!r} comes twice in one object")
+    return members
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > _DIGIT_COUNT_MAX:
+        raise ValueError(f"a number has {len(digits):,} digits")
+    return int(digits)
+
+
+def _finite_number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is beyond the range of numbers")
+    return number
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+_decode: Final = json.JSONDecoder(
+    object_pairs_hook=_unique_members,
+    parse_int=_whole_number,
+    parse_float=_finite_number,
+    parse_constant=_no_constant,
+).decode
+
+
 def _names_are_text(value: object) -> bool:
     """False when some object has a name that JSON would silently turn into text, such as 1."""
     waiting: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
@@ -94,14 +158,14 @@ def _first_fault(value: object, place: str) -> tuple[str, str]:
     return _find_fault(value, place) or (place, "cannot be written as JSON")
 
 
-def _find_fault(value: object, place: str) -> tuple[str, str] | None:
+def _find_fault(value: object, place: str, depth_max: int = DEPTH_MAX) -> tuple[str, str] | None:
     """Walk without recursion; the deepest document we accept is far below Python's own limit."""
     waiting: list[tuple[object, str, int]] = [(value, place, 1)]
     while waiting:
         item, where, depth = waiting.pop()
         match item:
-            case dict() | list() | tuple() if depth > DEPTH_MAX:
-                return where, f"is nested deeper than {DEPTH_MAX} levels"
+            case dict() | list() | tuple() if depth > depth_max:
+                return where, f"is nested deeper than {depth_max} levels"
             case None | bool() | int():
                 continue
             case float():

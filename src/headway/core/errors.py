@@ -2,7 +2,8 @@
 
 Error
 ├── InvalidInput             the caller's words cannot be taken; names the place
-│   └── TooLarge             a document over its limit
+│   ├── TooLarge             a document over its limit
+│   └── InvalidFlow          a flow definition with faults; lists every one with its place
 ├── ConflictError            right words, wrong moment
 │   ├── KeyBusy              the key has an active run
 │   ├── KeyLocked            a key's saved row cannot change while its run is active
@@ -25,7 +26,7 @@ Error
     └── StoreClosed
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.core.ids import Key, LaneName, RunId
@@ -52,6 +53,15 @@ class InvalidInput(Error):
 
 class TooLarge(InvalidInput):
     """A document is longer than it may be."""
+
+
+class InvalidFlow(InvalidInput):
+    """A flow definition cannot be taken. `faults` has every fault: its place and the problem."""
+
+    def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
+        super().__init__(*faults[0])
+        self.faults = tuple(faults)
+        self.args = ("; ".join(f"{place}: {problem}" for place, problem in faults),)
 
 
 class ConflictError(Error):

@@ -1,0 +1,1 @@
+"""Flows: graphs as data, and the pure engine that walks them."""

@@ -1,0 +1,253 @@
+"""Nodes that call: one callee, or a branch for each of many. One mechanism for all of them.
+
+A branch is tried `1 + max_retries` times; within a try, up to `max_attempts` workers are asked.
+Each try that is over is a node run, so that after a crash the node runs tell which branches are
+done, and which try is next.
+"""
+
+from heapq import heappop, heappush
+from typing import Any, Final
+
+from headway.core.flow.commands import (
+    CallFunction,
+    CallService,
+    CancelCall,
+    Command,
+    StartChild,
+)
+from headway.core.flow.definition import Kind, Mode, Node
+from headway.core.flow.happened import Answered, Failed, Worker
+from headway.core.flow.rules import Rules
+from headway.core.flow.state import Branch, Frame, NodeRunStatus
+from headway.core.flow.walk import MILLISECOND, Walk, has_prep
+from headway.core.ids import Instant
+
+TIMEOUT: Final = "timeout"
+UNTOLD: Final = "failed"
+"""For a failure that does not say why."""
+ERROR_LENGTH_MAX: Final = 4_000
+ANOTHER_FAILED: Final = "another branch failed"
+OPEN_COUNT_DEFAULT: Final = 100
+"""How many branches are open at once in a concurrent node that does not say."""
+
+
+class CallRules(Rules):
+    """What the kinds that call have in common; each says what its branches are."""
+
+    def restore(self, frame: Frame) -> None:
+        """Find the branches in the node and its input. ValueError says why there are none."""
+        raise NotImplementedError
+
+    def settle(
+        self,
+        walk: Walk,
+        frame: Frame,
+        branch: Branch,
+        *,
+        output: Any,
+        error: str,
+        by: Worker | None,
+    ) -> None:
+        """A branch is decided: record it, and go on."""
+        raise NotImplementedError
+
+    def enter(self, walk: Walk, frame: Frame) -> None:
+        try:
+            self.restore(frame)
+        except ValueError as error:
+            walk.fail_try(frame, str(error), is_final=True)
+            return
+        if frame.branch_count:
+            self.launch(walk, frame)
+        else:
+            self.nothing_to_call(walk, frame)
+
+    def nothing_to_call(self, walk: Walk, frame: Frame) -> None:
+        raise NotImplementedError
+
+    def look(self, walk: Walk, frame: Frame) -> None:
+        """Call what is to be called by now, and give up what has taken too long."""
+        alarms = frame.alarms  # The frame has others once the node is over.
+        while alarms and alarms[0][0] <= walk.now and frame.alarms is alarms:
+            at, index = heappop(alarms)
+            branch = frame.open.get(index)
+            if branch is None or branch.rings_at != at:
+                continue
+            if branch.due_at is not None and branch.due_at <= walk.now:
+                if branch.is_issued:
+                    walk.commit.commands.append(CancelCall(branch.call_id))
+                self._lose(walk, frame, branch, TIMEOUT)
+            else:
+                self._call(walk, frame, branch)
+
+    def launch(self, walk: Walk, frame: Frame) -> None:
+        """Start branches, as many as may be open at once."""
+        limit = open_count_max(frame.node)
+        while frame.launched < frame.branch_count and len(frame.open) < limit:
+            index = frame.launched
+            frame.launched += 1
+            branch = Branch(index, call_id(frame, index, try_no=1, attempt=1))
+            frame.open[index] = branch
+            self._call(walk, frame, branch)
+
+    # What comes back.
+
+    def answered(self, walk: Walk, frame: Frame, answer: Answered) -> bool:
+        """False when nobody waits for it."""
+        branch = branch_of(frame, answer.call_id)
+        if branch is None:
+            return False
+        del frame.open[branch.index]
+        frame.done[branch.index] = answer.result
+        self.settle(walk, frame, branch, output=answer.result, error="", by=answer.worker)
+        return True
+
+    def failed(self, walk: Walk, frame: Frame, failure: Failed) -> bool:
+        """False when nobody waits for it."""
+        branch = branch_of(frame, failure.call_id)
+        if branch is None:
+            return False
+        node = frame.node
+        is_asked = failure.worker is not None
+        # Without another worker, what the last one said tells more than that there is none.
+        told = failure.error[:ERROR_LENGTH_MAX] or UNTOLD
+        error = told if is_asked or not branch.error else branch.error
+        may_ask_another = branch.attempt < node.max_attempts and not frame.is_stopped
+        if failure.worker is not None and may_ask_another and not failure.is_final:
+            branch.excluded = (*branch.excluded, failure.worker.id)
+            branch.error = told
+            branch.attempt += 1
+            self._put_off(walk, frame, branch, node.attempt_delay_ms)
+        else:
+            self._lose(walk, frame, branch, error, by=failure.worker, is_final=failure.is_final)
+        return True
+
+    def _lose(
+        self,
+        walk: Walk,
+        frame: Frame,
+        branch: Branch,
+        error: str,
+        *,
+        by: Worker | None = None,
+        is_final: bool = False,
+    ) -> None:
+        """This try of the branch is lost."""
+        node = frame.node
+        if branch.try_no > node.max_retries or is_final or frame.is_stopped:
+            del frame.open[branch.index]
+            frame.errors[branch.index] = error
+            self.settle(walk, frame, branch, output=None, error=error, by=by)
+            return
+        walk.record(
+            frame, NodeRunStatus.ERROR, error=error, branch=branch, worker=by, is_settled=False
+        )
+        branch.try_no += 1
+        branch.attempt = 1
+        branch.excluded = ()
+        branch.error = ""
+        branch.started_at = branch.due_at = None
+        self._put_off(walk, frame, branch, node.wait_ms)
+
+    def abandon(self, walk: Walk, frame: Frame) -> None:
+        """What waits to be called again is not called any more.
+
+        After a crash, what is to be called at once may be under way already, and is waited for.
+        """
+        for branch in list(frame.open.values()):
+            is_idle = not branch.is_issued
+            if branch.call_at is not None and (is_idle or branch.call_at >= walk.now):
+                del frame.open[branch.index]
+                walk.record(frame, NodeRunStatus.CANCELED, error=ANOTHER_FAILED, branch=branch)
+                frame.errors[branch.index] = ANOTHER_FAILED
+
+    # What goes out.
+
+    def _put_off(self, walk: Walk, frame: Frame, branch: Branch, delay_ms: int) -> None:
+        branch.call_id = call_id(frame, branch.index, try_no=branch.try_no, attempt=branch.attempt)
+        if delay_ms:
+            branch.is_issued = False
+            branch.call_at = Instant(walk.now + delay_ms * MILLISECOND)
+            self.set_alarm(frame, branch)
+        else:
+            self._call(walk, frame, branch)
+
+    def _call(self, walk: Walk, frame: Frame, branch: Branch) -> None:
+        branch.call_at = None
+        branch.is_issued = True
+        if branch.started_at is None:
+            branch.started_at = walk.now
+            timeout_ms = frame.node.timeout_ms
+            if timeout_ms:
+                branch.due_at = Instant(walk.now + timeout_ms * MILLISECOND)
+        self.set_alarm(frame, branch)
+        walk.commit.commands.append(self._command(frame, branch))
+
+    def set_alarm(self, frame: Frame, branch: Branch) -> None:
+        rings_at = branch.rings_at
+        if rings_at is not None:
+            heappush(frame.alarms, (rings_at, branch.index))
+
+    def _command(self, frame: Frame, branch: Branch) -> Command:
+        node = frame.node
+        given = frame.input_of(branch)
+        if node.flow:
+            is_given = node.kind is Kind.FOREACH or has_prep(node)
+            params = {**frame.merged, "input": given} if is_given else frame.merged
+            return StartChild(branch.call_id, node.flow, node.version, params)
+        if node.function:
+            return CallFunction(
+                branch.call_id, node.function, given, frame.merged, branch.try_no, branch.due_at
+            )
+        return CallService(
+            branch.call_id,
+            frame.services[branch.index] if frame.services else node.service,
+            given,
+            frame.merged,
+            branch.try_no,
+            branch.attempt,
+            branch.excluded,
+            node.weighted_by_load,
+            branch.due_at,
+        )
+
+
+class OneCall(CallRules):
+    """A node whose result is the result of its one call."""
+
+    def restore(self, frame: Frame) -> None:
+        frame.branch_count = 1
+
+    def settle(
+        self,
+        walk: Walk,
+        frame: Frame,
+        branch: Branch,
+        *,
+        output: Any,
+        error: str,
+        by: Worker | None,
+    ) -> None:
+        if error:
+            walk.fail(frame, error, branch=branch, worker=by)
+        else:
+            walk.succeed(frame, output, branch=branch, worker=by)
+
+
+def open_count_max(node: Node) -> int:
+    if node.parallel_mode is Mode.SEQUENTIAL:
+        return 1
+    return node.max_parallel or OPEN_COUNT_DEFAULT
+
+
+def call_id(frame: Frame, index: int, *, try_no: int, attempt: int) -> str:
+    """The same after a crash; never the same for another visit, branch, try or worker."""
+    return f"{frame.since}.{index}.{try_no}.{attempt}"
+
+
+def branch_of(frame: Frame, wanted: str) -> Branch | None:
+    """The branch that waits for this call, if any does. The id may be anything."""
+    parts = wanted.split(".", 2)
+    is_index = len(parts) == 3 and parts[1].isdecimal() and len(parts[1]) < 10
+    branch = frame.open.get(int(parts[1])) if is_index else None
+    return branch if branch is not None and branch.call_id == wanted else None

@@ -1,0 +1,37 @@
+"""A flow as JSON again: what means something, in one order, so that equal flows are equal text."""
+
+import json
+from typing import Any, Final
+
+from headway.core.document import Document
+from headway.core.flow.definition import Flow, Kind, Node
+from headway.core.flow.fields import NODE_FIELDS
+
+_encode: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
+
+
+def canonical_json(flow: Flow) -> Document:
+    """Text that is read as the same flow."""
+    return Document(_encode(to_value(flow)))
+
+
+def to_value(flow: Flow) -> dict[str, Any]:
+    return {
+        "start": flow.start,
+        "nodes": {key: _node(node) for key, node in flow.nodes.items()},
+        "edges": [
+            {"from": edge.source, "action": edge.action, "to": edge.target} for edge in flow.edges
+        ],
+    }
+
+
+def _node(node: Node) -> dict[str, Any]:
+    plain = Node(key=node.key, kind=node.kind)
+    written = {
+        name: field.shape.write(getattr(node, name))
+        for name, field in NODE_FIELDS.items()
+        if getattr(node, name) != getattr(plain, name)
+    }
+    if node.kind is Kind.SUBFLOW and node.subflow is not None:
+        written["subflow"] = to_value(node.subflow)
+    return written | {"kind": node.kind.value}

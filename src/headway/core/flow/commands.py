@@ -1,0 +1,84 @@
+"""What a flow run wants done. The driver does it after the commit, and tells how it went.
+
+A command is given again, under the same `call_id`, when a run is loaded after a crash: whoever is
+called may use the id to notice.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from headway.core.ids import Instant
+from headway.core.run.status import RunStatus
+
+
+class CallService(NamedTuple):
+    """Ask a worker. Which one is the driver's choice, among those not excluded."""
+
+    call_id: str
+    service: str
+    input: Any
+    params: Mapping[str, Any]
+    try_no: int
+    attempt: int
+    """Which worker this is within the try, from 1."""
+    excluded: tuple[str, ...]
+    """Ids of the workers that have failed within this try."""
+    is_weighted: bool
+    """Whether the worker with the least load goes first."""
+    due_at: Instant | None
+    """When the engine gives it up by itself; for the driver to pass on."""
+
+
+class CallFunction(NamedTuple):
+    call_id: str
+    function: str
+    input: Any
+    params: Mapping[str, Any]
+    try_no: int
+    due_at: Instant | None
+
+
+class StartChild(NamedTuple):
+    """Start a run of another flow; `call_id` is its idempotency key within this run."""
+
+    call_id: str
+    flow: str
+    version: int
+    params: Mapping[str, Any]
+
+
+class CancelCall(NamedTuple):
+    """Nobody waits for it any more: tell the worker, stop the function, cancel the child.
+
+    After a crash it may be for a call that was never made.
+    """
+
+    call_id: str
+
+
+class WaitForSignal(NamedTuple):
+    """For whoever watches: the run waits for `key`. Nothing has to be done."""
+
+    key: str
+    input: Any
+    until: Instant | None
+
+
+class AskApproval(NamedTuple):
+    """The run waits for a person, who answers with a signal of that key."""
+
+    key: str
+    input: Any
+    until: Instant | None
+
+
+class Finish(NamedTuple):
+    """The run is over. Its result is its shared state."""
+
+    status: RunStatus
+    error: str = ""
+
+
+Command = (
+    CallService | CallFunction | StartChild | CancelCall | WaitForSignal | AskApproval | Finish
+)

@@ -1,0 +1,87 @@
+"""Branches: what `parallel` and `foreach` have in common, which is all but what a branch is."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from headway.core.flow.calls import CallRules
+from headway.core.flow.definition import Strategy
+from headway.core.flow.happened import Worker
+from headway.core.flow.state import Branch, Frame, NodeRunStatus
+from headway.core.flow.walk import Walk, choose_action
+
+
+class Fan(CallRules):
+    """Each branch is a node run when it is decided; the last one brings the results together."""
+
+    def nothing_to_call(self, walk: Walk, frame: Frame) -> None:
+        walk.succeed(frame, self._gathered(frame))
+
+    def settle(
+        self,
+        walk: Walk,
+        frame: Frame,
+        branch: Branch,
+        *,
+        output: Any,
+        error: str,
+        by: Worker | None,
+    ) -> None:
+        status = NodeRunStatus.ERROR if error else NodeRunStatus.OK
+        walk.record(frame, status, output=output, error=error, branch=branch, worker=by)
+        is_stopped = frame.is_stopped
+        if is_stopped:
+            # What is under way is waited for: its result may be there already (R5.12).
+            self.abandon(walk, frame)
+        else:
+            self.launch(walk, frame)
+        if frame.open:
+            return
+        if is_stopped:
+            self._move_on(walk, frame)
+        else:
+            walk.succeed(frame, self._gathered(frame))
+
+    def _move_on(self, walk: Walk, frame: Frame) -> None:
+        """After a failure: with the successes, along the edge of the node's ordinary action.
+
+        Only with `on_error` it is another one. The node run that came last tells which.
+        """
+        first_error = next(iter(frame.errors.values()))
+        walk.note_error(frame, first_error)
+        output = self._gathered(frame)
+        walk.keep(frame, output)
+        action = frame.node.action_for(first_error) or choose_action(frame, output)
+        walk.commit.rows[-1] = walk.commit.rows[-1]._replace(action=action)
+        walk.follow(frame, action, error=first_error)
+
+    def _gathered(self, frame: Frame) -> Any:
+        """In the order of the branches, whatever the order of their ends."""
+        if frame.node.failure_strategy is not Strategy.COLLECT_ERRORS:
+            return [frame.done[index] for index in sorted(frame.done)]
+        return {
+            "results": [frame.done.get(index) for index in range(frame.branch_count)],
+            "errors": _named(frame, frame.errors),
+        }
+
+    def run_state(self, frame: Frame) -> Mapping[str, Any]:
+        node = frame.node
+        return {
+            "done": _named(frame, frame.done),
+            "errs": _named(frame, frame.errors),
+            "mode": node.parallel_mode.value,
+            "max": node.max_parallel,
+            "strategy": node.failure_strategy.value,
+        }
+
+
+def _named(frame: Frame, by_index: Mapping[int, Any]) -> dict[str, Any]:
+    return {_name_of(frame, index): by_index[index] for index in sorted(by_index)}
+
+
+def _name_of(frame: Frame, index: int) -> str:
+    """Its service, with a number from the second time on; or its place in the list."""
+    if not frame.services:
+        return str(index)
+    service = frame.services[index]
+    earlier_count = frame.services[:index].count(service)
+    return f"{service}#{earlier_count + 1}" if earlier_count else service

@@ -1,0 +1,61 @@
+"""What can happen to a flow run. The driver tells it, one thing at a time."""
+
+from typing import Any, NamedTuple
+
+from headway.core.document import check_name
+from headway.core.errors import InvalidInput
+from headway.core.flow.definition import RESERVED_KEY
+
+
+class Woken(NamedTuple):
+    """It is new, or was loaded, or its `wake_at` has come: it goes on from where it is."""
+
+
+class Worker(NamedTuple):
+    id: str
+    url: str
+
+
+class Answered(NamedTuple):
+    """A call has its result. For a child run that is the child's shared state."""
+
+    call_id: str
+    result: Any
+    worker: Worker | None = None
+
+
+class Failed(NamedTuple):
+    """A call did not work out: the callee says so, cannot be reached, or does not exist."""
+
+    call_id: str
+    error: str
+    worker: Worker | None = None
+    """None when nobody was asked, such as for want of a worker."""
+    is_final: bool = False
+    """Whether to try again is of no use."""
+
+
+class Signalled(NamedTuple):
+    key: str
+    value: Any
+
+
+class Canceled(NamedTuple):
+    reason: str = "canceled"
+
+
+class Aborted(NamedTuple):
+    """The driver cannot go on with it, such as because its state has become too large."""
+
+    error: str
+
+
+Happened = Woken | Answered | Failed | Signalled | Canceled | Aborted
+
+
+def check_signal_key(key: str) -> str:
+    """`key` trimmed, if a signal may set it; else InvalidInput."""
+    trimmed = check_name(key, place="key")
+    if trimmed == RESERVED_KEY:
+        raise InvalidInput("key", f"must not be {RESERVED_KEY}, which shows the run state")
+    return trimmed

@@ -1,0 +1,34 @@
+"""`approval`: waits for a person's yes, no, or word, at what `params.approval_key` points at."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from headway.core.flow.commands import AskApproval
+from headway.core.flow.state import Frame
+from headway.core.flow.waits import Wait
+from headway.core.flow.walk import Walk, found_action, is_action
+
+APPROVED: Final = "approved"
+REJECTED: Final = "rejected"
+
+
+class Approval(Wait):
+    short = "ap"
+    key_name = "approval_key"
+    command = AskApproval
+
+    def has_come(self, value: Any) -> bool:
+        return value is not None and value != ""
+
+    def take(self, walk: Walk, frame: Frame, value: Any) -> None:
+        """`action_key` first; then true, false or a word; else whatever the node says."""
+        walk.succeed(frame, value, action=found_action(frame, value) or decision(value))
+
+
+def decision(value: Any) -> str | None:
+    """What an answer means: a boolean, one under `approved`, or the action itself."""
+    if isinstance(value, Mapping):
+        value = value.get("approved")
+    if isinstance(value, bool):
+        return APPROVED if value else REJECTED
+    return value if is_action(value) else None

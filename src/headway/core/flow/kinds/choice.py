@@ -1,0 +1,20 @@
+"""`choice`: the first case that holds gives the action. The output is the input."""
+
+from headway.core.flow.definition import Node
+from headway.core.flow.faults import Report, member
+from headway.core.flow.paths import Scope
+from headway.core.flow.rules import Rules
+from headway.core.flow.state import Frame
+from headway.core.flow.walk import Walk
+
+
+class Choice(Rules):
+    def check(self, node: Node, place: str, report: Report) -> None:
+        if not node.choice_cases:
+            report.warn(member(place, "choice_cases"), "is empty: the default is always taken")
+
+    def enter(self, walk: Walk, frame: Frame) -> None:
+        scope = Scope(frame.merged, frame.shared, frame.input)
+        cases = frame.node.choice_cases
+        action = next((case.action for case in cases if case.expr.holds(scope)), None)
+        walk.succeed(frame, frame.input, action=action)

@@ -1,0 +1,304 @@
+"""One step under way: the state that it changes, and what comes of it."""
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeGuard
+
+from headway.core.document import NAME_LENGTH_MAX
+from headway.core.flow.commands import CancelCall, Finish
+from headway.core.flow.definition import DEFAULT, END, ERROR, Flow, Node
+from headway.core.flow.happened import Worker
+from headway.core.flow.paths import Scope, parse_path, resolve
+from headway.core.flow.state import Branch, Commit, Frame, NodeRun, NodeRunStatus, State
+from headway.core.ids import Instant
+from headway.core.run.status import RunStatus
+
+MILLISECOND: Final = 1_000
+"""In the microseconds of an instant."""
+ROW_COUNT_MAX: Final = 1_000_000
+TOO_MANY_STEPS: Final = "too_many_steps"
+
+
+class Walk:
+    def __init__(self, state: State, now: Instant) -> None:
+        self.state = state
+        self.now = now
+        self.commit = Commit()
+
+    def enter(self, frame: Frame) -> None:
+        """Begin the node that the frame stands before, up to where its kind takes over."""
+        frame.is_entered = True
+        frame.entered_at = self.now
+        frame.since = self.state.row_count
+        frame.again_at = None
+        if frame is self.state.frames[0]:
+            self._thaw()
+        frame.input, frame.merged = given_to(frame)
+
+    # Successes.
+
+    def succeed(
+        self,
+        frame: Frame,
+        output: Any,
+        *,
+        action: str | None = None,
+        branch: Branch | None = None,
+        worker: Worker | None = None,
+    ) -> None:
+        """The node is done: keep its output, record it, follow its action."""
+        self.keep(frame, output)
+        chosen = action or choose_action(frame, output)
+        self.record(
+            frame, NodeRunStatus.OK, output=output, action=chosen, branch=branch, worker=worker
+        )
+        self.follow(frame, chosen)
+
+    def keep(self, frame: Frame, output: Any) -> None:
+        post = frame.node.post
+        if post.output_map and isinstance(output, dict):
+            for key, name in post.output_map.items():
+                self.set_shared(frame, key, output.get(name))
+        if post.output_key:
+            self.set_shared(frame, post.output_key, output)
+
+    def follow(self, frame: Frame, action: str, *, error: str = "") -> None:
+        """Along the edge of `action`, else along the default edge, else to the end.
+
+        After an error, an end that was not drawn for this very action is the end of a failure.
+        """
+        self.state.last_action = action
+        target = frame.node.edges.get(action)
+        is_meant = target is not None
+        if target is None:
+            target = frame.node.edges.get(DEFAULT)
+        if target is not None and target != END:
+            self._move(frame, target)
+        elif error and not (is_meant and target == END):
+            self._end(error)
+        else:
+            self._end("")
+
+    # Failures.
+
+    def fail_try(self, frame: Frame, error: str, *, is_final: bool = False) -> None:
+        """This try of the whole node is lost; another may follow."""
+        node = frame.node
+        if not is_final and frame.try_no <= node.max_retries:
+            self.record(frame, NodeRunStatus.ERROR, error=error, is_settled=False)
+            frame.try_no += 1
+            frame.is_entered = False
+            frame.until = None
+            frame.forget()
+            frame.again_at = Instant(self.now + node.wait_ms * MILLISECOND)
+            return
+        self.fail(frame, error)
+
+    def fail(
+        self,
+        frame: Frame,
+        error: str,
+        *,
+        branch: Branch | None = None,
+        worker: Worker | None = None,
+    ) -> None:
+        """The node has failed for good: record it, follow what its error asks for."""
+        action = self.note_error(frame, error)
+        self.record(
+            frame, NodeRunStatus.ERROR, error=error, action=action, branch=branch, worker=worker
+        )
+        self.follow(frame, action, error=error)
+
+    def note_error(self, frame: Frame, error: str) -> str:
+        """The action that a failure asks for. Its text is kept where the node wants it."""
+        if frame.node.post.error_key:
+            self.set_shared(frame, frame.node.post.error_key, error)
+        return frame.node.action_for(error) or ERROR
+
+    # What both need.
+
+    def record(
+        self,
+        frame: Frame,
+        status: NodeRunStatus,
+        *,
+        output: Any = None,
+        error: str = "",
+        action: str = "",
+        branch: Branch | None = None,
+        worker: Worker | None = None,
+        is_settled: bool = True,
+    ) -> None:
+        """A try of the node is over, or of one of its branches."""
+        state = self.state
+        state.row_count += 1
+        frames = state.frames
+        path = tuple([one.node.key for one in frames[: frames.index(frame) + 1]])
+        started_at = frame.entered_at if frame.is_entered else self.now
+        if branch is not None:
+            started_at = self.now if branch.started_at is None else branch.started_at
+        row = NodeRun(
+            state.row_count,
+            path[0],
+            path,
+            None if branch is None else branch.index,
+            frame.try_no if branch is None else branch.try_no,
+            status,
+            _prep_of(frame, path, branch),
+            frame.input if branch is None else frame.input_of(branch),
+            output,
+            error,
+            action,
+            started_at,
+            self.now,
+            worker,
+            is_settled,
+        )
+        self.commit.rows.append(row)
+
+    def set_shared(self, frame: Frame, key: str, value: Any) -> None:
+        frame.shared[key] = value
+        self._touch(frame, key)
+
+    def remove_shared(self, frame: Frame, key: str) -> None:
+        self.freeze(key)
+        del frame.shared[key]
+        self._touch(frame, key)
+
+    def freeze(self, key: str) -> None:
+        """Before `key` of the run's shared state changes: the input of its node must not."""
+        frame = self.state.frames[0]
+        if self.state.frozen_input is None and frame.is_entered and reads_shared(frame.node, key):
+            self.state.frozen_input = (frame.input,)
+            self.commit.is_frozen_changed = True
+
+    def push(self, frame: Frame, flow: Flow) -> None:
+        """Begin a subflow within the node of `frame`."""
+        params = dict(frame.merged)
+        if has_prep(frame.node):
+            params["input"] = frame.input
+        self.state.frames.append(Frame(flow, params, {}, flow.nodes[flow.start]))
+        self.commit.is_inner_changed = True
+
+    def cut(self, frame: Frame) -> None:
+        """Give up everything within the node of `frame`."""
+        frames = self.state.frames
+        self.cancel_calls()
+        while frames[-1] is not frame:
+            frames.pop()
+            self.commit.is_inner_changed = True
+
+    def cancel_calls(self) -> None:
+        for branch in self.state.frames[-1].open.values():
+            if branch.is_issued:
+                self.commit.commands.append(CancelCall(branch.call_id))
+
+    def finish(self, status: RunStatus, error: str = "") -> None:
+        state = self.state
+        if len(state.frames) > 1:
+            del state.frames[1:]
+            self.commit.is_inner_changed = True
+        state.status = status
+        state.error = error
+        state.frames[0].forget()
+        self._thaw()
+        self.commit.commands.append(Finish(status, error))
+
+    def _move(self, frame: Frame, target: str) -> None:
+        if self.state.row_count >= ROW_COUNT_MAX:
+            self.finish(RunStatus.FAILED, TOO_MANY_STEPS)
+            return
+        frame.move(frame.flow.nodes[target])
+
+    def _end(self, error: str) -> None:
+        frames = self.state.frames
+        if len(frames) == 1:
+            self.finish(RunStatus.FAILED if error else RunStatus.SUCCEEDED, error)
+            return
+        inner = frames.pop()
+        self.commit.is_inner_changed = True
+        outer = frames[-1]
+        if error:
+            self.fail_try(outer, error)
+        else:
+            # Its node runs say it all: the subflow has none of its own (R5.12).
+            self.keep(outer, inner.shared)
+            self.follow(outer, choose_action(outer, inner.shared))
+
+    def _touch(self, frame: Frame, key: str) -> None:
+        if frame is self.state.frames[0]:
+            self.commit.shared_keys.add(key)
+        else:
+            self.commit.is_inner_changed = True
+
+    def _thaw(self) -> None:
+        if self.state.frozen_input is not None:
+            self.state.frozen_input = None
+            self.commit.is_frozen_changed = True
+
+
+def given_to(frame: Frame) -> tuple[Any, Mapping[str, Any]]:
+    """The input of the node that the frame stands at, and its parameters over the flow's."""
+    node = frame.node
+    merged = {**frame.params, **node.params} if node.params else frame.params
+    prep = node.prep
+    if prep.input_map is None and prep.input_key is None:
+        return None, merged
+    # Before a node has an input, `$input` is what its flow was given.
+    scope = Scope(merged, frame.shared, frame.params.get("input"))
+    if prep.input_map is not None:
+        return {key: resolve(path, scope) for key, path in prep.input_map.items()}, merged
+    assert prep.input_key is not None
+    return resolve(prep.input_key, scope), merged
+
+
+def choose_action(frame: Frame, output: Any) -> str:
+    """The static action, else the text under `action_key`, else the default (R5.12)."""
+    node = frame.node
+    return node.post.action_static or found_action(frame, output) or node.default_action or DEFAULT
+
+
+def found_action(frame: Frame, output: Any) -> str:
+    """The text that `action_key` names: in the output, else in the shared state; else empty."""
+    key = frame.node.post.action_key
+    if not key:
+        return ""
+    if key.startswith("$"):
+        scope = Scope(frame.merged, frame.shared, frame.input)
+        places: tuple[Any, ...] = (resolve(parse_path(key), scope),)
+    else:
+        in_output = output.get(key) if isinstance(output, dict) else None
+        places = (in_output, frame.shared.get(key))
+    return next((found for found in places if is_action(found)), "")
+
+
+def is_action(value: Any) -> TypeGuard[str]:
+    """Whether what somebody answered can be an action: a text, and no longer than a name."""
+    return isinstance(value, str) and 0 < len(value) <= NAME_LENGTH_MAX
+
+
+def has_prep(node: Node) -> bool:
+    return node.prep.input_key is not None or node.prep.input_map is not None
+
+
+def reads_shared(node: Node, key: str) -> bool:
+    prep = node.prep
+    if prep.input_map is not None:
+        return any(path.shared_key == key for path in prep.input_map.values())
+    return prep.input_key is not None and prep.input_key.shared_key == key
+
+
+def _prep_of(frame: Frame, path: tuple[str, ...], branch: Branch | None) -> dict[str, Any]:
+    """Where the input came from, and which branch or inner node it was for."""
+    told: dict[str, Any] = {}
+    prep = frame.node.prep
+    if prep.input_map is not None:
+        told["input_map"] = {key: source.text for key, source in prep.input_map.items()}
+    elif prep.input_key is not None:
+        told["input_key"] = prep.input_key.text
+    if len(path) > 1:
+        told["sub"] = "/".join(path[1:])
+    if branch is not None and frame.services:
+        told["branch"] = frame.services[branch.index]
+    elif branch is not None and frame.items is not None:
+        told["index"] = branch.index
+    return told

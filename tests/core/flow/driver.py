@@ -1,0 +1,250 @@
+"""A driver in memory: a virtual clock, calls that take time, and a store that holds only JSON."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple
+
+from headway.core.flow.commands import (
+    CallFunction,
+    CallService,
+    CancelCall,
+    Command,
+    Finish,
+    StartChild,
+)
+from headway.core.flow.definition import Flow
+from headway.core.flow.happened import Answered, Failed, Happened, Signalled, Woken, Worker
+from headway.core.flow.state import Commit, NodeRun, NodeRunStatus, State
+from headway.core.flow.step import begin, step, wake_at
+from headway.core.flow.stored import Stored, first_row_needed, load_state, stored_of
+from headway.core.ids import Instant
+
+MS = 1_000
+START = Instant(1_000_000 * MS)
+STEP_COUNT_MAX = 20_000
+
+
+class Reply(NamedTuple):
+    """How a call ends, and after how long."""
+
+    after_ms: int
+    result: Any = None
+    error: str = ""
+    worker_id: str | None = "w1"
+    is_final: bool = False
+
+
+Call = CallService | CallFunction | StartChild
+Answer = Callable[[Call], Reply | None]
+"""None: it never ends by itself."""
+
+
+class Crash(Enum):
+    NEVER = "the state stays in memory"
+    RELOAD = "after every commit the state is loaded again; what was called goes on"
+    LOSE = "after every commit the process dies, and every call with it; child runs go on"
+
+
+@dataclass
+class Store:
+    """What is on disk: text, and only what commits said had changed."""
+
+    cursor: str = ""
+    shared: dict[str, str] = field(default_factory=dict)
+    inner_shared: str = "[]"
+    frozen_input: str = "null"
+    rows: list[str] = field(default_factory=list)
+    written_count: int = 0
+    """Characters, over all commits."""
+
+    def keep(self, state: State, commit: Commit) -> None:
+        parts = stored_of(state)
+        self.cursor = self._text(parts.cursor)
+        for key in commit.shared_keys:
+            if key in parts.shared:
+                self.shared[key] = self._text(parts.shared[key])
+            else:
+                self.shared.pop(key, None)
+        if commit.is_inner_changed:
+            self.inner_shared = self._text(parts.inner_shared)
+        if commit.is_frozen_changed:
+            self.frozen_input = self._text(parts.frozen_input)
+        self.rows.extend(self._text(row._asdict()) for row in commit.rows)
+
+    def _text(self, value: Any) -> str:
+        text = json.dumps(value, allow_nan=False)
+        self.written_count += len(text)
+        return text
+
+    def load(self, flow: Flow, params: Mapping[str, Any]) -> State:
+        cursor = json.loads(self.cursor)
+        stored = Stored(
+            cursor,
+            {key: json.loads(text) for key, text in self.shared.items()},
+            json.loads(self.inner_shared),
+            json.loads(self.frozen_input),
+        )
+        return load_state(flow, params, stored, self.node_runs()[first_row_needed(cursor) - 1 :])
+
+    def node_runs(self) -> list[NodeRun]:
+        return [_node_run(json.loads(text)) for text in self.rows]
+
+
+def _node_run(values: dict[str, Any]) -> NodeRun:
+    values["path"] = tuple(values["path"])
+    values["status"] = NodeRunStatus(values["status"])
+    values["worker"] = None if values["worker"] is None else Worker(*values["worker"])
+    return NodeRun(**values)
+
+
+class Driver:
+    """Walks one run. What happens at one instant comes in this order: signals, ends, alarms."""
+
+    def __init__(
+        self,
+        flow: Flow,
+        params: Mapping[str, Any] | None = None,
+        answer: Answer = lambda _: None,
+        *,
+        crash: Crash = Crash.NEVER,
+        shared: Mapping[str, Any] | None = None,
+        node_key: str | None = None,
+    ) -> None:
+        self.flow = flow
+        self.params = params or {}
+        self.answer = answer
+        self.crash = crash
+        self.now = START
+        self.store = Store(shared={key: json.dumps(one) for key, one in (shared or {}).items()})
+        self.state = begin(flow, self.params, shared=shared, node_key=node_key)
+        self.commands: list[Command] = []
+        self.finish: Finish | None = None
+        self.under_way: dict[str, Call] = {}
+        self._ends: list[tuple[Instant, int, int, Happened]] = []
+        self._counter = 0
+        self._is_loaded = False
+
+    # What a test says.
+
+    def happen(self, happened: Happened) -> Commit:
+        """Let it happen now; store it; perform what is wanted; perhaps crash."""
+        is_first_wake = self._is_loaded and isinstance(happened, Woken)
+        self._is_loaded = False
+        commit = self._step(happened)
+        is_over = self.finish is not None
+        # What it does first after a crash is to call again; to crash then would be for ever.
+        if commit.is_changed and not is_over and not is_first_wake:
+            self._crash()
+        return commit
+
+    def signal_after(self, after_ms: int, key: str, value: Any) -> None:
+        at = Instant(START + after_ms * MS)
+        self._push(at, 0, Signalled(key, value))
+
+    def run(self, until_ms: int | None = None) -> "Driver":
+        """Until it is over, or that time has come, or nothing is left to happen."""
+        last_at = None if until_ms is None else Instant(START + until_ms * MS)
+        if self.now == START and not self.store.rows:
+            self.happen(Woken())
+        for _ in range(STEP_COUNT_MAX):
+            next_at = self._next_at()
+            if self.finish is not None or next_at is None:
+                return self
+            if last_at is not None and next_at > last_at:
+                self.now = last_at
+                return self
+            self.now = max(self.now, next_at)
+            if self._ends and self._ends[0][0] <= self.now:
+                self.happen(heappop(self._ends)[3])
+            else:
+                self.happen(Woken())
+        raise AssertionError("the run does not come to an end")
+
+    @property
+    def rows(self) -> list[NodeRun]:
+        return self.store.node_runs()
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        return {key: json.loads(text) for key, text in self.store.shared.items()}
+
+    def calls(self) -> list[Call]:
+        """In the order in which they were made."""
+        return [one for one in self.commands if isinstance(one, Call)]
+
+    # The loop.
+
+    def _step(self, happened: Happened) -> Commit:
+        if isinstance(happened, Answered | Failed):
+            self.under_way.pop(happened.call_id, None)
+        commit = step(self.state, happened, self.now)
+        self._wake_at = commit.wake_at
+        if not commit.is_changed:
+            assert not commit.rows
+            assert not commit.commands
+            return commit
+        self.store.keep(self.state, commit)
+        for command in commit.commands:
+            self._perform(command)
+        if self.crash is not Crash.RELOAD:
+            assert self.state.has_calls == bool(self.under_way)
+        return commit
+
+    def _crash(self) -> None:
+        if self.crash is Crash.NEVER:
+            return
+        if self.crash is Crash.LOSE:
+            lost = [key for key, call in self.under_way.items() if not isinstance(call, StartChild)]
+            for call_id in lost:
+                self._forget(call_id)
+        self.state = self.store.load(self.flow, self.params)
+        self._wake_at = wake_at(self.state)
+        self._is_loaded = True
+        if self.crash is Crash.LOSE:
+            self.happen(Woken())
+
+    def _perform(self, command: Command) -> None:
+        self.commands.append(command)
+        match command:
+            case CallService() | CallFunction() | StartChild():
+                if command.call_id not in self.under_way:
+                    self._call(command)
+            case CancelCall(call_id):
+                if self.crash is Crash.NEVER or call_id in self.under_way:
+                    self._forget(call_id)
+            case Finish():
+                assert self.finish is None
+                self.finish = command
+            case _:
+                pass
+
+    def _forget(self, call_id: str) -> None:
+        del self.under_way[call_id]
+        self._ends = [end for end in self._ends if getattr(end[3], "call_id", None) != call_id]
+        heapify(self._ends)
+
+    def _call(self, call: Call) -> None:
+        self.under_way[call.call_id] = call
+        reply = self.answer(call)
+        if reply is None:
+            return
+        worker = None if reply.worker_id is None else Worker(reply.worker_id, "http://w")
+        at = Instant(self.now + reply.after_ms * MS)
+        if reply.error:
+            end: Happened = Failed(call.call_id, reply.error, worker, reply.is_final)
+        else:
+            end = Answered(call.call_id, reply.result, worker)
+        self._push(at, 1, end)
+
+    def _push(self, at: Instant, rank: int, happened: Happened) -> None:
+        self._counter += 1
+        heappush(self._ends, (at, rank, self._counter, happened))
+
+    def _next_at(self) -> Instant | None:
+        times = [self._ends[0][0]] if self._ends else []
+        if self._wake_at is not None:
+            times.append(self._wake_at)
+        return min(times, default=None)

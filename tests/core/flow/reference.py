@@ -1,0 +1,400 @@
+"""What a flow means, written down a second time: plain recursion over the JSON of a definition.
+
+Nothing of the engine is used here. Times are in milliseconds from the start. What happens at one
+instant comes in this order: signals, ends of calls, alarms (an outer flow's before an inner one's).
+"""
+
+import json
+from heapq import heappop, heappush
+from typing import Any
+
+from tests.core.flow.reference_parts import (
+    FOR_EVER,
+    Branches,
+    Event,
+    Lost,
+    OutOfTime,
+    Over,
+    Place,
+    Row,
+    Signals,
+    Stuck,
+    Tried,
+    Tries,
+    World,
+)
+from tests.core.flow.reference_values import (
+    Json,
+    callee_of,
+    found,
+    holds,
+    keyed_action,
+    mapped_action,
+    prepared,
+)
+
+
+class Reference:
+    def __init__(
+        self, definition: Json, params: Json, world: World, *, signals: Signals, row_count_max: int
+    ) -> None:
+        self.definition = definition
+        self.params = params
+        self.world = world
+        self.signals = sorted(signals, key=lambda signal: signal[0])
+        self.row_count_max = row_count_max
+        self.now = 0
+        self.rows: list[Row] = []
+        self.root: Json = {}
+        self.deadlines: list[tuple[int, int]] = []
+        self.call_count = 0
+        self.status: str | None = None
+        self.error = ""
+
+    def run(self) -> "Reference":
+        try:
+            self.error = self.flow(self.definition, self.params, self.root, ())
+        except Over as over:
+            self.error = over.error
+        except Stuck:
+            return self
+        self.status = "failed" if self.error else "succeeded"
+        return self
+
+    # Time.
+
+    def advance(self, at: int, *, is_alarm: bool) -> None:
+        for limit, depth in sorted(self.deadlines):
+            if at > limit or (is_alarm and at >= limit):
+                self._let_signals_in(limit)
+                raise OutOfTime(depth)
+        self._let_signals_in(at)
+        if at >= FOR_EVER:
+            raise Stuck
+
+    def _let_signals_in(self, at: int) -> None:
+        while self.signals and self.signals[0][0] <= at:
+            _, key, value = self.signals.pop(0)
+            self.root[key] = value
+        self.now = at
+
+    # The graph.
+
+    def flow(self, flow: Json, params: Json, shared: Json, path: tuple[str, ...]) -> str:
+        """The error with which it ends; empty when it ends well."""
+        key = flow["start"]
+        while True:
+            action, error = self.node(flow["nodes"][key], params, shared, (*path, key))
+            edges = {
+                edge.get("action") or "default": edge.get("to", "")
+                for edge in flow.get("edges", [])
+                if edge["from"] == key
+            }
+            target = edges.get(action, edges.get("default"))
+            if not target:
+                return "" if not error or action in edges else error
+            if len(self.rows) >= self.row_count_max:
+                raise Over("too_many_steps")
+            key = target
+
+    def node(
+        self, node: Json, params: Json, shared: Json, path: tuple[str, ...]
+    ) -> tuple[str, str]:
+        """The action, and the error if it failed."""
+        try_no = 1
+        merged = {**params, **node.get("params", {})}
+        while True:
+            given = prepared(node, merged, params, shared)
+            place = Place(node, merged, shared, given, path, self.now)
+            try:
+                return self.kind_of(place, try_no)
+            except Lost as lost:
+                if lost.is_final or try_no > node.get("max_retries", 0):
+                    action = self.failure(place, lost.error)
+                    self.row(place, error=lost.error, action=action, attempt=try_no)
+                    return action, lost.error
+                self.row(place, error=lost.error, attempt=try_no, is_settled=False)
+            try_no += 1
+            wait = node.get("wait_ms", 0)
+            if wait:
+                self.advance(self.now + wait, is_alarm=True)
+
+    def kind_of(self, place: Place, try_no: int) -> tuple[str, str]:
+        match place.node["kind"]:
+            case "choice":
+                return self.succeeded(place, place.given, action=self.choice(place))
+            case "executor" | "local" | "flow_ref":
+                return self.one_call(place)
+            case "parallel" | "foreach":
+                return self.fan(place)
+            case "subflow":
+                inner = self.subflow(place)
+                self.keep(place, inner)
+                return self.action(place, inner), ""
+            case "timer":
+                delay = place.merged["delay_ms"]
+                if delay:
+                    self.advance(self.now + delay, is_alarm=True)
+                return self.succeeded(place, place.given, attempt=try_no)
+            case _:
+                value, action = self.wait(place)
+                return self.succeeded(place, value, action=action, attempt=try_no)
+
+    def choice(self, place: Place) -> str:
+        for case in place.node["choice_cases"]:
+            if holds(case["expr"], place.merged, place.shared, place.given):
+                return str(case["action"])
+        return ""
+
+    # Calls.
+
+    def one_call(self, place: Place) -> tuple[str, str]:
+        tried = self.alone(self.branch(place, 0, Branches([place.given])))
+        row: Json = {"branch": 0, "attempt": tried.try_no, "started": tried.started}
+        row["worker"] = tried.worker
+        if tried.error:
+            action = self.failure(place, tried.error)
+            self.row(place, error=tried.error, action=action, **row)
+            return action, tried.error
+        return self.succeeded(place, tried.output, **row)
+
+    def alone(self, tries: Tries) -> Tried:
+        while True:
+            try:
+                event = next(tries)
+            except StopIteration as end:
+                tried: Tried = end.value
+                return tried
+            self.advance(event.at, is_alarm=event.is_alarm)
+
+    def branch(self, place: Place, index: int, branches: Branches) -> Tries:
+        """All tries but the last are rows of their own; the last one is the answer."""
+        node = place.node
+        try_no = 1
+        while True:
+            tried = yield from self.one_try(place, index, branches, try_no)
+            is_last = try_no > node.get("max_retries", 0) or tried.is_final or branches.is_stopped
+            if not tried.error or is_last:
+                return tried
+            self.branch_row(place, index, branches, tried, is_settled=False)
+            try_no += 1
+            wait = node.get("wait_ms", 0)
+            if wait:
+                branches.idle[index] = (try_no, -1)
+                yield Event(self.now + wait, is_alarm=True, is_called=False, order=index)
+
+    def one_try(self, place: Place, index: int, branches: Branches, try_no: int) -> Tries:
+        node = place.node
+        lost = Tried(try_no, self.now)
+        timeout = node.get("timeout_ms", 0)
+        due = self.now + timeout if timeout else 2 * FOR_EVER
+        attempt = 1
+        while True:
+            self.call_count += 1
+            is_inherited = node["kind"] == "flow_ref" and not node.get("prep")
+            heard = place.merged.get("input") if is_inherited else branches.inputs[index]
+            callee = callee_of(node, index, place.merged)
+            reply = self.world(*callee, heard, try_no, attempt)
+            end = self.now + reply.after_ms
+            if end > due:
+                yield Event(due, is_alarm=True, is_called=True, order=index)
+                return lost._replace(error="timeout", worker=None)
+            yield Event(end, is_alarm=False, is_called=True, order=self.call_count)
+            if not reply.error:
+                return lost._replace(output=reply.result, error="", worker=reply.worker_id)
+            is_asked = reply.worker_id is not None
+            error = reply.error if is_asked else lost.error or reply.error
+            lost = lost._replace(error=error, worker=reply.worker_id, is_final=reply.is_final)
+            is_last = attempt >= (node.get("max_attempts") or 1) or branches.is_stopped
+            if is_last or reply.is_final or not is_asked:
+                return lost
+            attempt += 1
+            delay = node.get("attempt_delay_ms", 0)
+            if delay:
+                at = min(self.now + delay, due)
+                branches.idle[index] = (try_no, lost.started)
+                yield Event(at, is_alarm=True, is_called=False, order=index)
+                if at == due:
+                    return lost._replace(error="timeout", worker=None)
+
+    def fan(self, place: Place) -> tuple[str, str]:
+        inputs, names = self.list_branches(place)
+        branches = self.all_branches(place, inputs)
+        done, errors = branches.done, branches.errors
+        results: Any = [done[index] for index in sorted(done)]
+        if place.strategy == "collect_errors":
+            named = {names[index]: errors[index] for index in sorted(errors)}
+            results = {"results": [done.get(at) for at in range(len(inputs))], "errors": named}
+        if not branches.is_stopped:
+            return self.succeeded(place, results)
+        error = next(iter(errors.values()))
+        self.failure(place, error)
+        self.keep(place, results)
+        action = mapped_action(place.node, error) or self.action(place, results)
+        self.rows[-1] = self.rows[-1]._replace(action=action)
+        return action, error
+
+    def list_branches(self, place: Place) -> tuple[list[Any], list[str]]:
+        if place.node["kind"] == "foreach":
+            if not isinstance(place.given, list):
+                raise Lost("bad input: a foreach node needs a list", is_final=True)
+            return place.given, [str(at) for at in range(len(place.given))]
+        services = place.node.get("parallel_services") or place.merged["services"]
+        names = [
+            name if services.index(name) == at else f"{name}#{services[:at].count(name) + 1}"
+            for at, name in enumerate(services)
+        ]
+        return [place.given] * len(services), names
+
+    def all_branches(self, place: Place, inputs: list[Any]) -> Branches:
+        node = place.node
+        is_concurrent = node["parallel_mode"] == "concurrent"
+        limit = (node["max_parallel"] or 100) if is_concurrent else 1
+        branches = Branches(inputs)
+        fresh = list(range(len(inputs)))
+        while True:
+            while fresh and len(branches.tries) < limit and not branches.is_stopped:
+                index = fresh.pop(0)
+                branches.tries[index] = self.branch(place, index, branches)
+                self.go_on(place, index, branches)
+            if not branches.tries:
+                return branches
+            at, is_alarm, _, index = heappop(branches.waiting)
+            if index in branches.tries:
+                self.advance(at, is_alarm=is_alarm)
+                self.go_on(place, index, branches)
+
+    def go_on(self, place: Place, index: int, branches: Branches) -> None:
+        """Let a branch go on until it waits again, or is decided."""
+        branches.idle.pop(index, None)
+        try:
+            event = next(branches.tries[index])
+        except StopIteration as end:
+            tried: Tried = end.value
+            del branches.tries[index]
+            self.branch_row(place, index, branches, tried)
+            if not tried.error:
+                branches.done[index] = tried.output
+            else:
+                branches.errors[index] = tried.error
+                branches.is_stopped = branches.is_stopped or place.strategy == "fail_fast"
+            if branches.is_stopped:
+                self.abandon(place, branches)
+        else:
+            heappush(branches.waiting, (event.at, event.is_alarm, event.order, index))
+
+    def abandon(self, place: Place, branches: Branches) -> None:
+        why = "another branch failed"
+        for index, (try_no, started) in sorted(branches.idle.items()):
+            del branches.tries[index]
+            branches.errors[index] = why
+            began = self.now if started < 0 else started
+            tried = Tried(try_no, began, error=why)
+            self.branch_row(place, index, branches, tried, status="canceled")
+        branches.idle.clear()
+
+    def branch_row(
+        self, place: Place, index: int, branches: Branches, tried: Tried, **row: Any
+    ) -> None:
+        self.row(
+            place._replace(given=branches.inputs[index]),
+            output=tried.output,
+            error=tried.error,
+            branch=index,
+            attempt=tried.try_no,
+            started=tried.started,
+            worker=tried.worker,
+            **row,
+        )
+
+    # What takes its time.
+
+    def subflow(self, place: Place) -> Json:
+        """Its shared state at the end."""
+        node, depth = place.node, len(place.path)
+        inner: Json = {}
+        params = {**place.merged, "input": place.given} if node.get("prep") else place.merged
+        if node.get("timeout_ms"):
+            self.deadlines.append((self.now + node["timeout_ms"], depth))
+        try:
+            error = self.flow(node["subflow"], params, inner, place.path)
+        except OutOfTime as late:
+            if late.depth != depth:
+                raise
+            error = "timeout"
+        finally:
+            self.deadlines = [one for one in self.deadlines if one[1] != depth]
+        if error:
+            raise Lost(error)
+        return inner
+
+    def wait(self, place: Place) -> tuple[Any, str]:
+        """What came, and the action that it is."""
+        is_event = place.node["kind"] == "wait_event"
+        where = place.merged["signal_key" if is_event else "approval_key"]
+        timeout = place.merged.get("timeout_ms", 0)
+        until = self.now + timeout if timeout else FOR_EVER
+        while True:
+            for holder in (place.shared, self.root):
+                value = found(where, place.merged, holder, place.given)
+                if value is None or value == "" or (is_event and value is False):
+                    continue
+                if place.merged.get("consume"):
+                    del holder[where.removeprefix("$shared.")]
+                return value, "" if is_event else self.approved(place, value)
+            next_at = self.signals[0][0] if self.signals else FOR_EVER
+            if until < next_at or next_at == FOR_EVER:
+                self.advance(until, is_alarm=True)
+                raise Lost("timeout")
+            self.advance(next_at, is_alarm=False)
+
+    def approved(self, place: Place, value: Any) -> str:
+        by_key = keyed_action(place.node, value, place.merged, place.shared, place.given)
+        if by_key:
+            return by_key
+        if isinstance(value, dict):
+            value = value.get("approved")
+        if isinstance(value, bool):
+            return "approved" if value else "rejected"
+        return value if isinstance(value, str) else ""
+
+    # What nodes leave behind.
+
+    def succeeded(
+        self, place: Place, output: Any, *, action: str = "", **row: Any
+    ) -> tuple[str, str]:
+        self.keep(place, output)
+        action = action or self.action(place, output)
+        self.row(place, output=output, action=action, **row)
+        return action, ""
+
+    def keep(self, place: Place, output: Any) -> None:
+        if isinstance(output, dict):
+            for key, name in place.post.get("output_map", {}).items():
+                place.shared[key] = output.get(name)
+        if place.post.get("output_key"):
+            place.shared[place.post["output_key"]] = output
+
+    def action(self, place: Place, output: Any) -> str:
+        static = place.post.get("action_static")
+        by_key = keyed_action(place.node, output, place.merged, place.shared, place.given)
+        return str(static or by_key or place.node.get("default_action") or "default")
+
+    def failure(self, place: Place, error: str) -> str:
+        if place.post.get("error_key"):
+            place.shared[place.post["error_key"]] = error
+        return mapped_action(place.node, error) or "error"
+
+    def row(self, place: Place, **told: Any) -> None:
+        error = told.get("error", "")
+        values: Json = {
+            "branch": None,
+            "attempt": 1,
+            "action": "",
+            "worker": None,
+            "is_settled": True,
+        }
+        values |= {"status": "error" if error else "ok", "error": "", "output": None}
+        values |= {"started": place.entered, "finished": self.now, **told}
+        values["output"] = json.loads(json.dumps(values["output"]))
+        self.rows.append(Row(path=place.path, input=place.given, **values))

@@ -1,0 +1,106 @@
+"""What `reference.py` speaks of."""
+
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple
+
+from tests.core.flow.driver import Reply
+from tests.core.flow.reference_values import Json
+
+World = Callable[[str, str, Any, int, int], Reply]
+"""Kind of callee, its name, its input, which try, which worker."""
+Signals = list[tuple[int, str, Any]]
+"""When, key, value."""
+FOR_EVER = 10**12
+
+
+class Row(NamedTuple):
+    path: tuple[str, ...]
+    branch: int | None
+    attempt: int
+    status: str
+    input: Any
+    output: Any
+    error: str
+    action: str
+    started: int
+    finished: int
+    worker: str | None
+    is_settled: bool
+
+
+class Place(NamedTuple):
+    """A node that has been entered."""
+
+    node: Json
+    merged: Json
+    shared: Json
+    given: Any
+    path: tuple[str, ...]
+    entered: int
+
+    @property
+    def post(self) -> Json:
+        return self.node.get("post") or {}
+
+    @property
+    def strategy(self) -> str:
+        return str(self.node.get("failure_strategy") or "fail_fast")
+
+
+class Event(NamedTuple):
+    """What a branch waits for."""
+
+    at: int
+    is_alarm: bool
+    is_called: bool
+    order: int
+
+
+class Tried(NamedTuple):
+    try_no: int
+    started: int
+    output: Any = None
+    error: str = ""
+    is_final: bool = False
+    worker: str | None = None
+
+
+class Over(Exception):
+    """The whole run is over, wherever it is."""
+
+    def __init__(self, error: str) -> None:
+        self.error = error
+
+
+class OutOfTime(Exception):
+    def __init__(self, depth: int) -> None:
+        self.depth = depth
+
+
+class Lost(Exception):
+    """This try of a node has failed."""
+
+    def __init__(self, error: str, *, is_final: bool = False) -> None:
+        self.error = error
+        self.is_final = is_final
+
+
+class Stuck(Exception):
+    """Nothing is left that could happen."""
+
+
+Tries = Generator[Event, None, Tried]
+
+
+class Branches:
+    """Those of one node that are under way."""
+
+    def __init__(self, inputs: list[Any]) -> None:
+        self.inputs = inputs
+        self.tries: dict[int, Tries] = {}
+        self.waiting: list[tuple[int, bool, int, int]] = []
+        self.idle: dict[int, tuple[int, int]] = {}
+        """Those that wait to be called again: which try, and when it began, or -1."""
+        self.done: dict[int, Any] = {}
+        self.errors: dict[int, str] = {}
+        self.is_stopped = False

@@ -1,0 +1,132 @@
+"""R5.3, R5.4, R5.5: random flows end as a second, plainer interpreter says, crashes or not."""
+
+import json
+import os
+from collections import Counter
+from random import Random
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+from headway.core.flow import walk
+from headway.core.flow.commands import CallFunction, CallService
+from headway.core.flow.parse import read_flow
+from headway.core.flow.state import NodeRun
+from tests.core.flow.drawing import PARAMS, Feature, a_flow, signals, world_of
+from tests.core.flow.driver import MS, START, Call, Crash, Driver, Reply
+from tests.core.flow.reference import Reference
+from tests.core.flow.reference_parts import Row
+
+# `make torture` asks for many, new ones each time; here they are few, and always the same.
+EXAMPLE_COUNT: Final = int(os.environ.get("HEADWAY_EXAMPLES", "0"))
+ROW_COUNT_MAX: Final = 40
+ALL: Final = Feature(
+    call_timeouts=True, subflow_timeouts=True, concurrent_fail_fast=True, late_signals=True
+)
+RELOAD: Final = Feature(
+    call_timeouts=False, subflow_timeouts=True, concurrent_fail_fast=True, late_signals=True
+)
+LOSE: Final = Feature(
+    call_timeouts=False, subflow_timeouts=False, concurrent_fail_fast=False, late_signals=False
+)
+SETTINGS: Final = settings(
+    max_examples=EXAMPLE_COUNT or 50,
+    derandomize=not EXAMPLE_COUNT,
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate, Phase.shrink],
+)
+CHANCES: Final = st.randoms(use_true_random=False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_rows() -> Any:
+    """So that a flow that goes round for ever is over soon."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walk, "ROW_COUNT_MAX", ROW_COUNT_MAX)
+        yield
+
+
+def both(chance: Random, feature: Feature, crash: Crash) -> tuple[Driver, Reference]:
+    definition = a_flow(chance, feature)
+    told = signals(chance, feature)
+    world = world_of(chance.randrange(1_000))
+    note(json.dumps({"definition": definition, "signals": told}))
+
+    def answer(call: Call) -> Reply:
+        if isinstance(call, CallService):
+            return world("service", call.service, call.input, call.try_no, call.attempt)
+        if isinstance(call, CallFunction):
+            return world("function", call.function, call.input, call.try_no, 1)
+        try_no = int(call.call_id.split(".")[2])
+        return world("flow", call.flow, call.params.get("input"), try_no, 1)
+
+    driver = Driver(read_flow(definition).flow, PARAMS, answer, crash=crash)
+    for after_ms, key, value in told:
+        driver.signal_after(after_ms, key, value)
+    reference = Reference(definition, PARAMS, world, signals=told, row_count_max=ROW_COUNT_MAX)
+    return driver.run(), reference.run()
+
+
+def as_row(run: NodeRun) -> Row:
+    return Row(
+        run.path,
+        run.branch,
+        run.attempt,
+        run.status.value,
+        run.input,
+        run.output,
+        run.error,
+        run.action,
+        (run.started_at - START) // MS,
+        (run.finished_at - START) // MS,
+        None if run.worker is None else run.worker.id,
+        run.is_settled,
+    )
+
+
+def without_times(row: Row) -> Row:
+    return row._replace(started=0, finished=0)
+
+
+def ends_alike(driver: Driver, reference: Reference) -> None:
+    status = None if driver.finish is None else driver.finish.status.value
+    error = "" if driver.finish is None else driver.finish.error
+    assert (status, error) == (reference.status, reference.error)
+    assert driver.shared == reference.root
+    assert [run.seq for run in driver.rows] == list(range(1, len(driver.rows) + 1))
+
+
+@pytest.mark.timeout(0 if EXAMPLE_COUNT else 120)
+@SETTINGS
+@given(CHANCES)
+def test_r5_4_a_run_is_what_its_flow_means_in_every_row(chance: Random) -> None:
+    driver, reference = both(chance, ALL, Crash.NEVER)
+    assert [as_row(run) for run in driver.rows] == reference.rows
+    ends_alike(driver, reference)
+
+
+@pytest.mark.timeout(0 if EXAMPLE_COUNT else 120)
+@SETTINGS
+@given(CHANCES)
+def test_r5_5_a_state_loaded_again_after_every_commit_makes_no_difference(chance: Random) -> None:
+    driver, reference = both(chance, RELOAD, Crash.RELOAD)
+    made = [as_row(run)._replace(started=0) for run in driver.rows]
+    assert made == [row._replace(started=0) for row in reference.rows]
+    ends_alike(driver, reference)
+
+
+@pytest.mark.timeout(0 if EXAMPLE_COUNT else 120)
+@SETTINGS
+@given(CHANCES)
+def test_r5_5_a_process_that_dies_after_every_commit_repeats_only_what_had_not_ended(
+    chance: Random,
+) -> None:
+    driver, reference = both(chance, LOSE, Crash.LOSE)
+    made = Counter(repr(without_times(as_row(run))) for run in driver.rows)
+    assert made == Counter(repr(without_times(row)) for row in reference.rows)
+    ends_alike(driver, reference)

@@ -1,0 +1,319 @@
+"""R5.2, I15, S6: a definition is taken whole, or every fault is named with its place."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.core.errors import InvalidFlow
+from headway.core.flow.canonical import canonical_json
+from headway.core.flow.definition import Kind, Mode, Strategy
+from headway.core.flow.faults import FAULT_COUNT_MAX
+from headway.core.flow.graph import Offered
+from headway.core.flow.mermaid import to_mermaid
+from headway.core.flow.parse import EDGE_COUNT_MAX, NODE_COUNT_MAX, SUBFLOW_DEPTH_MAX, read_flow
+from tests.core.flow import drawing
+from tests.core.flow.reference_values import Json
+from tests.core.flow.scenes import a_definition, executor
+
+CHOICE_CASE = {"action": "x", "expr": {"eq": [1, 1]}}
+ALL = drawing.Feature(
+    call_timeouts=True, subflow_timeouts=True, concurrent_fail_fast=True, late_signals=True
+)
+
+
+def faults(definition: Any) -> list[str]:
+    with pytest.raises(InvalidFlow) as raised:
+        read_flow(definition)
+    assert all(problem for _, problem in raised.value.faults)
+    return [place for place, _ in raised.value.faults]
+
+
+def warnings(definition: Json, **offered: Any) -> list[tuple[str, str]]:
+    return list(read_flow(definition, offered=Offered(**offered) if offered else None).warnings)
+
+
+def test_i15_every_fault_is_named_with_its_place() -> None:
+    definition = {
+        "start": "gone",
+        "nodes": {
+            "a": {"kind": "unheard"},
+            "b": {"kind": "executor"},
+            "c d": executor(max_retries=-1, post={"output_key": 3, "action_key": "$x"}),
+            "e": {
+                "kind": "choice",
+                "choice_cases": [CHOICE_CASE, {"action": "", "expr": {"eq": 1}}],
+            },
+            "f": {"kind": "foreach", "service": "s", "flow": "f", "prep": {"input_key": "$params"}},
+            "g": {"kind": "foreach", "service": "s", "flow": "f"},
+            "h": {"kind": "timer", "params": {"delay_ms": "soon"}},
+            "i": {"kind": "wait_event", "params": {"signal_key": "$shared."}},
+            "j": {"kind": "subflow", "subflow": {"start": "x", "nodes": {"y": executor()}}},
+            "k": "text",
+        },
+        "edges": [
+            {"from": "b", "to": "nowhere"},
+            {"from": "", "to": "b"},
+            {"from": "b", "action": "x", "to": ""},
+            {"from": "b", "action": "x", "to": "b"},
+            {"from": "lost", "action": 5},
+            7,
+        ],
+    }
+    assert sorted(faults(definition)) == [
+        "edges[0].to",
+        "edges[1].from",
+        "edges[3]",
+        "edges[4].action",
+        "edges[5]",
+        "nodes.a.kind",
+        "nodes.b.service",
+        "nodes.e.choice_cases[1].action",
+        "nodes.e.choice_cases[1].expr.eq",
+        "nodes.f.prep.input_key",
+        "nodes.g",
+        "nodes.g.prep",
+        "nodes.h.params.delay_ms",
+        "nodes.i.params.signal_key",
+        "nodes.j.subflow.start",
+        "nodes.k",
+        'nodes["c d"].max_retries',
+        'nodes["c d"].post.action_key',
+        'nodes["c d"].post.output_key',
+        "start",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "strict JSON"),
+        ("{", "strict JSON"),
+        ('{"start":"a","start":"b"}', "'start' comes twice"),
+        ('{"start":NaN}', "NaN"),
+        ('{"start":1e999}', "range of numbers"),
+        ('{"start":' + "9" * 500 + "}", "500 digits"),
+        ('{"start":"\\ud800"}', "surrogate"),
+        ('{"start":"\\u0000"}', "NUL"),
+        ("[" * 100_000, "nested deeper"),
+        ('{"not":' * 10_000 + "1" + "}" * 10_000, "nested deeper"),
+        ("[]", "must be an object"),
+        ('"' + "x" * (1 << 20) + '"', "the limit is"),
+    ],
+)
+def test_s6_json_is_strict(text: str, problem: str) -> None:
+    with pytest.raises(InvalidFlow, match=problem) as raised:
+        read_flow(text)
+    assert raised.value.faults[0][0].startswith("definition")
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_r5_3_each_kind_is_taken_with_little(kind: Kind) -> None:
+    needs: dict[Kind, Json] = {
+        Kind.EXECUTOR: {"service": "s"},
+        Kind.LOCAL: {"function": "f"},
+        Kind.FLOW_REF: {"flow": "f"},
+        Kind.FOREACH: {"function": "f", "prep": {"input_key": "list"}},
+        Kind.SUBFLOW: {"subflow": a_definition({"a": executor()})},
+    }
+    node = {"kind": kind.value, **needs.get(kind, {})}
+    assert read_flow(a_definition({"a": node})).flow.nodes["a"].kind is kind
+    if kind in needs:
+        assert faults(a_definition({"a": {"kind": kind.value}}))
+
+
+def test_r5_2_the_fields_are_what_the_definition_says() -> None:
+    node = {
+        "kind": "parallel",
+        "parallel_services": ["s", "t"],
+        "parallel_mode": "concurrent",
+        "max_parallel": 2,
+        "failure_strategy": "collect_errors",
+        "max_retries": 2,
+        "wait_ms": 3.0,
+        "max_attempts": 4,
+        "attempt_delay_ms": 5,
+        "weighted_by_load": True,
+        "timeout_ms": 6,
+        "on_error": "guard",
+        "default_action": "d",
+        "params": {"x": 1},
+    }
+    made = read_flow(a_definition({"a": node}, {("a", ""): ""})).flow.nodes["a"]
+    assert made.parallel_mode is Mode.CONCURRENT
+    assert made.failure_strategy is Strategy.COLLECT_ERRORS
+    assert (made.max_retries, made.wait_ms, made.max_attempts, made.timeout_ms) == (2, 3, 4, 6)
+    assert made.edges == {"default": ""}
+    assert made.on_error == {"*": "guard"}
+
+
+def test_r5_6_names_of_any_case_nulls_and_empty_texts_are_taken() -> None:
+    definition = {
+        "Start": "a",
+        "NODES": {
+            "a": {
+                "Kind": "executor",
+                "SERVICE": "s",
+                "prep": None,
+                "post": {"Output_Key": "", "action_static": None},
+                "parallel_mode": "",
+                "subflow": None,
+                "choice_cases": None,
+            }
+        },
+        "Edges": None,
+    }
+    published = read_flow(definition)
+    assert published.flow.nodes["a"].service == "s"
+    assert published.flow == read_flow(a_definition({"a": executor()})).flow
+    definition["start"] = "a"
+    assert faults(definition) == ["start"]
+
+
+def test_r5_2_what_is_not_known_or_means_nothing_is_a_warning() -> None:
+    node = executor(colour="red", choice_key="x", failure_strategy="retry", subflow={"nodes": 1})
+    definition = a_definition({"a": node}) | {"title": "t"}
+    definition["edges"] = [{"from": "a", "note": "n"}]
+    assert sorted(place for place, _ in warnings(definition)) == [
+        "edges[0].note",
+        "nodes.a.choice_key",
+        "nodes.a.colour",
+        "nodes.a.failure_strategy",
+        "nodes.a.subflow",
+        "title",
+    ]
+
+
+def test_r5_2_what_is_never_reached_is_a_warning() -> None:
+    nodes = {"a": executor(), "b": executor(), "c": executor(), "d": executor()}
+    definition = a_definition(nodes, {("a", "x"): "b", ("c", "x"): "d"})
+    assert warnings(definition) == [
+        ("nodes.c", "is never reached"),
+        ("nodes.d", "is never reached"),
+    ]
+
+
+def test_r5_2_a_loop_without_a_wait_is_a_warning() -> None:
+    timer = {"kind": "timer", "params": {"delay_ms": 1}}
+    round_trip = {("a", "x"): "b", ("b", "x"): "a"}
+    assert warnings(a_definition({"a": executor(), "b": timer}, round_trip)) == []
+    [(place, problem)] = warnings(a_definition({"a": executor(), "b": executor()}, round_trip))
+    assert (place, problem) == ("nodes.a", "is in a loop over 2 nodes without a wait")
+    inner = a_definition({"i": executor()}, {("i", "x"): "i"})
+    [(place, problem)] = warnings(a_definition({"s": {"kind": "subflow", "subflow": inner}}))
+    assert place == "nodes.s.subflow.nodes.i"
+    assert "over itself" in problem
+
+
+def test_r5_2_what_nobody_offers_yet_is_a_warning() -> None:
+    nodes = {
+        "a": executor(),
+        "b": {"kind": "local", "function": "f"},
+        "c": {"kind": "flow_ref", "flow": "g"},
+        "d": {"kind": "parallel", "parallel_services": ["s", "t"]},
+    }
+    definition = a_definition(nodes, {("a", "x"): "b", ("b", "x"): "c", ("c", "x"): "d"})
+    assert warnings(definition) == []
+    assert warnings(definition, services={"s", "t"}, functions={"f"}, flows={"g"}) == []
+    assert [place for place, _ in warnings(definition, services={"s"})] == [
+        "nodes.b",
+        "nodes.c",
+        "nodes.d",
+    ]
+
+
+def test_r5_2_parameters_that_only_the_run_can_give_are_a_warning() -> None:
+    nodes = {"a": {"kind": "timer"}, "b": {"kind": "approval"}, "c": {"kind": "parallel"}}
+    definition = a_definition(nodes, {("a", "x"): "b", ("b", "x"): "c"})
+    assert [place for place, _ in warnings(definition)] == [
+        "nodes.a.params.delay_ms",
+        "nodes.b.params.approval_key",
+        "nodes.c.params.services",
+    ]
+
+
+@pytest.mark.parametrize("name", ["output_key", "error_key"])
+def test_r5_12_nobody_writes_where_the_run_state_is_shown(name: str) -> None:
+    assert faults(a_definition({"a": executor(post={name: "_rt"})})) == [f"nodes.a.post.{name}"]
+    mapped = executor(post={"output_map": {"_rt": "x"}})
+    assert faults(a_definition({"a": mapped})) == ["nodes.a.post.output_map._rt"]
+
+
+# Sizes.
+
+
+def test_s6_a_flow_has_so_many_nodes_and_no_more() -> None:
+    keys = [f"n{at}" for at in range(NODE_COUNT_MAX)]
+    edges = {(key, "x"): keys[(at + 1) % len(keys)] for at, key in enumerate(keys)}
+    definition = a_definition({key: executor() for key in keys}, edges)
+    assert len(warnings(definition)) == 1
+    definition["nodes"]["one more"] = executor()
+    assert faults(definition) == ["nodes"]
+    inner = a_definition({key: executor() for key in keys})
+    assert faults(a_definition({"s": {"kind": "subflow", "subflow": inner}})) == [
+        "nodes.s.subflow.nodes"
+    ]
+
+
+def test_s6_a_flow_has_so_many_edges_and_no_more() -> None:
+    edges = {("a", f"x{at}"): "a" for at in range(EDGE_COUNT_MAX)}
+    assert read_flow(a_definition({"a": executor()}, edges)).flow.nodes["a"].edges["x9"] == "a"
+    edges["a", "one more"] = "a"
+    assert faults(a_definition({"a": executor()}, edges)) == ["edges"]
+
+
+def test_s6_subflows_are_nested_so_deep_and_no_deeper() -> None:
+    definition = a_definition({"a": executor()})
+    for _ in range(SUBFLOW_DEPTH_MAX):
+        definition = a_definition({"s": {"kind": "subflow", "subflow": definition}})
+    read_flow(json.dumps(definition))
+    definition = a_definition({"s": {"kind": "subflow", "subflow": definition}})
+    assert len(faults(json.dumps(definition))) == 1
+
+
+def test_i15_of_very_many_faults_the_first_are_listed_and_the_rest_counted() -> None:
+    edges = {("a", f"x{at}"): "gone" for at in range(3_000)}
+    listed = faults(a_definition({"a": executor()}, edges))
+    assert len(listed) == FAULT_COUNT_MAX + 1
+    assert listed[-1] == "definition"
+
+
+# Other forms.
+
+
+@settings(max_examples=60, deadline=None, database=None, derandomize=True)
+@given(st.randoms(use_true_random=False))
+def test_r5_2_a_flow_survives_being_written_and_read(chance: Any) -> None:
+    flow = read_flow(drawing.a_flow(chance, ALL)).flow
+    text = canonical_json(flow)
+    assert read_flow(text).flow == flow
+    assert canonical_json(read_flow(text).flow) == text
+
+
+def test_r5_2_the_canonical_form_has_only_what_means_something() -> None:
+    node = executor(max_retries=0, colour="red", post={"output_key": ""}, on_error={})
+    definition = a_definition({"a": node}, {("a", ""): ""})
+    assert json.loads(canonical_json(read_flow(definition).flow)) == {
+        "start": "a",
+        "nodes": {"a": {"kind": "executor", "service": "s"}},
+        "edges": [{"from": "a", "action": "default", "to": ""}],
+    }
+
+
+def test_s8_a_diagram_takes_nothing_of_a_key_as_its_own() -> None:
+    evil = 'x"]; click a "javascript:alert(1)" %%{init}%% <b>&#35;\n end'
+    inner = a_definition({evil: executor(service=evil)}, {(evil, evil): ""})
+    nodes: dict[str, Json] = {evil: {"kind": "subflow", "subflow": inner}}
+    nodes["ok"] = {"kind": "choice"}
+    drawn = to_mermaid(read_flow(a_definition(nodes, {(evil, "default"): "ok"})).flow)
+    lines = drawn.splitlines()
+    assert lines[0] == "flowchart TD"
+    labels = [part for line in lines for part in line.split('"')[1::2]]
+    assert len(labels) == 4
+    assert all(re.fullmatch(r"([A-Za-z0-9 _.,:/-]|#[0-9]+;)*", label) for label in labels)
+    bare = re.sub('"[^"]*"', "", drawn)
+    assert "click" not in bare
+    assert re.fullmatch(r"[A-Za-z0-9_\s()\[\]{}|>-]*", bare)

@@ -1,0 +1,185 @@
+"""R5.3, R5.12: choice and subflow; long chains of nodes that need nobody."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from headway.core.flow import walk
+from headway.core.flow.commands import CancelCall
+from headway.core.flow.happened import Woken
+from headway.core.flow.run_state import retry_state, shown_shared
+from headway.core.flow.step import ENTERED_COUNT_MAX
+from headway.core.run.status import RunStatus
+from tests.core.flow.driver import MS, START, Crash, Reply
+from tests.core.flow.reference_values import Json
+from tests.core.flow.scenes import a_definition, a_driver, executor, replies, told
+
+
+def a_choice(*cases: tuple[str, Json], **fields: Any) -> Json:
+    listed = [{"action": action, "expr": expr} for action, expr in cases]
+    return {"kind": "choice", "choice_cases": listed, **fields}
+
+
+def a_subflow(nodes: dict[str, Json], edges: Any = None, **fields: Any) -> Json:
+    return {"kind": "subflow", "subflow": a_definition(nodes, edges), **fields}
+
+
+IS_BIG = {"gt": ["$input", 10]}
+IS_ODD = {"in": ["$input", [1, 3, 5]]}
+
+
+@pytest.mark.parametrize(
+    ("value", "post", "action"),
+    [
+        (11, {}, "big"),
+        (3, {"action_static": "s"}, "odd"),
+        (4, {"action_static": "s", "action_key": "k"}, "s"),
+        (4, {"action_key": "k"}, "in shared"),
+        (4, {}, "fallback"),
+    ],
+)
+def test_r5_12_the_first_case_that_holds_wins_over_everything(
+    value: int, post: Json, action: str
+) -> None:
+    node = a_choice(
+        ("big", IS_BIG),
+        ("odd", IS_ODD),
+        prep={"input_key": "$params.n"},
+        post={"output_key": "out", **post},
+        default_action="fallback",
+    )
+    driver = a_driver({"a": node}, params={"n": value}, shared={"k": "in shared"}).run()
+    assert told(driver.rows) == [("a", 1, "ok", "", action)]
+    assert driver.shared["out"] == value
+
+
+@pytest.mark.parametrize("crash", Crash)
+def test_r5_4_a_chain_of_choices_is_walked_a_bounded_part_at_a_time(crash: Crash) -> None:
+    keys = [f"c{at}" for at in range(3 * ENTERED_COUNT_MAX)]
+    edges = {(key, "default"): after for key, after in pairwise(keys)}
+    driver = a_driver({key: a_choice() for key in keys}, edges, crash=crash)
+    commit = driver.happen(Woken())
+    assert len(commit.rows) == ENTERED_COUNT_MAX
+    assert commit.wake_at == 0
+    assert [row.path[0] for row in driver.run().rows] == keys
+
+
+def test_r5_4_a_loop_without_an_end_fails_when_there_are_too_many_node_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(walk, "ROW_COUNT_MAX", 1_000)
+    driver = a_driver({"a": a_choice()}, {("a", "default"): "a"}).run()
+    assert driver.finish == (RunStatus.FAILED, "too_many_steps")
+    assert len(driver.rows) == 1_000
+
+
+@pytest.mark.parametrize("crash", Crash)
+def test_r5_12_a_subflow_has_its_own_shared_state_and_its_parent_chooses_the_action(
+    crash: Crash,
+) -> None:
+    inner = {
+        "a": executor(
+            prep={"input_key": "$input"}, post={"output_key": "x", "action_static": "never"}
+        ),
+        "b": executor(prep={"input_map": {"own": "x", "outer": "kept"}}, post={"output_key": "y"}),
+    }
+    node = a_subflow(
+        inner,
+        {("a", "never"): "b"},
+        prep={"input_key": "kept"},
+        post={"output_key": "out", "action_key": "x"},
+        params={"p": 1},
+    )
+    answer = replies(*[Reply(1, "go"), Reply(1, 2)] if crash is Crash.NEVER else [])
+    if crash is not Crash.NEVER:
+        answer = lambda call: Reply(1, "go" if call.call_id == "0.0.1.1" else 2)  # noqa: E731
+    driver = a_driver({"sf": node}, {}, answer, shared={"kept": "outer"}, crash=crash).run()
+    assert driver.shared == {"kept": "outer", "out": {"x": "go", "y": 2}}
+    assert driver.state.last_action == "go"
+    assert [row.input for row in driver.rows] == ["outer", {"own": "go", "outer": None}]
+    assert [row.path for row in driver.rows] == [("sf", "a"), ("sf", "b")]
+
+
+@pytest.mark.parametrize("crash", Crash)
+def test_r5_4_a_subflow_that_fails_is_tried_again_from_its_start(crash: Crash) -> None:
+    node = a_subflow({"a": executor(post={"output_key": "x"}), "b": executor()},
+                     {("a", "default"): "b"}, max_retries=1, wait_ms=10)  # fmt: skip
+
+    def answer(call: Any) -> Reply:
+        return Reply(1, error="broken") if call.call_id in ("1.0.1.1", "4.0.1.1") else Reply(1, 1)
+
+    driver = a_driver({"sf": node}, {}, answer, crash=crash).run()
+    assert driver.finish == (RunStatus.FAILED, "broken")
+    assert told(driver.rows) == [
+        ("a", 1, "ok", "", "default"),
+        ("b", 1, "error", "broken", "error"),
+        ("sf", 1, "error", "broken", ""),
+        ("a", 1, "ok", "", "default"),
+        ("b", 1, "error", "broken", "error"),
+        ("sf", 2, "error", "broken", "error"),
+    ]
+    assert driver.shared == {}
+
+
+@pytest.mark.parametrize("crash", Crash)
+def test_r5_10_the_time_of_a_subflow_cuts_off_what_is_within(crash: Crash) -> None:
+    inner = a_subflow({"a": executor()})
+    node = a_subflow({"in": inner}, timeout_ms=50, on_error={"timeout": "late"})
+    nodes = {"sf": node, "z": {"kind": "timer", "params": {"delay_ms": 10**6}}}
+    driver = a_driver(nodes, {("sf", "late"): "z"}, crash=crash).run(100)
+    assert told(driver.rows) == [("sf", 1, "error", "timeout", "late")]
+    assert (driver.rows[0].finished_at - START) // MS == 50
+    assert CancelCall("0.0.1.1") in driver.commands
+    assert driver.under_way == {}
+    assert driver.store.inner_shared == "[]"
+
+
+@pytest.mark.parametrize("crash", Crash)
+def test_r5_10_at_the_same_instant_the_time_of_the_outer_flow_is_over_first(crash: Crash) -> None:
+    timer = {"kind": "timer", "params": {"delay_ms": 50}}
+    node = a_subflow({"in": a_subflow({"t": timer}, timeout_ms=50)}, timeout_ms=50)
+    driver = a_driver({"sf": node}, crash=crash).run()
+    assert told(driver.rows) == [("sf", 1, "error", "timeout", "error")]
+
+
+def test_r5_12_the_run_state_shows_a_subflow_and_what_is_within() -> None:
+    fan = {
+        "kind": "foreach",
+        "service": "s",
+        "prep": {"input_key": "$params.items"},
+        "parallel_mode": "concurrent",
+        "max_parallel": 2,
+        "failure_strategy": "ignore_errors",
+    }
+    node = a_subflow({"a": executor(post={"output_key": "x", "action_static": "go"}), "f": fan},
+                     {("a", "go"): "f"})  # fmt: skip
+    answer = replies(Reply(1, 1), Reply(5, "first"), Reply(6, error="second"))
+    driver = a_driver({"sf": node}, {}, answer, params={"items": [1, 2, 3, 4]}).run()
+    run_state = {
+        "done": {"0": "first"},
+        "errs": {"1": "second"},
+        "mode": "concurrent",
+        "max": 2,
+        "strategy": "ignore_errors",
+        "idx": 4,
+    }
+    within = {"curr": "f", "last": "go", "shared": {"x": 1, "_rt": {"fe:f": run_state}}}
+    assert shown_shared(driver.state) == {"_rt": {"sf:sf": within}}
+    loaded = driver.store.load(driver.flow, driver.params)
+    assert shown_shared(loaded) == shown_shared(driver.state)
+
+
+def test_r5_12_the_run_state_of_a_parallel_node_is_by_service() -> None:
+    node = {"kind": "parallel", "parallel_services": ["s", "t", "s"], "parallel_mode": "concurrent"}
+    driver = a_driver({"p": node}, {}, replies(Reply(1, "one"), Reply(2, "two"))).run()
+    run_state = {"done": {"s": "one", "t": "two"}, "errs": {}, "mode": "concurrent", "max": 0}
+    assert shown_shared(driver.state) == {"_rt": {"pl:p": run_state | {"strategy": "fail_fast"}}}
+
+
+def test_r5_1_the_retry_state_tells_which_try_it_is() -> None:
+    driver = a_driver({"a": executor(max_retries=1, wait_ms=50)}, {}, replies(Reply(1, error="x")))
+    driver.run(20)
+    at = START + 51 * MS
+    again = {"0": {"try": 2, "attempt": 1, "at": at}}
+    assert retry_state(driver.state) == {"node": "a", "try": 1, "branches": again}

@@ -1,0 +1,159 @@
+"""R5.3, S6: paths and expressions: what they mean, and what is refused."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.core.flow.faults import Report
+from headway.core.flow.paths import BadPath, Path, Root, Scope, parse_path, resolve
+from headway.core.flow.predicates import DEPTH_MAX, NODE_COUNT_MAX, read_predicate
+from tests.core.flow import drawing
+from tests.core.flow.reference_values import Json, holds
+
+SCOPE = Scope(
+    params={"n": 3, "text": "b", "list": [1, {"deep": "x"}]},
+    shared={"a.b": "bare", "none": None, "flag": True},
+    input={"v": "10", "list": ["p", "q"]},
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("$params.n", 3),
+        ("$params.list[1].deep", "x"),
+        ("$params.list[7]", None),
+        ("$params.text.more", None),
+        ("$params.n[0]", None),
+        ("$shared.flag", True),
+        ("$shared.a.b", None),
+        ("a.b", "bare"),
+        ("nowhere", None),
+        ("$input", SCOPE.input),
+        ("$input.list[1]", "q"),
+    ],
+)
+def test_r5_2_a_path_points_at_a_value_or_at_nothing(text: str, value: Any) -> None:
+    assert resolve(parse_path(text), SCOPE) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "$", "$x", "$params", "$params.", "$params..a", "$params.a[", "$params.a[-1]", "$inputs",
+     "$shared.a[1]b", "$input.", "$shared.a]", "$params.a[1234567890]", "x" * 1_001,
+     "$input" + "[0]" * 65],
+)  # fmt: skip
+def test_r5_2_what_is_no_path_is_refused(text: str) -> None:
+    with pytest.raises(BadPath):
+        parse_path(text)
+
+
+def test_r5_2_a_path_knows_the_shared_key_it_looks_under() -> None:
+    assert parse_path("$shared.a.b[1]").shared_key == "a"
+    assert parse_path("a.b").shared_key == "a.b"
+    assert parse_path("$params.a").shared_key is None
+    assert parse_path("$input") == Path(Root.INPUT, (), "$input")
+
+
+@pytest.mark.parametrize(
+    ("expression", "is_true"),
+    [
+        ({"eq": ["$params.n", 3]}, True),
+        ({"eq": ["$params.n", "3.0"]}, True),
+        ({"eq": [9007199254740993, 9007199254740992]}, False),
+        ({"lt": ["$params.n", "$input.v"]}, True),
+        ({"lt": ["10", "9"]}, False),
+        ({"lt": ["10", "9x"]}, True),
+        ({"eq": ["$shared.flag", "true"]}, True),
+        ({"eq": ["$shared.flag", 1]}, False),
+        ({"eq": ["$shared.gone", None]}, True),
+        ({"eq": ["$shared.none", "null"]}, False),
+        ({"ne": ["$shared.gone", 0]}, True),
+        ({"lt": ["$shared.gone", 0]}, False),
+        ({"ge": [None, None]}, False),
+        ({"eq": [[1, {"a": 2.0}], [1.0, {"a": 2}]]}, True),
+        ({"eq": ["$5", "$5"]}, True),
+        ({"exists": "$params.n"}, True),
+        ({"exists": "$shared.none"}, False),
+        ({"in": ["$params.n", [1, 2, "3"]]}, True),
+        ({"in": ["b", "abc"]}, True),
+        ({"in": ["v", "$input"]}, True),
+        ({"in": [None, [None]]}, True),
+        ({"in": ["x", 7]}, False),
+        ({"in": [None, "null"]}, False),
+        ({"contains": ["$input.list", "q"]}, True),
+        ({"contains": ["$input.list", "z"]}, False),
+        ({"and": [{"eq": [1, 1]}, {"eq": [1, 2]}]}, False),
+        ({"or": [{"eq": [1, 2]}, {"eq": [1, 1]}]}, True),
+        ({"not": {"and": [{"eq": [1, 1]}, {"not": {"eq": [1, 2]}}]}}, False),
+    ],
+)
+def test_r5_3_an_expression_means(expression: Json, is_true: bool) -> None:
+    report = Report()
+    predicate = read_predicate(expression, "expr", report)
+    assert report.faults == ()
+    assert predicate.holds(SCOPE) is is_true
+
+
+@pytest.mark.parametrize(
+    ("expression", "place"),
+    [
+        ("text", "expr"),
+        ({}, "expr"),
+        ({"eq": [1, 1], "ne": [1, 1]}, "expr"),
+        ({"equals": [1, 1]}, "expr"),
+        ({"and": []}, "expr.and"),
+        ({"and": {"eq": [1, 1]}}, "expr.and"),
+        ({"and": [{"eq": [1, 1]}, 3]}, "expr.and[1]"),
+        ({"not": [{"eq": [1, 1]}]}, "expr.not"),
+        ({"eq": [1]}, "expr.eq"),
+        ({"eq": "$params.n"}, "expr.eq"),
+        ({"or": [{"gt": [1, "$params..n"]}]}, "expr.or[0].gt[1]"),
+        ({"exists": "n"}, "expr.exists"),
+        ({"exists": 3}, "expr.exists"),
+        ({"exists": "$shared.a["}, "expr.exists"),
+    ],
+)
+def test_i15_a_malformed_expression_is_refused_with_its_place(expression: Any, place: str) -> None:
+    assert faults_of(expression) == [place]
+
+
+def faults_of(expression: Any) -> list[str]:
+    report = Report()
+    read_predicate(expression, "expr", report)
+    return [fault.place for fault in report.faults]
+
+
+def nested(depth: int, name: str = "not") -> Any:
+    expression: Any = {"eq": [1, 1]}
+    for _ in range(depth - 1):
+        expression = {name: expression if name == "not" else [expression]}
+    return expression
+
+
+@pytest.mark.parametrize("name", ["not", "and", "or"])
+def test_s6_an_expression_may_be_so_deep_and_no_deeper(name: str) -> None:
+    assert faults_of(nested(DEPTH_MAX, name)) == []
+    assert len(faults_of(nested(DEPTH_MAX + 1, name))) == 1
+    assert len(faults_of(nested(100_000, name))) == 1
+
+
+def test_s6_an_expression_may_be_so_wide_and_no_wider() -> None:
+    assert faults_of({"or": [{"eq": [1, 1]}] * (NODE_COUNT_MAX - 1)}) == []
+    assert faults_of({"or": [{"eq": [1, 1]}] * NODE_COUNT_MAX}) == ["expr"]
+    assert len(faults_of({"or": [3] * 100_000})) <= NODE_COUNT_MAX + 1
+
+
+@settings(max_examples=300, deadline=None, database=None, derandomize=True)
+@given(st.randoms(use_true_random=False))
+def test_r5_3_random_expressions_mean_what_the_reference_says(chance: Any) -> None:
+    expression = drawing.expression(chance, depth=4)
+    shared = {"a": [1, 2], "b": "3", "c": {"v": 2.5}}
+    given_input = chance.choice([None, 3, "x", {"v": "3"}, [1, 2]])
+    report = Report()
+    predicate = read_predicate(expression, "e", report)
+    assert report.faults == ()
+    scope = Scope(drawing.PARAMS, shared, given_input)
+    assert predicate.holds(scope) == holds(expression, drawing.PARAMS, shared, given_input)

@@ -1,0 +1,186 @@
+"""R5.3, R5.11, I18: timers, events and approvals; signals early, late and again."""
+
+from typing import Any
+
+import pytest
+
+from headway.core.errors import InvalidInput
+from headway.core.flow.commands import AskApproval, WaitForSignal
+from headway.core.flow.happened import Signalled, Woken, check_signal_key
+from headway.core.flow.run_state import shown_shared
+from headway.core.run.status import RunStatus
+from tests.core.flow.driver import MS, START, Crash, Reply
+from tests.core.flow.reference_values import Json
+from tests.core.flow.scenes import a_driver, executor, told
+
+
+def a_wait(**fields: Any) -> Json:
+    return {"kind": "wait_event", "params": {"signal_key": "$shared.flag"}, **fields}
+
+
+def an_approval(**fields: Any) -> Json:
+    return {"kind": "approval", "params": {"approval_key": "$shared.ok"}, **fields}
+
+
+@pytest.mark.parametrize("crash", Crash)
+def test_i18_a_timer_goes_on_when_its_time_has_come_and_not_before(crash: Crash) -> None:
+    node = {
+        "kind": "timer",
+        "params": {"delay_ms": 3_000},
+        "prep": {"input_key": "$params.n"},
+        "post": {"action_static": "next", "output_key": "kept"},
+    }
+    driver = a_driver({"a": node}, params={"n": 1}, crash=crash)
+    assert driver.happen(Woken()).wake_at == START + 3_000 * MS
+    driver.now += 3_000 * MS - 1  # type: ignore[assignment]
+    assert driver.happen(Woken()).rows == []
+    driver.now += 1  # type: ignore[assignment]
+    driver.happen(Woken())
+    assert driver.shared == {"kept": 1}
+    assert told(driver.rows) == [("a", 1, "ok", "", "next")]
+
+
+@pytest.mark.parametrize("delay", [-1, "5", True, None, 10**15])
+def test_r5_3_a_delay_that_is_none_fails_the_node(delay: Any) -> None:
+    driver = a_driver({"a": {"kind": "timer"}}, params={"delay_ms": delay}).run()
+    assert driver.finish is not None
+    assert driver.finish.status == RunStatus.FAILED
+    assert "delay_ms" in driver.finish.error
+
+
+@pytest.mark.parametrize("crash", Crash)
+@pytest.mark.parametrize("is_early", [True, False])
+def test_r5_11_a_signal_ends_the_wait_also_when_it_came_before(
+    crash: Crash, is_early: bool
+) -> None:
+    nodes = {"a": executor(), "w": a_wait(post={"output_key": "got", "action_key": "act"})}
+    answer = lambda _: Reply(100)  # noqa: E731
+    driver = a_driver(nodes, {("a", "default"): "w"}, answer, crash=crash)
+    driver.signal_after(50 if is_early else 150, "flag", {"act": "go"})
+    driver.run()
+    assert driver.shared == {"flag": {"act": "go"}, "got": {"act": "go"}}
+    assert told(driver.rows)[-1] == ("w", 1, "ok", "", "go")
+
+
+@pytest.mark.parametrize(
+    ("value", "fires"),
+    [(None, False), ("", False), (False, False), (0, True), ("no", True), ([], True)],
+)
+def test_r5_11_an_event_is_anything_but_null_false_and_empty_text(value: Any, fires: bool) -> None:
+    driver = a_driver({"w": a_wait()}).run()
+    assert driver.commands == [WaitForSignal("$shared.flag", None, None)]
+    driver.happen(Signalled("other", True))
+    driver.happen(Signalled("flag", value))
+    assert (driver.finish is not None) == fires
+    assert driver.shared == {"other": True, "flag": value}
+
+
+@pytest.mark.parametrize("crash", Crash)
+def test_r5_11_an_event_that_does_not_come_is_the_error_timeout(crash: Crash) -> None:
+    node = a_wait(on_error={"timeout": "late"}, max_retries=1, wait_ms=10)
+    node["params"]["timeout_ms"] = 60
+    nodes = {"w": node, "z": executor()}
+    driver = a_driver(nodes, {("w", "late"): "z"}, crash=crash).run(1_000)
+    assert told(driver.rows) == [
+        ("w", 1, "error", "timeout", ""),
+        ("w", 2, "error", "timeout", "late"),
+    ]
+    assert [(row.finished_at - START) // MS for row in driver.rows] == [60, 130]
+
+
+def test_r5_11_an_event_at_the_last_instant_counts() -> None:
+    node = a_wait(timeout_ms=60)
+    driver = a_driver({"w": node})
+    driver.signal_after(60, "flag", 1)
+    driver.run()
+    assert told(driver.rows) == [("w", 1, "ok", "", "default")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "post", "action"),
+    [
+        (True, {}, "approved"),
+        (False, {}, "rejected"),
+        ("later", {}, "later"),
+        ({"approved": True, "by": "ann"}, {}, "approved"),
+        ({"word": "maybe"}, {"action_key": "word"}, "maybe"),
+        (True, {"action_key": "ok"}, "approved"),
+        ("yes", {"action_key": "ok"}, "yes"),
+        (7, {"action_static": "numbered"}, "numbered"),
+        (7, {}, "default"),
+    ],
+)
+def test_r5_12_what_a_person_answers_is_the_action(answer: Any, post: Json, action: str) -> None:
+    node = an_approval(post={"output_key": "answer", **post}, prep={"input_key": "$params.what"})
+    driver = a_driver({"a": node}, params={"what": "delete 9"}).run()
+    assert driver.commands == [AskApproval("$shared.ok", "delete 9", None)]
+    driver.happen(Signalled("ok", None))
+    driver.happen(Signalled("ok", ""))
+    assert driver.finish is None
+    driver.happen(Signalled("ok", answer))
+    assert told(driver.rows) == [("a", 1, "ok", "", action)]
+    assert driver.shared == {"ok": answer, "answer": answer}
+
+
+@pytest.mark.parametrize("crash", Crash)
+def test_r5_11_consumed_answers_let_a_loop_ask_again(crash: Crash) -> None:
+    ask = an_approval(post={"output_key": "last"})
+    ask["params"]["consume"] = True
+    nodes = {"ask": ask, "mend": executor()}
+    edges = {("ask", "rejected"): "mend", ("mend", "default"): "ask", ("ask", "approved"): ""}
+    driver = a_driver(nodes, edges, lambda _: Reply(10), crash=crash)
+    for after_ms, said in ((5, False), (50, False), (100, True)):
+        driver.signal_after(after_ms, "ok", said)
+    driver.run()
+    assert [row.node_key for row in driver.rows] == ["ask", "mend", "ask", "mend", "ask"]
+    assert driver.shared == {"last": True}
+
+
+@pytest.mark.parametrize("crash", Crash)
+def test_r5_11_a_wait_within_a_subflow_hears_the_signals_of_the_run(crash: Crash) -> None:
+    inner = {"start": "w", "nodes": {"w": a_wait(post={"output_key": "got"})}}
+    nodes = {"sf": {"kind": "subflow", "subflow": inner, "post": {"output_key": "out"}}}
+    driver = a_driver(nodes, crash=crash)
+    driver.signal_after(20, "flag", 5)
+    driver.run()
+    assert driver.shared == {"flag": 5, "out": {"got": 5}}
+
+
+@pytest.mark.parametrize("crash", Crash)
+def test_r5_5_a_signal_does_not_change_the_input_of_a_node_under_way(crash: Crash) -> None:
+    node = {
+        "kind": "foreach",
+        "service": "s",
+        "prep": {"input_key": "items"},
+        "post": {"output_key": "out"},
+    }
+    answer = lambda call: Reply(10, call.input * 2)  # noqa: E731
+    driver = a_driver({"a": node}, {}, answer, shared={"items": [1, 2, 3]}, crash=crash)
+    driver.signal_after(15, "items", "gone")
+    driver.run()
+    assert driver.shared == {"items": "gone", "out": [2, 4, 6]}
+
+
+@pytest.mark.parametrize("key", ["", "  ", "_rt", "x" * 300, "a\x00"])
+def test_r5_11_not_every_key_can_be_signalled(key: str) -> None:
+    with pytest.raises(InvalidInput):
+        check_signal_key(key)
+
+
+@pytest.mark.parametrize(
+    ("node", "run_state"),
+    [
+        ({"kind": "timer", "params": {"delay_ms": 9}}, {"tm:a": {"start": START // MS}}),
+        (a_wait(), {"we:a": {"start": START // MS}}),
+        (an_approval(), {"ap:a": {"start": START // MS}}),
+    ],
+)
+def test_r5_12_the_run_state_of_a_wait_is_seen_until_it_is_over(
+    node: Json, run_state: Json
+) -> None:
+    driver = a_driver({"a": node}, shared={"x": 1}).run(0)
+    assert shown_shared(driver.state) == {"x": 1, "_rt": run_state}
+    driver.signal_after(9, "flag", 1)
+    driver.signal_after(9, "ok", True)
+    driver.run()
+    assert "_rt" not in shown_shared(driver.state)
