@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from headway.adapters.memory.runtime_store import MemoryRuntimeStore
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.read_doctor import SqlDoctorReader
@@ -13,6 +14,7 @@ from headway.adapters.sql.sqlite import Durability
 from headway.adapters.sql.store import SqlStore, open_store
 from headway.adapters.system.clock import SystemClock
 from headway.adapters.system.ids import SystemIds
+from headway.ports.runtime_store import RuntimeStore, RuntimeTerms
 
 __all__ = [
     "Durability",
@@ -23,6 +25,7 @@ __all__ = [
     "check_database",
     "open_store",
     "opened_readers",
+    "opened_runtime_store",
     "upgrade_database",
 ]
 
@@ -64,3 +67,27 @@ async def opened_readers(urls: Sequence[str]) -> AsyncIterator[Readers]:
             yield Readers(SqlRunReader(database), SqlDoctorReader(database))
     finally:
         await database.close()
+
+
+@asynccontextmanager
+async def opened_runtime_store(
+    redis_url: str | None, terms: RuntimeTerms | None = None
+) -> AsyncIterator[RuntimeStore]:
+    """The one in Redis, or without an address the one of this process.
+
+    Connects when it is used: a server that is away at the start is no reason not to start.
+    """
+    if redis_url is None:
+        yield MemoryRuntimeStore(terms)
+        return
+    # Only here: it is slow to import, and an extra that may not be installed.
+    from headway.adapters.redis.address import parse_redis_url  # noqa: PLC0415
+
+    address = parse_redis_url(redis_url, place="HEADWAY_REDIS_URL")
+    from headway.adapters.redis.runtime_store import RedisRuntimeStore  # noqa: PLC0415
+
+    store = RedisRuntimeStore(address, terms)
+    try:
+        yield store
+    finally:
+        await store.close()

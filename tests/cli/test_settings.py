@@ -8,8 +8,8 @@ from headway.core.errors import ConfigurationError
 from headway.settings import load_settings
 from tests.cli.command import SECRET, refusal
 
-KEYS = "database_url, database_urls, durability"
-VARIABLES = "HEADWAY_DATABASE_URL, HEADWAY_DATABASE_URLS, HEADWAY_DURABILITY"
+KEYS = "database_url, database_urls, durability, redis_url"
+VARIABLES = "HEADWAY_DATABASE_URL, HEADWAY_DATABASE_URLS, HEADWAY_DURABILITY, HEADWAY_REDIS_URL"
 
 
 @pytest.fixture

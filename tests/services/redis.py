@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ from redis.exceptions import RedisError
 
 from tests.services.folder import Folder
 from tests.services.process import START_TIMEOUT_S, Server, ServerProcess, free_port, wait_until
-from tests.services.programs import redis_program
+from tests.services.programs import redis_program, valkey_program
 
 ADDRESS_VARIABLE: Final = "HEADWAY_TEST_REDIS_URL"
 SLOT_COUNT: Final = 16_384
@@ -69,6 +70,13 @@ def start_redis(*, settings: Mapping[str, str] | None = None) -> RedisServer:
     return server
 
 
+def start_valkey() -> RedisServer:
+    """Valkey, also where Redis is installed; never one that was given by its address."""
+    server = _start_private({}, program=valkey_program())
+    server.read_version()
+    return server
+
+
 def start_redis_cluster(masters: int = 3, replicas: int = 0) -> RedisCluster:
     """Start a cluster in which each master has `replicas` replicas; return when it is whole."""
     bus_ports = [free_port() for _ in range(masters * (1 + replicas))]
@@ -115,13 +123,13 @@ def _wait_for(nodes: Sequence[RedisServer], field: str, value: str) -> None:
     )
 
 
-def _start_private(settings: Mapping[str, str]) -> RedisServer:
+def _start_private(settings: Mapping[str, str], *, program: Path | None = None) -> RedisServer:
     folder, port = Folder("re"), free_port()
     options = [
         word for name, value in ({**_SETTINGS, **settings}).items() for word in (f"--{name}", value)
     ]
     process = ServerProcess(
-        [redis_program(), "--port", str(port), "--dir", folder.path, *options],
+        [program or redis_program(), "--port", str(port), "--dir", folder.path, *options],
         folder=folder,
         is_ready=lambda: bool(server.answers()),
     )
