@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -126,7 +127,9 @@ def _wait_for(nodes: Sequence[RedisServer], field: str, value: str) -> None:
 def _start_private(settings: Mapping[str, str], *, program: Path | None = None) -> RedisServer:
     folder, port = Folder("re"), free_port()
     options = [
-        word for name, value in ({**_SETTINGS, **settings}).items() for word in (f"--{name}", value)
+        word
+        for name, value in ({**_SETTINGS, **settings}).items()
+        for word in (f"--{name}", *(shlex.split(value) or [""]))
     ]
     process = ServerProcess(
         [program or redis_program(), "--port", str(port), "--dir", folder.path, *options],

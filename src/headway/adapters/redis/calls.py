@@ -1,14 +1,14 @@
 """Calls of one server or of a cluster: bounded in time, every fault as one kind of error.
 
-A call goes straight to the server that has its keys. What that server says it did not do, because
-it does not know the script or because the keys are elsewhere by now, the driver does once more.
-Nothing else is repeated: a call that failed may have been done, and a message would be queued
-twice, an answer refused although it was taken.
+A call goes straight to the server that has its keys. It is repeated only when that server says that
+it did nothing: it does not know the script, or the keys are elsewhere by now. A call that failed
+otherwise may have been done, and a message would be queued twice, an answer refused although it was
+taken.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
@@ -22,7 +22,7 @@ from headway.adapters.redis.address import Node, RedisAddress
 from headway.adapters.redis.pipe import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, FAULTS, Pipe, Word
 from headway.core.errors import RuntimeUnavailable
 
-_NOT_DONE = (NoScriptError, MovedError, AskError)
+_ATTEMPT_COUNT: Final = 3
 
 
 class Calls:
@@ -44,6 +44,7 @@ class Calls:
         self._scripts: dict[str, AsyncScript] = {}
         self._knows_servers = not address.is_cluster
         self._asking = asyncio.Lock()
+        self._asked_count = 0
 
     @property
     def is_cluster(self) -> bool:
@@ -56,7 +57,7 @@ class Calls:
             script = self._scripts[source] = self._driver.register_script(source)
         found = script
         words = ("EVALSHA", script.sha, len(keys), *keys, *values)
-        return await self._call(keys[0], words, lambda: found(keys=keys, args=values))
+        return await self._call(keys[0], words, lambda: found(keys=keys, args=values), source)
 
     async def read(self, *keys: bytes) -> list[bytes | None]:
         """The values of keys of one entity, as of one instant."""
@@ -78,11 +79,15 @@ class Calls:
         return Node(str(node.host), int(node.port))
 
     async def learn_servers(self) -> None:
-        """Ask the cluster who has which keys now."""
+        """Ask the cluster who has which keys now; many who want to know ask once."""
         assert isinstance(self._driver, RedisCluster)
+        asked = self._asked_count
         try:
             async with asyncio.timeout(CALL_TIMEOUT_S), self._asking:
-                await self._driver.nodes_manager.initialize()
+                if self._asked_count == asked:  # Else another has asked while this one waited.
+                    await self._driver.aclose()  # Or it would believe what it knows.
+                    await self._driver.initialize()
+                    self._asked_count += 1
         except FAULTS as error:
             raise self._unavailable(error) from error
         self._knows_servers = True
@@ -95,17 +100,30 @@ class Calls:
         for pipe in self._pipes.values():
             await pipe.close()
         await self._driver.aclose()
+        if isinstance(self._driver, RedisCluster):  # Also what a failed beginning has left.
+            await self._driver.nodes_manager.aclose()
+            await self._driver.nodes_manager.aclose("startup_nodes")
 
     async def _call(
-        self, key: bytes, words: tuple[Word, ...], again: Callable[[], Awaitable[Any]]
+        self,
+        key: bytes,
+        words: tuple[Word, ...],
+        by_driver: Callable[[], Awaitable[Any]],
+        source: str = "",
     ) -> Any:
-        node = await self.node_of(key)
         try:
-            try:
-                return await self._pipe_to(node).call(*words)
-            except _NOT_DONE:
-                async with asyncio.timeout(CALL_TIMEOUT_S):
-                    return await again()
+            for _ in range(_ATTEMPT_COUNT):
+                pipe = self._pipe_to(await self.node_of(key))
+                try:
+                    return await pipe.call(*words)
+                except NoScriptError:
+                    await pipe.load(source)
+                except MovedError:
+                    await self.learn_servers()
+                except AskError:
+                    break
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                return await by_driver()  # It follows keys that are on their way.
         except FAULTS as error:
             self._knows_servers = not self.is_cluster
             raise self._unavailable(error) from error

@@ -33,6 +33,7 @@ class Pipe:
         self._client = Redis.from_pool(pool)
         self._waiting: deque[_Call] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._lessons: dict[str, asyncio.Lock] = {}
 
     async def call(self, *words: Word) -> Any:
         """The reply, or the fault; one that is cancelled before it was sent is not sent.
@@ -48,6 +49,17 @@ class Pipe:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return await reply
+
+    async def load(self, script: str) -> None:
+        """Teach the server a script; those who want it at the same time share one lesson."""
+        lesson = self._lessons.get(script)
+        if lesson is None:
+            lesson = self._lessons[script] = asyncio.Lock()
+        if lesson.locked():
+            async with lesson:
+                return
+        async with lesson:
+            await self.call("SCRIPT LOAD", script)
 
     async def close(self) -> None:
         tasks = list(self._tasks)
