@@ -78,6 +78,39 @@ MUTANTS: Final = (
         tests=("tests/contract/test_guards.py", "tests/contract/test_stream.py"),
         backends="postgres",
     ),
+    Mutant(
+        name="the third step of a wait",
+        file="adapters/redis/runtime_store.py",
+        edits=(("        await self._look(run_id, wait)\n        while", "        while"),),
+        tests=("tests/runtime/test_interrupts.py",),
+        backends="redis",
+    ),
+    Mutant(
+        name="the look after an interruption",
+        file="adapters/redis/line.py",
+        edits=(("            self.tell(LOOK)\n", "            pass\n"),),
+        tests=("tests/runtime/test_outages.py",),
+        backends="redis",
+    ),
+    Mutant(
+        name="the owner of a lease in Redis",
+        file="adapters/redis/scripts.py",
+        edits=(
+            (
+                "then return 0 end\nredis.call('PEXPIRE', KEYS[1], ARGV[2])",
+                "then return 1 end\nredis.call('PEXPIRE', KEYS[1], ARGV[2])",
+            ),
+        ),
+        tests=("tests/runtime/test_leases.py",),
+        backends="redis",
+    ),
+    Mutant(
+        name="the queue that knows whether it is read",
+        file="adapters/redis/scripts.py",
+        edits=(("if length == 0 then return 'not_streaming' end\n", ""),),
+        tests=("tests/runtime/test_messages.py",),
+        backends="redis",
+    ),
 )
 
 

@@ -114,6 +114,15 @@ def _join(nodes: Sequence[RedisServer], bus_ports: Sequence[int], *, masters: in
         master_id = nodes[index % masters].execute("CLUSTER", "MYID")
         node.execute("CLUSTER", "REPLICATE", str(master_id))
     _wait_for(nodes, "cluster_state", "ok")
+    wait_until(  # One that never had its master's data does not take its place.
+        lambda: all(_is_in_step(node) for node in nodes[masters:]),
+        what="every replica has its master's data",
+        timeout_s=START_TIMEOUT_S,
+    )
+
+
+def _is_in_step(replica: RedisServer) -> bool:
+    return bool(replica.execute("INFO", "replication").get("master_link_status") == "up")
 
 
 def _wait_for(nodes: Sequence[RedisServer], field: str, value: str) -> None:

@@ -19,6 +19,8 @@ LOOK: Final[Words] = ("look",)
 """Something may have been said while nobody listened."""
 PING_EVERY_S: Final = 5.0
 SILENCE_MAX_S: Final = PING_EVERY_S + CALL_TIMEOUT_S
+LEAVE_AFTER_S: Final = 1.0
+"""A channel is left a little later: when thousands wake at once, that can wait."""
 _COMMANDS_AT_ONCE: Final = 1_000
 _MESSAGES_AT_ONCE: Final = 1_000
 _MESSAGES: Final = (b"message", b"smessage")
@@ -64,14 +66,21 @@ class Line:
         self._is_sharded = True
         self._outbox: list[tuple[Any, ...]] = []
         self._has_mail = asyncio.Event()
+        self._to_leave: set[bytes] = set()
+        self._leaving: asyncio.TimerHandle | None = None
+        self._heard_s = 0.0
 
     def add(self, channel: Channel) -> None:
         self.channels[channel.name] = channel
+        self._to_leave.discard(channel.name)
         self._send("SUBSCRIBE", channel.name)
 
     def remove(self, channel: Channel) -> None:
         del self.channels[channel.name]
-        self._send("UNSUBSCRIBE", channel.name)
+        self._to_leave.add(channel.name)
+        if self._leaving is None:
+            loop = asyncio.get_running_loop()
+            self._leaving = loop.call_later(LEAVE_AFTER_S, self._leave)
 
     async def talk(self) -> None:
         """Connect, subscribe to everything, and hear until the connection breaks; then raise."""
@@ -81,43 +90,58 @@ class Line:
                 await connection.connect()  # type: ignore[no-untyped-call]
                 self._is_sharded = await _has_shards(connection)
             self._outbox.clear()
+            self._to_leave.clear()
             for name in self.channels:
                 self._send("SUBSCRIBE", name)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._write(connection))
                 group.create_task(self._read(connection))
+                group.create_task(self._ping())
         finally:
+            if self._leaving is not None:
+                self._leaving.cancel()
+                self._leaving = None
             await connection.disconnect(nowait=True)
 
     def _send(self, verb: str, name: bytes) -> None:
         self._outbox.append((f"S{verb}" if self._is_sharded else verb, name))
         self._has_mail.set()
 
+    def _leave(self) -> None:
+        self._leaving = None
+        for name in self._to_leave:
+            self._send("UNSUBSCRIBE", name)
+        self._to_leave.clear()
+
     async def _write(self, connection: AbstractConnection) -> None:
         while True:
-            if not self._outbox:
-                self._has_mail.clear()
-                try:
-                    async with asyncio.timeout(PING_EVERY_S):
-                        await self._has_mail.wait()
-                except TimeoutError:
-                    self._outbox.append(("PING",))
+            await self._has_mail.wait()
             commands = self._outbox[:_COMMANDS_AT_ONCE]
             del self._outbox[:_COMMANDS_AT_ONCE]
+            if not self._outbox:
+                self._has_mail.clear()
             packed = connection.pack_commands(commands)
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 await connection.send_packed_command(packed, check_health=False)
 
     async def _read(self, connection: AbstractConnection) -> None:
+        loop = asyncio.get_running_loop()
         while True:
             for _ in range(_MESSAGES_AT_ONCE):
-                reply = await connection.read_response(
-                    timeout=SILENCE_MAX_S, disconnect_on_error=False
-                )
-                if reply is None:
-                    raise ConnectionLost(f"it said nothing for {SILENCE_MAX_S:g} s")
-                self._hear(reply)
+                self._hear(await connection.read_response(disconnect_on_error=False))
+                self._heard_s = loop.time()
             await asyncio.sleep(0)  # Reading what has already come does not let others run.
+
+    async def _ping(self) -> None:
+        """Notice a server that keeps silent without hanging up."""
+        loop = asyncio.get_running_loop()
+        self._heard_s = loop.time()
+        while True:
+            await asyncio.sleep(PING_EVERY_S)
+            if loop.time() - self._heard_s > SILENCE_MAX_S:
+                raise ConnectionLost(f"it said nothing for {SILENCE_MAX_S:g} s")
+            self._outbox.append(("PING",))
+            self._has_mail.set()
 
     def _hear(self, reply: Any) -> None:
         self.was_up = True
