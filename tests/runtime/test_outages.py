@@ -7,7 +7,7 @@ import pytest
 
 from headway.adapters.redis import line, pipe, subscriber
 from headway.adapters.redis.runtime_store import RedisRuntimeStore
-from headway.core.errors import InfrastructureError, RuntimeUnavailable
+from headway.core.errors import InfrastructureError, RuntimeUnavailable, StoreClosed
 from headway.core.ids import RunId
 from headway.ports.runtime_store import SHUTDOWN, Hint, ResolveAnswer
 from tests.runtime.scenes import YES, Runtime, a_claim, a_key, opened, until, until_waiting
@@ -254,6 +254,28 @@ async def test_r4_9_a_shutdown_ends_waits_also_without_a_server(
         finally:
             server.restart()
     assert wait.result() == SHUTDOWN
+
+
+async def test_i8_nobody_is_left_behind_by_a_store_that_is_closed(server: RedisServer) -> None:
+    run_id = a_claim().run_id
+    async with opened(server.url) as store:
+        wait = asyncio.create_task(store.wait_for_interrupt(run_id, "call-1"))
+        await until_waiting(store, run_id, "call-1")
+        server.pause()
+        try:
+            call = asyncio.create_task(store.is_cancelled(run_id))
+            watch = asyncio.create_task(store.watch(a_claim().run_id, lambda _hint: None))
+            await asyncio.sleep(0)
+            assert isinstance(store, RedisRuntimeStore)
+            await store.close()
+            await asyncio.wait({wait, call, watch})
+        finally:
+            server.resume()
+    assert wait.result() == SHUTDOWN
+    assert isinstance(call.exception(), StoreClosed)
+    assert isinstance(watch.exception(), StoreClosed)
+    with pytest.raises(StoreClosed):
+        await store.is_cancelled(run_id)
 
 
 async def test_a_wrong_password_is_told(server: RedisServer) -> None:

@@ -9,6 +9,8 @@ from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.exceptions import RedisClusterException, RedisError
 from redis.exceptions import TimeoutError as DriverTimeout
 
+from headway.core.errors import StoreClosed
+
 CALL_TIMEOUT_S: Final = 5.0
 CONNECT_TIMEOUT_S: Final = 3.0
 CALLS_AT_ONCE: Final = 250
@@ -34,12 +36,15 @@ class Pipe:
         self._waiting: deque[_Call] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lessons: dict[str, asyncio.Lock] = {}
+        self._is_closed = False
 
     async def call(self, *words: Word) -> Any:
         """The reply, or the fault; one that is cancelled before it was sent is not sent.
 
         It waits for its turn for as long as the server answers others, and then `CALL_TIMEOUT_S`.
         """
+        if self._is_closed:
+            raise StoreClosed
         if len(self._waiting) >= WAITING_COUNT_MAX:
             raise Overloaded(f"{WAITING_COUNT_MAX:,} calls wait for it already")
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -62,12 +67,13 @@ class Pipe:
             await self.call("SCRIPT LOAD", script)
 
     async def close(self) -> None:
+        """Whoever still waits for a reply gets StoreClosed."""
+        self._is_closed = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for _, reply in self._next_batch(count_max=WAITING_COUNT_MAX):
-            reply.cancel()
+        _answer(self._next_batch(count_max=WAITING_COUNT_MAX), StoreClosed())
         await self._client.aclose()
 
     async def _send_all(self) -> None:
@@ -76,17 +82,16 @@ class Pipe:
                 async with asyncio.timeout(CALL_TIMEOUT_S):
                     replies = await self._send([words for words, _ in batch])
             except (TimeoutError, DriverTimeout) as fault:
-                batch += self._next_batch(count_max=WAITING_COUNT_MAX)  # Nor would it answer them.
-                replies = [fault] * len(batch)
+                # Nor would it answer those who wait for their turn.
+                _answer(batch + self._next_batch(count_max=WAITING_COUNT_MAX), fault)
             except FAULTS as fault:
-                replies = [fault] * len(batch)
-            for (_, reply), value in zip(batch, replies, strict=True):
-                if reply.done():
-                    continue
-                if isinstance(value, FAULTS):
-                    reply.set_exception(value)
-                else:
-                    reply.set_result(value)
+                _answer(batch, fault)
+            except asyncio.CancelledError:
+                _answer(batch, StoreClosed())
+                raise
+            else:
+                for call, reply in zip(batch, replies, strict=True):
+                    _answer([call], reply)
 
     def _next_batch(self, count_max: int = CALLS_AT_ONCE) -> list[_Call]:
         batch: list[_Call] = []
@@ -101,3 +106,13 @@ class Pipe:
         for words in calls:
             pipeline.execute_command(*words)
         return list(await pipeline.execute(raise_on_error=False))
+
+
+def _answer(calls: list[_Call], reply: Any) -> None:
+    for _, waiting in calls:
+        if waiting.done():
+            continue
+        if isinstance(reply, Exception):
+            waiting.set_exception(reply)
+        else:
+            waiting.set_result(reply)

@@ -24,7 +24,7 @@ from headway.adapters.redis.keys import (
 from headway.adapters.redis.line import Words
 from headway.adapters.redis.subscriber import Subscriber
 from headway.core.document import Document
-from headway.core.errors import RuntimeUnavailable
+from headway.core.errors import RuntimeUnavailable, StoreClosed
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
 from headway.ports.runtime_store import (
@@ -55,6 +55,8 @@ class RedisRuntimeStore:
         self._is_shut_down = False
 
     async def close(self) -> None:
+        """Calls raise StoreClosed from now on; waits end with SHUTDOWN."""
+        await self.shutdown_cleanup()
         await self._subscriber.close()
         await self._calls.close()
 
@@ -118,7 +120,9 @@ class RedisRuntimeStore:
         await self._look(run_id, wait)
         while self._goes_on(wait) and await wait.wake(within_s=CHECK_EVERY_S):
             if self._goes_on(wait):
-                with suppress(RuntimeUnavailable):  # Told to look again when the line is back.
+                with suppress(
+                    RuntimeUnavailable, StoreClosed
+                ):  # Told to look again when the line is back.
                     await self._look(run_id, wait)
 
     def _goes_on(self, wait: "_Wait") -> bool:
@@ -135,7 +139,7 @@ class RedisRuntimeStore:
             answer = await self._calls.run(
                 scripts.GIVE_UP, keys=(interrupt_of(run_id),), values=(_encoded(call_id),)
             )
-        except RuntimeUnavailable:
+        except (RuntimeUnavailable, StoreClosed):
             if self._is_shut_down:
                 return SHUTDOWN
             raise

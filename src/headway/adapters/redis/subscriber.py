@@ -15,7 +15,7 @@ from headway.adapters.redis.address import Node
 from headway.adapters.redis.calls import Calls, reason_of
 from headway.adapters.redis.line import Channel, Line, Listener
 from headway.adapters.redis.pipe import FAULTS
-from headway.core.errors import RuntimeUnavailable
+from headway.core.errors import RuntimeUnavailable, StoreClosed
 
 RETRY_MIN_S: Final = 0.05
 RETRY_MAX_S: Final = 2.0
@@ -29,6 +29,7 @@ class Subscriber:
         self._channels: dict[bytes, tuple[Channel, Line]] = {}
         self._lines: dict[Node, Line] = {}
         self._tasks: dict[Line, asyncio.Task[None]] = {}
+        self._is_closed = False
 
     @asynccontextmanager
     async def listening(self, name: bytes, listener: Listener) -> AsyncIterator[None]:
@@ -44,6 +45,8 @@ class Subscriber:
         RuntimeUnavailable: the line cannot be used. While it can, this waits for its turn.
         """
         node = await self._calls.node_of(name)
+        if self._is_closed:
+            raise StoreClosed
         if name not in self._channels:
             line = self._line_to(node)
             self._channels[name] = Channel(name), line
@@ -66,6 +69,10 @@ class Subscriber:
             line.remove(channel)
 
     async def close(self) -> None:
+        """Whoever still wants to begin to listen gets StoreClosed."""
+        self._is_closed = True
+        for channel, _ in self._channels.values():
+            channel.fail(StoreClosed())
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
