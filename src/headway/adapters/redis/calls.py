@@ -45,6 +45,7 @@ class Calls:
         self._knows_servers = not address.is_cluster
         self._asking = asyncio.Lock()
         self._asked_count = 0
+        self._fault: Exception | None = None
 
     @property
     def is_cluster(self) -> bool:
@@ -79,17 +80,20 @@ class Calls:
         return Node(str(node.host), int(node.port))
 
     async def learn_servers(self) -> None:
-        """Ask the cluster who has which keys now; many who want to know ask once."""
+        """Ask the cluster who has which keys now; all who ask meanwhile share the answer."""
         assert isinstance(self._driver, RedisCluster)
         asked = self._asked_count
-        try:
-            async with asyncio.timeout(CALL_TIMEOUT_S), self._asking:
-                if self._asked_count == asked:  # Else another has asked while this one waited.
-                    await self._driver.aclose()  # Or it would believe what it knows.
-                    await self._driver.initialize()
-                    self._asked_count += 1
-        except FAULTS as error:
-            raise self._unavailable(error) from error
+        async with self._asking:
+            if self._asked_count == asked:
+                self._fault = None
+                try:
+                    async with asyncio.timeout(CALL_TIMEOUT_S):
+                        await self._driver.nodes_manager.initialize()
+                except FAULTS as error:
+                    self._fault = error
+                self._asked_count += 1
+        if self._fault is not None:
+            raise self._unavailable(self._fault) from self._fault
         self._knows_servers = True
 
     def dial(self, node: Node) -> AbstractConnection:
