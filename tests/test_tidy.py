@@ -44,6 +44,12 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("wide_excepts", "src/headway/services/engine.py"): (
         "The top of an execution: a mistake of ours is told and costs this run alone."
     ),
+    ("tasks_without_an_owner", "src/headway/adapters/redis/pipe.py"): (
+        "A batch carries the calls of many tasks, and outlives each; closing the pipe ends it."
+    ),
+    ("tasks_without_an_owner", "src/headway/adapters/redis/subscriber.py"): (
+        "A line serves all who listen, whoever came first; closing the subscriber ends it."
+    ),
     ("tasks_without_an_owner", "src/headway/adapters/sql/database.py"): (
         "A read outlives the caller that was cancelled; closing the database waits for it."
     ),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headway.adapters.files.folder import DataFolder
 from headway.adapters.files.mirror import MirrorFolder
+from headway.adapters.memory.runtime_store import MemoryRuntimeStore
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.read_doctor import SqlDoctorReader
@@ -19,6 +20,7 @@ from headway.adapters.system.clock import SystemClock
 from headway.adapters.system.ids import SystemIds
 from headway.adapters.system.life_lock import FileLifeLock, runtime_folder
 from headway.adapters.system.signals import wait_for_signal
+from headway.ports.runtime_store import RuntimeStore, RuntimeTerms
 
 __all__ = [
     "DataFolder",
@@ -34,6 +36,7 @@ __all__ = [
     "life_lock_for",
     "open_store",
     "opened_readers",
+    "opened_runtime_store",
     "upgrade_database",
     "wait_for_signal",
 ]
@@ -113,3 +116,27 @@ async def opened_readers(urls: Sequence[str]) -> AsyncIterator[Readers]:
             yield Readers(SqlRunReader(database), SqlDoctorReader(database))
     finally:
         await database.close()
+
+
+@asynccontextmanager
+async def opened_runtime_store(
+    redis_url: str | None, terms: RuntimeTerms | None = None
+) -> AsyncIterator[RuntimeStore]:
+    """The one in Redis, or without an address the one of this process.
+
+    Connects when it is used: a server that is away at the start is no reason not to start.
+    """
+    if redis_url is None:
+        yield MemoryRuntimeStore(terms)
+        return
+    # Only here: it is slow to import, and an extra that may not be installed.
+    from headway.adapters.redis.address import parse_redis_url  # noqa: PLC0415
+
+    address = parse_redis_url(redis_url, place="HEADWAY_REDIS_URL")
+    from headway.adapters.redis.runtime_store import RedisRuntimeStore  # noqa: PLC0415
+
+    store = RedisRuntimeStore(address, terms)
+    try:
+        yield store
+    finally:
+        await store.close()

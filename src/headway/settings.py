@@ -33,6 +33,8 @@ class Settings(BaseSettings):
     """Several addresses of one cluster, the primary first; separated by blanks."""
     durability: Literal["process", "power"] = "process"
     """What a commit survives on SQLite: the end of the process, or also a power cut."""
+    redis_url: str | None = None
+    """Where instances tell each other what is new. Nothing configured: within this process."""
 
     data: str | None = None
     """Where runs keep their files. Nothing configured: `data` beside the SQLite file, or here."""

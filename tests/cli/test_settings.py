@@ -8,9 +8,10 @@ from headway.core.errors import ConfigurationError
 from headway.settings import load_settings
 from tests.cli.command import SECRET, refusal
 
-KEYS = "data, database_url, database_urls, durability, mirror"
+KEYS = "data, database_url, database_urls, durability, mirror, redis_url"
 VARIABLES = (
-    "HEADWAY_DATA, HEADWAY_DATABASE_URL, HEADWAY_DATABASE_URLS, HEADWAY_DURABILITY, HEADWAY_MIRROR"
+    "HEADWAY_DATA, HEADWAY_DATABASE_URL, HEADWAY_DATABASE_URLS, HEADWAY_DURABILITY,"
+    " HEADWAY_MIRROR, HEADWAY_REDIS_URL"
 )
 
 

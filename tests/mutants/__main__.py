@@ -22,10 +22,11 @@ from tests.mutants.adapters import ADAPTERS
 from tests.mutants.core import CORE
 from tests.mutants.lanes import LANES
 from tests.mutants.mutant import Mutant
+from tests.mutants.runtime import RUNTIME
 from tests.mutants.services import SERVICES
 
 ROOT: Final = Path(__file__).parents[2]
-MUTANTS: Final = (*CORE, *SERVICES, *ADAPTERS, *LANES)
+MUTANTS: Final = (*CORE, *SERVICES, *ADAPTERS, *LANES, *RUNTIME)
 PARALLEL_COUNT: Final = 2
 TEST_S_MAX: Final = 30
 """What hangs is caught too, in time."""

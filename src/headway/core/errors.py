@@ -23,7 +23,9 @@ Error
     ├── OutcomeUnknown       it went away while it committed; whether it did is not known
     ├── StoreFailed          the database refused the write (disk full, read-only …)
     ├── StoreOverloaded      more writes wait than the limit allows
-    └── StoreClosed
+    ├── StoreClosed
+    ├── RuntimeUnavailable   the runtime store did not answer in time; the database has everything
+    └── LeaseLost            another took the key's lease, or it could not be confirmed in time
 """
 
 from collections.abc import Mapping, Sequence
@@ -200,3 +202,21 @@ class StoreOverloaded(InfrastructureError):
 class StoreClosed(InfrastructureError):
     def __init__(self) -> None:
         super().__init__("the store is closed")
+
+
+class RuntimeUnavailable(InfrastructureError):
+    """Redis did not answer, or refused. What was asked may have been done, and may be repeated."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"Redis at {address} cannot be used: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class LeaseLost(InfrastructureError):
+    """The work was stopped: its process can no longer be sure that nobody else does it too."""
+
+    def __init__(self, key: Key, run_id: RunId) -> None:
+        super().__init__(f"run {run_id} has lost the lease of key {key!r}")
+        self.key = key
+        self.run_id = run_id

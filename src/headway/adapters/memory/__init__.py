@@ -1,0 +1,1 @@
+"""What lives and ends with this process."""

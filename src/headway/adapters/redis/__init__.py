@@ -1,0 +1,1 @@
+"""Redis or Valkey: one server, or a cluster."""

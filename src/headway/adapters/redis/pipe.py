@@ -1,0 +1,118 @@
+"""The way to one server: calls that wait together are sent together, and cost a sixth each."""
+
+import asyncio
+from collections import deque
+from typing import Any, Final
+
+from redis.asyncio import Redis
+from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.exceptions import RedisClusterException, RedisError
+from redis.exceptions import TimeoutError as DriverTimeout
+
+from headway.core.errors import StoreClosed
+
+CALL_TIMEOUT_S: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 3.0
+CALLS_AT_ONCE: Final = 250
+BATCH_COUNT_MAX: Final = 4
+"""On their way at the same time, each over a connection of its own."""
+WAITING_COUNT_MAX: Final = 100_000
+FAULTS: Final = (RedisError, RedisClusterException, OSError, TimeoutError)
+
+Word = str | bytes | int
+_Call = tuple[tuple[Word, ...], asyncio.Future[Any]]
+
+
+class Overloaded(RedisError):
+    """More calls wait than the limit allows."""
+
+
+class Pipe:
+    def __init__(self, kind: type[AbstractConnection], **arguments: Any) -> None:
+        pool = ConnectionPool(
+            connection_class=kind, max_connections=BATCH_COUNT_MAX + 1, **arguments
+        )
+        self._client = Redis.from_pool(pool)
+        self._waiting: deque[_Call] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lessons: dict[str, asyncio.Lock] = {}
+        self._is_closed = False
+
+    async def call(self, *words: Word) -> Any:
+        """The reply, or the fault; one that is cancelled before it was sent is not sent.
+
+        It waits for its turn for as long as the server answers others, and then `CALL_TIMEOUT_S`.
+        """
+        if self._is_closed:
+            raise StoreClosed
+        if len(self._waiting) >= WAITING_COUNT_MAX:
+            raise Overloaded(f"{WAITING_COUNT_MAX:,} calls wait for it already")
+        reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((words, reply))
+        if len(self._tasks) < BATCH_COUNT_MAX:
+            task = asyncio.create_task(self._send_all())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await reply
+
+    async def load(self, script: str) -> None:
+        """Teach the server a script; those who want it at the same time share one lesson."""
+        lesson = self._lessons.get(script)
+        if lesson is None:
+            lesson = self._lessons[script] = asyncio.Lock()
+        if lesson.locked():
+            async with lesson:
+                return
+        async with lesson:
+            await self.call("SCRIPT LOAD", script)
+
+    async def close(self) -> None:
+        """Whoever still waits for a reply gets StoreClosed."""
+        self._is_closed = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        _answer(self._next_batch(count_max=WAITING_COUNT_MAX), StoreClosed())
+        await self._client.aclose()
+
+    async def _send_all(self) -> None:
+        while batch := self._next_batch():
+            try:
+                async with asyncio.timeout(CALL_TIMEOUT_S):
+                    replies = await self._send([words for words, _ in batch])
+            except (TimeoutError, DriverTimeout) as fault:
+                # Nor would it answer those who wait for their turn.
+                _answer(batch + self._next_batch(count_max=WAITING_COUNT_MAX), fault)
+            except FAULTS as fault:
+                _answer(batch, fault)
+            except asyncio.CancelledError:
+                _answer(batch, StoreClosed())
+                raise
+            else:
+                for call, reply in zip(batch, replies, strict=True):
+                    _answer([call], reply)
+
+    def _next_batch(self, count_max: int = CALLS_AT_ONCE) -> list[_Call]:
+        batch: list[_Call] = []
+        while self._waiting and len(batch) < count_max:
+            call = self._waiting.popleft()
+            if not call[1].done():
+                batch.append(call)
+        return batch
+
+    async def _send(self, calls: list[tuple[Word, ...]]) -> list[Any]:
+        pipeline = self._client.pipeline(transaction=False)
+        for words in calls:
+            pipeline.execute_command(*words)
+        return list(await pipeline.execute(raise_on_error=False))
+
+
+def _answer(calls: list[_Call], reply: Any) -> None:
+    for _, waiting in calls:
+        if waiting.done():
+            continue
+        if isinstance(reply, Exception):
+            waiting.set_exception(reply)
+        else:
+            waiting.set_result(reply)

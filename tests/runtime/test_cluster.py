@@ -1,0 +1,75 @@
+"""A cluster that changes under us: slots move, a master dies (R4.12, I22)."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from redis.crc import key_slot
+
+from headway.adapters.redis.keys import channel_of
+from headway.core.errors import RuntimeUnavailable
+from headway.core.ids import RunId
+from headway.ports.runtime_store import Hint, ResolveAnswer
+from tests.runtime.conftest import url_of
+from tests.runtime.scenes import YES, Runtime, a_claim, opened, until, until_waiting
+from tests.services import RedisCluster, RedisServer, start_redis_cluster
+from tests.services.fixture import running
+
+pytestmark = pytest.mark.backend("redis-cluster")
+
+
+@pytest.fixture(scope="module")
+def replicated(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
+    yield from running(lambda: start_redis_cluster(replicas=1), request)
+
+
+def _owner(cluster: RedisCluster, run_id: RunId) -> RedisServer:
+    slot = key_slot(channel_of(run_id))
+    for node in cluster.nodes:
+        if not node.answers():
+            continue
+        for first, last, (_, port, *_), *_ in node.execute("CLUSTER", "SLOTS"):
+            if first <= slot <= last:
+                return next(each for each in cluster.nodes if each.port == port)
+    raise AssertionError("nobody has the slot")
+
+
+async def test_r4_12_who_watches_follows_a_slot_that_moves(redis_cluster: RedisCluster) -> None:
+    run_id = a_claim().run_id
+    slot = str(key_slot(channel_of(run_id)))
+    heard: list[Hint] = []
+    async with opened(url_of(redis_cluster)) as store, opened(url_of(redis_cluster)) as another:
+        await store.watch(run_id, heard.append)
+        source = _owner(redis_cluster, run_id)
+        target = next(node for node in redis_cluster.nodes if node is not source)
+        target_id = str(target.execute("CLUSTER", "MYID"))
+        for node in (target, source, *redis_cluster.nodes):
+            node.execute("CLUSTER", "SETSLOT", slot, "NODE", target_id)
+        # The old owner ends the subscription, and the new one is asked for another.
+        await until(lambda: Hint.LOOK in heard, what="the watcher is subscribed again")
+        heard.clear()
+        await another.publish_hint(run_id, Hint.CANCEL)
+        await until(lambda: Hint.CANCEL in heard, what="the hint has come")
+
+
+@pytest.mark.slow
+async def test_i22_who_waits_outlives_a_master(replicated: RedisCluster) -> None:
+    run_id = a_claim().run_id
+    async with opened(url_of(replicated)) as store, opened(url_of(replicated)) as another:
+        async with asyncio.TaskGroup() as group:
+            wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))
+            await until_waiting(store, run_id, "call-1")
+            _owner(replicated, run_id).kill()
+            # Until the replica has taken over, nobody can answer: the error says so.
+            await until(lambda: _resolves(another, run_id), what="the question can be answered")
+        assert wait.result() == YES
+        elsewhere = await asyncio.gather(*(another.is_cancelled(a_claim().run_id) for _ in "abc"))
+        assert elsewhere == [False, False, False]
+
+
+async def _resolves(store: Runtime, run_id: RunId) -> bool:
+    try:
+        answer = await store.resolve_interrupt(run_id, "call-1", YES)
+    except RuntimeUnavailable:
+        return False
+    return answer is ResolveAnswer.RESOLVED

@@ -1,0 +1,126 @@
+"""The same random words to memory and to Redis get the same answers (R4.15, I24)."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from headway.core.ids import Key, RunId
+from headway.core.run.run import Claim
+from headway.ports.runtime_store import Hint, Phase, RuntimeTerms
+from tests.runtime.scenes import SHARED, Place, Runtime, a_key, opened, text
+
+TERMS = RuntimeTerms(message_count_max=3, interrupt_count_max=3)
+KEYS = st.sampled_from([Key("k"), Key("l}")])
+RUNS = st.sampled_from([RunId("r"), RunId("{s")])
+CLAIMS = st.builds(Claim, RUNS, st.sampled_from(["1", "2"]))
+CALLS = st.sampled_from(["a", "b", "!", "?a"])
+MESSAGES = st.integers(0, 9).map(text)
+
+
+class Alike(RuleBasedStateMachine):
+    """Every rule says one thing to both stores. Names are new for each machine."""
+
+    url: str
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.stack = AsyncExitStack()
+        self.salt = a_key("")
+        self.stores: list[Runtime] = [
+            self.runner.run(self.stack.enter_async_context(opened(url, TERMS)))
+            for url in (None, self.url)
+        ]
+
+    def teardown(self) -> None:
+        self.runner.run(self.stack.aclose())
+        self.runner.close()
+
+    def both(self, word: str, *parts: Any, **named: Any) -> None:
+        salted = [self._salted(part) for part in parts]
+
+        async def say() -> list[Any]:
+            return [await getattr(store, word)(*salted, **named) for store in self.stores]
+
+        in_memory, in_redis = self.runner.run(say())
+        assert in_memory == in_redis
+
+    def _salted(self, part: Any) -> Any:
+        if isinstance(part, Claim):
+            return Claim(RunId(part.run_id + self.salt), part.token)
+        return part + self.salt if part in ("k", "l}", "r", "{s") else part
+
+    @rule(key=KEYS, claim=CLAIMS)
+    def acquire(self, key: Key, claim: Claim) -> None:
+        self.both("acquire_lease", key, claim)
+
+    @rule(key=KEYS, claim=CLAIMS)
+    def renew(self, key: Key, claim: Claim) -> None:
+        self.both("renew_lease", key, claim)
+
+    @rule(key=KEYS, claim=CLAIMS)
+    def release(self, key: Key, claim: Claim) -> None:
+        self.both("release_lease", key, claim)
+
+    @rule(key=KEYS, claim=CLAIMS, phase=st.sampled_from(Phase))
+    def mark(self, key: Key, claim: Claim, phase: Phase) -> None:
+        self.both("mark_interactive", key, claim, phase)
+
+    @rule(key=KEYS, claim=CLAIMS)
+    def clear(self, key: Key, claim: Claim) -> None:
+        self.both("clear_interactive", key, claim)
+
+    @rule(key=KEYS, run_id=RUNS, message=MESSAGES)
+    def inject(self, key: Key, run_id: RunId, message: str) -> None:
+        self.both("inject_message", key, run_id, message)
+
+    @rule(claim=CLAIMS)
+    def drain(self, claim: Claim) -> None:
+        self.both("drain_messages", claim)
+
+    @rule(run_id=RUNS, call_id=CALLS)
+    def create(self, run_id: RunId, call_id: str) -> None:
+        self.both("create_interrupt", run_id, call_id)
+
+    @rule(run_id=RUNS, call_id=CALLS, answer=MESSAGES)
+    def resolve(self, run_id: RunId, call_id: str, answer: str) -> None:
+        self.both("resolve_interrupt", run_id, call_id, answer)
+
+    @rule(run_id=RUNS, call_id=CALLS)
+    def wait(self, run_id: RunId, call_id: str) -> None:
+        self.both("wait_for_interrupt", run_id, call_id, timeout_s=0.001)
+
+    @rule(run_id=RUNS)
+    def cancel(self, run_id: RunId) -> None:
+        self.both("request_cancel", run_id)
+
+    @rule(run_id=RUNS)
+    def look(self, run_id: RunId) -> None:
+        self.both("is_cancelled", run_id)
+
+    @rule(run_id=RUNS, hint=st.sampled_from(Hint))
+    def hint(self, run_id: RunId, hint: Hint) -> None:
+        self.both("publish_hint", run_id, hint)
+
+    @rule(key=KEYS, claim=CLAIMS)
+    def clean_up(self, key: Key, claim: Claim) -> None:
+        self.both("cleanup_execution", key, claim)
+
+
+@pytest.mark.parametrize("backend", SHARED, indirect=True)
+def test_i24_memory_and_redis_answer_alike(place: Place) -> None:
+    machine = type("AlikeHere", (Alike,), {"url": place.url})
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        machine,
+        settings=settings(
+            max_examples=15,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

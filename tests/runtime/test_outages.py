@@ -1,0 +1,297 @@
+"""Redis goes away and comes back: errors are clear, who waits wakes (I3, I20, I22)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+
+from headway.adapters.redis import line, pipe, subscriber
+from headway.adapters.redis.runtime_store import RedisRuntimeStore
+from headway.core.errors import InfrastructureError, RuntimeUnavailable, StoreClosed
+from headway.core.ids import RunId
+from headway.ports.runtime_store import SHUTDOWN, Hint, ResolveAnswer
+from tests.runtime.scenes import YES, Runtime, a_claim, a_key, opened, until, until_waiting
+from tests.services import RedisServer, start_redis
+from tests.services.fixture import running
+
+pytestmark = pytest.mark.backend("redis")
+# It remembers everything it has confirmed, also when it is killed.
+DURABLE = {"appendonly": "yes", "appendfsync": "always"}
+
+
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """One to be hurt. A test leaves it running, and perhaps empty."""
+    yield from running(lambda: start_redis(settings={"maxclients": "1000"}), request)
+
+
+@pytest.fixture(scope="module")
+def durable_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    yield from running(lambda: start_redis(settings=DURABLE), request)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that keeps silent is given up after a moment."""
+    for module in (pipe, line):
+        monkeypatch.setattr(module, "CALL_TIMEOUT_S", 0.5)
+        monkeypatch.setattr(module, "CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(line, "PING_EVERY_S", 0.2)
+    monkeypatch.setattr(line, "SILENCE_MAX_S", 0.7)
+
+
+@pytest.fixture
+async def store(server: RedisServer) -> AsyncIterator[RedisRuntimeStore]:
+    async with opened(server.url) as made:
+        assert isinstance(made, RedisRuntimeStore)
+        yield made
+
+
+@pytest.fixture
+async def another(server: RedisServer) -> AsyncIterator[Runtime]:
+    async with opened(server.url) as made:
+        yield made
+
+
+async def _answers(store: Runtime) -> bool:
+    try:
+        await store.is_cancelled(a_claim().run_id)
+    except RuntimeUnavailable:
+        return False
+    return True
+
+
+async def test_i20_a_server_that_is_gone_is_one_clear_error(
+    server: RedisServer, store: RedisRuntimeStore
+) -> None:
+    key, claim = a_key(), a_claim()
+    await store.acquire_lease(key, claim)
+    server.kill()
+    try:
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: store.acquire_lease(key, claim),
+            lambda: store.renew_lease(key, claim),
+            lambda: store.wait_for_interrupt(claim.run_id, "call-1"),
+            lambda: store.drain_messages(claim),
+            lambda: store.watch(claim.run_id, lambda _hint: None),
+            lambda: store.cleanup_execution(key, claim),
+        ]
+        for call in calls:
+            with pytest.raises(RuntimeUnavailable) as refused:
+                await call()
+            assert isinstance(refused.value, InfrastructureError)
+            assert str(refused.value).startswith(f"Redis at 127.0.0.1:{server.port} cannot be used")
+    finally:
+        server.restart()
+    await until(lambda: _answers(store), what="the store works again")
+    assert await store.acquire_lease(key, claim) is None
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_i20_a_server_that_keeps_silent_makes_nobody_hang(
+    server: RedisServer, store: RedisRuntimeStore
+) -> None:
+    assert await _answers(store)
+    server.pause()
+    try:
+        refused = await asyncio.gather(
+            *(store.is_cancelled(a_claim().run_id) for _ in range(2_000)),
+            store.wait_for_interrupt(a_claim().run_id, "call-1"),
+            return_exceptions=True,
+        )
+    finally:
+        server.resume()
+    assert {type(error) for error in refused} == {RuntimeUnavailable}
+    assert "it did not answer within" in str(refused[0])
+    await until(lambda: _answers(store), what="the store works again")
+
+
+async def test_i22_who_waits_outlives_a_server_that_comes_back_empty(
+    server: RedisServer, store: RedisRuntimeStore, another: Runtime
+) -> None:
+    run_id = a_claim().run_id
+    async with asyncio.TaskGroup() as group:
+        wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))
+        await until_waiting(store, run_id, "call-1")
+        server.kill()
+        server.restart()
+        # The question is opened again as soon as the line is back; then it can be answered.
+        await until(lambda: _resolves(another, run_id), what="the question is open again")
+    assert wait.result() == YES
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_i22_who_waits_outlives_a_server_that_was_silent(
+    server: RedisServer, store: RedisRuntimeStore, another: Runtime
+) -> None:
+    run_id = a_claim().run_id
+    async with asyncio.TaskGroup() as group:
+        wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))
+        await until_waiting(store, run_id, "call-1")
+        (its_line,) = store._subscriber._lines.values()
+        heard_before = its_line.was_up
+        server.pause()
+        try:
+            await until(lambda: its_line.was_up is False, what="the silent line is given up")
+        finally:
+            server.resume()
+        await until(lambda: _resolves(another, run_id), what="the question is answered")
+    assert heard_before
+    assert wait.result() == YES
+
+
+async def test_i3_an_answer_while_the_line_was_down_is_found(
+    server: RedisServer,
+    store: RedisRuntimeStore,
+    another: Runtime,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subscriber, "RETRY_MIN_S", 0.5)
+    run_id = a_claim().run_id
+    async with asyncio.TaskGroup() as group:
+        wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))
+        await until_waiting(store, run_id, "call-1")
+        assert server.execute("CLIENT", "KILL", "TYPE", "pubsub") == 1
+        # Nobody hears this: the line is down for half a second.
+        answer = await another.resolve_interrupt(run_id, "call-1", YES)
+        assert answer is ResolveAnswer.RESOLVED
+    assert wait.result() == YES
+
+
+async def test_i3_an_accepted_answer_that_the_server_still_has_is_not_lost(
+    durable_server: RedisServer,
+) -> None:
+    run_id = a_claim().run_id
+    async with opened(durable_server.url) as store, opened(durable_server.url) as another:
+        async with asyncio.TaskGroup() as group:
+            wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))
+            await until_waiting(store, run_id, "call-1")
+            durable_server.execute("CLIENT", "KILL", "TYPE", "pubsub")
+            answer = await another.resolve_interrupt(run_id, "call-1", YES)
+            durable_server.kill()
+            durable_server.restart()
+        assert answer is ResolveAnswer.RESOLVED
+        assert wait.result() == YES
+
+
+async def test_a_watcher_is_told_to_look_after_an_interruption(
+    server: RedisServer, store: RedisRuntimeStore
+) -> None:
+    heard: list[Hint] = []
+    await store.watch(a_claim().run_id, heard.append)
+    server.execute("CLIENT", "KILL", "TYPE", "pubsub")
+    await until(lambda: bool(heard), what="the watcher is told")
+    assert heard == [Hint.LOOK]
+
+
+async def test_i22_an_emptied_server_costs_the_lease_and_a_look(
+    server: RedisServer, store: RedisRuntimeStore, another: Runtime
+) -> None:
+    key, claim = a_key(), a_claim()
+    await store.acquire_lease(key, claim)
+    async with asyncio.TaskGroup() as group:
+        wait = group.create_task(store.wait_for_interrupt(claim.run_id, "call-1"))
+        await until_waiting(store, claim.run_id, "call-1")
+        server.execute("FLUSHALL")
+        assert not await store.renew_lease(key, claim)
+        assert await store.acquire_lease(key, claim) is None
+        lost = await another.resolve_interrupt(claim.run_id, "call-1", YES)
+        assert lost is ResolveAnswer.NOT_WAITING
+        await another.publish_hint(claim.run_id, Hint.LOOK)
+        await until(lambda: _resolves(another, claim.run_id), what="the question is open again")
+    assert wait.result() == YES
+
+
+async def test_who_waits_looks_now_and_then_also_when_told_nothing(
+    server: RedisServer, another: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.adapters.redis.runtime_store.CHECK_EVERY_S", 0.05)
+    run_id = a_claim().run_id
+    async with opened(server.url) as store, asyncio.TaskGroup() as group:
+        wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))
+        await until_waiting(store, run_id, "call-1")
+        server.execute("FLUSHALL")
+        await until(lambda: _resolves(another, run_id), what="the question is open again")
+    assert wait.result() == YES
+
+
+async def test_connections_that_the_server_closed_are_made_again(
+    server: RedisServer, store: RedisRuntimeStore
+) -> None:
+    claims = [a_claim() for _ in range(20)]
+    await asyncio.gather(*(store.request_cancel(claim.run_id) for claim in claims))
+    assert server.execute("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") >= 1
+    await until(lambda: _answers(store), what="the store works again")
+    assert await store.is_cancelled(claims[0].run_id)
+
+
+async def test_i20_a_wait_whose_end_cannot_be_asked_for_says_so(
+    server: RedisServer, store: RedisRuntimeStore
+) -> None:
+    run_id = a_claim().run_id
+    wait = asyncio.create_task(store.wait_for_interrupt(run_id, "call-1", timeout_s=1))
+    await until_waiting(store, run_id, "call-1")
+    server.kill()
+    try:
+        await asyncio.wait({wait})
+    finally:
+        server.restart()
+    with pytest.raises(RuntimeUnavailable):
+        await wait
+
+
+async def test_r4_9_a_shutdown_ends_waits_also_without_a_server(
+    server: RedisServer, store: RedisRuntimeStore
+) -> None:
+    run_id = a_claim().run_id
+    async with asyncio.TaskGroup() as group:
+        wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))
+        await until_waiting(store, run_id, "call-1")
+        server.kill()
+        try:
+            await store.shutdown_cleanup()
+            await asyncio.wait({wait})
+        finally:
+            server.restart()
+    assert wait.result() == SHUTDOWN
+
+
+async def test_i8_nobody_is_left_behind_by_a_store_that_is_closed(server: RedisServer) -> None:
+    run_id = a_claim().run_id
+    async with opened(server.url) as store:
+        wait = asyncio.create_task(store.wait_for_interrupt(run_id, "call-1"))
+        await until_waiting(store, run_id, "call-1")
+        server.pause()
+        try:
+            call = asyncio.create_task(store.is_cancelled(run_id))
+            watch = asyncio.create_task(store.watch(a_claim().run_id, lambda _hint: None))
+            await asyncio.sleep(0)
+            assert isinstance(store, RedisRuntimeStore)
+            await store.close()
+            await asyncio.wait({wait, call, watch})
+        finally:
+            server.resume()
+    assert wait.result() == SHUTDOWN
+    assert isinstance(call.exception(), StoreClosed)
+    assert isinstance(watch.exception(), StoreClosed)
+    with pytest.raises(StoreClosed):
+        await store.is_cancelled(run_id)
+
+
+async def test_a_wrong_password_is_told(server: RedisServer) -> None:
+    server.execute("ACL", "SETUSER", "ann", "on", ">right", "~*", "&*", "+@all")
+    async with opened(server.url.replace("://", "://ann:right@")) as store:
+        assert await _answers(store)
+    async with opened(server.url.replace("://", "://ann:wrong@")) as store:
+        with pytest.raises(RuntimeUnavailable, match="cannot be used: invalid username-password"):
+            await store.is_cancelled(a_claim().run_id)
+        with pytest.raises(RuntimeUnavailable, match="cannot be used: invalid username-password"):
+            await store.watch(a_claim().run_id, lambda _hint: None)
+
+
+async def _resolves(store: Runtime, run_id: RunId) -> bool:
+    try:
+        answer = await store.resolve_interrupt(run_id, "call-1", YES)
+    except RuntimeUnavailable:
+        return False
+    return answer is ResolveAnswer.RESOLVED

@@ -1,0 +1,123 @@
+"""How things are kept in Redis: names, slots, and when they expire (R4.12)."""
+
+import pytest
+from redis.crc import key_slot
+
+from headway.adapters.redis import keys
+from headway.core.ids import Key, RunId
+from headway.core.run.run import Claim
+from headway.ports.runtime_store import RuntimeTerms
+from tests.runtime.scenes import NO, YES, a_claim, a_key, opened, text
+from tests.services import RedisServer
+
+pytestmark = pytest.mark.backend("redis")
+TERMS = RuntimeTerms(lease_ttl_s=50, permission_timeout_s=100, execution_timeout_s=200)
+
+
+def test_r4_12_the_names() -> None:
+    key, run_id = Key("ann"), RunId("0197")
+    assert keys.lease_of(key) == b"{hw:ann}:lease"
+    assert keys.interactive_of(key) == b"{hw:ann}:interactive"
+    assert keys.interrupt_of(run_id) == b"{hw:0197}:interrupt"
+    assert keys.cancel_of(run_id) == b"{hw:0197}:cancel"
+    assert keys.queue_of(run_id) == b"{hw:0197}:queue"
+    assert keys.channel_of(run_id) == b"{hw:0197}:interrupt_ch"
+
+
+@pytest.mark.parametrize("name", ["a", "}", "{", "{}", "}{", "a}b", "%", "%7D", "ж{🚂}", ""])
+def test_r4_12_the_tag_is_the_whole_entity(name: str) -> None:
+    key, run_id = Key(name), RunId(name)
+    names = [
+        keys.lease_of(key),
+        keys.interactive_of(key),
+        keys.interrupt_of(run_id),
+        keys.cancel_of(run_id),
+        keys.queue_of(run_id),
+        keys.channel_of(run_id),
+    ]
+    assert len(set(names)) == 6
+    assert {name[1 : name.index(b"}")] for name in names} == {names[0][1:-7]}
+    assert len({key_slot(name) for name in names}) == 1
+
+
+def test_r4_12_two_entities_never_share_a_name() -> None:
+    odd = ["}", "{", "{}", "%7D", "%257D", "%", "%25", "a}:lease", "a", "}:lease", "a}:lease}"]
+    assert len({keys.lease_of(Key(name)) for name in odd}) == len(odd)
+
+
+async def test_r4_12_everything_expires_in_its_time(redis_server: RedisServer) -> None:
+    key, claim = a_key(), a_claim()
+    run_id = claim.run_id
+    async with opened(redis_server.url, TERMS) as store:
+        await store.acquire_lease(key, claim)
+        await store.mark_interactive(key, claim)
+        await store.inject_message(key, run_id, text(1))
+        await store.create_interrupt(run_id, "call-1")
+        await store.request_cancel(run_id)
+        left_s = {name.rpartition(":")[2]: ttl for name, ttl in _left(redis_server, key, claim)}
+        assert 30 < left_s["lease"] <= 50
+        assert 30 < left_s["interactive"] <= left_s["lease"]
+        assert 140 < left_s["interrupt"] <= 160
+        assert 180 < left_s["cancel"] <= 200
+        assert 180 < left_s["queue"] <= 200
+        await store.cleanup_execution(key, claim)
+    assert _left(redis_server, key, claim) == []  # I8
+
+
+async def test_r4_12_lease_and_flag_are_renewed_together(redis_server: RedisServer) -> None:
+    key, claim = a_key(), a_claim()
+    async with opened(redis_server.url, TERMS) as store:
+        await store.acquire_lease(key, claim)
+        await store.mark_interactive(key, claim)
+        for name in (keys.lease_of(key), keys.interactive_of(key)):
+            redis_server.execute("EXPIRE", name.decode(), "5")
+        assert await store.renew_lease(key, claim)
+        assert all(ttl > 30 for _, ttl in _left(redis_server, key, claim))
+
+
+async def test_r4_12_a_flag_that_is_marked_late_ends_with_the_lease(
+    redis_server: RedisServer,
+) -> None:
+    key, claim = a_key(), a_claim()
+    async with opened(redis_server.url, TERMS) as store:
+        await store.acquire_lease(key, claim)
+        redis_server.execute("EXPIRE", keys.lease_of(key).decode(), "5")
+        await store.mark_interactive(key, claim)
+        assert all(ttl <= 5 for name, ttl in _left(redis_server, key, claim) if "queue" not in name)
+
+
+async def test_r4_12_a_question_outlives_its_answer_and_the_longest_wait(
+    redis_server: RedisServer,
+) -> None:
+    key, claim = a_key(), a_claim()
+    async with opened(redis_server.url, TERMS) as store:
+        await store.create_interrupt(claim.run_id, "long", timeout_s=500)
+        await store.create_interrupt(claim.run_id, "short", timeout_s=1)
+        await store.resolve_interrupt(claim.run_id, "short", YES)
+        await store.resolve_interrupt(claim.run_id, "long", NO)
+        ((_, ttl),) = _left(redis_server, key, claim)
+        assert 500 < ttl <= 560
+
+
+async def test_r4_12_scripts_that_the_server_has_forgotten_are_loaded_again(
+    redis_server: RedisServer,
+) -> None:
+    key, claim = a_key(), a_claim()
+    async with opened(redis_server.url, TERMS) as store:
+        await store.acquire_lease(key, claim)
+        redis_server.execute("SCRIPT", "FLUSH")
+        assert await store.renew_lease(key, claim)
+        assert await store.acquire_lease(key, a_claim()) == claim.run_id
+
+
+def _left(server: RedisServer, key: Key, claim: Claim) -> list[tuple[str, int]]:
+    """What there is of these two, and for how many seconds."""
+    names = [
+        *(name.decode() for name in (keys.lease_of(key), keys.interactive_of(key))),
+        *(
+            name_of(claim.run_id).decode()
+            for name_of in (keys.interrupt_of, keys.cancel_of, keys.queue_of)
+        ),
+    ]
+    found = [(name, int(server.execute("TTL", name))) for name in names]
+    return [(name, ttl) for name, ttl in found if ttl != -2]
