@@ -1,6 +1,6 @@
 """The library face: register jobs, start runs, wait for what they give."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast, overload
@@ -11,7 +11,7 @@ from headway.core.command.submit import Submit
 from headway.core.document import Document, check_name, check_word
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
-from headway.core.ids import MAIN_LANE, Key, RunId
+from headway.core.ids import MAIN_LANE, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
 from headway.core.run.run import Mode, Recovery
@@ -174,6 +174,11 @@ class Headway:
         return self._store
 
     @property
+    def jobs(self) -> Mapping[str, Job]:
+        """What is registered, by name."""
+        return self._jobs
+
+    @property
     def lanes(self) -> Lanes:
         """The lanes of this database: see and set their limits."""
         return Lanes(self.store, self.store.runs)
@@ -199,7 +204,10 @@ class Headway:
         *,
         key: str | None = None,
         params: dict[str, Any] | None = None,
-        mode: Mode = Mode.START,
+        mode: Mode | str = Mode.START,
+        lane: str | None = None,
+        timeout_s: float | None = None,
+        queue_timeout_s: float | None = None,
         on_conflict: OnConflict | str = OnConflict.REJECT,
         idempotency_key: str | None = None,
         by: str = "",
@@ -208,7 +216,7 @@ class Headway:
 
         A run without a key is its own key. KeyBusy: the key has an active run, and the policy is
         `reject`. With the same `idempotency_key` the same run is answered, however often it is
-        submitted.
+        submitted. `lane` and the timeouts are the job's own, unless told.
         """
         registered = self._job(job)
         run_id = self._ids.run_id()
@@ -216,10 +224,12 @@ class Headway:
             run_id=run_id,
             key=Key(run_id if key is None else check_name(key, place="key")),
             job=job,
-            lane=registered.lane,
+            lane=registered.lane if lane is None else LaneName(lane),
             params=_encoded(registered, params),
-            timeout_s=registered.timeout_s,
-            queue_timeout_s=registered.queue_timeout_s,
+            timeout_s=registered.timeout_s if timeout_s is None else timeout_s,
+            queue_timeout_s=(
+                registered.queue_timeout_s if queue_timeout_s is None else queue_timeout_s
+            ),
             recovery=registered.recovery,
             on_conflict=check_word(OnConflict, on_conflict, place="on_conflict"),
             mode=check_word(Mode, mode, place="mode"),

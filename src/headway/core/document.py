@@ -48,6 +48,40 @@ def encode_document(value: object, *, place: str, byte_count_max: int = BYTE_COU
     return Document(text)
 
 
+def decode_document(text: bytes, *, place: str, byte_count_max: int = BYTE_COUNT_MAX) -> Any:
+    """What `text` says, if it is JSON that `encode_document` could have made; else InvalidInput."""
+    if len(text) > byte_count_max:
+        raise TooLarge(place, f"is {len(text):,} bytes; the limit is {byte_count_max:,}")
+    try:
+        value = json.loads(text.decode(), object_pairs_hook=_object, parse_constant=_refuse)
+    except UnicodeDecodeError as error:
+        raise InvalidInput(place, f"is not UTF-8 at byte {error.start:,}") from None
+    except json.JSONDecodeError as error:
+        problem = f"is not JSON at line {error.lineno}, column {error.colno}: {error.msg}"
+        raise InvalidInput(place, problem) from None
+    except RecursionError:
+        raise InvalidInput(place, f"is nested deeper than {DEPTH_MAX} levels") from None
+    except ValueError as error:  # Ours, from below, or a number with too many digits.
+        raise InvalidInput(place, str(error)) from None
+    fault = _find_fault(value, place)
+    if fault is not None:
+        raise InvalidInput(*fault)
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"has the name {twice[:100]!r} twice in one object")
+    return made
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(f"has {constant}, which is not JSON")
+
+
 def check_name(name: str, *, place: str, length_max: int = NAME_LENGTH_MAX) -> str:
     """`name` trimmed, if it is 1 to 255 storable characters; else InvalidInput."""
     if not isinstance(name, str):
