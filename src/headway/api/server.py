@@ -54,7 +54,7 @@ async def serve(
             )
             shown = f"[{host}]" if ":" in host else host
             on_ready(f"http://{shown}:{bound_port}")
-            await _Server(config, before_exit=feed.close).serve(sockets=[listener])
+            await _serve_to_the_end(_Server(config, before_exit=feed.close), listener)
     finally:
         listener.close()
 
@@ -90,6 +90,16 @@ def _listener(host: str, port: int) -> socket.socket:
         ) from None
 
 
+async def _serve_to_the_end(server: "_Server", listener: socket.socket) -> None:
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:  # Broken off, it would leave its connections open.
+        server.stop()
+        await asyncio.wait([serving])
+        raise
+
+
 class _Server(uvicorn.Server):
     """Tells the streams to end before it waits for them: else it would wait for ever."""
 
@@ -102,14 +112,14 @@ class _Server(uvicorn.Server):
         # uvicorn's own would raise the signal again at the end, in the middle of our clean-up.
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._exit)
+            loop.add_signal_handler(number, self.stop)
         try:
             yield
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
 
-    def _exit(self) -> None:
+    def stop(self) -> None:
         self._before_exit()
         self.force_exit = self.should_exit  # A second time: at once.
         self.should_exit = True
