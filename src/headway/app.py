@@ -1,7 +1,7 @@
 """The library face: register jobs, start runs, wait for what they give."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -23,7 +23,7 @@ from headway.core.command.submit import Submit
 from headway.core.document import check_name, check_word
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
-from headway.core.ids import CRON_LANE, Key, RunId
+from headway.core.ids import CRON_LANE, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
 from headway.core.run.run import Existing, Mode, Recovery
@@ -214,6 +214,11 @@ class Headway:
         return self._store
 
     @property
+    def jobs(self) -> Mapping[str, Job]:
+        """What is registered, by name."""
+        return self._jobs
+
+    @property
     def lanes(self) -> Lanes:
         """The lanes of this database: see them, set their limits, clear them."""
         return Lanes(self.store, self.store.runs, self._engine.wait_for_active)
@@ -251,7 +256,10 @@ class Headway:
         *,
         key: str | None = None,
         params: dict[str, Any] | None = None,
-        mode: Mode = Mode.START,
+        mode: Mode | str = Mode.START,
+        lane: str | None = None,
+        timeout_s: float | None = None,
+        queue_timeout_s: float | None = None,
         on_conflict: OnConflict | str = OnConflict.REJECT,
         existing: Existing | str | None = None,
         idempotency_key: str | None = None,
@@ -268,6 +276,8 @@ class Headway:
         OutputExists: the key has files of earlier runs, a run that starts (not one that continues)
         would meet them, and `existing` does not say what is to become of them: `replace` (by name),
         `archive` (pack them first) or `delete`.
+
+        `lane` and the timeouts are the job's own, unless told.
         """
         store, registered = self.store, registered_job(self._jobs, job)
         await self._own_lanes.prepare([registered])
@@ -280,12 +290,14 @@ class Headway:
             run_id=run_id,
             key=checked_key,
             job=job,
-            lane=registered.lane,
+            lane=registered.lane if lane is None else LaneName(lane),
             params=encoded_params(registered, params if row is None else json.loads(row.params)),
             has_params=params is not None,
             row_revision=None if row is None else row.revision,
-            timeout_s=registered.timeout_s,
-            queue_timeout_s=registered.queue_timeout_s,
+            timeout_s=registered.timeout_s if timeout_s is None else timeout_s,
+            queue_timeout_s=(
+                registered.queue_timeout_s if queue_timeout_s is None else queue_timeout_s
+            ),
             recovery=registered.recovery,
             on_conflict=check_word(OnConflict, on_conflict, place="on_conflict"),
             mode=check_word(Mode, mode, place="mode"),
@@ -357,7 +369,7 @@ class Headway:
         await store.close()
 
 
-def _choice(existing: Existing | str | None, mode: Mode) -> Existing:
+def _choice(existing: Existing | str | None, mode: Mode | str) -> Existing:
     if existing is None:
         return Existing.ASK
     if mode == Mode.CONTINUE:

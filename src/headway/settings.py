@@ -42,11 +42,25 @@ class Settings(BaseSettings):
     mirror: bool = False
     """Whether every run's state is also written to a file, `runs/<run id>.json` in `data`."""
 
+    host: str = "127.0.0.1"
+    """Where the server listens; any address but loopback needs a token."""
+    port: int = 8070
+    token: str | None = None
+    """What clients of the server must send; it may do everything."""
+    tokens: Annotated[tuple[str, ...], NoDecode] = ()
+    """More of them, each as scope=secret (read, operate, worker); separated by blanks."""
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
+    """Names by which the server may be called besides its own; separated by blanks."""
+
     @model_validator(mode="before")
     @classmethod
-    def _split_urls(cls, values: dict[str, object]) -> dict[str, object]:
-        urls = values.get("database_urls")
-        return values | {"database_urls": tuple(urls.split())} if isinstance(urls, str) else values
+    def _split_lists(cls, values: dict[str, object]) -> dict[str, object]:
+        split = {}
+        for name in ("database_urls", "tokens", "allowed_hosts"):
+            given = values.get(name)
+            if isinstance(given, str):
+                split[name] = tuple(given.split())
+        return values | split
 
     @property
     def urls(self) -> tuple[str, ...]:

@@ -8,11 +8,11 @@ from headway.core.errors import ConfigurationError
 from headway.settings import load_settings
 from tests.cli.command import SECRET, refusal
 
-KEYS = "data, database_url, database_urls, durability, mirror, redis_url"
-VARIABLES = (
-    "HEADWAY_DATA, HEADWAY_DATABASE_URL, HEADWAY_DATABASE_URLS, HEADWAY_DURABILITY,"
-    " HEADWAY_MIRROR, HEADWAY_REDIS_URL"
+KEYS = (
+    "allowed_hosts, data, database_url, database_urls, durability, host, mirror, port, redis_url,"
+    " token, tokens"
 )
+VARIABLES = ", ".join(f"HEADWAY_{key.upper()}" for key in KEYS.split(", "))
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ app: Final = App(
 database: Final = App(name="db", help="Look after the database.")
 app.command(database)
 app.command("headway.cli.demo:demo", name="demo", help="Watch a small board of runs at work.")
+app.command("headway.cli.serve:serve", name="serve", help="Serve runs over HTTP.")
 app.command(
     "headway.cli.doctor:doctor",
     name="doctor",

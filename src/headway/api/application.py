@@ -1,0 +1,103 @@
+"""The HTTP application: routes behind one guard."""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+
+from headway.api.access import Access
+from headway.api.board import board_router
+from headway.api.events import Packed, events_router
+from headway.api.face import Face
+from headway.api.guard import Guard
+from headway.api.health import health_router
+from headway.api.problem import Problem, internal, problem_of
+from headway.api.runs import runs_router
+from headway.api.session import session_router
+from headway.core.errors import Error
+from headway.services.event_feed import EventFeed
+
+DESCRIPTION: Final = (
+    "Runs long work one at a time per key and a few at a time overall, never loses it, and lets"
+    " people watch, steer, stop and approve it."
+)
+
+
+def build_application(
+    face: Face, feed: EventFeed[Packed], *, access: Access, hosts: Iterable[str], version: str
+) -> Guard:
+    app = FastAPI(
+        title="headway",
+        version=version,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        generate_unique_id_function=_operation_id,
+        lifespan=_lifespan,
+    )
+    app.include_router(runs_router(face))
+    app.include_router(board_router(face))
+    app.include_router(events_router(face, feed))
+    app.include_router(health_router(face))
+    app.include_router(session_router(access))
+    app.add_exception_handler(HTTPException, _http_exception)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(Error, _error)
+    app.add_exception_handler(Exception, _mistake)
+    return Guard(app, access=access, hosts=hosts)
+
+
+@asynccontextmanager
+async def _lifespan(_: FastAPI) -> AsyncIterator[None]:
+    yield
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _answered(problem: Problem) -> Response:
+    return Response(problem.body(), status_code=problem.status_code, headers=problem.all_headers)
+
+
+async def _http_exception(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if isinstance(error, Problem):
+        return _answered(error)
+    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
+    headers = dict(error.headers or {})
+    return _answered(Problem(error.status_code, code, str(error.detail), headers=headers))
+
+
+async def _error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Error)
+    return _answered(problem_of(error))
+
+
+async def _mistake(_: Request, error: Exception) -> Response:
+    return _answered(internal(error))
+
+
+async def _invalid_request(_: Request, error: Exception) -> Response:
+    """All faults at once, each with its place; the first one's is the sentence."""
+    assert isinstance(error, RequestValidationError)
+    faults = [{"place": _place(fault["loc"]), "problem": fault["msg"]} for fault in error.errors()]
+    first = faults[0]
+    detail = f"{first['place']}: {_lowered(first['problem'])}"
+    more: dict[str, Any] = {"place": first["place"], "faults": faults}
+    return _answered(Problem(422, "invalid_input", detail, more))
+
+
+def _lowered(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
+
+
+def _place(where: tuple[Any, ...]) -> str:
+    named = where[1:] if len(where) > 1 else where
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named).lstrip(
+        "."
+    )

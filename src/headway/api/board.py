@@ -1,0 +1,158 @@
+"""`/api/lanes`, `/api/keys`, `/api/jobs` and `/api/state`: the board and its controls."""
+
+import json
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Path, Query, Response
+
+from headway.api.answers import StrictRoute, json_answer, problems
+from headway.api.face import Face
+from headway.api.models import (
+    JobList,
+    KeyBody,
+    KeyPage,
+    KeyView,
+    LaneBody,
+    LaneList,
+    LaneView,
+    Name,
+    StateView,
+)
+from headway.api.problem import Problem
+from headway.api.views import key_view, lane_view, listed, run_view
+from headway.core.errors import InvalidInput
+from headway.ports.run_reader import LaneView as FoundLane
+
+PAGE_COUNT_MAX: Final = 1_000
+
+NamePath = Annotated[Name, Path()]
+IfMatch = Annotated[str | None, Header(max_length=100, description='A revision: `"3"`.')]
+
+
+def board_router(face: Face) -> APIRouter:
+    router = APIRouter(prefix="/api", route_class=StrictRoute)
+    _state(router, face)
+    _lanes(router, face)
+    _keys(router, face)
+    return router
+
+
+def _state(router: APIRouter, face: Face) -> None:
+    @router.get(
+        "/state",
+        tags=["events"],
+        response_class=Response,
+        responses={200: {"model": StateView}, **problems()},
+    )
+    async def state() -> Response:
+        """Everything that is going on, as of one instant: subscribe to events after its `seq`."""
+        found = await face.store.runs.snapshot()
+        return json_answer(
+            f'{{"seq":{found.seq},"lanes":{listed(map(lane_view, found.lanes))}'
+            f',"keys":{listed(map(key_view, found.keys))}'
+            f',"runs":{listed(map(run_view, found.runs))}}}'
+        )
+
+    @router.get(
+        "/jobs",
+        tags=["jobs"],
+        response_class=Response,
+        responses={200: {"model": JobList}, **problems()},
+    )
+    async def jobs() -> Response:
+        """The jobs of this server, each with a JSON Schema of its parameters."""
+        described = [
+            {
+                "name": job.name,
+                "lane": job.lane,
+                "timeout_s": job.timeout_s,
+                "queue_timeout_s": job.queue_timeout_s,
+                "retries": job.retries,
+                "parameters": job.parameters.schema(),
+            }
+            for job in sorted(face.jobs.values(), key=lambda job: job.name)
+        ]
+        return json_answer(json.dumps({"jobs": described}))
+
+
+def _lanes(router: APIRouter, face: Face) -> None:
+    async def found_lane(name: str) -> FoundLane | None:
+        lanes = await face.lanes.list()
+        return next((view for view in lanes if view.lane.name == name.strip()), None)
+
+    @router.get(
+        "/lanes",
+        tags=["lanes"],
+        response_class=Response,
+        responses={200: {"model": LaneList}, **problems()},
+    )
+    async def list_lanes() -> Response:
+        """Every lane with its limits, and how many runs hold a slot or wait in it."""
+        return json_answer(f'{{"lanes":{listed(map(lane_view, await face.lanes.list()))}}}')
+
+    @router.patch(
+        "/lanes/{name}",
+        tags=["lanes"],
+        response_class=Response,
+        responses={200: {"model": LaneView}, **problems(412, body=True)},
+    )
+    async def set_lane(name: NamePath, body: LaneBody, if_match: IfMatch = None) -> Response:
+        """Change what is given. A lowered limit interrupts nobody: fewer start until it holds."""
+        await face.lanes.set(
+            name,
+            max_concurrent=body.max_concurrent,
+            max_queued=body.max_queued,
+            is_paused=body.paused,
+            expected_revision=_revision(if_match),
+        )
+        view = await found_lane(name)
+        assert view is not None
+        return json_answer(lane_view(view), etag=f'"{view.lane.revision}"')
+
+
+def _keys(router: APIRouter, face: Face) -> None:
+    @router.get(
+        "/keys",
+        tags=["keys"],
+        response_class=Response,
+        responses={200: {"model": KeyPage}, **problems()},
+    )
+    async def list_keys(
+        limit: Annotated[int, Query(ge=1, le=PAGE_COUNT_MAX)] = 100,
+        cursor: Annotated[Name | None, Query()] = None,
+    ) -> Response:
+        """The saved rows, by key."""
+        rows = await face.keys.list(after=cursor, limit=limit)
+        onward = None if len(rows) < limit else rows[-1].key
+        return json_answer(
+            f'{{"keys":{listed(map(key_view, rows))},"cursor":{json.dumps(onward)}}}'
+        )
+
+    @router.put(
+        "/keys/{key}",
+        tags=["keys"],
+        response_class=Response,
+        responses={200: {"model": KeyView}, **problems(409, 412, body=True)},
+    )
+    async def save_key(key: NamePath, body: KeyBody, if_match: IfMatch = None) -> Response:
+        """Keep what the key's next run is to be. 409 while it has an active run."""
+        saved = await face.keys.save(
+            key, job=body.job, params=body.params, expected_revision=_revision(if_match)
+        )
+        return json_answer(key_view(saved), etag=f'"{saved.revision}"')
+
+    @router.delete("/keys/{key}", tags=["keys"], status_code=204, responses=problems(404, 409))
+    async def delete_key(key: NamePath) -> Response:
+        """Forget what was saved. 409 while the key has an active run."""
+        if not await face.keys.delete(key):
+            raise Problem(404, "key_not_found", f"nothing is saved for key {key!r}")
+        return Response(status_code=204)
+
+
+def _revision(if_match: str | None) -> int | None:
+    if if_match is None:
+        return None
+    digits = if_match.strip().removeprefix('"').removesuffix('"')
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 18):
+        raise InvalidInput("If-Match", 'must be a revision, such as "3"')
+    return int(digits)

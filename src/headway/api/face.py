@@ -1,0 +1,55 @@
+"""What the HTTP face needs of headway; `Headway` has it."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from headway.core.run.explain import Explanation
+from headway.ports.event_reader import EventReader
+from headway.ports.run_reader import RunReader
+from headway.ports.store import Store
+from headway.services.handle import RunHandle
+from headway.services.job import Job
+from headway.services.key_rows import Keys
+from headway.services.lane_settings import Lanes
+
+
+class ReadableStore(Store, Protocol):
+    @property
+    def runs(self) -> RunReader: ...
+
+    @property
+    def events(self) -> EventReader: ...
+
+
+class Face(Protocol):
+    @property
+    def store(self) -> ReadableStore: ...
+
+    @property
+    def jobs(self) -> Mapping[str, Job]: ...
+
+    @property
+    def lanes(self) -> Lanes: ...
+
+    @property
+    def keys(self) -> Keys: ...
+
+    def run(self, run_id: str) -> RunHandle: ...
+
+    async def explain(self, run_id: str) -> Explanation: ...
+
+    async def submit(
+        self,
+        job: str,
+        *,
+        key: str | None = None,
+        params: dict[str, Any] | None = None,
+        mode: str = "start",
+        lane: str | None = None,
+        timeout_s: float | None = None,
+        queue_timeout_s: float | None = None,
+        on_conflict: str = "reject",
+        existing: str | None = None,
+        idempotency_key: str | None = None,
+        by: str = "",
+    ) -> RunHandle: ...

@@ -1,0 +1,206 @@
+"""What requests may say, checked strictly, and what answers look like, for the OpenAPI document."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(min_length=1, max_length=255)]
+Seconds = Annotated[float, Field(gt=0, le=31_536_000)]
+Status = Literal[
+    "queued", "running", "cancelling", "succeeded", "failed", "canceled", "timed_out", "rejected"
+]
+RowState = Literal["Idle", "Queued", "Running", "Done", "Failed", "Cancelled"]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class SubmitBody(Body):
+    """A new run."""
+
+    job: Name = Field(examples=["mirror"])
+    key: Name | None = Field(
+        None, description="What must be serial. Without one, the run is its own.", examples=["ann"]
+    )
+    mode: Literal["start", "continue"] = "start"
+    params: dict[str, Any] | None = Field(None, examples=[{"url": "https://example.org/feed"}])
+    lane: Name | None = Field(None, description="Another lane than the job's own.")
+    on_conflict: Literal["reject", "enqueue", "replace", "steer", "join"] = Field(
+        "reject", description="What to do when the key has an active run."
+    )
+    existing: Literal["ask", "replace", "archive", "delete"] | None = Field(
+        None, description="What becomes of the key's earlier output when a run starts."
+    )
+    timeout_s: Seconds | None = None
+    queue_timeout_s: Seconds | None = None
+
+
+class CancelBody(Body):
+    files: Literal["keep", "delete"] = Field(
+        "keep", description="What becomes of the files that the run has finished."
+    )
+    reason: Annotated[str, Field(max_length=1_000)] = ""
+
+
+class MessageBody(Body):
+    content: Any = Field(description="Any JSON: the job finds it in `ctx.messages()`.")
+
+
+class ResumeBody(BaseModel):
+    """An answer: everything but `call_id` is handed to the job."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    call_id: Name = Field(description="Of the question, as `permission_request` has told it.")
+    approved: bool | None = None
+
+
+class LaneBody(Body):
+    """What is left out stays as it is."""
+
+    max_concurrent: Annotated[int, Field(ge=0, le=100_000)] | None = None
+    max_queued: Annotated[int, Field(ge=-1, le=1_000_000)] | None = Field(
+        None, description="-1 lifts the limit."
+    )
+    paused: bool | None = None
+
+
+class KeyBody(Body):
+    job: Name
+    params: dict[str, Any] = Field(default_factory=dict)
+
+
+class SessionBody(Body):
+    token: Annotated[str, Field(max_length=1_000)]
+
+
+class RunView(BaseModel):
+    id: str
+    key: str
+    job: str
+    lane: str
+    mode: Literal["start", "continue"]
+    status: Status
+    state: RowState = Field(description="As a person sees it in the row of the key.")
+    is_waiting: bool = Field(description="It runs, and has given its slot to others meanwhile.")
+    is_behind: bool = Field(description="Another run of its key goes first.")
+    seq: int
+    revision: int
+    generation: int
+    attempt: int
+    unread_count: int
+    queued_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    wake_at: datetime | None
+    run_by: datetime | None
+    cancel_by: datetime | None
+    continued_from: str | None
+    parent_id: str | None
+    params: Any
+    progress: Any
+    checkpoint: Any
+    result: Any
+    error: Any
+    cancel: Any
+
+
+class RunPage(BaseModel):
+    runs: list[RunView]
+    cursor: str | None = Field(description="For the next page; null: there is no more.")
+
+
+class CancelView(BaseModel):
+    answer: Literal["canceled", "requested", "already_requested"]
+    run: RunView
+
+
+class ExplanationView(BaseModel):
+    run_id: str
+    status: Status
+    gate: str
+    sentence: str
+    remedy: str
+    since: datetime | None
+    held_by: list[str]
+    position: int | None
+    until: datetime | None
+
+
+class LaneView(BaseModel):
+    name: str
+    max_concurrent: int
+    max_queued: int | None
+    paused: bool
+    revision: int
+    held_count: int
+    queued_count: int
+
+
+class LaneList(BaseModel):
+    lanes: list[LaneView]
+
+
+class KeyView(BaseModel):
+    key: str
+    job: str
+    params: Any
+    revision: int
+    updated_at: datetime
+
+
+class KeyPage(BaseModel):
+    keys: list[KeyView]
+    cursor: str | None
+
+
+class JobView(BaseModel):
+    name: str
+    lane: str
+    timeout_s: float | None
+    queue_timeout_s: float | None
+    retries: int
+    parameters: dict[str, Any] = Field(description="JSON Schema of the parameters.")
+
+
+class JobList(BaseModel):
+    jobs: list[JobView]
+
+
+class EventView(BaseModel):
+    seq: int
+    type: str
+    run_id: str | None
+    run_seq: int | None
+    key: str | None
+    lane: str | None
+    at: datetime
+    state: RowState | None = None
+    payload: Any
+
+
+class EventPage(BaseModel):
+    events: list[EventView]
+    upto_seq: int = Field(description="Where the next page begins: `?after=`.")
+    resync: bool = Field(description="Events are missing: take the snapshot again.")
+
+
+class StateView(BaseModel):
+    """Everything that is going on, as of one instant of the stream."""
+
+    seq: int = Field(description="The last event that is included: subscribe after it.")
+    lanes: list[LaneView]
+    keys: list[KeyView]
+    runs: list[RunView] = Field(description="The active ones.")
+
+
+class ProblemView(BaseModel):
+    code: str
+    status: int
+    detail: str
+
+
+class HealthView(BaseModel):
+    status: Literal["ok"]

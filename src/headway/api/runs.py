@@ -1,0 +1,140 @@
+"""`/api/runs`: submit, list, look, explain, cancel, talk."""
+
+import json
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header, Path, Query, Response
+
+from headway.api.answers import StrictRoute, json_answer, problems
+from headway.api.cursor import read_cursor, write_cursor
+from headway.api.face import Face
+from headway.api.models import (
+    CancelBody,
+    CancelView,
+    ExplanationView,
+    MessageBody,
+    Name,
+    ResumeBody,
+    RunPage,
+    RunView,
+    Status,
+    SubmitBody,
+)
+from headway.api.problem import Problem
+from headway.api.views import explanation_view, listed, run_view
+from headway.core.command.cancel import CancelAnswer
+from headway.core.errors import RunNotActive, RunNotFound
+from headway.core.ids import Key, LaneName
+from headway.core.run.status import RunStatus
+from headway.ports.run_reader import RunFilter
+
+PAGE_COUNT_MAX: Final = 500
+
+RunIdPath = Annotated[str, Path(max_length=64, examples=["0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10"])]
+PageCount = Annotated[int, Query(ge=1, le=PAGE_COUNT_MAX)]
+
+
+def runs_router(face: Face) -> APIRouter:
+    router = APIRouter(prefix="/api/runs", tags=["runs"], route_class=StrictRoute)
+
+    @router.post(
+        "",
+        status_code=201,
+        response_class=Response,
+        responses={201: {"model": RunView}, **problems(404, 409, 412, 429, body=True)},
+    )
+    async def submit(
+        body: SubmitBody, idempotency_key: Annotated[Name | None, Header()] = None
+    ) -> Response:
+        """Accept a run, durably: with 201 it will not be lost.
+
+        409 names the run that keeps the key busy. With the same Idempotency-Key the same run is
+        answered, however often it is asked for.
+        """
+        handle = await face.submit(**body.model_dump(), idempotency_key=idempotency_key)
+        text = run_view(await handle.record())
+        return json_answer(text, status=201, location=f"/api/runs/{handle.id}")
+
+    @router.get("", response_class=Response, responses={200: {"model": RunPage}, **problems()})
+    async def list_runs(
+        *,
+        status: Annotated[list[Status] | None, Query()] = None,
+        key: Annotated[Name | None, Query()] = None,
+        job: Annotated[Name | None, Query()] = None,
+        lane: Annotated[Name | None, Query()] = None,
+        limit: PageCount = 50,
+        cursor: Annotated[str | None, Query(max_length=100)] = None,
+    ) -> Response:
+        """Newest first, a page at a time."""
+        wanted = RunFilter(
+            statuses=frozenset(RunStatus(word) for word in status or ()),
+            key=None if key is None else Key(key),
+            job=job,
+            lane=None if lane is None else LaneName(lane),
+        )
+        before_seq = None if cursor is None else read_cursor(cursor)
+        records = await face.store.runs.list_runs(wanted, limit=limit, before_seq=before_seq)
+        is_last = len(records) < limit
+        onward = None if is_last else write_cursor(records[-1].run.seq)
+        text = listed(map(run_view, records))
+        return json_answer(f'{{"runs":{text},"cursor":{json.dumps(onward)}}}')
+
+    @router.get(
+        "/{run_id}", response_class=Response, responses={200: {"model": RunView}, **problems(404)}
+    )
+    async def get_run(run_id: RunIdPath) -> Response:
+        """All that is known of a run now."""
+        return json_answer(run_view(await face.run(run_id).record()))
+
+    @router.get(
+        "/{run_id}/explain",
+        response_class=Response,
+        responses={200: {"model": ExplanationView}, **problems(404)},
+    )
+    async def explain(run_id: RunIdPath) -> Response:
+        """Why the run does not move, who holds it, and what would free it."""
+        return json_answer(explanation_view(await face.explain(run_id)))
+
+    _talk(router, face)
+    return router
+
+
+def _talk(router: APIRouter, face: Face) -> None:
+    @router.post(
+        "/{run_id}/cancel",
+        status_code=202,
+        response_class=Response,
+        responses={202: {"model": CancelView}, **problems(404, 409, body=True)},
+    )
+    async def cancel(run_id: RunIdPath, body: CancelBody | None = None) -> Response:
+        """Ask for its end. `answer` tells the truth: over already, or yet to unwind."""
+        handle = face.run(run_id)
+        wanted = body or CancelBody(files="keep")
+        answer = await handle.cancel(files=wanted.files, reason=wanted.reason)
+        if answer is CancelAnswer.NOT_FOUND:
+            raise RunNotFound(handle.id)
+        if answer is CancelAnswer.TOO_LATE:
+            raise RunNotActive(handle.id)
+        text = run_view(await handle.record())
+        return json_answer(f'{{"answer":"{answer.value}","run":{text}}}', status=202)
+
+    @router.post(
+        "/{run_id}/messages", status_code=202, responses=problems(404, 409, 429, body=True)
+    )
+    async def send(run_id: RunIdPath, body: MessageBody) -> dict[str, Any]:
+        """A message for the job, durable when it is accepted."""
+        await _existing(face, run_id).send(body.content)
+        return {}
+
+    @router.post("/{run_id}/resume", responses=problems(404, 409, 429, body=True))
+    async def resume(run_id: RunIdPath, body: ResumeBody) -> dict[str, Any]:
+        """Answer a question that the job asks, by its `call_id`."""
+        answer = body.model_dump(exclude={"call_id"}, exclude_unset=True)
+        await _existing(face, run_id).answer(body.call_id, answer)
+        return {}
+
+
+def _existing(face: Face, run_id: str) -> Any:
+    if not run_id:
+        raise Problem(404, "run_not_found", "a run has an id")
+    return face.run(run_id)

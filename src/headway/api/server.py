@@ -1,0 +1,125 @@
+"""The HTTP server, in the event loop of whoever calls it."""
+
+import asyncio
+import ipaddress
+import signal
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import uvicorn
+
+from headway.api.access import Access
+from headway.api.application import build_application
+from headway.api.events import pack
+from headway.api.face import Face
+from headway.core.errors import ConfigurationError
+from headway.services.event_feed import EventFeed
+
+LOOPBACK_NAMES: Final = ("localhost",)
+ANY_ADDRESS: Final = ("0.0.0.0", "::", "")  # noqa: S104  # Recognised, so that it can be refused.
+STOP_S_MAX: Final = 3
+BACKLOG_COUNT: Final = 2_048
+
+
+async def serve(
+    face: Face,
+    *,
+    host: str,
+    port: int,
+    access: Access,
+    allowed_hosts: Sequence[str],
+    version: str,
+    on_ready: Callable[[str], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM; `on_ready` is told the address. Open streams end first."""
+    check_exposure(host, access)
+    listener = _listener(host, port)
+    bound_port = listener.getsockname()[1]
+    try:
+        async with EventFeed(face.store, face.store.events, pack=pack) as feed:
+            hosts = [*allowed_hosts, *([] if host in ANY_ADDRESS else [host.strip("[]")])]
+            app = build_application(face, feed, access=access, hosts=hosts, version=version)
+            config = uvicorn.Config(
+                app,
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=STOP_S_MAX,
+                h11_max_incomplete_event_size=64 << 10,
+                ws="none",
+            )
+            shown = f"[{host}]" if ":" in host else host
+            on_ready(f"http://{shown}:{bound_port}")
+            await _serve_to_the_end(_Server(config, before_exit=feed.close), listener)
+    finally:
+        listener.close()
+
+
+def is_loopback(host: str) -> bool:
+    if host in LOOPBACK_NAMES:
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_exposure(host: str, access: Access) -> None:
+    """Any address but loopback needs a token (S1)."""
+    if access.is_open and not is_loopback(host):
+        raise ConfigurationError(
+            f"host {host!r} can be reached by others, so a token is needed: set HEADWAY_TOKEN,"
+            " or serve on 127.0.0.1"
+        )
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server(
+            (host.strip("[]"), port), family=family, backlog=BACKLOG_COUNT, reuse_port=False
+        )
+    except (OSError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "the port must be 0 to 65535"
+        raise ConfigurationError(
+            f"cannot listen on {host}:{port}: {reason}; choose another with --host and --port"
+        ) from None
+
+
+async def _serve_to_the_end(server: "_Server", listener: socket.socket) -> None:
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:  # Broken off, it would leave its connections open.
+        server.stop()
+        await asyncio.wait([serving])
+        raise
+
+
+class _Server(uvicorn.Server):
+    """Tells the streams to end before it waits for them: else it would wait for ever."""
+
+    def __init__(self, config: uvicorn.Config, *, before_exit: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._before_exit = before_exit
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # uvicorn's own would raise the signal again at the end, in the middle of our clean-up.
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.stop)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    def stop(self) -> None:
+        self._before_exit()
+        self.force_exit = self.should_exit  # A second time: at once.
+        self.should_exit = True

@@ -1,0 +1,115 @@
+"""What is answered, as JSON text.
+
+Documents are JSON already: they are put in as they are, and never taken apart on the way.
+"""
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from headway.core.ids import Instant
+from headway.core.lane import Lane
+from headway.core.run.events import Event, EventType
+from headway.core.run.explain import Explanation
+from headway.core.run.run import QueueRank, RunRecord
+from headway.core.run.status import RunStatus, row_word
+from headway.core.world import SavedKey
+from headway.ports.run_reader import LaneView
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_text = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def instant(at: Instant) -> str:
+    """RFC 3339 in UTC, to the microsecond."""
+    moment = EPOCH + timedelta(microseconds=at)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06d}Z"
+
+
+def _at(at: Instant | None) -> str:
+    return "null" if at is None else f'"{instant(at)}"'
+
+
+def _or_null(text: str | None) -> str:
+    return "null" if text is None else _text(text)
+
+
+def listed(items: Iterable[str]) -> str:
+    return f"[{','.join(items)}]"
+
+
+def run_view(record: RunRecord) -> str:
+    run = record.run
+    word = row_word(run.status, has_started=run.started_at is not None)
+    is_waiting = run.status is RunStatus.RUNNING and run.slot is None
+    behind = run.queue_rank == QueueRank.BEHIND
+    return (
+        f'{{"id":"{run.id}","key":{_text(run.key)},"job":{_text(run.job)}'
+        f',"lane":{_text(run.lane)},"mode":"{run.mode.value}","status":"{run.status.value}"'
+        f',"state":"{word}","is_waiting":{_flag(is_waiting)},"is_behind":{_flag(behind)}'
+        f',"seq":{run.seq},"revision":{run.revision},"generation":{run.generation}'
+        f',"attempt":{run.attempt},"unread_count":{run.unread_count}'
+        f',"queued_at":{_at(run.queued_at)},"started_at":{_at(run.started_at)}'
+        f',"ended_at":{_at(run.ended_at)},"wake_at":{_at(run.wake_at)}'
+        f',"run_by":{_at(run.run_by)},"cancel_by":{_at(run.cancel_by)}'
+        f',"continued_from":{_or_null(run.continued_from)},"parent_id":{_or_null(run.parent_id)}'
+        f',"params":{record.params},"progress":{record.progress or "null"}'
+        f',"checkpoint":{record.checkpoint or "null"},"result":{record.result or "null"}'
+        f',"error":{record.error or "null"},"cancel":{record.cancel or "null"}}}'
+    )
+
+
+def _flag(value: object) -> str:
+    return "true" if value else "false"
+
+
+def lane_view(view: LaneView) -> str:
+    return _lane(view.lane, f',"held_count":{view.held_count},"queued_count":{view.queued_count}')
+
+
+def _lane(lane: Lane, more: str) -> str:
+    queued_max = "null" if lane.max_queued is None else str(lane.max_queued)
+    return (
+        f'{{"name":{_text(lane.name)},"max_concurrent":{lane.max_concurrent}'
+        f',"max_queued":{queued_max},"paused":{_flag(lane.is_paused)}'
+        f',"revision":{lane.revision}{more}}}'
+    )
+
+
+def key_view(saved: SavedKey) -> str:
+    return (
+        f'{{"key":{_text(saved.key)},"job":{_text(saved.job)},"params":{saved.params}'
+        f',"revision":{saved.revision},"updated_at":{_at(saved.updated_at)}}}'
+    )
+
+
+def event_view(event: Event) -> str:
+    state = ""
+    if event.type == EventType.STATE_CHANGED:
+        payload = json.loads(event.payload)
+        has_started = payload["from"] not in (None, RunStatus.QUEUED.value)
+        state = f',"state":"{row_word(RunStatus(payload["to"]), has_started=has_started)}"'
+    run_seq = "null" if event.run_seq is None else str(event.run_seq)
+    return (
+        f'{{"seq":{event.seq},"type":{_text(event.type)},"run_id":{_or_null(event.run_id)}'
+        f',"run_seq":{run_seq},"key":{_or_null(event.key)},"lane":{_or_null(event.lane)}'
+        f',"at":{_at(event.at)}{state},"payload":{event.payload}}}'
+    )
+
+
+def explanation_view(explanation: Explanation) -> str:
+    return json.dumps(
+        {
+            "run_id": explanation.run_id,
+            "status": explanation.status.value,
+            "gate": explanation.gate.value,
+            "sentence": explanation.sentence,
+            "remedy": explanation.remedy,
+            "since": None if explanation.since is None else instant(explanation.since),
+            "held_by": list(explanation.held_by),
+            "position": explanation.position,
+            "until": None if explanation.until is None else instant(explanation.until),
+        },
+        ensure_ascii=False,
+    )

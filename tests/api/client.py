@@ -1,0 +1,128 @@
+"""A client that keeps to the protocol: JSON in, JSON out, and server-sent events."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from types import TracebackType
+from typing import Any, Self
+
+import aiohttp
+
+from headway.app import Headway
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: Any
+
+    def __getitem__(self, name: str) -> Any:
+        return self.body[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One server-sent event."""
+
+    id: str | None
+    event: str
+    data: Any
+
+
+class Client:
+    def __init__(self, address: str, hw: Headway) -> None:
+        self.address = address
+        self.hw = hw
+
+    async def __aenter__(self) -> Self:
+        self.session = aiohttp.ClientSession(self.address, cookie_jar=aiohttp.DummyCookieJar())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.session.close()
+
+    async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        data = None if body is None else json.dumps(body).encode()
+        if data is not None:
+            named = {"content-type": "application/json", **named}
+        return await self.send(method, path, data, named)
+
+    async def send(
+        self, method: str, path: str, data: bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
+        async with self.session.request(
+            method,
+            path,
+            data=None if data is None else BytesIO(data),
+            headers=headers,
+            allow_redirects=False,
+        ) as answer:
+            text = await answer.text()
+            is_json = "json" in answer.headers.get("content-type", "")
+            parsed = json.loads(text) if is_json and text else text
+            return Answer(answer.status, answer.headers, parsed)
+
+    async def get(self, path: str, **headers: str) -> Answer:
+        return await self.call("GET", path, **headers)
+
+    async def post(self, path: str, body: Any = None, **headers: str) -> Answer:
+        return await self.call("POST", path, body, **headers)
+
+    async def submitted(self, job: str, **body: Any) -> str:
+        """The id of a run that was accepted."""
+        answer = await self.post("/api/runs", {"job": job, **body})
+        assert answer.status == 201, answer
+        run_id: str = answer["id"]
+        return run_id
+
+    async def ended(self, run_id: str) -> Any:
+        """The run, once it is over."""
+        await self.hw.run(run_id).ended()
+        return (await self.get(f"/api/runs/{run_id}")).body
+
+    async def told(self, run_id: str, kind: str) -> Sent:
+        """The first event of that kind that the run's stream brings."""
+        async with self.streamed(f"/api/runs/{run_id}/events") as events:
+            async for event in events:
+                if event.event == kind:
+                    return event
+        raise AssertionError(f"the stream ended without {kind}")
+
+    async def begun(self, run_id: str) -> None:
+        """Wait until the run has begun."""
+        async with self.streamed(f"/api/runs/{run_id}/events") as events:
+            async for event in events:
+                if event.data.get("state") == "Running":
+                    return
+
+    @asynccontextmanager
+    async def streamed(self, path: str, **headers: str) -> AsyncIterator[AsyncIterator[Sent]]:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        named = {"accept": "text/event-stream", **named}
+        async with self.session.get(path, headers=named) as answer:
+            assert answer.status == 200, await answer.text()
+            yield _events(answer)
+
+
+async def _events(answer: aiohttp.ClientResponse) -> AsyncIterator[Sent]:
+    """Those that a browser would dispatch: blocks without data only move the id."""
+    fields: dict[str, str] = {}
+    async for raw in answer.content:
+        line = raw.decode().rstrip("\n")
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        else:
+            if "data" in fields:
+                event = fields.get("event", "message")
+                yield Sent(fields.get("id"), event, json.loads(fields["data"]))
+            fields = {}

@@ -1,0 +1,60 @@
+"""A real server in this process, on a database of its own, and a client for it."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from headway.api.access import Access
+from headway.api.server import serve
+from headway.app import Headway
+from headway.bootstrap import upgrade_database
+from tests.api.client import Client
+from tests.api.jobs import register
+from tests.contract.backends import run_apart
+
+
+@pytest.fixture(scope="session")
+def upgraded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("api") / "upgraded.db"
+    run_apart(lambda: upgrade_database([f"sqlite:///{path}"]))
+    return path
+
+
+@pytest.fixture
+def url(upgraded_file: Path, tmp_path: Path) -> str:
+    shutil.copy(upgraded_file, tmp_path / "headway.db")
+    return f"sqlite:///{tmp_path}/headway.db"
+
+
+@pytest.fixture
+async def client(url: str) -> AsyncIterator[Client]:
+    async with served(url) as client:
+        yield client
+
+
+@asynccontextmanager
+async def served(url: str, *, access: Access | None = None) -> AsyncIterator[Client]:
+    hw = Headway(url, stop_wait_s=0)
+    register(hw)
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    async with hw:
+        serving = asyncio.create_task(
+            serve(
+                hw,
+                host="127.0.0.1",
+                port=0,
+                access=access or Access(()),
+                allowed_hosts=(),
+                version="0",
+                on_ready=address.set_result,
+            )
+        )
+        serving.add_done_callback(lambda _: address.cancel())
+        async with Client(await address, hw) as client:
+            yield client
+        serving.cancel()
+        await asyncio.wait([serving])

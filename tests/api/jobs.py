@@ -1,0 +1,32 @@
+"""The jobs of the tests' server: each does what its name says until it is told otherwise."""
+
+import asyncio
+from typing import Any
+
+from headway.app import Headway
+from headway.services.context import RunContext
+
+
+async def echo(ctx: RunContext, said: Any = None) -> Any:
+    return said
+
+
+async def stay(ctx: RunContext) -> None:
+    """Until it is cancelled."""
+    await asyncio.Event().wait()
+
+
+async def listen(ctx: RunContext) -> list[Any]:
+    """What it is sent first."""
+    while not (messages := await ctx.messages()):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)  # The job's own way to look.
+    return messages
+
+
+async def ask(ctx: RunContext) -> Any:
+    return await ctx.interrupt({"tool": "delete", "count": 9})
+
+
+def register(hw: Headway) -> None:
+    for job in (echo, stay, listen, ask):
+        hw.job(job)

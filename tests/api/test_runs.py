@@ -1,0 +1,130 @@
+"""Runs over HTTP: submit, look, list, cancel, talk."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.client import Client
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def test_r1_1_a_run_is_accepted_carried_out_and_can_be_looked_at(client: Client) -> None:
+    answer = await client.post("/api/runs", {"job": "echo", "key": "ann", "params": {"said": [1]}})
+    assert answer.status == 201
+    assert answer.headers["location"] == f"/api/runs/{answer['id']}"
+    run = await client.ended(answer["id"])
+    assert (run["status"], run["state"], run["result"]) == ("succeeded", "Done", [1])
+    assert (run["key"], run["job"], run["lane"], run["mode"]) == ("ann", "echo", "main", "start")
+    assert run["params"] == {"said": [1]}
+    assert run["queued_at"] <= run["started_at"] <= run["ended_at"]
+
+
+async def test_r1_5_a_busy_key_is_answered_409_with_the_run_that_keeps_it_busy(
+    client: Client,
+) -> None:
+    first = await client.submitted("stay", key="ann")
+    second = await client.post("/api/runs", {"job": "stay", "key": "ann"})
+    assert (second.status, second["code"], second["active_run_id"]) == (409, "key_busy", first)
+    assert second.headers["content-type"] == "application/problem+json"
+    listed = await client.get("/api/runs?key=ann")
+    assert [run["id"] for run in listed["runs"]] == [first]
+
+
+async def test_i6_the_same_idempotency_key_gives_the_same_run(client: Client) -> None:
+    body = {"job": "echo", "params": {"said": 1}}
+    first = await client.post("/api/runs", body, idempotency_key="one")
+    again = await client.post("/api/runs", body, idempotency_key="one")
+    assert first["id"] == again["id"]
+    other = await client.post("/api/runs", {"job": "echo"}, idempotency_key="one")
+    assert (other.status, other["code"], other["run_id"]) == (
+        422,
+        "idempotency_conflict",
+        first["id"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({}, "job"),
+        ({"job": 5}, "job"),
+        ({"job": "echo", "mode": "again"}, "mode"),
+        ({"job": "echo", "params": []}, "params"),
+        ({"job": "echo", "timeout_s": 0}, "timeout_s"),
+        ({"job": "echo", "timeout_s": True}, "timeout_s"),
+        ({"job": "echo", "kye": "ann"}, "kye"),
+        ({"job": "nope"}, "job"),
+        ({"job": "echo", "params": {"siad": 1}}, "params.siad"),
+        ({"job": "echo", "key": "  "}, "key"),
+    ],
+)
+async def test_i15_a_bad_submission_is_refused_with_its_place(
+    client: Client, body: Any, place: str
+) -> None:
+    answer = await client.post("/api/runs", body)
+    assert (answer.status, answer["code"], answer["place"]) == (422, "invalid_input", place)
+    assert (await client.get("/api/runs"))["runs"] == []
+
+
+async def test_a_list_is_paged_newest_first_and_filtered(client: Client) -> None:
+    ids = [await client.submitted("echo", key=f"key {n}") for n in range(5)]
+    await client.ended(ids[-1])
+    first = await client.get("/api/runs?limit=3")
+    assert [run["id"] for run in first["runs"]] == ids[:1:-1]
+    rest = await client.get(f"/api/runs?limit=3&cursor={first['cursor']}")
+    assert [run["id"] for run in rest["runs"]] == ids[1::-1]
+    assert rest["cursor"] is None
+    assert (await client.get("/api/runs?status=failed&status=queued"))["runs"] == []
+    assert (await client.get("/api/runs?status=nope")).status == 422
+    assert (await client.get("/api/runs?cursor=nope")).status == 422
+
+
+async def test_i11_a_cancel_tells_the_truth_and_a_second_is_told_apart(client: Client) -> None:
+    run_id = await client.submitted("stay", key="ann")
+    queued = await client.submitted("stay", key="ann", on_conflict="enqueue")
+    answer = await client.post(f"/api/runs/{queued}/cancel")
+    assert (answer.status, answer["answer"], answer["run"]["state"]) == (202, "canceled", "Idle")
+    await client.begun(run_id)
+    answer = await client.post(f"/api/runs/{run_id}/cancel", {"reason": "enough"})
+    assert (answer.status, answer["answer"]) == (202, "requested")
+    run = await client.ended(run_id)
+    assert (run["state"], run["cancel"]["reason"]) == ("Cancelled", "enough")
+    late = await client.post(f"/api/runs/{run_id}/cancel")
+    assert (late.status, late["code"]) == (409, "run_not_active")
+
+
+async def test_i3_messages_and_answers_reach_the_job(client: Client) -> None:
+    run_id = await client.submitted("listen")
+    assert (await client.post(f"/api/runs/{run_id}/messages", {"content": "hello"})).status == 202
+    assert (await client.ended(run_id))["result"] == ["hello"]
+    late = await client.post(f"/api/runs/{run_id}/messages", {"content": "hello"})
+    assert (late.status, late["code"]) == (409, "run_not_active")
+
+    run_id = await client.submitted("ask")
+    asked = await client.told(run_id, "permission_request")
+    call_id = asked.data["payload"]["call_id"]
+    answer = {"call_id": call_id, "approved": True, "note": "go"}
+    assert (await client.post(f"/api/runs/{run_id}/resume", answer)).status == 200
+    assert (await client.ended(run_id))["result"] == {"approved": True, "note": "go"}
+
+
+async def test_a_run_explains_itself(client: Client) -> None:
+    first = await client.submitted("stay", key="ann")
+    behind = await client.submitted("stay", key="ann", on_conflict="enqueue")
+    explained = await client.get(f"/api/runs/{behind}/explain")
+    assert (explained["gate"], explained["held_by"], explained["position"]) == ("key", [first], 1)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", ""),
+        ("GET", "/explain"),
+        ("GET", "/events"),
+        ("POST", "/cancel"),
+    ],
+)
+async def test_a_run_that_is_not_there_is_404(client: Client, method: str, path: str) -> None:
+    answer = await client.call(method, f"/api/runs/nope{path}")
+    assert (answer.status, answer["code"]) == (404, "run_not_found")
