@@ -44,6 +44,15 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("wide_excepts", "src/headway/services/engine.py"): (
         "The top of an execution: a mistake of ours is told and costs this run alone."
     ),
+    ("wide_excepts", "src/headway/api/guard.py"): (
+        "The top of a request: a mistake of ours is told to the client as an id, and logged."
+    ),
+    ("tasks_without_an_owner", "src/headway/api/server.py"): (
+        "uvicorn ends in good order only by itself; whoever is cancelled waits for that."
+    ),
+    ("tasks_without_an_owner", "src/headway/services/event_feed.py"): (
+        "The feed owns the one that follows the stream, and ends it with itself."
+    ),
     ("tasks_without_an_owner", "src/headway/adapters/redis/pipe.py"): (
         "A batch carries the calls of many tasks, and outlives each; closing the pipe ends it."
     ),

@@ -1,6 +1,5 @@
 """The library face: register jobs, start runs, wait for what they give."""
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -42,7 +41,7 @@ from headway.services.job import (
     job_of,
     registered_job,
 )
-from headway.services.key_rows import Keys, saved_row
+from headway.services.key_rows import Keys, saved_params
 from headway.services.lane_settings import Lanes
 from headway.services.mirror import Mirror
 from headway.services.output import Output
@@ -271,33 +270,30 @@ class Headway:
         key and this job, as they are now; else the job's own defaults. With the same
         `idempotency_key` the same run is answered, however often it is submitted. KeyBusy: the key
         has an active run, and the policy is `reject`. RevisionConflict: what was saved for the key
-        changed at this very moment.
+        changed at this very moment. `lane` and the timeouts are the job's own, unless told.
 
         OutputExists: the key has files of earlier runs, a run that starts (not one that continues)
         would meet them, and `existing` does not say what is to become of them: `replace` (by name),
         `archive` (pack them first) or `delete`.
-
-        `lane` and the timeouts are the job's own, unless told.
         """
         store, registered = self.store, registered_job(self._jobs, job)
         await self._own_lanes.prepare([registered])
         run_id = self._ids.run_id()
         checked_key = Key(run_id if key is None else check_name(key, place="key"))
-        row = None
+        row_revision = None
+        has_params = params is not None
         if params is None and key is not None:
-            row = await saved_row(store.runs, checked_key, job=job)
+            params, row_revision = await saved_params(store.runs, checked_key, job=job)
         submission = Submit(
             run_id=run_id,
             key=checked_key,
             job=job,
             lane=registered.lane if lane is None else LaneName(lane),
-            params=encoded_params(registered, params if row is None else json.loads(row.params)),
-            has_params=params is not None,
-            row_revision=None if row is None else row.revision,
-            timeout_s=registered.timeout_s if timeout_s is None else timeout_s,
-            queue_timeout_s=(
-                registered.queue_timeout_s if queue_timeout_s is None else queue_timeout_s
-            ),
+            params=encoded_params(registered, params),
+            has_params=has_params,
+            row_revision=row_revision,
+            timeout_s=_given(timeout_s, registered.timeout_s),
+            queue_timeout_s=_given(queue_timeout_s, registered.queue_timeout_s),
             recovery=registered.recovery,
             on_conflict=check_word(OnConflict, on_conflict, place="on_conflict"),
             mode=check_word(Mode, mode, place="mode"),
@@ -367,6 +363,10 @@ class Headway:
     async def _close(self) -> None:
         store, self._store = self.store, None
         await store.close()
+
+
+def _given(seconds: float | None, usual_s: float | None) -> float | None:
+    return usual_s if seconds is None else seconds
 
 
 def _choice(existing: Existing | str | None, mode: Mode | str) -> Existing:

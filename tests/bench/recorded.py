@@ -46,10 +46,10 @@ class RecordingLink:
         self._open += [Recorded(statement, row) for row in rows]
         return self._link.write(statement, rows)
 
-    def commit(self) -> Any:
+    def commit(self, notice: str | None = None, /) -> Any:
         self.transactions.append(self._open)
         self._open = []
-        return self._link.commit()
+        return self._link.commit(notice)
 
 
 async def record(store: SqlStore, instance_id: InstanceId) -> Pattern:

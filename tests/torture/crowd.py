@@ -95,7 +95,9 @@ class Crowd:
     def _collect(self, process: subprocess.Popen[str], *, was_killed: bool) -> None:
         _, errors = process.communicate()
         if errors.strip():
-            self.faults.append(errors.strip().splitlines()[-1])
+            # The last lines that are not indented: an error's own, also inside of a group.
+            plain = [line for line in errors.splitlines() if line.strip(" |+-") != ""]
+            self.faults.append("\n".join(plain[-12:]))
         elif process.returncode and not was_killed:
             self.faults.append(f"process {process.pid} ended with {process.returncode}")
 

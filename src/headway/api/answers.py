@@ -5,8 +5,8 @@ from typing import Any, Final
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from headway.api.models import ProblemView
 from headway.api.problem import Problem, problem_of
+from headway.api.wire import ProblemView
 from headway.core.document import decode_document
 from headway.core.errors import InvalidInput
 

@@ -7,7 +7,9 @@ from fastapi import APIRouter, Header, Path, Query, Response
 
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.face import Face
-from headway.api.models import (
+from headway.api.problem import Problem
+from headway.api.views import key_view, lane_view, listed, run_view
+from headway.api.wire import (
     JobList,
     KeyBody,
     KeyPage,
@@ -18,8 +20,6 @@ from headway.api.models import (
     Name,
     StateView,
 )
-from headway.api.problem import Problem
-from headway.api.views import key_view, lane_view, listed, run_view
 from headway.core.errors import InvalidInput
 from headway.ports.run_reader import LaneView as FoundLane
 

@@ -15,10 +15,10 @@ from fastapi.responses import StreamingResponse
 
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.face import Face
-from headway.api.models import EventPage, Name
 from headway.api.problem import RETRY_AFTER_S, Problem
 from headway.api.runs import RunIdPath
 from headway.api.views import event_view, listed
+from headway.api.wire import EventPage, Name
 from headway.core.ids import RunId
 from headway.core.run.events import Event
 from headway.services.event_feed import Batch, EventFeed

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from headway.api.answers import problems
 from headway.api.face import Face
-from headway.api.models import HealthView
+from headway.api.wire import HealthView
 
 
 def health_router(face: Face) -> APIRouter:

@@ -8,7 +8,9 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.cursor import read_cursor, write_cursor
 from headway.api.face import Face
-from headway.api.models import (
+from headway.api.problem import Problem
+from headway.api.views import explanation_view, listed, run_view
+from headway.api.wire import (
     CancelBody,
     CancelView,
     ExplanationView,
@@ -20,8 +22,6 @@ from headway.api.models import (
     Status,
     SubmitBody,
 )
-from headway.api.problem import Problem
-from headway.api.views import explanation_view, listed, run_view
 from headway.core.command.cancel import CancelAnswer
 from headway.core.errors import RunNotActive, RunNotFound
 from headway.core.ids import Key, LaneName
@@ -79,6 +79,12 @@ def runs_router(face: Face) -> APIRouter:
         text = listed(map(run_view, records))
         return json_answer(f'{{"runs":{text},"cursor":{json.dumps(onward)}}}')
 
+    _look(router, face)
+    _talk(router, face)
+    return router
+
+
+def _look(router: APIRouter, face: Face) -> None:
     @router.get(
         "/{run_id}", response_class=Response, responses={200: {"model": RunView}, **problems(404)}
     )
@@ -94,9 +100,6 @@ def runs_router(face: Face) -> APIRouter:
     async def explain(run_id: RunIdPath) -> Response:
         """Why the run does not move, who holds it, and what would free it."""
         return json_answer(explanation_view(await face.explain(run_id)))
-
-    _talk(router, face)
-    return router
 
 
 def _talk(router: APIRouter, face: Face) -> None:

@@ -4,8 +4,8 @@ from fastapi import APIRouter, Request, Response
 
 from headway.api.access import SESSION_COOKIE, SESSION_S, Access
 from headway.api.answers import StrictRoute, problems
-from headway.api.models import SessionBody
 from headway.api.problem import Problem
+from headway.api.wire import SessionBody
 
 
 def session_router(access: Access) -> APIRouter:

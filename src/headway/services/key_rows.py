@@ -1,5 +1,6 @@
 """Keys, as people see them: what their next run will be, saved until it is started."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,10 +16,14 @@ from headway.ports.store import Store
 PAGE_COUNT: Final = 1_000
 
 
-async def saved_row(reader: RunReader, key: Key, *, job: str) -> SavedKey | None:
-    """What was saved for the next run of `key`, if that is to be one of `job`."""
+async def saved_params(
+    reader: RunReader, key: Key, *, job: str
+) -> tuple[dict[str, Any] | None, int | None]:
+    """What was saved for the next run of `key`, if that is to be one of `job`; the revision too."""
     row = await reader.saved_key(key)
-    return row if row is not None and row.job == job else None
+    if row is None or row.job != job:
+        return None, None
+    return json.loads(row.params), row.revision
 
 
 class Keys:
