@@ -267,30 +267,26 @@ class Headway:
         """Accept a run, durably; when this returns, it will not be lost.
 
         A run without a key is its own key. Without `params` it takes those that were saved for the
-        key and this job, as they are now; else the job's own defaults. With the same
-        `idempotency_key` the same run is answered, however often it is submitted. KeyBusy: the key
-        has an active run, and the policy is `reject`. RevisionConflict: what was saved for the key
-        changed at this very moment. `lane` and the timeouts are the job's own, unless told.
-
-        OutputExists: the key has files of earlier runs, a run that starts (not one that continues)
-        would meet them, and `existing` does not say what is to become of them: `replace` (by name),
-        `archive` (pack them first) or `delete`.
+        key and this job, or the job's defaults; lane and timeouts are the job's own, unless told.
+        With the same `idempotency_key` the same run is answered, however often it is submitted.
+        KeyBusy: the key has an active run, and the policy is `reject`. RevisionConflict: what was
+        saved changed at this very moment. OutputExists: a run that starts would meet files of
+        earlier ones, and `existing` does not say `replace`, `archive` (pack them) or `delete`.
         """
         store, registered = self.store, registered_job(self._jobs, job)
         await self._own_lanes.prepare([registered])
         run_id = self._ids.run_id()
         checked_key = Key(run_id if key is None else check_name(key, place="key"))
-        row_revision = None
-        has_params = params is not None
+        taken, row_revision = params, None
         if params is None and key is not None:
-            params, row_revision = await saved_params(store.runs, checked_key, job=job)
+            taken, row_revision = await saved_params(store.runs, checked_key, job=job)
         submission = Submit(
             run_id=run_id,
             key=checked_key,
             job=job,
             lane=registered.lane if lane is None else LaneName(lane),
-            params=encoded_params(registered, params),
-            has_params=has_params,
+            params=encoded_params(registered, taken),
+            has_params=params is not None,
             row_revision=row_revision,
             timeout_s=_given(timeout_s, registered.timeout_s),
             queue_timeout_s=_given(queue_timeout_s, registered.queue_timeout_s),

@@ -20,13 +20,13 @@ app: Final = App(
 database: Final = App(name="db", help="Look after the database.")
 app.command(database)
 app.command("headway.cli.demo:demo", name="demo", help="Watch a small board of runs at work.")
-app.command("headway.cli.serve:serve", name="serve", help="Serve runs over HTTP.")
 app.command(
     "headway.cli.doctor:doctor",
     name="doctor",
     help="Check that every promise is kept; ends with 1 when one is broken.",
 )
 app.command("headway.cli.explain:explain", name="explain", help="Say why a run does not move.")
+app.command("headway.cli.serve:serve", name="serve", help="Serve runs over HTTP.")
 database.command(
     "headway.cli.database:upgrade", name="upgrade", help="Bring the schema to this version."
 )
