@@ -56,9 +56,9 @@ ADAPTERS: Final = (
         file="adapters/sql/load.py",
         edits=(
             (
-                '    .where(runs.c.waiting_key == _text("key"))\n    .order_by(runs.c.seq)\n',
+                '    .where(runs.c.waiting_key == text("key"))\n    .order_by(runs.c.seq)\n',
                 (
-                    '    .where(runs.c.waiting_key == _text("key"))\n'
+                    '    .where(runs.c.waiting_key == text("key"))\n'
                     "    .order_by(runs.c.queued_at, runs.c.id)\n"
                 ),
             ),

@@ -40,8 +40,8 @@ SERVICES: Final = (
     ),
     Mutant(
         name="a job that waits keeps its slot",
-        file="services/context.py",
-        edits=(("has_given = await self._apply(GiveSlotBack(self._claim))", "has_given = False"),),
+        file="services/slot.py",
+        edits=(("if is_waiting and self._has_slot:", "if is_waiting and not self._has_slot:"),),
         test_file="tests/service/test_waiting.py",
         test="test_i5_a_sleep_gives_its_slot_to_others",
     ),

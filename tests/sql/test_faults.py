@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pymysql.err import MySQLError
 from sqlalchemy.exc import DBAPIError
 
 from headway.adapters.sql.faults import (
+    explained,
     is_disconnect,
     is_duplicate,
     is_read_only,
@@ -17,7 +19,7 @@ from headway.adapters.sql.faults import (
 )
 from headway.adapters.sql.server import Purpose, RawConnection
 from headway.adapters.sql.sqlite import open_sqlite
-from headway.core.errors import DatabaseUnavailable
+from headway.core.errors import DatabaseUnavailable, StoreFailed
 from tests.services import MariaDBServer
 from tests.sql.nodes import Node, connected, connector_to, make_stream, run, start
 
@@ -49,6 +51,13 @@ async def connection(node: Node) -> AsyncIterator[RawConnection]:
 async def test_r4_6_a_row_that_is_there_already_is_a_duplicate(connection: RawConnection) -> None:
     insert = "INSERT INTO stream VALUES (1, 'ours', 0, 0)"
     assert await meanings(connection, insert) == ["is_duplicate"]
+
+
+def test_i20_a_lock_that_nobody_lets_go_of_is_an_outage_and_not_a_refusal() -> None:
+    told = explained(MySQLError(1205, "Lock wait timeout exceeded"))
+    assert isinstance(told, DatabaseUnavailable)
+    assert "Lock wait timeout" in str(told)
+    assert isinstance(explained(MySQLError(1062, "Duplicate entry")), StoreFailed)
 
 
 async def test_r4_6_a_wrong_statement_means_nothing_of_this(connection: RawConnection) -> None:

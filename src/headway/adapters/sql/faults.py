@@ -112,6 +112,9 @@ def explained(error: Exception) -> BaseException:
     """What the one whose write failed is told: our own mistake as it is, else that it failed."""
     if isinstance(error, AssertionError | InfrastructureError):
         return error
+    if is_serialization_conflict(error):
+        # Somebody holds what it needs for longer than anybody would wait: it is as good as away.
+        return DatabaseUnavailable({"database": first_line(error)})
     log.error("write_failed", exc_info=error)
     failed = StoreFailed(f"the write was refused ({first_line(error)}); nothing of it was kept")
     failed.__cause__ = error
