@@ -39,7 +39,7 @@ RUNTIME: Final = (
         file="adapters/redis/scripts.py",
         edits=(("if length == 0 then return 'not_streaming' end\n", ""),),
         test_file="tests/runtime/test_messages.py",
-        test="test_r4_11_why_a_message_is_refused",
+        test="test_r4_11_what_comes_as_the_loop_ends_is_given_back_or_refused",
         backend="redis",
     ),
 )
