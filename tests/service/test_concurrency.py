@@ -1,5 +1,7 @@
 """A job with a limit of its own: its lane, and who has the last word about it (R3.10, I5)."""
 
+import asyncio
+
 import pytest
 
 from headway import Headway, InvalidInput, RunContext
@@ -13,21 +15,28 @@ async def limit_of(hw: Headway, lane: str) -> int:
     return view.lane.max_concurrent
 
 
-def counting(url: str, gauge: Gauge, concurrency: int) -> Headway:
+def limited(url: str, concurrency: int) -> Headway:
     hw = Headway(url)
 
     @hw.job(concurrency=concurrency)
-    async def fetch(ctx: RunContext) -> None:
-        async with gauge.counted(ctx.key):
-            await ctx.sleep(0.01)
+    async def fetch(ctx: RunContext) -> None: ...
 
     return hw
 
 
 async def test_i5_no_more_runs_of_the_job_at_once_than_it_says(url: str) -> None:
-    gauge = Gauge()
-    async with counting(url, gauge, 2) as hw:
+    gauge, release = Gauge(), asyncio.Event()
+    hw = Headway(url)
+
+    @hw.job(concurrency=2)
+    async def fetch(ctx: RunContext) -> None:
+        async with gauge.counted(ctx.key):
+            await release.wait()
+
+    async with hw:
         runs = [await hw.start("fetch", key=f"key-{number}") for number in range(8)]
+        await gauge.reaches(2)
+        release.set()
         for run in runs:
             await run.result()
         assert {(await run.record()).run.lane for run in runs} == {"job:fetch"}
@@ -37,12 +46,12 @@ async def test_i5_no_more_runs_of_the_job_at_once_than_it_says(url: str) -> None
 async def test_r3_10_a_new_number_counts_at_the_next_start_unless_somebody_has_set_it(
     url: str,
 ) -> None:
-    async with counting(url, Gauge(), 2) as hw:
+    async with limited(url, 2) as hw:
         assert await limit_of(hw, "job:fetch") == 2
-    async with counting(url, Gauge(), 5) as hw:
+    async with limited(url, 5) as hw:
         assert await limit_of(hw, "job:fetch") == 5
         await hw.lanes.set("job:fetch", max_concurrent=1)
-    async with counting(url, Gauge(), 9) as hw:
+    async with limited(url, 9) as hw:
         assert await limit_of(hw, "job:fetch") == 1
 
 
@@ -59,7 +68,7 @@ async def test_i5_a_job_that_is_registered_late_has_its_limit_before_its_first_r
 
 
 async def test_i5_the_runs_of_its_schedule_count_too(url: str) -> None:
-    hw = counting(url, Gauge(), 2)
+    hw = limited(url, 2)
 
     @hw.job()
     async def other(ctx: RunContext) -> None: ...
