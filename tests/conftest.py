@@ -1,12 +1,16 @@
-"""The servers, as fixtures: started when the first test asks, one set for each test process.
+"""A new SQLite file for each test; and the servers, started when the first test asks.
 
 Each xdist worker has servers of its own, so that a test may pause or kill one.
 """
 
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from headway.bootstrap import upgrade_database
+from tests.contract.backends import run_apart
 from tests.services import (
     MariaDBPair,
     MariaDBServer,
@@ -24,6 +28,21 @@ from tests.services import (
 from tests.services.fixture import running
 
 pytest_plugins = ["tests.services.report"]
+
+
+@pytest.fixture(scope="session")
+def upgraded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """To copy from: to run the migrations for every test would take longer than the tests."""
+    path = tmp_path_factory.mktemp("upgraded") / "headway.db"
+    run_apart(lambda: upgrade_database([f"sqlite:///{path}"]))
+    return path
+
+
+@pytest.fixture
+def url(upgraded_file: Path, tmp_path: Path) -> str:
+    """A new SQLite database."""
+    shutil.copy(upgraded_file, tmp_path / "headway.db")
+    return f"sqlite:///{tmp_path}/headway.db"
 
 
 @pytest.fixture(scope="session")

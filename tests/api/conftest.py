@@ -1,33 +1,16 @@
 """A real server in this process, on a database of its own, and a client for it."""
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 from headway.api.access import Access
 from headway.api.server import serve
 from headway.app import Headway
-from headway.bootstrap import upgrade_database
 from tests.api.client import Client
 from tests.api.jobs import register
-from tests.contract.backends import run_apart
-
-
-@pytest.fixture(scope="session")
-def upgraded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("api") / "upgraded.db"
-    run_apart(lambda: upgrade_database([f"sqlite:///{path}"]))
-    return path
-
-
-@pytest.fixture
-def url(upgraded_file: Path, tmp_path: Path) -> str:
-    shutil.copy(upgraded_file, tmp_path / "headway.db")
-    return f"sqlite:///{tmp_path}/headway.db"
 
 
 @pytest.fixture

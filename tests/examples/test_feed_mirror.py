@@ -1,7 +1,6 @@
 """The feed mirror: whole files, the right ones, each once, whatever the network does (R1.12)."""
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,6 @@ import pytest
 from examples.feed_mirror import mirror, path_of, read_feed
 
 from headway import Headway, OutputExists, RunFailed, RunHandle, RunStatus
-from headway.bootstrap import upgrade_database
-from tests.contract.backends import run_apart
 from tests.examples.feed_server import Web, served
 from tests.service.folders import files_below, parts, until
 
@@ -25,17 +22,9 @@ def web() -> Iterator[Web]:
         yield web
 
 
-@pytest.fixture(scope="session")
-def upgraded_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("examples") / "upgraded.db"
-    run_apart(lambda: upgrade_database([f"sqlite:///{path}"]))
-    return path
-
-
 @pytest.fixture
-async def hw(upgraded_file: Path, tmp_path: Path) -> AsyncIterator[Headway]:
-    shutil.copy(upgraded_file, tmp_path / "headway.db")
-    hw = Headway(f"sqlite:///{tmp_path}/headway.db")
+async def hw(url: str) -> AsyncIterator[Headway]:
+    hw = Headway(url)
     hw.job()(mirror)
     async with hw:
         yield hw

@@ -5,7 +5,7 @@ from typing import Any, Final
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from headway.api.problem import Problem, problem_of
+from headway.api.problem import problem_of
 from headway.api.wire import ProblemView
 from headway.core.document import decode_document
 from headway.core.errors import InvalidInput
@@ -78,6 +78,3 @@ class StrictRoute(APIRoute):
             return response
 
         return strictly
-
-
-__all__ = ["JSON_TYPE", "Problem", "StrictRoute", "json_answer", "problems"]

@@ -1,7 +1,6 @@
 """The HTTP application: routes behind one guard."""
 
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
@@ -37,7 +36,6 @@ def build_application(
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=_operation_id,
-        lifespan=_lifespan,
     )
     app.include_router(runs_router(face))
     app.include_router(board_router(face))
@@ -49,11 +47,6 @@ def build_application(
     app.add_exception_handler(Error, _error)
     app.add_exception_handler(Exception, _mistake)
     return Guard(app, access=access, hosts=hosts)
-
-
-@asynccontextmanager
-async def _lifespan(_: FastAPI) -> AsyncIterator[None]:
-    yield
 
 
 def _operation_id(route: APIRoute) -> str:

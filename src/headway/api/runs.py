@@ -8,7 +8,6 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.cursor import read_cursor, write_cursor
 from headway.api.face import Face
-from headway.api.problem import Problem
 from headway.api.views import explanation_view, listed, run_view
 from headway.api.wire import (
     CancelBody,
@@ -126,18 +125,12 @@ def _talk(router: APIRouter, face: Face) -> None:
     )
     async def send(run_id: RunIdPath, body: MessageBody) -> dict[str, Any]:
         """A message for the job, durable when it is accepted."""
-        await _existing(face, run_id).send(body.content)
+        await face.run(run_id).send(body.content)
         return {}
 
     @router.post("/{run_id}/resume", responses=problems(404, 409, 429, body=True))
     async def resume(run_id: RunIdPath, body: ResumeBody) -> dict[str, Any]:
         """Answer a question that the job asks, by its `call_id`."""
         answer = body.model_dump(exclude={"call_id"}, exclude_unset=True)
-        await _existing(face, run_id).answer(body.call_id, answer)
+        await face.run(run_id).answer(body.call_id, answer)
         return {}
-
-
-def _existing(face: Face, run_id: str) -> Any:
-    if not run_id:
-        raise Problem(404, "run_not_found", "a run has an id")
-    return face.run(run_id)
