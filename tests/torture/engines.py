@@ -16,7 +16,7 @@ from headway.adapters.sql.store import SqlStore, open_store
 from headway.bootstrap import SystemClock, opened_readers
 from headway.core.command.lane import SetLane
 from headway.core.doctor.finding import Weight
-from headway.core.errors import InboxOverflow, RunNotActive
+from headway.core.errors import InboxOverflow, QuestionNotOpen, RunNotActive
 from headway.core.ids import LaneName, RunId
 from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
@@ -179,7 +179,7 @@ class Torment:
                     call_id = json.loads(event.payload)["call_id"]
                     try:
                         await self._handle(event.run_id).answer(call_id, random.random())
-                    except (RunNotActive, InboxOverflow):
+                    except (RunNotActive, QuestionNotOpen, InboxOverflow):
                         continue
             await asyncio.sleep(0.2)
 

@@ -51,6 +51,8 @@ class RunFiles:
         self._hold: Hold | None = None
         self._entering = asyncio.Lock()
         self._has_ended = False
+        self._may_have_parts = execution.claimed.generation > 1
+        """This execution has begun a file, or an earlier one may have. Most runs have none."""
         self._number = 0
         self._whole: dict[str, FinishFile] = {}
         """Finished, and perhaps entered in the ledger; not renamed yet."""
@@ -120,7 +122,7 @@ class RunFiles:
         """
         self._has_ended = True
         try:
-            if not self._folder.has_run(self._run_id):
+            if not self._has_parts():
                 return
             for command in list(
                 self._whole.values()
@@ -139,7 +141,7 @@ class RunFiles:
             self._hold = None
         self._output.entered.pop(self._run_id, None)
         try:
-            if self._folder.has_run(self._run_id):
+            if self._has_parts():
                 await self._output.settle(self._run_id)
         except (InfrastructureError, OSError) as error:
             log.warning("files_left", extra={"run_id": self._run_id, "reason": str(error)})
@@ -149,6 +151,7 @@ class RunFiles:
             self._check_not_ended()
             if self._hold is not None:
                 return
+            self._may_have_parts = True
             hold = self._folder.enter_run(self._run_id)
             try:
                 self._output.entered[self._run_id] = self._key
@@ -157,6 +160,9 @@ class RunFiles:
                 hold.close()
                 raise
             self._hold = hold
+
+    def _has_parts(self) -> bool:
+        return self._may_have_parts and self._folder.has_run(self._run_id)
 
     async def _tidy(self) -> None:
         earlier = self._execution.claimed.generation - 1
