@@ -97,10 +97,10 @@ class _Pause:
 async def together(store: SqlStore, *commands: Command[Any]) -> list[Any]:
     """Let these commands share a batch, in this order; errors are among the answers."""
     pause = _Pause()
-    waiting = [store.writer.put(pause)]
+    waiting = [store.writer.waiting.put(pause)]
     await asyncio.to_thread(pause.is_reached.wait)
     try:
-        waiting += [store.writer.put(command) for command in commands]
+        waiting += [store.writer.waiting.put(command) for command in commands]
     finally:
         pause.may_end.set()
     _, *answers = await asyncio.gather(*waiting, return_exceptions=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headway.adapters.sql.store import SqlStore
-from headway.adapters.sql.writer import BATCH_COUNT_MAX
+from headway.adapters.sql.waiting import BATCH_COUNT_MAX
 from headway.core.command.command import Needs
 from headway.core.command.instance import RegisterInstance
 from headway.core.command.report import SaveProgress

@@ -8,13 +8,14 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headway.core.command.claim import Claimed
+from headway.core.command.claim import Claimed, ClaimRuns
 from headway.core.command.command import Needs
 from headway.core.command.report import SaveProgress
 from headway.core.errors import StoreFailed
 from headway.core.ids import RunId
 from headway.core.run.run import Claim
 from headway.core.world import World
+from headway.services.claiming import MAKES_NO_ROOM, MAKES_ROOM
 from tests.property.drawing import NOBODY, Drawing
 from tests.property.opened import Opened, difference, expected
 
@@ -61,7 +62,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert answer == told, f"{command}\nanswers {answer}\n    not {told}"
 
     def told(self, command: Any) -> Any:
+        event_count = len(self.oracle.events)
         answer = self.oracle.apply(command)
+        if type(command) in MAKES_NO_ROOM - {ClaimRuns}:  # A claim has no need of another.
+            types = {event["type"] for event in self.oracle.events[event_count:]}
+            assert not types & MAKES_ROOM, f"an engine would not claim beside {command}"
         if isinstance(answer, tuple):
             claimed = [one for one in answer if isinstance(one, Claimed)]
             self.drawing.claims += [Claim(one.run_id, one.token) for one in claimed]

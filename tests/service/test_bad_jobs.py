@@ -11,7 +11,7 @@ import pytest
 
 from headway import BlockingRunContext, Headway, RunContext, RunFailed
 from headway.core.run.status import RunStatus
-from headway.services import engine
+from headway.services import claiming, engine
 from headway.services.execution import Ending
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -288,7 +288,7 @@ async def test_i3_runs_of_a_job_that_has_moved_to_another_lane_are_still_claimed
     async with hw:
         await hw.lanes.set("before", is_paused=True)
         run = await hw.start("well")
-    monkeypatch.setattr(engine, "ALL_LANES_S", 0.1)
+    monkeypatch.setattr(claiming, "ALL_LANES_S", 0.1)
     hw = Headway(url)
     hw.job(lane="after")(well)
     async with hw:

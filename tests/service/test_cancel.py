@@ -109,7 +109,7 @@ async def test_i11_progress_that_reads_like_a_cancel_is_none(url: str) -> None:
 async def test_i11_a_cancel_by_another_process_is_seen_at_the_next_look(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "POLL_S", 0.01)
+    monkeypatch.setattr(engine, "LOOK_S", 0.01)
     hw, started = Headway(url, lease_ttl_s=3.0), asyncio.Event()
 
     @hw.job()

@@ -1,14 +1,13 @@
 """Hints make it fast, polling makes it certain: each is enough without the other."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 
 from headway import Headway, RunContext
 from headway.adapters.sql.store import SqlStore
-from headway.core.run.events import Event
-from headway.services import engine, handle
+from headway.services import claiming, engine, handle
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -26,13 +25,13 @@ def no_op(url: str) -> Headway:
 async def test_i8_with_every_hint_lost_polling_still_starts_and_finds_the_end(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hear_nothing(
-        self: SqlStore, listener: Callable[[Sequence[Event]], None]
-    ) -> Callable[[], None]:
+    def hear_nothing(self: SqlStore, *_: object, **__: object) -> Callable[[], None]:
         return lambda: None
 
     monkeypatch.setattr(SqlStore, "listen", hear_nothing)
-    monkeypatch.setattr(engine, "POLL_S", 0.01)
+    monkeypatch.setattr(SqlStore, "accompany", hear_nothing)
+    monkeypatch.setattr(claiming, "POLL_S", 0.01)
+    monkeypatch.setattr(engine, "LOOK_S", 0.01)
     monkeypatch.setattr(handle, "POLL_S", 0.01)
     async with no_op(url) as hw:
         runs = [await hw.start("work", params={"number": number}) for number in range(5)]
@@ -42,7 +41,8 @@ async def test_i8_with_every_hint_lost_polling_still_starts_and_finds_the_end(
 async def test_i8_no_hint_is_missed_by_one_who_looks_while_it_comes(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "POLL_S", 3_600)
+    monkeypatch.setattr(claiming, "POLL_S", 3_600)
+    monkeypatch.setattr(engine, "LOOK_S", 3_600)
     monkeypatch.setattr(handle, "POLL_S", 3_600)
     async with no_op(url) as hw, asyncio.timeout(60):
         for number in range(50):

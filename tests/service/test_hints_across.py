@@ -17,7 +17,7 @@ from headway.core.command.submit import Submit
 from headway.core.ids import MAIN_LANE, Key, LaneName, RunId
 from headway.core.run.events import Event
 from headway.core.run.status import RunStatus
-from headway.services import engine, handle
+from headway.services import claiming, engine, handle
 from headway.services.admit import admit
 from headway.services.handle import RunHandle
 from tests.contract.backends import database_on
@@ -48,7 +48,8 @@ async def elsewhere(url: str) -> AsyncIterator[SqlStore]:
 
 @pytest.fixture
 def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "POLL_S", HOUR_S)
+    monkeypatch.setattr(claiming, "POLL_S", HOUR_S)
+    monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
     monkeypatch.setattr(handle, "POLL_S", HOUR_S)
 
 
@@ -189,7 +190,8 @@ async def test_i8_a_listener_whose_connection_was_killed_catches_up(
     database: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(engine, "POLL_S", HOUR_S)
+    monkeypatch.setattr(claiming, "POLL_S", HOUR_S)
+    monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
     async with with_jobs(url) as hw, asyncio.timeout(60):
         await until_heard(hw.store, elsewhere)
         listening = await asyncio.to_thread(ear_of, postgres_server, database)
@@ -253,7 +255,8 @@ async def test_i8_with_every_hint_lost_polling_still_converges(
         return lambda: None
 
     monkeypatch.setattr(SqlStore, "listen", hear_nothing)
-    monkeypatch.setattr(engine, "POLL_S", 0.01)
+    monkeypatch.setattr(claiming, "POLL_S", 0.01)
+    monkeypatch.setattr(engine, "LOOK_S", 0.01)
     monkeypatch.setattr(handle, "POLL_S", 0.01)
     hw = with_jobs(url)
     hw._lease_ttl_s = 0.5  # A third of it is how often an engine looks after its runs.

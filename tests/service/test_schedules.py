@@ -94,6 +94,7 @@ class Outage:
 
     listen = SqlStore.listen
     keep_lease = SqlStore.keep_lease
+    accompany = SqlStore.accompany
 
 
 async def kept(

@@ -58,7 +58,7 @@ async def test_i5_a_look_from_before_the_wait_gives_nobody_a_slot(
         return held
 
     monkeypatch.setattr(SqlRunReader, "runs_held_by", look_and_tell_later)
-    monkeypatch.setattr(engine, "POLL_S", 0.05)
+    monkeypatch.setattr(engine, "LOOK_S", 0.05)
     hw, gauge, release = Headway(url, lease_ttl_s=3.0), Gauge(), asyncio.Event()
 
     @hw.job()

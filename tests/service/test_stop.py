@@ -15,7 +15,7 @@ from headway.core.run.events import EventType
 from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
 from headway.ports.store import Store
-from headway.services import engine
+from headway.services import claiming, engine
 from headway.services.execute import give_up
 from headway.services.sweep import sweep
 from tests.service.scenes import Gauge, looked_at, records
@@ -293,7 +293,8 @@ async def test_r4_13_an_engine_that_cannot_renew_its_lease_stops_its_work_by_its
 async def test_r4_13_an_idle_engine_learns_of_its_death_by_its_renewal(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "POLL_S", 3_600)
+    monkeypatch.setattr(claiming, "POLL_S", 3_600)
+    monkeypatch.setattr(engine, "LOOK_S", 3_600)
     hw = Headway(url, lease_ttl_s=3.0)
     async with hw, looked_at(url) as elsewhere:
         (instance,) = await elsewhere.runs.instances()

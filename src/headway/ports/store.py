@@ -1,7 +1,7 @@
 """The one door through which anything is written."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from headway.core.command.command import Command
 from headway.core.ids import InstanceId
@@ -35,10 +35,30 @@ class Store(Protocol):
         """
         ...
 
-    def listen(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+    def accompany(
+        self,
+        company: Callable[[Command[Any]], Sequence[Command[A]]],
+        on_answer: Callable[[Any, A], None],
+    ) -> Callable[[], None]:
+        """Have more decided in the batches of this process, until the returned function is called.
+
+        When `apply` is called, `company` says what is to be decided in the same transaction, after
+        everything else in it. Not for each command: for the first that it has company for, in each
+        batch. `on_answer` is called with the accompanying command and its answer, in the event
+        loop; when it could not be carried out, it is not called.
+        """
+        ...
+
+    def listen(
+        self,
+        listener: Callable[[Sequence[Event]], None],
+        *,
+        only_others: bool = False,
+    ) -> Callable[[], None]:
         """Call `listener` with the events of each commit; returns the way to stop.
 
-        Always with those of this process, and with those of others where the database tells of
-        them. A hint, never the truth: some may not come, and some may come twice.
+        Always with those of this process, unless it wants `only_others`, and with those of others
+        where the database tells of them. A hint, never the truth: some may not come, and some may
+        come twice.
         """
         ...

@@ -14,14 +14,14 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
+from headway.core.command.claim import Claimed, NotAlive
 from headway.core.command.instance import (
     RegisterInstance,
     RenewInstance,
     RetireInstance,
 )
 from headway.core.errors import InfrastructureError
-from headway.core.ids import CRON_LANE, InstanceId, LaneName, RunId
+from headway.core.ids import InstanceId, RunId
 from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
@@ -33,6 +33,7 @@ from headway.ports.life_lock import LifeLock
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.children import Children
+from headway.services.claiming import Claiming
 from headway.services.execute import execute, give_up
 from headway.services.execution import Ending, Execution
 from headway.services.job import Job
@@ -40,28 +41,14 @@ from headway.services.output import Output
 from headway.services.patience import persistently
 from headway.services.sweep import clean_locks, sweep
 
-POLL_S: Final = 1.0
 SWEEP_S: Final = 1.0
-ALL_LANES_S: Final = 5.0
+LOOK_S: Final = 1.0
 KEEP_S: Final = 60.0
 FILES_SWEEP_S: Final = 2.0
 LEASE_LOOK_S: Final = 0.2
 UNWIND_S: Final = 5.0
 """How long jobs that were told to end may take for it when the engine stops."""
-CLAIM_COUNT_MAX: Final = 100
 HELD_COUNT_MAX: Final = 100_000
-MAKES_ROOM: Final = frozenset(
-    {
-        EventType.STATE_CHANGED,
-        EventType.TAKEN_OVER,
-        EventType.WAITING,
-        EventType.RETRIED,
-        EventType.PARKED,
-        EventType.WOKEN,
-        EventType.LANE_CHANGED,
-    }
-)
-"""After these a run may be ready that was not, or a slot may be free."""
 
 log = event_log(__name__)
 
@@ -101,24 +88,31 @@ class Engine:
         self._life_lock = life_lock
         self._keep = keep
         self._output = output
-        self._wake = asyncio.Event()
+        self._claiming = Claiming(
+            store,
+            reader,
+            ids,
+            jobs,
+            instance_id=lambda: self._instance_id,
+            on_answer=self._on_claimed,
+        )
         self._executing: dict[RunId, Execution] = {}
         """The latest of each run: one that was lost may live on beside it, and is told no more."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._looked_at_s = self._lanes_at_s = float("-inf")
+        self._looked_at_s = float("-inf")
         self._unknown: set[Claim] = set()
-        self._is_stopping = False
         self._has_stopped = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         await self._begin()
         await clean_locks(self._reader, self._life_lock)
         self._stop_listening = self._store.listen(self._on_events)
+        self._claiming.begin()
         self._group = await asyncio.TaskGroup().__aenter__()
         self._loops = [
-            self._group.create_task(self._claim()),
+            self._group.create_task(self._claiming.poll()),
             self._group.create_task(self._repeat(SWEEP_S, self._sweep)),
-            self._group.create_task(self._repeat(POLL_S, self._look_after)),
+            self._group.create_task(self._repeat(LOOK_S, self._look_after)),
             self._group.create_task(self._repeat(KEEP_S, self._keep)),
             self._group.create_task(self._repeat(FILES_SWEEP_S, self._output.sweep)),
             self._group.create_task(self._repeat(LEASE_LOOK_S, self._begin_anew_if_lost)),
@@ -131,7 +125,6 @@ class Engine:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._is_stopping = True
         died_of: BaseException | None = None
         try:
             try:
@@ -170,10 +163,10 @@ class Engine:
             loop.cancel()
 
     async def _stop(self, wait_s: float) -> None:
-        self._wake.set()
-        claiming = self._loops[0]
-        await asyncio.wait([claiming], timeout=UNWIND_S)
-        claiming.cancel()  # What it may still have won is given up with the rest.
+        self._claiming.stop()
+        polling = self._loops[0]
+        await asyncio.wait([polling], timeout=UNWIND_S)
+        polling.cancel()  # What it may still have won is given up with the rest.
         for execution in list(self._executing.values()):
             execution.stop_at_next_wait()
         if self._tasks:
@@ -219,44 +212,9 @@ class Engine:
             execution.end(Ending.LOST)
         await persistently(self._begin)
 
-    # The loops.
+    # The work.
 
-    async def _claim(self) -> None:
-        while not self._is_stopping:
-            self._wake.clear()
-            try:
-                names = frozenset(self._jobs)
-                lanes = await self._lanes() if names else []
-                # Together, so that they share a transaction.
-                await asyncio.gather(*(self._claim_lane(lane, names) for lane in lanes))
-            except InfrastructureError as error:
-                log.warning("claim_failed", extra={"reason": str(error)})
-                await asyncio.sleep(POLL_S)
-            try:
-                async with asyncio.timeout(POLL_S):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
-
-    async def _lanes(self) -> list[LaneName]:
-        """Those of our jobs, and of schedules; now and then all, for a job may have moved."""
-        now_s = time.monotonic()
-        if now_s - self._lanes_at_s < ALL_LANES_S:
-            return sorted({CRON_LANE, *(job.lane for job in self._jobs.values())})
-        self._lanes_at_s = now_s
-        return await self._reader.lane_names()
-
-    async def _claim_lane(self, lane: LaneName, names: frozenset[str]) -> None:
-        instance_id = self._instance_id
-        claimed = await self._store.apply(
-            ClaimRuns(
-                lane=lane,
-                instance_id=instance_id,
-                jobs=names,
-                count=CLAIM_COUNT_MAX,
-                nonce=self._ids.nonce(),
-            )
-        )
+    def _on_claimed(self, instance_id: InstanceId, claimed: Sequence[Claimed] | NotAlive) -> None:
         if isinstance(claimed, NotAlive):
             if instance_id == self._instance_id:  # Else it has begun anew meanwhile.
                 self._trusted_until_s = float("-inf")
@@ -290,6 +248,8 @@ class Engine:
             run_id = execution.claimed.run_id
             if self._executing.get(run_id) is execution:
                 del self._executing[run_id]
+
+    # The loops.
 
     async def _repeat(self, every_s: float, action: Callable[[], Awaitable[None]]) -> None:
         while not self._has_stopped.is_set():
@@ -343,8 +303,6 @@ class Engine:
 
     def _on_events(self, events: Sequence[Event]) -> None:
         for event in events:
-            if event.type in MAKES_ROOM:
-                self._wake.set()
             execution = None if event.run_id is None else self._executing.get(event.run_id)
             if execution is not None:
                 self._hint(execution, event)

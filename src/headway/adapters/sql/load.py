@@ -26,7 +26,7 @@ from headway.adapters.sql.tables import (
     stream,
 )
 from headway.core.command.command import ClaimNeed, Needs
-from headway.core.ids import Instant, Key, RunId
+from headway.core.ids import Instant, Key, LaneName, RunId
 from headway.core.lane import Lane, default_lane
 from headway.core.run.run import Mode, Run
 from headway.core.world import (
@@ -135,7 +135,17 @@ _LANES_LOCKED: Final = Query(
     .order_by(lanes.c.name)
     .with_for_update()
 )
-_HELD: Final = Query(sa.select(sa.func.count()).where(runs.c.slot == text("lane")))
+# How many slots of a lane are held, and how many runs want one again.
+_HELD_AND_WANTED: Final = Query(
+    sa.union_all(
+        sa.select(runs.c.slot, sa.func.count(), sa.literal_column("0"))
+        .where(in_list(runs.c.slot, "lanes"))
+        .group_by(runs.c.slot),
+        sa.select(runs.c.lane, sa.literal_column("0"), sa.func.count())
+        .where(in_list(runs.c.lane, "lanes"), runs.c.queue_rank == sa.literal_column("0"))
+        .group_by(runs.c.lane),
+    )
+)
 _QUEUED: Final = Query(
     sa.select(sa.func.count()).where(
         runs.c.lane == text("lane"),
@@ -266,51 +276,67 @@ async def _load_waiting(link: Link, needs: Needs, world: World) -> None:
 
 async def _load_lanes(link: Link, needs: Needs, world: World) -> None:
     claimed = {need.lane for need in needs.claims}
-    names = sorted(claimed | set(needs.lanes))
+    changed = set(needs.changed_lanes)
+    names = claimed | changed | set(needs.lanes)
     if not names:
         return
-    for row in await link.fetch(_LANES, {"names": names}):
-        world.known_lanes[row[0]] = Lane(*row)
-    # A lane that is made after this look is not ours to claim from: it was not locked.
-    limited = {name for name, lane in world.known_lanes.items() if lane.max_queued is not None}
-    locked = sorted((claimed | limited | set(needs.changed_lanes)) & set(world.known_lanes))
-    if locked:
-        for row in await link.fetch(_LANES_LOCKED, {"names": locked}):
+    locked = claimed | changed
+    if names != locked:
+        for row in await link.fetch(_LANES, {"names": sorted(names)}):
             world.known_lanes[row[0]] = Lane(*row)
+        # A lane that is made after this look is not ours to claim from: it was not locked.
+        limited = {name for name, lane in world.known_lanes.items() if lane.max_queued is not None}
+        locked = (locked | limited) & set(world.known_lanes)
+    if locked:
+        for row in await link.fetch(_LANES_LOCKED, {"names": sorted(locked)}):
+            world.known_lanes[row[0]] = Lane(*row)
+        locked &= set(world.known_lanes)
     world.loaded_lanes = dict(world.known_lanes)
-    for name in claimed | set(needs.changed_lanes) | set(locked):
+    for name in claimed | changed | locked:
         world.lanes[name] = LaneQueue(world.known_lanes.get(name) or default_lane(name))
-    for name in locked:
-        await _count_queue(link, needs, world.lanes[name])
-    for need in needs.claims:
-        if need.lane in world.known_lanes:
-            await _load_ready(link, needs, world, need)
+    if locked:
+        wanted = await _count_queues(link, needs, world, sorted(locked))
+        for need in needs.claims:
+            if need.lane in locked:
+                await _load_ready(link, needs, world, need, has_wanted=wanted[need.lane] > 0)
     if needs.claims:
         await _load_documents(link, needs, world)
 
 
-async def _count_queue(link: Link, needs: Needs, queue: LaneQueue) -> None:
-    name = queue.lane.name
-    ((queue.held_count,),) = await link.fetch(_HELD, {"lane": name})
-    if queue.lane.max_queued is not None or name in needs.changed_lanes:
-        ((queue.queued_count,),) = await link.fetch(_QUEUED, {"lane": name})
+async def _count_queues(
+    link: Link, needs: Needs, world: World, names: Sequence[LaneName]
+) -> Counter[LaneName]:
+    """Tell the queues what they hold; how many runs of each lane want a slot again."""
+    wanted: Counter[LaneName] = Counter()
+    for name, held_count, wanted_count in await link.fetch(_HELD_AND_WANTED, {"lanes": names}):
+        world.lanes[name].held_count += held_count
+        wanted[name] += wanted_count
+    for name in names:
+        queue = world.lanes[name]
+        if queue.lane.max_queued is not None or name in needs.changed_lanes:
+            ((queue.queued_count,),) = await link.fetch(_QUEUED, {"lane": name})
+    return wanted
 
 
-async def _load_ready(link: Link, needs: Needs, world: World, need: ClaimNeed) -> None:
+async def _load_ready(
+    link: Link, needs: Needs, world: World, need: ClaimNeed, *, has_wanted: bool
+) -> None:
     queue = world.lanes[need.lane]
-    # Each run of the batch may free a slot, or be one that would have been claimed.
-    spare_count = len(needs.run_ids) + len(needs.whole_keys)
     count = sum(wanted for other, wanted in needs.claims.items() if other.lane == need.lane)
-    capacity = queue.lane.capacity
+    # A run of the batch may free its slot, or be one that would have been claimed.
+    here = [run for run in world.runs.values() if run.lane == need.lane]
     if need.lane not in needs.changed_lanes:
-        count = min(count, capacity - queue.held_count + spare_count)
+        freed_count = sum(run.slot is not None for run in here)
+        count = min(count, queue.lane.capacity - queue.held_count + freed_count)
     if count <= 0:
         return
+    count += sum(run.queue_rank is not None for run in here)
     parameters: dict[str, Any] = {"lane": need.lane, "jobs": sorted(need.jobs)}
-    resumed_count = max(count + spare_count, capacity)
-    for row in await link.fetch(_RESUMED, parameters | {"count": resumed_count}):
-        _load_claimable(world, row)
-    for row in await link.fetch(_READY, parameters | {"count": count + spare_count}):
+    if has_wanted:
+        wanted_count = max(count, queue.lane.capacity)
+        for row in await link.fetch(_RESUMED, parameters | {"count": wanted_count}):
+            _load_claimable(world, row)
+    for row in await link.fetch(_READY, parameters | {"count": count}):
         _load_claimable(world, row)
 
 

@@ -68,7 +68,7 @@ def _in_tuple(element: in_list, compiler: SQLCompiler, **kw: Any) -> str:
 class Query:
     """A SELECT whose parameters are named."""
 
-    select: sa.Select[Any]
+    select: sa.Select[Any] | sa.CompoundSelect[Any]
     orders_locks: bool = False
     """Its order only says in which order rows are locked: of no use where none are."""
     on_mysql: sa.Select[Any] | None = None

@@ -54,10 +54,10 @@ class SqlStore:
     @property
     def is_idle(self) -> bool:
         """Nothing is being written or read, and every answer is on its way to its caller."""
-        return self.writer.is_idle and not self._database.is_reading
+        return self.writer.waiting.is_idle and not self._database.is_reading
 
     async def apply(self, command: Command[A]) -> A:
-        answer: A = await self.writer.put(command)
+        answer: A = await self.writer.waiting.put(command)
         return answer
 
     def keep_lease(
@@ -67,12 +67,24 @@ class SqlStore:
         ttl_s: float,
         on_renewed: Callable[[float | None], None],
     ) -> Callable[[], None]:
-        return self.writer.keep_lease(instance_id, ttl_s=ttl_s, on_renewed=on_renewed)
+        return self.writer.waiting.keep_lease(instance_id, ttl_s=ttl_s, on_renewed=on_renewed)
 
-    def listen(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+    def accompany(
+        self,
+        company: Callable[[Command[Any]], Sequence[Command[A]]],
+        on_answer: Callable[[Any, A], None],
+    ) -> Callable[[], None]:
+        return self.writer.waiting.accompany(company, on_answer)
+
+    def listen(
+        self,
+        listener: Callable[[Sequence[Event]], None],
+        *,
+        only_others: bool = False,
+    ) -> Callable[[], None]:
         if self._ear is not None:  # Who only submits needs no connection for it.
             self._ear.start()
-        return self._listeners.add(listener)
+        return self._listeners.add(listener, only_others=only_others)
 
     async def close(self) -> None:
         """Commit what waits, then close all connections."""
@@ -85,15 +97,24 @@ class SqlStore:
 class Listeners:
     def __init__(self) -> None:
         self._listeners: dict[object, Callable[[Sequence[Event]], None]] = {}
+        self._of_others: dict[object, Callable[[Sequence[Event]], None]] = {}
 
-    def add(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+    def add(
+        self, listener: Callable[[Sequence[Event]], None], *, only_others: bool = False
+    ) -> Callable[[], None]:
         ticket = object()
-        self._listeners[ticket] = listener
-        return lambda: _drop(self._listeners, ticket)
+        listeners = self._of_others if only_others else self._listeners
+        listeners[ticket] = listener
+        return lambda: _drop(listeners, ticket)
 
     def tell(self, events: Sequence[Event]) -> None:
         for listener in list(self._listeners.values()):
             listener(events)
+
+    def tell_of_others(self, events: Sequence[Event]) -> None:
+        for listener in list(self._of_others.values()):
+            listener(events)
+        self.tell(events)
 
 
 def _drop(listeners: dict[object, Any], ticket: object) -> None:
@@ -135,4 +156,4 @@ def _ear(database: Database, writer_id: str, listeners: Listeners) -> "Ear | Non
         return None
     from headway.adapters.sql.ear import Ear  # noqa: PLC0415  # Its driver is an optional extra.
 
-    return Ear(database.connector, writer_id=writer_id, tell=listeners.tell)
+    return Ear(database.connector, writer_id=writer_id, tell=listeners.tell_of_others)

@@ -8,7 +8,6 @@ that none can undo its neighbours.
 import asyncio
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
@@ -33,23 +32,19 @@ from headway.adapters.sql.own_row import (
     remove_own_row,
     write_own_row,
 )
+from headway.adapters.sql.waiting import Waiting
 from headway.adapters.sql.write import write_world
 from headway.core.command.command import Command, Needs
-from headway.core.command.documents import document_length
 from headway.core.errors import (
     DatabaseUnavailable,
     InfrastructureError,
     OutcomeUnknown,
     StoreClosed,
-    StoreOverloaded,
 )
-from headway.core.ids import InstanceId, Instant
+from headway.core.ids import Instant
 from headway.core.run.events import Event
 from headway.log import event_log
 
-BATCH_COUNT_MAX: Final = 1_000
-WAITING_COUNT_MAX: Final = 100_000
-BATCH_LENGTH_MAX: Final = 16 << 20
 ATTEMPT_COUNT_MAX: Final = 20
 TRANSACTION_S_MAX: Final = 30.0
 OUTAGE_S_MAX: Final = 10.0
@@ -75,12 +70,8 @@ class Writer:
         self._source = source
         self._now = now
         self._on_committed = on_committed
-        self._waiting: deque[Pending] = deque()
         self._batch_number = 0
         self._in_doubt: InDoubt | None = None
-        self._is_closing = False
-        self._is_waiting = False
-        self._lease: Lease | None = None
         self._is_out = False
         """The database could not be reached for as long as anybody would wait."""
         self.conflict_count = 0
@@ -90,7 +81,7 @@ class Writer:
     async def start(self) -> None:
         """Open the link in the writer's thread; what goes wrong there is raised here."""
         self._loop = asyncio.get_running_loop()
-        self._wake = asyncio.Event()
+        self.waiting = Waiting()
         started: asyncio.Future[None] = self._loop.create_future()
         self._stopped = self._loop.create_future()
         self._thread = threading.Thread(
@@ -99,59 +90,16 @@ class Writer:
         self._thread.start()
         await started
 
-    def put(self, command: Command[Any]) -> "asyncio.Future[Any]":
-        """The answer to come, once it is durable."""
-        if self._is_closing:
-            raise StoreClosed
-        if len(self._waiting) >= WAITING_COUNT_MAX:
-            raise StoreOverloaded(len(self._waiting))
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._waiting.append(Pending(command, answer))
-        self._rouse()
-        return answer
-
-    def keep_lease(
-        self,
-        instance_id: InstanceId,
-        *,
-        ttl_s: float,
-        on_renewed: Callable[[float | None], None],
-    ) -> Callable[[], None]:
-        assert self._lease is None, "a writer serves one instance"
-        lease = self._lease = Lease(
-            instance_id, ttl_s=ttl_s, on_renewed=on_renewed, loop=self._loop
-        )
-        self._rouse()
-
-        def end() -> None:
-            lease.end()
-            if self._lease is lease:
-                self._lease = None
-
-        return end
-
     async def close(self) -> None:
         """Commit what waits, then close the link."""
-        self._is_closing = True
-        self._rouse()
+        self.waiting.close()
         await asyncio.shield(self._stopped)
         self._thread.join()
-
-    @property
-    def is_idle(self) -> bool:
-        return self._is_waiting and not self._waiting
-
-    def _rouse(self) -> None:
-        # Appended first, looked at second; the writer does it the other way round, so that one of
-        # the two always sees the other.
-        if self._is_waiting:
-            self._is_waiting = False
-            self._writer_loop.call_soon_threadsafe(self._wake.set)
 
     # From here on: the writer's thread.
 
     async def _live(self, started: "asyncio.Future[None]") -> None:
-        self._writer_loop = asyncio.get_running_loop()
+        self.waiting.enter()
         try:
             self._link = await self._source.connect()
             await self._introduce(is_new=True)
@@ -161,7 +109,7 @@ class Writer:
             return
         self._answer([(started, None, None)])
         try:
-            while batch := await self._next_batch():
+            while batch := await self.waiting.next_batch():
                 # While it is out, whoever waits is told soon, and not after each other.
                 limit_s = OUT_AGAIN_S_MAX if self._is_out else OUTAGE_S_MAX
                 try:
@@ -171,41 +119,9 @@ class Writer:
                     self._refuse(batch, StoreClosed())
                     raise
         finally:
-            self._is_closing = True
-            self._refuse([*self._waiting], StoreClosed())
+            self._refuse(self.waiting.leave(), StoreClosed())
             await self._retire()
             self._answer([(self._stopped, None, None)])
-
-    async def _next_batch(self) -> list[Pending]:
-        """What waits, up to a limit; nothing only when the writer is to end."""
-        self._ask_for_lease()
-        while not self._waiting:
-            if self._is_closing:
-                return []
-            self._wake.clear()
-            self._is_waiting = True
-            if not self._waiting and not self._is_closing:
-                await self._wait()
-            self._is_waiting = False
-            self._ask_for_lease()
-        batch: list[Pending] = []
-        length = 0
-        while self._waiting and len(batch) < BATCH_COUNT_MAX and length < BATCH_LENGTH_MAX:
-            batch.append(self._waiting.popleft())
-            length += document_length(batch[-1].command)
-        return batch
-
-    async def _wait(self) -> None:
-        """For somebody to call, or for the lease to be due."""
-        lease = self._lease
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if lease is None else lease.due_in_s()):
-                await self._wake.wait()
-
-    def _ask_for_lease(self) -> None:
-        lease = self._lease
-        if lease is not None and not self._is_closing and lease.due_in_s() <= 0:
-            self._waiting.appendleft(Pending(lease.ask(), lease))
 
     async def _commit(self, batch: list[Pending], give_up_at_s: float) -> None:
         """Answer every command of `batch`, whatever happens; its halves share its time."""
