@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from headway.core.command.command import Command
@@ -105,11 +106,16 @@ class RunContext:
         self.generation: int = claimed.generation
         self.attempt: int = claimed.attempt
         """1, and one more for each retry."""
-        self.params: dict[str, Any] = json.loads(claimed.params)
         self.checkpoint: Any = (
             None if claimed.checkpoint is None else json.loads(claimed.checkpoint)
         )
         """What this run saved last, or the run that it continues."""
+
+    @cached_property
+    def params(self) -> dict[str, Any]:
+        """As they were submitted, defaults included."""
+        params: dict[str, Any] = json.loads(self._execution.claimed.params)
+        return params
 
     @property
     def cancelled(self) -> bool:

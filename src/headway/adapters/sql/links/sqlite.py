@@ -127,6 +127,9 @@ class SqliteLink:
             matched_count += self._connection.executemany(sql, rows[first:]).rowcount
         return matched_count
 
+    async def write_all(self, writes: Sequence[tuple[Write, Sequence[Row]]]) -> list[int]:
+        return [await self.write(statement, rows) for statement, rows in writes]
+
     async def close(self) -> None:
         """Safe to call again."""
         if self._is_closed:
