@@ -10,7 +10,6 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -20,7 +19,7 @@ from headway.core.command.instance import (
     RenewInstance,
     RetireInstance,
 )
-from headway.core.errors import InfrastructureError
+from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import InstanceId, RunId
 from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim
@@ -38,7 +37,7 @@ from headway.services.execute import execute, give_up
 from headway.services.execution import Ending, Execution
 from headway.services.job import Job
 from headway.services.output import Output
-from headway.services.patience import persistently
+from headway.services.patience import is_set_within, persistently
 from headway.services.sweep import clean_locks, sweep
 
 SWEEP_S: Final = 1.0
@@ -255,11 +254,13 @@ class Engine:
         while not self._has_stopped.is_set():
             try:
                 await action()
+            except StoreClosed:  # Nothing can be done here any more.
+                raise
             except InfrastructureError as error:
                 log.warning("round_failed", extra={"reason": str(error)})
-            with suppress(TimeoutError):
-                async with asyncio.timeout(every_s):
-                    await self._has_stopped.wait()
+            except Exception:  # One round that breaks costs no more than itself.
+                log.exception("round_broke")
+            await is_set_within(self._has_stopped, every_s)
 
     async def _sweep(self) -> None:
         await sweep(self._store, self._reader, self._life_lock)
