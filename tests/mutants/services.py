@@ -22,7 +22,7 @@ SERVICES: Final = (
     ),
     Mutant(
         name="nobody looks unless there was a hint",
-        file="services/engine.py",
+        file="services/claiming.py",
         edits=(
             (
                 "            await is_set_within(self._wake, POLL_S)",
