@@ -109,7 +109,7 @@ async def test_i8_a_slot_whose_answer_was_lost_is_found_also_when_messages_wait(
 
     @hw.job()
     async def waits(ctx: RunContext) -> Any:
-        await ctx.sleep(0.1)
+        await ctx.sleep(1.0)  # Long enough to be seen without a slot.
         return await ctx.messages()
 
     async with hw:
