@@ -166,9 +166,10 @@ class RunContext:
         check_seconds(seconds, place="seconds")
         if seconds < SLOT_KEPT_S:
             await self._clock.sleep(seconds)
-        else:
-            async with self._slot.given_back():
-                await self._clock.sleep(seconds)
+            return
+        until_s = self._clock.monotonic_s() + seconds
+        async with self._slot.given_back():  # Which takes a moment that is part of the sleep.
+            await self._clock.sleep(max(0.0, until_s - self._clock.monotonic_s()))
 
     async def interrupt(self, question: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         """A person's answer to `question`; None when nobody answers in time: treat it as a no.
