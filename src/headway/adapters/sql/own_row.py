@@ -11,9 +11,8 @@ import sqlalchemy as sa
 
 from headway.adapters.sql.clock import machine_now
 from headway.adapters.sql.links.link import Link
-from headway.adapters.sql.statements import Delete, Insert, Query, Update
+from headway.adapters.sql.statements import Delete, Insert, Planned, Query, Update
 from headway.adapters.sql.tables import writers
-from headway.adapters.sql.write import Planned
 from headway.core.ids import Instant, later
 
 FORGOTTEN_AFTER_S: Final = 86_400.0

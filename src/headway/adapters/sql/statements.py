@@ -7,7 +7,7 @@ rows. Every link (`links/`) runs these statements on its driver.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
@@ -108,6 +108,18 @@ class Delete:
 
 
 Write = Insert | Update | Delete
+
+
+class Planned(NamedTuple):
+    statement: Write
+    rows: Sequence[Row]
+    is_guarded: bool = True
+    """All rows must match, or something has changed since they were loaded."""
+
+    def check(self, count: int) -> None:
+        """How many rows it matched; GuardFailed if that is not all of them."""
+        if self.is_guarded and count != len(self.rows):
+            raise GuardFailed(self.statement)
 
 
 @dataclass(frozen=True, slots=True)

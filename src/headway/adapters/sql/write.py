@@ -1,10 +1,10 @@
 """Write what a batch has decided: a few statements, each for many rows, each guarded."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from headway.adapters.sql.links.link import Link
-from headway.adapters.sql.statements import Delete, GuardFailed, Insert, Row, Update, Write
+from headway.adapters.sql.statements import Delete, Insert, Planned, Row, Update
 from headway.adapters.sql.tables import (
     events,
     inbox,
@@ -39,24 +39,15 @@ _FILE_GUARDS: Final = ("key", "data_id", "path", "run_id")
 _KEY_COLUMNS: Final = tuple(column.name for column in saved_keys.c)
 
 
-class Planned(NamedTuple):
-    statement: Write
-    rows: Sequence[Row]
-    is_guarded: bool = True
-    """All rows must match, or something has changed since they were loaded."""
-
-
-async def write_world(link: Link, world: World, *, loaded_seq: int, own: Planned) -> None:
+async def write_world(
+    link: Link, world: World, *, loaded_seq: int, own: Planned | None = None
+) -> None:
     """Write all changes of `world`, or raise GuardFailed with the transaction still open.
 
     `own` is what the writer notes of the batch; it is written with the rest.
     """
     plan = [one for one in _plan(world, loaded_seq) if one.rows]
-    plan.append(own)
-    counts = await link.write_all([(one.statement, one.rows) for one in plan])
-    for one, count in zip(plan, counts, strict=True):
-        if one.is_guarded and count != len(one.rows):
-            raise GuardFailed(one.statement)
+    await link.write_all(plan if own is None else [*plan, own])
 
 
 def _plan(world: World, loaded_seq: int) -> Iterator[Planned]:

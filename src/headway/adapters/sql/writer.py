@@ -214,7 +214,7 @@ class Writer:
         try:
             number, now = await self._lock_own_row()
             if is_new:
-                await self._link.write_all([own_row(self._id, number=number, now=now)[:2]])
+                await self._link.write_all([own_row(self._id, number=number, now=now)])
                 await forget_the_gone(self._link, now=now)
         except BaseException:
             await self._link.rollback()

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from sqlalchemy.engine import Dialect
 
-from headway.adapters.sql.statements import Query, Row, Write
+from headway.adapters.sql.statements import Planned, Query, Row, Write
 
 
 class Link(Protocol):
@@ -35,8 +35,8 @@ class Link(Protocol):
         """Run `statement` for every row; how many rows it matched in all."""
         ...
 
-    async def write_all(self, writes: Sequence[tuple[Write, Sequence[Row]]]) -> list[int]:
-        """What `write` says of each; in this order, in as few exchanges as can be."""
+    async def write_all(self, plan: Sequence[Planned]) -> None:
+        """In this order, and in as few exchanges as can be; GuardFailed: something has changed."""
         ...
 
     async def close(self) -> None: ...

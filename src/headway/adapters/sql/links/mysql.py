@@ -10,6 +10,7 @@ from sqlalchemy.engine import Dialect
 from headway.adapters.sql.clock import NOW_SQL
 from headway.adapters.sql.server import RawConnection
 from headway.adapters.sql.statements import (
+    Planned,
     Query,
     Row,
     Update,
@@ -54,8 +55,9 @@ class MysqlLink:
             # The driver sends inserts together by itself, and adds up the counts of the rest.
             return int(await cursor.executemany(compile_write(statement, self.dialect), rows))
 
-    async def write_all(self, writes: Sequence[tuple[Write, Sequence[Row]]]) -> list[int]:
-        return [await self.write(statement, rows) for statement, rows in writes]
+    async def write_all(self, plan: Sequence[Planned]) -> None:
+        for one in plan:
+            one.check(await self.write(one.statement, one.rows))
 
     async def close(self) -> None:
         self._connection.close()

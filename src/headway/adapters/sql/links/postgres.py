@@ -11,7 +11,16 @@ from sqlalchemy.engine import Dialect
 from headway.adapters.sql.clock import NOW_SQL
 from headway.adapters.sql.notice import CHANNEL
 from headway.adapters.sql.server import RawConnection
-from headway.adapters.sql.statements import Delete, Insert, Query, Row, Update, Write, compile_query
+from headway.adapters.sql.statements import (
+    Delete,
+    Insert,
+    Planned,
+    Query,
+    Row,
+    Update,
+    Write,
+    compile_query,
+)
 from headway.adapters.sql.tables import metadata
 
 # COPY takes one exchange more than INSERT, and a tenth of the driver's time per row.
@@ -61,34 +70,32 @@ class PostgresLink:
             status = await self._connection.execute(_set_based(statement), *columns)
         return int(status.rpartition(" ")[2])
 
-    async def write_all(self, writes: Sequence[tuple[Write, Sequence[Row]]]) -> list[int]:
-        counts: list[int] = []
-        for together in _groups(writes):
+    async def write_all(self, plan: Sequence[Planned]) -> None:
+        for together in _groups(plan):
             if len(together) == 1:
-                counts.append(await self.write(*together[0]))
-                continue
-            sql = _all_in_one(tuple(statement for statement, _ in together))
-            columns = [column for _, rows in together for column in zip(*rows, strict=True)]
-            counts += await self._connection.fetchrow(sql, *columns)
-        return counts
+                counts = [await self.write(together[0].statement, together[0].rows)]
+            else:
+                sql = _all_in_one(tuple(one.statement for one in together))
+                columns = [column for one in together for column in zip(*one.rows, strict=True)]
+                counts = await self._connection.fetchrow(sql, *columns)
+            for one, count in zip(together, counts, strict=True):
+                one.check(count)
 
     async def close(self) -> None:
         await self._connection.close(timeout=5)
 
 
-def _groups(
-    writes: Sequence[tuple[Write, Sequence[Row]]],
-) -> list[list[tuple[Write, Sequence[Row]]]]:
+def _groups(plan: Sequence[Planned]) -> list[list[Planned]]:
     """What can travel together: few rows, and no table twice, for none sees what another does."""
-    groups: list[list[tuple[Write, Sequence[Row]]]] = []
+    groups: list[list[Planned]] = []
     tables: set[str] = set()
-    for statement, rows in writes:
-        name = statement.table.name
-        is_long = len(rows) >= COPY_ROW_COUNT_MIN
+    for one in plan:
+        name = one.statement.table.name
+        is_long = len(one.rows) >= COPY_ROW_COUNT_MIN
         if not groups or is_long or name in tables:
             groups.append([])
             tables = set()
-        groups[-1].append((statement, rows))
+        groups[-1].append(one)
         # Nothing joins a long one.
         tables = set(metadata.tables) if is_long else tables | {name}
     return groups

@@ -24,6 +24,7 @@ from sqlalchemy.engine import Dialect
 from headway.adapters.sql.statements import (
     Delete,
     Insert,
+    Planned,
     Query,
     Row,
     Update,
@@ -128,8 +129,9 @@ class SqliteLink:
             matched_count += self._connection.executemany(sql, rows[first:]).rowcount
         return matched_count
 
-    async def write_all(self, writes: Sequence[tuple[Write, Sequence[Row]]]) -> list[int]:
-        return [await self.write(statement, rows) for statement, rows in writes]
+    async def write_all(self, plan: Sequence[Planned]) -> None:
+        for one in plan:
+            one.check(await self.write(one.statement, one.rows))
 
     async def close(self) -> None:
         """Safe to call again."""
