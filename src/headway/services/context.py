@@ -194,12 +194,12 @@ class RunContext:
         return json.loads(standing)
 
     async def _answer_to(self, call_id: str, timeout_s: float) -> Any:
-        self._execution.is_asking = True
+        self._execution.asking_count += 1
         try:
             async with self._slot.given_back():
                 return await self._answer(call_id, timeout_s)
         finally:
-            self._execution.is_asking = False
+            self._execution.asking_count -= 1
 
     async def start(
         self,
