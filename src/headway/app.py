@@ -30,6 +30,7 @@ from headway.core.run.run import Existing, Mode, Recovery
 from headway.core.schedule import Missed, Schedule
 from headway.ports.clock import Clock
 from headway.ports.runtime_store import RuntimeTerms
+from headway.services.active_runs import ActiveRuns
 from headway.services.admit import admit
 from headway.services.doctor import Examination, examined
 from headway.services.engine import Engine
@@ -227,6 +228,11 @@ class Headway:
     def lanes(self) -> Lanes:
         """The lanes of this database: see them, set their limits, clear them."""
         return Lanes(self.store, self.store.runs, self._engine.wait_for_active)
+
+    @property
+    def active(self) -> ActiveRuns:
+        """The active run of a key, on whichever instance: speak to it, stop it, await its end."""
+        return ActiveRuns(self.store, self.store.runs, self.store.events)
 
     @property
     def keys(self) -> Keys:

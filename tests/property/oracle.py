@@ -14,7 +14,14 @@ from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
 from headway.core.command.clear import ClearRuns
 from headway.core.command.expire import Expire
 from headway.core.command.fire import FireSchedule
-from headway.core.command.inbox import ConsumeInbox, InboxFull, NotActive, Posted, PostToInbox
+from headway.core.command.inbox import (
+    ConsumeInbox,
+    InboxFull,
+    NotActive,
+    NotTaken,
+    Posted,
+    PostToInbox,
+)
 from headway.core.command.instance import (
     DeclareDead,
     RegisterInstance,
@@ -25,7 +32,7 @@ from headway.core.command.instance import (
 from headway.core.command.key_row import DeleteKey, SaveKey
 from headway.core.command.lane import ProposeLimit, SetLane
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
-from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetInteractive
+from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
 from headway.core.command.submit import (
     Accepted,
@@ -43,6 +50,7 @@ from headway.core.ids import Instant, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode, Recovery
 from headway.core.run.status import RunStatus
+from headway.core.run.window import Refusal
 from headway.core.world import InboxItem
 from tests.property.family import Family
 from tests.property.model import CANCELLING, QUEUED, RUNNING, Told
@@ -61,7 +69,7 @@ class Oracle(Family):
         if head is not None and policy is OnConflict.JOIN:
             self.remember(wanted, head.id)
             return Joined(head.id)
-        takes_messages = head is not None and head.status is RUNNING and head.is_interactive
+        takes_messages = head is not None and head.status is RUNNING and head.is_interactive == 1
         if head is not None and policy is OnConflict.STEER and takes_messages:
             posted = self.post(
                 head, PostToInbox(run_id=head.id, payload=wanted.params, by=wanted.by)
@@ -192,7 +200,8 @@ class Oracle(Family):
             return CancelAnswer.NOT_FOUND
         if run.status is CANCELLING:
             return CancelAnswer.ALREADY_REQUESTED
-        return self.cancel(run, wanted) if run.is_active else CancelAnswer.TOO_LATE
+        is_too_late = not run.is_active or run.is_interactive == 3
+        return CancelAnswer.TOO_LATE if is_too_late else self.cancel(run, wanted)
 
     def clear(self, wanted: ClearRuns) -> int:
         found = [self.run(run_id) for run_id in wanted.run_ids]
@@ -269,7 +278,7 @@ class Oracle(Family):
             run.timeout_us, run.run_by = max(0, run.run_by - self.now), None
         run.wake_at = wake_at
 
-    def report(self, wanted: SaveProgress | SaveCheckpoint | AppendEvent | SetInteractive) -> bool:
+    def report(self, wanted: SaveProgress | SaveCheckpoint | AppendEvent | SetWindow) -> bool:
         run = self.held(wanted.claim)
         if run is None:
             return False
@@ -283,16 +292,21 @@ class Oracle(Family):
                 self.emit(run, "run_checkpoint", {})
             case AppendEvent():
                 self.emit(run, wanted.type, wanted.payload)
-            case SetInteractive():
-                if wanted.is_interactive and run.status is not RUNNING:
+            case SetWindow():
+                if wanted.window and run.status is not RUNNING:
                     return False
-                run.is_interactive = wanted.is_interactive
+                run.is_interactive = int(wanted.window)
         return True
 
-    def post_to_inbox(self, wanted: PostToInbox) -> Posted | InboxFull | NotActive:
+    def post_to_inbox(self, wanted: PostToInbox) -> Posted | InboxFull | NotActive | NotTaken:
         run = self.run(wanted.run_id)
         if run is None or run.status not in (QUEUED, RUNNING):
             return NotActive()
+        if wanted.kind == "message":
+            if run.is_interactive == 2:
+                return NotTaken(Refusal.COMPACTING)
+            if run.is_interactive == 3 or (wanted.is_steering and run.is_interactive == 0):
+                return NotTaken(Refusal.NOT_STREAMING)
         return self.post(run, wanted)
 
     def post(self, run: Told, wanted: PostToInbox) -> Posted | InboxFull:
@@ -322,6 +336,10 @@ class Oracle(Family):
         run.unread_count = 0
         if taken:
             self.emit(run, "run_messages_consumed", {"count": len(taken)})
+        for item in taken:
+            if item.kind == "message":
+                told = {"seq": item.seq, "by": item.by, "message": json.loads(item.payload)}
+                self.emit(run, "queued_message", told)
         return tuple(taken)
 
     def release(self, wanted: ReleaseOrphan) -> bool:
@@ -372,7 +390,7 @@ _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {
     Expire: Oracle.expire,
     Wake: Oracle.wake,
     **dict.fromkeys((GiveSlotBack, WantSlot, Park, Retry), Oracle.wait),
-    **dict.fromkeys((SaveProgress, SaveCheckpoint, AppendEvent, SetInteractive), Oracle.report),
+    **dict.fromkeys((SaveProgress, SaveCheckpoint, AppendEvent, SetWindow), Oracle.report),
     PostToInbox: Oracle.post_to_inbox,
     ConsumeInbox: Oracle.consume,
     **dict.fromkeys((RegisterInstance, RenewInstance, DeclareDead, RetireInstance), Oracle.lease),

@@ -34,7 +34,7 @@ from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.children import Children
 from headway.services.claiming import Claiming
-from headway.services.execute import execute, give_up
+from headway.services.execute import confirm_delivery, execute, give_up
 from headway.services.execution import Ending, Execution
 from headway.services.job import Job
 from headway.services.output import Output
@@ -304,9 +304,14 @@ class Engine:
         if run is None:
             execution.end(Ending.LOST)
         elif run.status is RunStatus.CANCELLING:
-            execution.end(Ending.CANCELLED)
+            self._deliver_cancel(execution)
         elif run.unread_count:
             execution.news.set()
+
+    def _deliver_cancel(self, execution: Execution) -> None:
+        if execution.ending is None:
+            self._group.create_task(confirm_delivery(self._store, execution.claim))
+        execution.end(Ending.CANCELLED)
 
     # Hints.
 
@@ -324,7 +329,7 @@ class Engine:
         elif event.type == EventType.STATE_CHANGED:
             status = RunStatus(json.loads(event.payload)["to"])
             if status is RunStatus.CANCELLING:
-                execution.end(Ending.CANCELLED)
+                self._deliver_cancel(execution)
             elif status in TERMINAL:
                 execution.end(Ending.LOST)
 
