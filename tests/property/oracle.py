@@ -14,14 +14,7 @@ from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
 from headway.core.command.clear import ClearRuns
 from headway.core.command.expire import Expire
 from headway.core.command.fire import FireSchedule
-from headway.core.command.inbox import (
-    ConsumeInbox,
-    InboxFull,
-    NotActive,
-    NotTaken,
-    Posted,
-    PostToInbox,
-)
+from headway.core.command.inbox import ConsumeInbox, Posted, PostToInbox
 from headway.core.command.instance import (
     DeclareDead,
     RegisterInstance,
@@ -50,13 +43,11 @@ from headway.core.ids import Instant, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode, Recovery
 from headway.core.run.status import RunStatus
-from headway.core.run.window import Refusal
-from headway.core.world import InboxItem
-from tests.property.family import Family
+from tests.property.letters import Letters
 from tests.property.model import CANCELLING, QUEUED, RUNNING, Told
 
 
-class Oracle(Family):
+class Oracle(Letters):
     def apply(self, command: Any) -> Any:
         return _COMMANDS[type(command)](self, command)
 
@@ -200,8 +191,8 @@ class Oracle(Family):
             return CancelAnswer.NOT_FOUND
         if run.status is CANCELLING:
             return CancelAnswer.ALREADY_REQUESTED
-        is_too_late = not run.is_active or run.is_interactive == 3
-        return CancelAnswer.TOO_LATE if is_too_late else self.cancel(run, wanted)
+        is_open = run.is_active and run.is_interactive != 3
+        return self.cancel(run, wanted) if is_open else CancelAnswer.TOO_LATE
 
     def clear(self, wanted: ClearRuns) -> int:
         found = [self.run(run_id) for run_id in wanted.run_ids]
@@ -297,50 +288,6 @@ class Oracle(Family):
                     return False
                 run.is_interactive = int(wanted.window)
         return True
-
-    def post_to_inbox(self, wanted: PostToInbox) -> Posted | InboxFull | NotActive | NotTaken:
-        run = self.run(wanted.run_id)
-        if run is None or run.status not in (QUEUED, RUNNING):
-            return NotActive()
-        if wanted.kind == "message":
-            if run.is_interactive == 2:
-                return NotTaken(Refusal.COMPACTING)
-            if run.is_interactive == 3 or (wanted.is_steering and run.is_interactive == 0):
-                return NotTaken(Refusal.NOT_STREAMING)
-        return self.post(run, wanted)
-
-    def post(self, run: Told, wanted: PostToInbox) -> Posted | InboxFull:
-        if run.unread_count >= 1_000:
-            return InboxFull(1_000)
-        run.unread_count += 1
-        seq = self.emit(run, "run_message_posted", {"kind": wanted.kind})
-        self.inbox.append(
-            InboxItem(
-                *(run.id, seq, wanted.kind, wanted.call_id),
-                *(wanted.payload, wanted.by, self.now, None),
-            )
-        )
-        if run.is_parked:
-            self.make_ready(run, "run_woken", {})
-        return Posted(seq)
-
-    def consume(self, wanted: ConsumeInbox) -> tuple[InboxItem, ...] | None:
-        run = self.held(wanted.claim)
-        if run is None:
-            return None
-        taken = []
-        for place, item in enumerate(self.inbox):
-            if item.run_id == run.id and item.consumed_by is None:
-                self.inbox[place] = item._replace(consumed_by=run.generation)
-                taken.append(self.inbox[place])
-        run.unread_count = 0
-        if taken:
-            self.emit(run, "run_messages_consumed", {"count": len(taken)})
-        for item in taken:
-            if item.kind == "message":
-                told = {"seq": item.seq, "by": item.by, "message": json.loads(item.payload)}
-                self.emit(run, "queued_message", told)
-        return tuple(taken)
 
     def release(self, wanted: ReleaseOrphan) -> bool:
         run = self.run(wanted.run_id)
