@@ -15,7 +15,7 @@ from headway.bootstrap import (
     data_folder,
     life_lock_for,
     open_store,
-    opened_runtime_store,
+    opened_reach,
     wait_for_signal,
 )
 from headway.core.command.instance import LEASE_TTL_S
@@ -29,7 +29,6 @@ from headway.core.run.explain import Explanation
 from headway.core.run.run import Existing, Mode, Recovery
 from headway.core.schedule import Missed, Schedule
 from headway.ports.clock import Clock
-from headway.ports.runtime_store import RuntimeTerms
 from headway.services.active_runs import ActiveRuns
 from headway.services.admit import admit
 from headway.services.doctor import Examination, examined
@@ -106,6 +105,8 @@ class Headway:
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
         self._store: SqlStore | None = None
+        self.reach: Reach | None = None
+        """How other instances reach what this one executes; None without Redis, and before."""
 
     @overload
     def job(self, function: F, /) -> F: ...
@@ -340,7 +341,10 @@ class Headway:
             if self._has_mirror:  # Left after the engine, so that it shows how all ended.
                 mirror = Mirror(store, store.runs, store.events, MirrorFolder(folder.root))
                 await opened.enter_async_context(mirror)
-            reach = self._reach = await self._opened_reach(opened)
+            # Left after the engine: a lease goes only when its run has come to its end here.
+            reach = self.reach = await opened.enter_async_context(
+                opened_reach(self._redis_url, store, lease_ttl_s=self._lease_ttl_s)
+            )
             keeper = Keeper(store, store.runs, store.events, self._retention)
             self._engine = Engine(
                 store,
@@ -357,21 +361,12 @@ class Headway:
             )
             if reach is not None:
                 reach.serves(self._engine.look)
-                await opened.enter_async_context(reach)
             await opened.enter_async_context(self._engine)
             schedules = list(self._schedules.values())
             # Left before the engine, so that nothing is fired for an engine that stops.
             await opened.enter_async_context(Timetable(store, self._ids, clock, schedules))
             self._opened = opened.pop_all()
         return self
-
-    async def _opened_reach(self, opened: AsyncExitStack) -> Reach | None:
-        """None without Redis: one process needs nobody to tell it what it has done itself."""
-        if self._redis_url is None:
-            return None
-        terms = RuntimeTerms(lease_ttl_s=self._lease_ttl_s)
-        runtime = await opened.enter_async_context(opened_runtime_store(self._redis_url, terms))
-        return Reach(runtime, self.store, self.store.runs, lease_ttl_s=self._lease_ttl_s)
 
     async def __aexit__(
         self,

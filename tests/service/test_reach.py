@@ -74,7 +74,7 @@ async def elsewhere(url: str, redis_url: str) -> AsyncIterator[Headway]:
 
 async def reached(hw: Headway, count: int = 1) -> None:
     """So many runs of this instance are registered, and hear what is said to them."""
-    found = hw._reach
+    found = hw.reach
     assert found is not None
     await until(lambda: len(found.heard) == count, what="the runs are watched")
 
@@ -259,7 +259,7 @@ async def test_r4_13_who_lost_the_claim_stops_by_itself_when_it_loses_the_lease(
     talk = Talk()
     hw = instance(url, redis_server.url, talk)
     async with asyncio.timeout(LIMIT_S), hw as here:
-        found = here._reach
+        found = here.reach
         assert found is not None
         found._lease_ttl_s = 0.3
         run = await here.start("hang", key="dan")
