@@ -29,7 +29,7 @@ pytestmark = pytest.mark.backend("redis")
 
 @pytest.fixture
 def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "POLL_S", HOUR_S)
+    monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
 
 
 class Talk:
@@ -175,7 +175,7 @@ async def test_r4_12_what_was_said_before_anybody_listened_is_found(
 async def test_i3_with_redis_away_what_was_accepted_still_arrives(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "POLL_S", 0.01)
+    monkeypatch.setattr(engine, "LOOK_S", 0.01)
     nobody = "redis://127.0.0.1:1"
     async with (
         asyncio.timeout(LIMIT_S),
@@ -255,7 +255,7 @@ async def test_r4_13_who_lost_the_claim_stops_by_itself_when_it_loses_the_lease(
     url: str, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database has given the run away, and every other way of learning it is cut."""
-    monkeypatch.setattr(engine, "POLL_S", HOUR_S)
+    monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
     talk = Talk()
     hw = instance(url, redis_server.url, talk)
     async with asyncio.timeout(LIMIT_S), hw as here:
