@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from headway import Headway, RunContext, RunHandle
+from headway import ConfigurationError, Headway, RunContext, RunHandle
 from headway.adapters.redis.keys import lease_of
 from headway.core.ids import Key
 from headway.core.run.status import RunStatus
@@ -300,3 +300,29 @@ async def test_a_run_that_is_over_in_a_moment_is_never_heard_of(
         runs = [await hw.start("quick") for _ in range(20)]
         await asyncio.gather(*(run.result() for run in runs))
     assert held == []
+
+
+async def test_i14_a_program_that_is_cancelled_leaves_no_lease_behind(
+    url: str, redis_server: RedisServer
+) -> None:
+    async def program() -> None:
+        async with instance(url, redis_server.url, Talk()) as here:
+            await here.start("hang", key="eve")
+            await reached(here)
+            held.set()
+            await asyncio.Event().wait()
+
+    held = asyncio.Event()
+    async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
+        running = group.create_task(program())
+        await held.wait()
+        assert await lease(redis_server, "eve") is not None
+        running.cancel()
+    assert running.cancelled()
+    assert await lease(redis_server, "eve") is None
+
+
+async def test_an_address_that_cannot_be_used_is_told_before_anything_starts(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="HEADWAY_REDIS_URL"):
+        async with Headway(url, redis_url="http://127.0.0.1"):
+            raise AssertionError("it must not start")

@@ -81,11 +81,17 @@ class Reach:
     ) -> None:
         self._stop_listening()
         await self._runtime.shutdown_cleanup()
-        if self._holds:
-            await asyncio.wait(self._holds, timeout=UNWIND_S)
-        for task in (*self._loops, *self._holds):
-            task.cancel()
-        await self._group.__aexit__(None, None, None)
+        try:
+            if self._holds:
+                await asyncio.wait(self._holds, timeout=UNWIND_S)
+        finally:
+            for task in (*self._loops, *self._holds):
+                task.cancel()
+            if isinstance(error, asyncio.CancelledError):
+                # It may come from the group itself, which then takes it back.
+                await self._group.__aexit__(kind, error, traceback)
+            else:
+                await self._group.__aexit__(None, None, None)
 
     # What is executed here.
 
