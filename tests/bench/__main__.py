@@ -28,7 +28,7 @@ from tests.bench.rounds import measure, step_count
 from tests.bench.steering import NAME as STEERING
 from tests.bench.steering import STEP_COUNT as STEERING_STEP_COUNT
 from tests.bench.steering import (
-    Steered,
+    SteeringFigures,
     measure_steering,
     show_steering,
     write_steering_part,
@@ -44,7 +44,7 @@ T = TypeVar("T", Figure, Result)
 class Measured:
     figures: list[Figure] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
-    steered: list[Steered] = field(default_factory=list)
+    steering: SteeringFigures = field(default_factory=SteeringFigures)
     excuses: list[str] = field(default_factory=list)
 
     @property
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
         if not asked.json:
             show(_console(), measured.figures)
             show_results(_console(), measured.results, measured.verdicts)
-            show_steering(_console(), measured.steered)
+            show_steering(_console(), measured.steering)
         if asked.record:
             command = " ".join(["python -m tests.bench", *arguments])
             _record(measured, places, machine, command)
@@ -87,8 +87,8 @@ def _record(measured: Measured, places: Places, machine: Machine, command: str) 
     """Each part of the page that something was measured of; the others stay as they are."""
     if measured.figures:
         write_store_part(measured.figures, places, machine, command)
-    if measured.steered:
-        write_steering_part(measured.steered, machine, command)
+    if measured.steering.steered:
+        write_steering_part(measured.steering, machine, command)
     if measured.results:
         write_engine_part(
             measured.results,
@@ -131,7 +131,7 @@ def _measure(
         results = races.results(step, excuse)
         measured.results = _gathered(results, print_json if asked.json else None)
         if asked.only.has_steering:
-            measured.steered = list(measure_steering(is_quick=asked.quick, step=step))
+            measured.steering = measure_steering(is_quick=asked.quick, step=step)
         progress.update(bar, description="done", advance=1)
     return measured
 

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,12 +18,14 @@ from rich.console import Console
 from rich.table import Table
 
 from headway import Headway, RunContext, RunHandle
+from tests.bench.crowd import HEADINGS as CROWD_HEADINGS
+from tests.bench.crowd import Weighed, measure_crowd, show_crowd
 from tests.bench.machine import Machine
 from tests.bench.page import PAGE, replace_part, table
 from tests.services import start_redis
 
 NAME: Final = "steering"
-STEP_COUNT: Final = 8
+STEP_COUNT: Final = 9
 FULL_COUNT: Final = 200
 QUICK_COUNT: Final = 20
 POLLED_COUNT: Final = 10
@@ -76,26 +78,38 @@ class Heard:
                 self.at_s = time.perf_counter()
 
 
-def measure_steering(*, is_quick: bool, step: Callable[[str], None]) -> Iterator[Steered]:
+@dataclass(slots=True)
+class SteeringFigures:
+    steered: list[Steered] = field(default_factory=list)
+    weighed: list[Weighed] = field(default_factory=list)
+
+
+def measure_steering(*, is_quick: bool, step: Callable[[str], None]) -> SteeringFigures:
     count = QUICK_COUNT if is_quick else FULL_COUNT
     server = start_redis()
     try:
-        for redis_url in (None, server.url):
-            for source in ("the same process", "another instance"):
-                is_polled = redis_url is None and source == "another instance"
-                for what in ("answer", "cancel"):
-                    step(f"steering: {what} from {source}")
-                    times_ms = asyncio.run(
-                        _times_ms(
-                            what,
-                            redis_url,
-                            is_elsewhere=source == "another instance",
-                            count=min(count, POLLED_COUNT) if is_polled else count,
-                        )
-                    )
-                    yield Steered(what, source, redis_url is not None, times_ms)
+        steered = list(_steered(server.url, count, step))
+        step("steering: ten thousand questions")
+        return SteeringFigures(steered, list(measure_crowd(server.url)))
     finally:
         server.stop()
+
+
+def _steered(address: str, count: int, step: Callable[[str], None]) -> Iterator[Steered]:
+    for redis_url in (None, address):
+        for source in ("the same process", "another instance"):
+            is_polled = redis_url is None and source == "another instance"
+            for what in ("answer", "cancel"):
+                step(f"steering: {what} from {source}")
+                times_ms = asyncio.run(
+                    _times_ms(
+                        what,
+                        redis_url,
+                        is_elsewhere=source == "another instance",
+                        count=min(count, POLLED_COUNT) if is_polled else count,
+                    )
+                )
+                yield Steered(what, source, redis_url is not None, times_ms)
 
 
 async def _times_ms(
@@ -149,24 +163,29 @@ async def _ready(what: str, here: Headway, run: RunHandle, heard: Heard) -> str:
     return str(call_ids[0])
 
 
-def show_steering(console: Console, found: Sequence[Steered]) -> None:
-    if not found:
+def show_steering(console: Console, found: SteeringFigures) -> None:
+    if not found.steered:
         return
     shown = Table(*HEADINGS)
-    for one in found:
+    for one in found.steered:
         shown.add_row(*one.cells())
     console.print(shown)
+    show_crowd(console, found.weighed)
 
 
 def write_steering_part(
-    found: Sequence[Steered], machine: Machine, command: str, path: Path = PAGE
+    found: SteeringFigures, machine: Machine, command: str, path: Path = PAGE
 ) -> None:
     lines = [
         INTRODUCTION,
         f"Repeat it with `{command}`.\n",
         *table(("measured on", ""), machine.lines()),
         "",
-        *table(HEADINGS, [one.cells() for one in found]),
+        *table(HEADINGS, [one.cells() for one in found.steered]),
+        "",
+        "Questions at the runtime store alone, all answered at once; with Redis, by another store:",
+        "",
+        *table(CROWD_HEADINGS, [one.cells() for one in found.weighed]),
         "",
     ]
     replace_part("steering", lines, path=path)
