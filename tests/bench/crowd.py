@@ -51,6 +51,7 @@ async def _weigh(url: str | None, count: int) -> tuple[int, float]:
     async with opened(url) as store, opened(url) as other, asyncio.TaskGroup() as group:
         speaker = store if url is None else other
         await store.create_interrupt(RunId("warm-up"), "1.1")
+        await speaker.resolve_interrupt(RunId("warm-up"), "1.1", YES)
         gc.collect()
         before = _resident_bytes()
         waits = [group.create_task(store.wait_for_interrupt(one, "1.1")) for one in run_ids]
