@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headway import (
+    BlockingRunContext,
     CancelAnswer,
     Headway,
     InboxOverflow,
@@ -280,3 +281,24 @@ async def test_r4_10_the_stages_of_a_cancel_can_be_seen(url: str) -> None:
         await run.ended()
         stages = [json.loads(event.payload).get("to", event.type) async for event in run.events()]
     assert stages[-3:] == ["cancelling", "run_cancel_delivered", "canceled"]
+
+
+async def test_r4_8_a_plain_function_listens_too(url: str) -> None:
+    hw, listens = Headway(url), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @hw.job()
+    def agent(ctx: BlockingRunContext) -> list[Any]:
+        heard: list[Any] = []
+        with ctx.listening():
+            loop.call_soon_threadsafe(listens.set)
+            while not heard:
+                heard += ctx.messages()
+                ctx.sleep(0.01)
+        return heard
+
+    async with asyncio.timeout(60), hw:
+        run = await hw.start("agent")
+        await listens.wait()
+        assert await run.steer("hi") is None
+        assert await run.result() == ["hi"]
