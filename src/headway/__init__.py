@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         KeyBusy,
         KeyLocked,
         LaneFull,
+        MessageRefused,
         OutcomeUnknown,
         OutputExists,
         QuestionNotOpen,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from headway.core.run.admission import OnConflict
     from headway.core.run.run import Existing, Files, Mode, Recovery
     from headway.core.run.status import RunStatus
+    from headway.core.run.window import Refusal
     from headway.services.blocking import BlockingChildRun, BlockingRunContext
     from headway.services.context import ChildRun, RunContext
     from headway.services.doctor import Examination
@@ -56,12 +58,14 @@ __all__ = [
     "KeyBusy",
     "KeyLocked",
     "LaneFull",
+    "MessageRefused",
     "Mode",
     "OnConflict",
     "OutcomeUnknown",
     "OutputExists",
     "QuestionNotOpen",
     "Recovery",
+    "Refusal",
     "Retention",
     "RevisionConflict",
     "RunContext",
@@ -87,6 +91,7 @@ _HOMES: Final = {
     "Mode": "core.run.run",
     "OnConflict": "core.run.admission",
     "Recovery": "core.run.run",
+    "Refusal": "core.run.window",
     "Retention": "services.retention",
     "RunContext": "services.context",
     "RunFailed": "services.handle",

@@ -15,6 +15,7 @@ from headway.bootstrap import (
     data_folder,
     life_lock_for,
     open_store,
+    opened_reach,
     wait_for_signal,
 )
 from headway.core.command.instance import LEASE_TTL_S
@@ -28,6 +29,7 @@ from headway.core.run.explain import Explanation
 from headway.core.run.run import Existing, Mode, Recovery
 from headway.core.schedule import Missed, Schedule
 from headway.ports.clock import Clock
+from headway.services.active_runs import ActiveRuns
 from headway.services.admit import admit
 from headway.services.doctor import Examination, examined
 from headway.services.engine import Engine
@@ -46,6 +48,7 @@ from headway.services.lane_settings import Lanes
 from headway.services.mirror import Mirror
 from headway.services.output import Output
 from headway.services.own_lanes import OwnLanes
+from headway.services.reach import Reach
 from headway.services.retention import Keeper, Retention
 from headway.services.schedule import SCHEDULE_COUNT_MAX, Timetable
 from headway.settings import load_settings
@@ -65,7 +68,8 @@ class Headway:
     is left by an error). What is not done by then is ready for whoever opens the database next.
     What is over is kept as long as `retention` says: 30 days, unless told. Files of runs are kept
     in the folder `data`: beside the SQLite file, or in this folder, unless told. With
-    `mirror`, the state of every run is also written there, as `runs/<run id>.json`. A `clock`
+    `mirror`, the state of every run is also written there, as `runs/<run id>.json`. With a
+    `redis_url` other instances are told at once what is new, instead of finding it. A `clock`
     takes the place of the database's own; it is for tests (`headway.testing`).
     """
 
@@ -78,6 +82,7 @@ class Headway:
         retention: Retention | None = None,
         data: str | Path | None = None,
         mirror: bool | None = None,
+        redis_url: str | None = None,
         clock: Clock | None = None,
     ) -> None:
         settings = load_settings()
@@ -94,11 +99,14 @@ class Headway:
         self._retention = retention or Retention()
         self._data = settings.data if data is None else str(data)
         self._has_mirror = settings.mirror if mirror is None else mirror
+        self._redis_url = settings.redis_url if redis_url is None else redis_url
         self._clock = clock
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
         self._store: SqlStore | None = None
+        self.reach: Reach | None = None
+        """How other instances reach what this one executes; None without Redis, and before."""
 
     @overload
     def job(self, function: F, /) -> F: ...
@@ -223,6 +231,11 @@ class Headway:
         return Lanes(self.store, self.store.runs, self._engine.wait_for_active)
 
     @property
+    def active(self) -> ActiveRuns:
+        """The active run of a key, on whichever instance: speak to it, stop it, await its end."""
+        return ActiveRuns(self.store, self.store.runs, self.store.events)
+
+    @property
     def keys(self) -> Keys:
         """What people have saved for the next run of a key."""
         return Keys(self.store, self.store.runs)
@@ -328,6 +341,10 @@ class Headway:
             if self._has_mirror:  # Left after the engine, so that it shows how all ended.
                 mirror = Mirror(store, store.runs, store.events, MirrorFolder(folder.root))
                 await opened.enter_async_context(mirror)
+            # Left after the engine: a lease goes only when its run has come to its end here.
+            reach = self.reach = await opened.enter_async_context(
+                opened_reach(self._redis_url, store, lease_ttl_s=self._lease_ttl_s)
+            )
             keeper = Keeper(store, store.runs, store.events, self._retention)
             self._engine = Engine(
                 store,
@@ -340,7 +357,10 @@ class Headway:
                 life_lock=life_lock,
                 keep=keeper.prune,
                 output=output,
+                on_start=None if reach is None else reach.began,
             )
+            if reach is not None:
+                reach.serves(self._engine.look)
             await opened.enter_async_context(self._engine)
             schedules = list(self._schedules.values())
             # Left before the engine, so that nothing is fired for an engine that stops.

@@ -21,6 +21,7 @@ from headway.adapters.system.ids import SystemIds
 from headway.adapters.system.life_lock import FileLifeLock, runtime_folder
 from headway.adapters.system.signals import wait_for_signal
 from headway.ports.runtime_store import RuntimeStore, RuntimeTerms
+from headway.services.reach import Reach
 
 __all__ = [
     "DataFolder",
@@ -35,6 +36,7 @@ __all__ = [
     "display",
     "life_lock_for",
     "open_store",
+    "opened_reach",
     "opened_readers",
     "opened_runtime_store",
     "upgrade_database",
@@ -140,3 +142,19 @@ async def opened_runtime_store(
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def opened_reach(
+    redis_url: str | None, store: SqlStore, *, lease_ttl_s: float
+) -> AsyncIterator[Reach | None]:
+    """None without Redis: one process needs nobody to tell it what it has done itself."""
+    if redis_url is None:
+        yield None
+        return
+    terms = RuntimeTerms(lease_ttl_s=lease_ttl_s)
+    async with (
+        opened_runtime_store(redis_url, terms) as runtime,
+        Reach(runtime, store, store.runs, lease_ttl_s=lease_ttl_s) as reach,
+    ):
+        yield reach

@@ -25,6 +25,14 @@ from tests.bench.plan import What
 from tests.bench.profiled import show_profile
 from tests.bench.report import print_json, show, write_store_part
 from tests.bench.rounds import measure, step_count
+from tests.bench.steering import NAME as STEERING
+from tests.bench.steering import STEP_COUNT as STEERING_STEP_COUNT
+from tests.bench.steering import (
+    SteeringFigures,
+    measure_steering,
+    show_steering,
+    write_steering_part,
+)
 
 USUAL: Final = (What.SUBMITS, What.CLAIMS, What.CYCLES, What.LATENCY)
 ALL_STORES: Final = (*FAMILIES, "redis")
@@ -36,6 +44,7 @@ T = TypeVar("T", Figure, Result)
 class Measured:
     figures: list[Figure] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
+    steering: SteeringFigures = field(default_factory=SteeringFigures)
     excuses: list[str] = field(default_factory=list)
 
     @property
@@ -65,6 +74,7 @@ def main(arguments: Sequence[str]) -> int:
         if not asked.json:
             show(_console(), measured.figures)
             show_results(_console(), measured.results, measured.verdicts)
+            show_steering(_console(), measured.steering)
         if asked.record:
             command = " ".join(["python -m tests.bench", *arguments])
             _record(measured, places, machine, command)
@@ -77,6 +87,8 @@ def _record(measured: Measured, places: Places, machine: Machine, command: str) 
     """Each part of the page that something was measured of; the others stay as they are."""
     if measured.figures:
         write_store_part(measured.figures, places, machine, command)
+    if measured.steering.steered:
+        write_steering_part(measured.steering, machine, command)
     if measured.results:
         write_engine_part(
             measured.results,
@@ -108,6 +120,7 @@ def _measure(
     )
     with opened as races, _progress(notes) as progress:
         total = step_count(places.all, whats, scale) + races.step_count
+        total += STEERING_STEP_COUNT if asked.only.has_steering else 0
         bar = progress.add_task("", total=total, completed=-1)
 
         def step(description: str) -> None:
@@ -117,6 +130,8 @@ def _measure(
         measured.figures = _gathered(found, print_json if asked.json else None)
         results = races.results(step, excuse)
         measured.results = _gathered(results, print_json if asked.json else None)
+        if asked.only.has_steering:
+            measured.steering = measure_steering(is_quick=asked.quick, step=step)
         progress.update(bar, description="done", advance=1)
     return measured
 
@@ -152,6 +167,7 @@ class Wanted:
     stores: tuple[str, ...] = ALL_STORES
     whats: tuple[What, ...] = USUAL
     works: tuple[Work, ...] = tuple(Work)
+    has_steering: bool = True
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -164,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAMES",
         help=(
             f"some stores ({', '.join(ALL_STORES)}), some measurements of the store "
-            f"({', '.join(What)}), of the engine ({', '.join(Work)}), or both"
+            f"({', '.join(What)}), of the engine ({', '.join(Work)}), {STEERING}, or several"
         ),
     )
     parser.add_argument("--ours", action="store_true", help="headway alone, without other systems")
@@ -182,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _wanted(text: str) -> Wanted:
     names = [name.strip() for name in text.split(",")]
-    known = (*ALL_STORES, *What, *Work)
+    known = (*ALL_STORES, *What, *Work, STEERING)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise argparse.ArgumentTypeError(
@@ -191,12 +207,15 @@ def _wanted(text: str) -> Wanted:
     stores = tuple(name for name in ALL_STORES if name in names)
     whats = tuple(what for what in What if what in names)
     works = tuple(work for work in Work if work in names)
-    if not whats and not works:
+    has_steering = STEERING in names
+    if not whats and not works and not has_steering:
         whats, works = Wanted().whats, Wanted().works
     stores = stores or ALL_STORES
+    if not whats and not works:
+        return Wanted((), (), (), has_steering)
     if not whats:  # The engine is not measured there.
         stores = tuple(store for store in stores if store in STORES)
-    return Wanted(stores, whats, works)
+    return Wanted(stores, whats, works, has_steering)
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ async def opened_beside(store: SqlStore, place: Place, clock: FakeClock) -> Asyn
     )
     await writer.start()
     try:
-        yield SqlStore(store._database, writer, listeners)
+        yield SqlStore(store._database, writer, listeners, listeners)
     finally:
         await writer.close()
 

@@ -8,7 +8,7 @@ import pytest
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import CancelAnswer, ForceCancel, RequestCancel
 from headway.core.command.inbox import NotActive
-from headway.core.command.report import SaveCheckpoint, SaveProgress, SetInteractive
+from headway.core.command.report import SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.command.settle import Complete, ConfirmCancel, Settled, TooLate
 from headway.core.command.wait import GiveSlotBack, Park, SlotAnswer, Wake, WantSlot
 from headway.core.errors import InvalidInput
@@ -16,6 +16,7 @@ from headway.core.ids import RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Files, RunRecord
 from headway.core.run.status import RunStatus
+from headway.core.run.window import Window
 from headway.testing import FakeClock, a_claim, a_message, claim_of, document
 from tests.contract.backends import read_all
 from tests.contract.scenes import (
@@ -78,13 +79,13 @@ async def test_i11_a_running_run_is_cancelling_at_once_with_a_deadline(
 async def test_i11_who_unwinds_may_still_report_but_takes_no_messages(store: SqlStore) -> None:
     one = await running(store)
     claim = claim_of(one)
-    await store.apply(SetInteractive(claim, is_interactive=True))
+    await store.apply(SetWindow(claim, Window.STREAMING))
     await store.apply(RequestCancel(run_id=one.run_id))
     assert (await state(store, one.run_id)).is_interactive == 0
     assert await store.apply(SaveProgress(claim, document({"n": 1})))
     assert await store.apply(SaveCheckpoint(claim, document({"n": 1})))
     before = await read_all(store)
-    assert await store.apply(SetInteractive(claim, is_interactive=True)) is False
+    assert await store.apply(SetWindow(claim, Window.STREAMING)) is False
     assert await store.apply(a_message(one.run_id)) == NotActive()
     for waiting in (GiveSlotBack(claim), Park(claim), Wake(one.run_id)):
         assert await store.apply(waiting) is False

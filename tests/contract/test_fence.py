@@ -11,12 +11,13 @@ from headway.core.command.cancel import ForceCancel, RequestCancel
 from headway.core.command.command import Command
 from headway.core.command.expire import Expire
 from headway.core.command.inbox import ConsumeInbox
-from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetInteractive
+from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
 from headway.core.command.wait import GiveSlotBack, Park, SlotAnswer, WantSlot
 from headway.core.ids import Instant
 from headway.core.run.run import NO_TOKEN, Claim
 from headway.core.run.status import RunStatus
+from headway.core.run.window import Window
 from headway.testing import FakeClock, a_message, an_error, claim_of, document
 from tests.contract.backends import read_all
 from tests.contract.scenes import (
@@ -40,8 +41,8 @@ SAYINGS: Final[Mapping[str, tuple[Callable[[Claim], Command[Any]], Any]]] = {
     "progress": (lambda claim: SaveProgress(claim, document({"n": 1})), False),
     "checkpoint": (lambda claim: SaveCheckpoint(claim, document({"n": 1})), False),
     "event": (lambda claim: AppendEvent(claim, "run_log", document("stale")), False),
-    "interactive": (lambda claim: SetInteractive(claim, is_interactive=True), False),
-    "deaf": (lambda claim: SetInteractive(claim, is_interactive=False), False),
+    "interactive": (lambda claim: SetWindow(claim, Window.STREAMING), False),
+    "deaf": (lambda claim: SetWindow(claim, Window.NONE), False),
     "give_slot_back": (GiveSlotBack, False),
     "want_slot": (WantSlot, SlotAnswer.REFUSED),
     "park": (Park, False),

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from headway.adapters.sql.store import SqlStore
-from headway.core.command.report import SetInteractive
+from headway.core.command.report import SetWindow
 from headway.core.command.settle import Complete
 from headway.core.command.submit import Accepted, Busy, Joined, OtherRequest, Repeated, Steered
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode
+from headway.core.run.window import Window
 from headway.testing import FakeClock, a_submit, claim_of
 from tests.contract.backends import read_all
 from tests.contract.scenes import claimed_one, instance, running, submitted
@@ -97,7 +98,7 @@ async def test_i6_a_refusal_is_not_remembered(store: SqlStore) -> None:
 
 async def test_i6_a_repeated_steer_is_injected_once(store: SqlStore) -> None:
     one = await running(store)
-    await store.apply(SetInteractive(claim_of(one), is_interactive=True))
+    await store.apply(SetWindow(claim_of(one), Window.STREAMING))
     wanted: dict[str, Any] = {"on_conflict": OnConflict.STEER, "idempotency_key": "once"}
     assert isinstance(await store.apply(a_submit(**wanted)), Steered)
     assert await store.apply(a_submit(**wanted)) == Repeated(one.run_id)

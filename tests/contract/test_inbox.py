@@ -68,9 +68,11 @@ async def test_r4_11_all_that_is_unread_is_taken_at_once_in_order(store: SqlStor
     assert {item.consumed_by for item in items} == {1}
     assert tuple(await store.runs.inbox(one.run_id)) == items
     assert (await state(store, one.run_id)).unread_count == 0
-    (*_, event) = await events(store, one.run_id)
-    assert event.type == EventType.MESSAGES_CONSUMED
-    assert json.loads(event.payload) == {"count": 5}
+    (*_, consumed, _, _, _, _, last) = await events(store, one.run_id)
+    assert consumed.type == EventType.MESSAGES_CONSUMED
+    assert last.type == EventType.QUEUED_MESSAGE
+    assert json.loads(last.payload) == {"seq": items[-1].seq, "by": items[-1].by, "message": 4}
+    assert json.loads(consumed.payload) == {"count": 5}
 
 
 async def test_r4_11_an_empty_inbox_gives_nothing_and_changes_nothing(store: SqlStore) -> None:

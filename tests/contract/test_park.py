@@ -3,7 +3,7 @@
 import asyncio
 
 from headway.adapters.sql.store import SqlStore
-from headway.core.command.report import SaveCheckpoint, SetInteractive
+from headway.core.command.report import SaveCheckpoint, SetWindow
 from headway.core.command.settle import Complete
 from headway.core.command.submit import Busy
 from headway.core.command.wait import GiveSlotBack, Park, Wake, WantSlot
@@ -12,6 +12,7 @@ from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN
 from headway.core.run.status import RunStatus
+from headway.core.run.window import Window
 from headway.testing import a_claim, a_message, a_submit, claim_of, document
 from tests.contract.backends import read_all
 from tests.contract.scenes import (
@@ -30,7 +31,7 @@ from tests.contract.scenes import (
 
 async def test_r4_14_a_parked_run_holds_nothing_but_its_key(store: SqlStore) -> None:
     one = await running(store)
-    await store.apply(SetInteractive(claim_of(one), is_interactive=True))
+    await store.apply(SetWindow(claim_of(one), Window.STREAMING))
     assert await store.apply(Park(claim_of(one))) is True
     run = await state(store, one.run_id)
     assert (run.status, run.is_parked) == (RunStatus.RUNNING, True)

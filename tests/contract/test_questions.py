@@ -7,10 +7,17 @@ import pytest
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.inbox import ANSWER, ConsumeInbox, NotActive, Posted, PostToInbox
 from headway.core.command.prune import PruneRuns
-from headway.core.command.question import Asked, AskQuestion, CloseQuestion, NotAsked
+from headway.core.command.question import (
+    Asked,
+    AskQuestion,
+    CloseQuestion,
+    NotAsked,
+    Outcome,
+    Unfit,
+)
 from headway.core.command.settle import Complete
 from headway.core.errors import InvalidInput
-from headway.core.ids import Instant, RunId
+from headway.core.ids import Instant, RunId, later
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim
 from headway.testing import FakeClock, a_message, claim_of, document
@@ -77,7 +84,8 @@ async def test_i3_an_answer_at_the_last_moment_is_the_one_that_stands(store: Sql
     assert standing == YES
     assert await store.apply(CloseQuestion(claim, "1.1", NO)) is None
     told = [e for e in await events(store, claim.run_id) if e.type == EventType.PERMISSION_RESULT]
-    assert [json.loads(one.payload) for one in told] == [{"call_id": "1.1", "answer": True}]
+    (result,) = (json.loads(one.payload) for one in told)
+    assert (result["call_id"], result["answer"]) == ("1.1", True)
 
 
 async def test_i2_after_a_crash_an_answer_to_the_old_question_is_refused(store: SqlStore) -> None:
@@ -150,3 +158,69 @@ async def test_i2_what_an_earlier_claim_consumed_is_not_read_again(store: SqlSto
     again = claim_of(await claimed_one(store, await instance(store)))
     assert await store.apply(ConsumeInbox(claim, again_after=0)) is None
     assert await store.apply(ConsumeInbox(again, again_after=0)) == ()
+
+
+SCHEMA = document({"type": "object", "properties": {"count": {"type": "integer"}}})
+
+
+async def test_r4_9_an_answer_that_does_not_fit_is_refused_and_the_question_stays_open(
+    store: SqlStore,
+) -> None:
+    claim = claim_of(await running(store))
+    await store.apply(AskQuestion(claim, "1.1", QUESTION, SCHEMA))
+    (asked,) = await store.runs.questions(claim.run_id)
+    assert asked.answer_schema == SCHEMA
+    before = await read_all(store)
+    wrong = await store.apply(an_answer(claim.run_id, said={"count": "many"}))
+    assert wrong == Unfit("answer.count", "must be of type integer")
+    assert await read_all(store) == before
+    assert isinstance(await store.apply(an_answer(claim.run_id, said={"count": 9})), Posted)
+    with pytest.raises(InvalidInput, match=r"schema.pattern: is not understood"):
+        AskQuestion(claim, "1.2", QUESTION, document({"pattern": ".*"}))
+
+
+async def test_r4_9_people_know_how_long_they_have(store: SqlStore, clock: FakeClock) -> None:
+    claim = claim_of(await running(store))
+    await store.apply(AskQuestion(claim, "1.1", QUESTION, timeout_s=7))
+    (asked,) = await store.runs.questions(claim.run_id)
+    assert asked.answer_by == later(clock(), seconds=7)
+    (*_, told) = await events(store, claim.run_id)
+    assert json.loads(told.payload) == {
+        "call_id": "1.1", "question": {"tool": "delete"}, "schema": None, "timeout_s": 7,
+    }  # fmt: skip
+
+
+async def test_r4_9_who_answered_and_when_is_on_the_record(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    claim = await asking(store)
+    await store.apply(an_answer(claim.run_id))
+    answered_at = clock()
+    clock.advance(5)
+    await store.apply(CloseQuestion(claim, "1.1", NO))
+    await store.apply(AskQuestion(claim, "1.2", QUESTION))
+    await store.apply(CloseQuestion(claim, "1.2", NO, Outcome.CANCELLED))
+    told = [e for e in await events(store, claim.run_id) if e.type == EventType.PERMISSION_RESULT]
+    assert [json.loads(one.payload) for one in told] == [
+        {"call_id": "1.1", "outcome": "answered", "by": "eve", "answered_at": answered_at,
+         "answer": True},
+        {"call_id": "1.2", "outcome": "cancelled", "by": None, "answered_at": None,
+         "answer": False},
+    ]  # fmt: skip
+
+
+async def test_r4_15_a_name_of_the_jobs_own_is_asked_again_by_who_takes_over(
+    store: SqlStore,
+) -> None:
+    claim = await asking(store, "tool-7")
+    await orphaned(store, claim.run_id)
+    again = claim_of(await claimed_one(store, await instance(store)))
+    assert await store.apply(an_answer(claim.run_id, "tool-7")) == NotAsked(False, ())
+    other = document("something else")
+    assert await store.apply(AskQuestion(again, "tool-7", other)) == Asked(None)
+    (asked,) = await store.runs.questions(claim.run_id)
+    assert (asked.call_id, asked.question) == ("tool-7", other)
+    assert isinstance(await store.apply(an_answer(claim.run_id, "tool-7")), Posted)
+    await orphaned(store, claim.run_id)
+    third = claim_of(await claimed_one(store, await instance(store)))
+    assert await store.apply(AskQuestion(third, "tool-7", other)) == Asked(YES)

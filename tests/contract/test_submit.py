@@ -9,7 +9,7 @@ from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import RequestCancel
 from headway.core.command.inbox import UNREAD_COUNT_MAX
 from headway.core.command.lane import SetLane
-from headway.core.command.report import SetInteractive
+from headway.core.command.report import SetWindow
 from headway.core.command.settle import Complete, ConfirmCancel
 from headway.core.command.submit import Accepted, Busy, Joined, NoRoom, Steered
 from headway.core.command.wait import Park
@@ -18,6 +18,7 @@ from headway.core.lane import Lane
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode, Recovery
 from headway.core.run.status import RunStatus
+from headway.core.run.window import Window
 from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, document
 from tests.contract.backends import read_all
 from tests.contract.scenes import (
@@ -170,7 +171,7 @@ async def test_r1_5_join_gives_the_active_run_back(store: SqlStore) -> None:
 
 async def test_r1_5_steer_injects_into_a_run_that_takes_messages(store: SqlStore) -> None:
     one = await running(store)
-    assert await store.apply(SetInteractive(claim_of(one), is_interactive=True))
+    assert await store.apply(SetWindow(claim_of(one), Window.STREAMING))
     steering = a_submit(params={"say": "left"}, on_conflict=OnConflict.STEER, by="bob")
     answer = await store.apply(steering)
     assert isinstance(answer, Steered)
@@ -187,7 +188,9 @@ async def test_r1_5_steer_queues_behind_a_run_that_takes_none(store: SqlStore, s
         await submitted(store)
     else:
         one = await running(store)
-        await store.apply(SetInteractive(claim_of(one), is_interactive=source == "full"))
+        await store.apply(
+            SetWindow(claim_of(one), Window.STREAMING if source == "full" else Window.NONE)
+        )
         if source == "full":
             posts = [a_message(one.run_id) for _ in range(UNREAD_COUNT_MAX)]
             await together(store, *posts)

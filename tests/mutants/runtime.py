@@ -42,4 +42,27 @@ RUNTIME: Final = (
         test="test_r4_11_what_comes_as_the_loop_ends_is_given_back_or_refused",
         backend="redis",
     ),
+    Mutant(
+        name="who begins to listen does not look for what was said before",
+        file="services/reach.py",
+        edits=(("            self._hear(execution, Hint.LOOK)\n", ""),),
+        test_file="tests/service/test_reach.py",
+        test="test_r4_12_what_was_said_before_anybody_listened_is_found",
+        backend="redis",
+    ),
+    Mutant(
+        name="a lost lease stops nobody",
+        file="services/runtime_lease.py",
+        edits=(("        if not await self.is_claim_in_force():\n", "        if False:\n"),),
+        test_file="tests/service/test_reach.py",
+        test="test_r4_13_who_lost_the_claim_stops_by_itself_when_it_loses_the_lease",
+        backend="redis",
+    ),
+    Mutant(
+        name="a run is cancelled though its loop is over",
+        file="core/command/cancel.py",
+        edits=((" or run.is_interactive == Window.CLOSED", ""),),
+        test_file="tests/contract/test_windows.py",
+        test="test_r4_8_after_the_loop_a_cancel_is_too_late_and_the_key_is_still_held",
+    ),
 )

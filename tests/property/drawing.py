@@ -24,7 +24,7 @@ from headway.core.command.instance import (
 from headway.core.command.key_row import DeleteKey, SaveKey
 from headway.core.command.lane import ProposeLimit, SetLane
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
-from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetInteractive
+from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.command.settle import Complete, ConfirmCancel, Fail
 from headway.core.command.submit import Submit
 from headway.core.command.wait import GiveSlotBack, Park, Retry, Wake, WantSlot
@@ -32,6 +32,7 @@ from headway.core.document import Document
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Claim, Files, Mode, Recovery
+from headway.core.run.window import Window
 from headway.core.world import Instance
 from tests.property.model import CANCELLING, RUNNING, Told
 from tests.property.oracle import Oracle
@@ -216,15 +217,17 @@ class Drawing:
                 SaveProgress(claim, document),
                 SaveCheckpoint(claim, document),
                 AppendEvent(claim, "run_log", document),
-                SetInteractive(claim, is_interactive=True),
-                SetInteractive(claim, is_interactive=False),
+                SetWindow(claim, Window.STREAMING),
+                SetWindow(claim, self.one_of(list(Window))),
             ]
         )
 
     def exchange(self) -> Any:
         if self.draw(st.booleans()):
             return ConsumeInbox(self.claim())
-        more: dict[str, Any] = self.one_of([{}, {"kind": "signal", "by": "eve", "call_id": "c1"}])
+        more: dict[str, Any] = self.one_of(
+            [{}, {"kind": "signal", "by": "eve", "call_id": "c1"}, {"is_steering": True}]
+        )
         return PostToInbox(run_id=self.run_id(), payload=self.one_of(DOCUMENTS), **more)
 
     def register(self) -> RegisterInstance:

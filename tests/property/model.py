@@ -32,7 +32,7 @@ class Told:
     token: str = ""
     attempt: int = 1
     death_count: int = 0
-    is_interactive: bool = False
+    is_interactive: int = 0
     unread_count: int = 0
     started_at: Instant | None = None
     ended_at: Instant | None = None

@@ -14,7 +14,7 @@ from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
 from headway.core.command.clear import ClearRuns
 from headway.core.command.expire import Expire
 from headway.core.command.fire import FireSchedule
-from headway.core.command.inbox import ConsumeInbox, InboxFull, NotActive, Posted, PostToInbox
+from headway.core.command.inbox import ConsumeInbox, Posted, PostToInbox
 from headway.core.command.instance import (
     DeclareDead,
     RegisterInstance,
@@ -25,7 +25,7 @@ from headway.core.command.instance import (
 from headway.core.command.key_row import DeleteKey, SaveKey
 from headway.core.command.lane import ProposeLimit, SetLane
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
-from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetInteractive
+from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
 from headway.core.command.submit import (
     Accepted,
@@ -43,12 +43,11 @@ from headway.core.ids import Instant, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode, Recovery
 from headway.core.run.status import RunStatus
-from headway.core.world import InboxItem
-from tests.property.family import Family
+from tests.property.letters import Letters
 from tests.property.model import CANCELLING, QUEUED, RUNNING, Told
 
 
-class Oracle(Family):
+class Oracle(Letters):
     def apply(self, command: Any) -> Any:
         return _COMMANDS[type(command)](self, command)
 
@@ -61,7 +60,7 @@ class Oracle(Family):
         if head is not None and policy is OnConflict.JOIN:
             self.remember(wanted, head.id)
             return Joined(head.id)
-        takes_messages = head is not None and head.status is RUNNING and head.is_interactive
+        takes_messages = head is not None and head.status is RUNNING and head.is_interactive == 1
         if head is not None and policy is OnConflict.STEER and takes_messages:
             posted = self.post(
                 head, PostToInbox(run_id=head.id, payload=wanted.params, by=wanted.by)
@@ -192,7 +191,8 @@ class Oracle(Family):
             return CancelAnswer.NOT_FOUND
         if run.status is CANCELLING:
             return CancelAnswer.ALREADY_REQUESTED
-        return self.cancel(run, wanted) if run.is_active else CancelAnswer.TOO_LATE
+        is_open = run.is_active and run.is_interactive != 3
+        return self.cancel(run, wanted) if is_open else CancelAnswer.TOO_LATE
 
     def clear(self, wanted: ClearRuns) -> int:
         found = [self.run(run_id) for run_id in wanted.run_ids]
@@ -269,7 +269,7 @@ class Oracle(Family):
             run.timeout_us, run.run_by = max(0, run.run_by - self.now), None
         run.wake_at = wake_at
 
-    def report(self, wanted: SaveProgress | SaveCheckpoint | AppendEvent | SetInteractive) -> bool:
+    def report(self, wanted: SaveProgress | SaveCheckpoint | AppendEvent | SetWindow) -> bool:
         run = self.held(wanted.claim)
         if run is None:
             return False
@@ -283,46 +283,11 @@ class Oracle(Family):
                 self.emit(run, "run_checkpoint", {})
             case AppendEvent():
                 self.emit(run, wanted.type, wanted.payload)
-            case SetInteractive():
-                if wanted.is_interactive and run.status is not RUNNING:
+            case SetWindow():
+                if wanted.window and run.status is not RUNNING:
                     return False
-                run.is_interactive = wanted.is_interactive
+                run.is_interactive = int(wanted.window)
         return True
-
-    def post_to_inbox(self, wanted: PostToInbox) -> Posted | InboxFull | NotActive:
-        run = self.run(wanted.run_id)
-        if run is None or run.status not in (QUEUED, RUNNING):
-            return NotActive()
-        return self.post(run, wanted)
-
-    def post(self, run: Told, wanted: PostToInbox) -> Posted | InboxFull:
-        if run.unread_count >= 1_000:
-            return InboxFull(1_000)
-        run.unread_count += 1
-        seq = self.emit(run, "run_message_posted", {"kind": wanted.kind})
-        self.inbox.append(
-            InboxItem(
-                *(run.id, seq, wanted.kind, wanted.call_id),
-                *(wanted.payload, wanted.by, self.now, None),
-            )
-        )
-        if run.is_parked:
-            self.make_ready(run, "run_woken", {})
-        return Posted(seq)
-
-    def consume(self, wanted: ConsumeInbox) -> tuple[InboxItem, ...] | None:
-        run = self.held(wanted.claim)
-        if run is None:
-            return None
-        taken = []
-        for place, item in enumerate(self.inbox):
-            if item.run_id == run.id and item.consumed_by is None:
-                self.inbox[place] = item._replace(consumed_by=run.generation)
-                taken.append(self.inbox[place])
-        run.unread_count = 0
-        if taken:
-            self.emit(run, "run_messages_consumed", {"count": len(taken)})
-        return tuple(taken)
 
     def release(self, wanted: ReleaseOrphan) -> bool:
         run = self.run(wanted.run_id)
@@ -372,7 +337,7 @@ _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {
     Expire: Oracle.expire,
     Wake: Oracle.wake,
     **dict.fromkeys((GiveSlotBack, WantSlot, Park, Retry), Oracle.wait),
-    **dict.fromkeys((SaveProgress, SaveCheckpoint, AppendEvent, SetInteractive), Oracle.report),
+    **dict.fromkeys((SaveProgress, SaveCheckpoint, AppendEvent, SetWindow), Oracle.report),
     PostToInbox: Oracle.post_to_inbox,
     ConsumeInbox: Oracle.consume,
     **dict.fromkeys((RegisterInstance, RenewInstance, DeclareDead, RetireInstance), Oracle.lease),

@@ -93,6 +93,7 @@ class Outage:
         return answer
 
     listen = SqlStore.listen
+    listen_to_own = SqlStore.listen_to_own
     keep_lease = SqlStore.keep_lease
     accompany = SqlStore.accompany
 

@@ -23,6 +23,7 @@ from tests.torture.pairs import PAIRS
 from tests.torture.places import PLACES
 from tests.torture.record import RECORD, record
 from tests.torture.replay import Findings
+from tests.torture.steering import steering, stopping
 
 ENGINES: Final = {"process_count": 3, "key_count": 200}
 SHORT: Final = {
@@ -32,6 +33,8 @@ SHORT: Final = {
     "hundred": Size(run_count=10),
     "engines": Size(run_count=100, kill_count=10, pause_count=4, **ENGINES),
     "machines": Size(run_count=20),
+    "steering": Size(run_count=0, kill_count=4, failover_count=1),
+    "stopping": Size(run_count=60, pause_count=4, **ENGINES),
 }
 FULL: Final = {
     "claims": Size(run_count=20_000),
@@ -40,6 +43,8 @@ FULL: Final = {
     "hundred": Size(run_count=50),
     "engines": Size(run_count=150, kill_count=300, pause_count=100, **ENGINES),
     "machines": Size(run_count=500),
+    "steering": Size(run_count=0, kill_count=48, failover_count=12),
+    "stopping": Size(run_count=100, pause_count=50, **ENGINES),
 }
 WHERE: Final = {
     "claims": tuple(PLACES),
@@ -48,13 +53,15 @@ WHERE: Final = {
     "hundred": (*PLACES, MEMORY),
     "engines": ("sqlite", "postgres"),
     "machines": (*PLACES, MEMORY),
+    "steering": ("sqlite", "mariadb"),
+    "stopping": ("sqlite", "mariadb"),
 }
 HEADINGS: Final = [f"{name} on {place}" for name, places in WHERE.items() for place in places]
 COLUMNS: Final = (
     "runs", "accepted", "told", "events", "slots_held_max", "pauses_in_a_write", "overtaken",
     "poisoned", "ran_on_ms_max", "lost", "unfinished", "ended_twice", "executed_twice",
     "two_of_a_key", "above_the_limit", "out_of_order", "gaps", "stale_writes", "stale_words",
-    "unclaimed", "two_at_work", "ran_on", "leaked",
+    "unclaimed", "two_at_work", "ran_on", "leaked", "outages", "woke_ms_p99",
 )  # fmt: skip
 
 
@@ -131,6 +138,10 @@ def _torture(name: str, place: str, size: Size, step: Step) -> Findings:
             return asyncio.run(hundred(urls, size.run_count, step))
         if name == "engines":
             return asyncio.run(engines(urls, size, step))
+        if name == "steering":
+            return asyncio.run(steering(urls, size, step))
+        if name == "stopping":
+            return stopping(urls, size, step)
         return asyncio.run(torture(urls, size, step))
 
 

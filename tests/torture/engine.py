@@ -40,13 +40,14 @@ class EngineLoad:
     backlog_count: int
     """How many runs are kept in the queues."""
     ttl_s: float
+    redis_url: str | None = None
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "tests.torture.engine", json.dumps(asdict(self))]
 
 
 def headway_with_jobs(load: EngineLoad, ledger: Ledger) -> Headway:
-    hw = Headway(*load.urls, lease_ttl_s=load.ttl_s, stop_wait_s=5.0)
+    hw = Headway(*load.urls, lease_ttl_s=load.ttl_s, stop_wait_s=5.0, redis_url=load.redis_url)
     _register_quick(hw, ledger)
     _register_long(hw, ledger)
     _register_waiters(hw, ledger)

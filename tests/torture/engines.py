@@ -47,14 +47,16 @@ GRACE_S: Final = 3.0
 LANE_LIMITS: Final = {LaneName(name): limit for name, limit in LANES.items()}
 
 
-async def engines(urls: Sequence[str], size: Size, step: Step) -> Findings:
+async def engines(
+    urls: Sequence[str], size: Size, step: Step, *, redis_url: str | None = None
+) -> Findings:
     """Load the database with engines, break as much as asked for, and check what came of it."""
     store = await open_store(urls)
     try:
         for name, limit in LANE_LIMITS.items():
             await store.apply(SetLane(name=name, max_concurrent=limit))
         with tempfile.TemporaryDirectory(prefix="headway-ledgers-") as folder:
-            torment = Torment(store, size, step)
+            torment = Torment(store, size, step, redis_url)
             await torment.run(urls, folder)
             findings = await judge(store, Path(folder), torment)
         findings.faults += await _examined(urls)
@@ -66,8 +68,11 @@ async def engines(urls: Sequence[str], size: Size, step: Step) -> Findings:
 class Torment:
     """What is done to the engines, and what was seen meanwhile."""
 
-    def __init__(self, store: SqlStore, size: Size, step: Step) -> None:
+    def __init__(
+        self, store: SqlStore, size: Size, step: Step, redis_url: str | None = None
+    ) -> None:
         self._store = store
+        self._redis_url = redis_url
         self._size = size
         self._step = step
         self._done_count = 0
@@ -85,6 +90,7 @@ class Torment:
             key_count=self._size.key_count,
             backlog_count=self._size.run_count,
             ttl_s=TTL_S,
+            redis_url=self._redis_url,
         )
         with crowd(load, self._size.process_count) as them:
             async with asyncio.TaskGroup() as group:

@@ -29,11 +29,16 @@ Each column is made by `python -m tests.torture NAME --full --record` and says w
 - **engines**: 3 processes, each a whole `Headway`, work on 200 keys in 3 lanes while they are
   killed and replaced, and paused (SIGSTOP) for longer than their leases of 2 s. Their jobs take
   steps, fail and are tried again, wait without a slot, ask questions, and are cancelled.
+- **steering**: runs on 3 instances are answered, spoken to and cancelled from a fourth while Redis
+  is killed, paused, emptied (`FLUSHALL`) and loses its connections by turns (*kills*), and while
+  masters of a cluster of three with three replicas are killed (*failovers*).
+- **stopping**: as *engines*, with Redis, and with pauses alone.
 - **machines**: so many random histories, of single commands and of batches each, on the store and
   on a small model of it, which must agree on every answer and on every row.
 
 Afterwards the event stream is replayed and compared with what the processes wrote down themselves,
-and for `engines` the doctor looks at the database. From *lost* on, every figure must be 0. Those of
+and for `engines` the doctor looks at the database. From *lost* to *leaked*, every figure must be 0.
+Those of
 `engines` alone:
 
 - *pauses in a write*: the process was paused in the middle of a transaction. On SQLite nobody else
@@ -45,6 +50,8 @@ and for `engines` the doctor looks at the database. From *lost* on, every figure
 - *stale words*: results and events that were accepted from a claim that was not in force.
 - *unclaimed*: moments at which a job was at work before its claim, or without a slot.
 - *two at work*: by the ledgers alone, moments with two of a key, or too many of a lane, at work.
+- *outages*, *woke ms p99*: how often Redis was broken, and how long after a word, or after the end
+  of the outage that it fell into, the run had heard it.
 - *leaked*: slots and instances that were left when all was over.
 
 """

@@ -57,6 +57,10 @@ class Findings:
     """Runs that ended as poison, and rightly: three deaths without a checkpoint."""
     ran_on_ms_max: int = 0
     """The longest that a job was at work after the end of its claim, or after it woke."""
+    outages: int = 0
+    """How often Redis was broken."""
+    woke_ms_p99: int = 0
+    """From a word, or from the end of the outage that it fell into, until it was heard."""
     faults: list[str] = field(default_factory=list)
 
     @property

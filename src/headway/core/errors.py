@@ -12,7 +12,8 @@ Error
 │   ├── RevisionConflict     somebody changed it since it was read
 │   ├── QuestionNotOpen      the run does not ask this, or has been answered
 │   ├── ChildRefused         a run's job may not start this child
-│   └── RunNotActive         the run is over, and takes no more messages
+│   ├── RunNotActive         the run is over, and takes no more messages
+│   └── MessageRefused       the run is active, and takes no message now
 ├── LaneFull                 the lane takes no more queued runs for now
 ├── InboxOverflow            the run has too many messages that it has not read
 ├── RunNotFound
@@ -116,6 +117,13 @@ class RunNotActive(ConflictError):
     def __init__(self, run_id: RunId) -> None:
         super().__init__(f"run {run_id} is over or on its way to its end")
         self.run_id = run_id
+
+
+class MessageRefused(ConflictError):
+    def __init__(self, run_id: RunId, reason: str) -> None:
+        super().__init__(f"run {run_id} takes no message now: {reason}")
+        self.run_id = run_id
+        self.reason = reason
 
 
 class QuestionNotOpen(ConflictError):

@@ -53,6 +53,10 @@ class Question(NamedTuple):
     """Of the execution that asks."""
     question: Document
     asked_at: Instant
+    answer_by: Instant
+    """When whoever asks will wait no longer."""
+    answer_schema: Document | None
+    """What an answer must look like."""
     answer: Document | None
     answered_by: str | None
     answered_at: Instant | None

@@ -62,3 +62,7 @@ class Store(Protocol):
         come twice.
         """
         ...
+
+    def listen_to_own(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+        """The same, with the events of this process alone."""
+        ...

@@ -8,12 +8,13 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from headway.core.command.question import ANSWER_TIMEOUT_S
 from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode
 from headway.core.run.status import RunStatus
 from headway.ports.file_folder import PartFile
-from headway.services.context import ANSWER_TIMEOUT_S, ChildRun, RunContext
+from headway.services.context import ChildRun, RunContext
 from headway.services.execution import Ending
 from headway.services.files import check_data
 
@@ -94,8 +95,29 @@ class BlockingRunContext:
     def sleep(self, seconds: float) -> None:
         self._wait(self._context.sleep(seconds))
 
-    def interrupt(self, question: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
-        return self._wait(self._context.interrupt(question, timeout_s=timeout_s))
+    def interrupt(
+        self,
+        question: Any,
+        *,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+        default: Any = None,
+        schema: dict[str, Any] | None = None,
+        call_id: str | None = None,
+    ) -> Any:
+        asking = self._context.interrupt(
+            question, timeout_s=timeout_s, default=default, schema=schema, call_id=call_id
+        )
+        return self._wait(asking)
+
+    @contextmanager
+    def listening(self) -> "Iterator[None]":
+        window = self._context.listening()
+        self._wait(window.__aenter__())
+        try:
+            yield
+        finally:
+            if not self.cancelled:
+                self._wait(window.__aexit__(None, None, None))
 
     def start(
         self,

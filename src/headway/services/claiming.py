@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from headway.core.command.cancel import ConfirmDelivery
 from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
 from headway.core.command.command import Command
 from headway.core.command.files import DropFiles, FinishFile, OutputPrepared
@@ -18,7 +19,7 @@ from headway.core.command.instance import RegisterInstance, RenewInstance
 from headway.core.command.key_row import DeleteKey, SaveKey
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.question import AskQuestion, CloseQuestion
-from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetInteractive
+from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import CRON_LANE, InstanceId, LaneName
 from headway.core.run.events import Event, EventType
@@ -50,6 +51,7 @@ MAKES_NO_ROOM: Final = frozenset[type](
         AskQuestion,
         ClaimRuns,
         CloseQuestion,
+        ConfirmDelivery,
         ConsumeInbox,
         DeleteKey,
         DropFiles,
@@ -63,7 +65,7 @@ MAKES_NO_ROOM: Final = frozenset[type](
         SaveCheckpoint,
         SaveKey,
         SaveProgress,
-        SetInteractive,
+        SetWindow,
     }
 )
 """Commands of which no such event comes: to claim beside them would be in vain."""

@@ -7,9 +7,10 @@ from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
+from headway.core.answer_schema import misfit
 from headway.core.command.command import Command
 from headway.core.command.inbox import ANSWER, MESSAGE, ConsumeInbox
-from headway.core.command.question import AskQuestion, CloseQuestion
+from headway.core.command.question import ANSWER_TIMEOUT_S, AskQuestion, CloseQuestion, Outcome
 from headway.core.command.report import AppendEvent, SaveCheckpoint
 from headway.core.document import encode_document
 from headway.core.duration import check_seconds
@@ -23,17 +24,24 @@ from headway.core.world import InboxItem
 from headway.ports.clock import Clock
 from headway.ports.store import Store
 from headway.services.children import Children
-from headway.services.execution import Execution
+from headway.services.execution import Ending, Execution
 from headway.services.files import FileWriter, RunFiles
 from headway.services.handle import outcome_of
 from headway.services.patience import persistently
 from headway.services.progress import ProgressReport
 from headway.services.slot import Slot
+from headway.services.window import COMPACTION_TIMEOUT_S, compacting, listening
 
 SLOT_KEPT_S: Final = 1.0
 """Who waits for less keeps its slot: to give it back and get it again costs more."""
-ANSWER_TIMEOUT_S: Final = 300.0
-RESERVED_PREFIXES: Final = ("run_", "lane_", "key_", "permission_")
+SCHEMA_BYTE_COUNT_MAX: Final = 65_536
+RESERVED_PREFIXES: Final = ("run_", "lane_", "key_", "permission_", "queued_")
+
+_OUTCOMES: Final = {
+    Ending.CANCELLED: Outcome.CANCELLED,
+    Ending.SHUTDOWN: Outcome.SHUTDOWN,
+    Ending.LOST: Outcome.SHUTDOWN,
+}
 
 A = TypeVar("A")
 
@@ -171,36 +179,91 @@ class RunContext:
         async with self._slot.given_back():  # Which takes a moment that is part of the sleep.
             await self._clock.sleep(max(0.0, until_s - self._clock.monotonic_s()))
 
-    async def interrupt(self, question: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
-        """A person's answer to `question`; None when nobody answers in time: treat it as a no.
+    async def interrupt(
+        self,
+        question: Any,
+        *,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+        default: Any = None,
+        schema: dict[str, Any] | None = None,
+        call_id: str | None = None,
+    ) -> Any:
+        """A person's answer to `question`; `default` when nobody answers in time: None is a no.
 
-        When the run is to end meanwhile, the answer is `{"approved": false, "reason": …}`.
+        With a JSON `schema` an answer that does not fit is refused, and a page can show a form.
+        Several questions may be open at once; `call_id` names this one, if the job has a name for
+        it. When the run is to end meanwhile, the answer is `{"approved": false, "reason": …}`.
         """
-        check_seconds(timeout_s, place="timeout_s")
-        self._question_count += 1
-        call_id = f"{self.generation}.{self._question_count}"
-        document = encode_document(question, place="interrupt")
-        asked = await self._apply(AskQuestion(self._claim, call_id, document))
+        asks = self._question(
+            question, timeout_s=timeout_s, default=default, schema=schema, call_id=call_id
+        )
+        call_id, outcome = asks.call_id, Outcome.TIMED_OUT
+        asked = await self._apply(asks)
+        answer = default
         if asked is None or asked.answer is None:
-            answer = await self._answer_to(call_id, timeout_s)
+            found = await self._answer_to(call_id, timeout_s)
+            if found is not None:
+                answer = found[0]
+            elif self._execution.ending is not None:
+                outcome = _OUTCOMES[self._execution.ending]
+                answer = {"approved": False, "reason": self._execution.ending.value}
         else:
             answer = json.loads(asked.answer)
         otherwise = encode_document(answer, place="answer")
         # Somebody may have answered at the last moment, and was told that it counts.
-        standing = await self._apply(CloseQuestion(self._claim, call_id, otherwise))
+        standing = await self._apply(CloseQuestion(self._claim, call_id, otherwise, outcome))
         if standing is None:
             await self._read_inbox()
             return self._answers.pop(call_id, answer)
         self._answers.pop(call_id, None)
         return json.loads(standing)
 
-    async def _answer_to(self, call_id: str, timeout_s: float) -> Any:
-        self._execution.is_asking = True
+    def _question(
+        self,
+        question: Any,
+        *,
+        timeout_s: float,
+        default: Any,
+        schema: dict[str, Any] | None,
+        call_id: str | None,
+    ) -> AskQuestion:
+        self._question_count += 1
+        asks = AskQuestion(
+            self._claim,
+            f"{self.generation}.{self._question_count}" if call_id is None else call_id,
+            encode_document(question, place="interrupt"),
+            None
+            if schema is None
+            else encode_document(schema, place="schema", byte_count_max=SCHEMA_BYTE_COUNT_MAX),
+            timeout_s,
+        )
+        fault = None if schema is None or default is None else misfit(schema, default)
+        if fault is not None:
+            place, problem = fault
+            raise InvalidInput(place.replace("answer", "default", 1), problem)
+        return asks
+
+    def listening(self) -> AbstractAsyncContextManager[None]:
+        """While inside, the run takes messages; look for them at the top of each step.
+
+        Afterwards neither a message nor a cancel is taken: what remains is to bring the result
+        home. What was accepted before is in `messages()`.
+        """
+        return listening(self._execution, self._store)
+
+    def compacting(
+        self, *, timeout_s: float = COMPACTION_TIMEOUT_S
+    ) -> AbstractAsyncContextManager[None]:
+        """While inside, messages are refused as `compacting`; TimeoutError after `timeout_s`."""
+        return compacting(self._execution, self._store, self._clock, timeout_s=timeout_s)
+
+    async def _answer_to(self, call_id: str, timeout_s: float) -> tuple[Any] | None:
+        self._execution.asking_count += 1
         try:
             async with self._slot.given_back():
                 return await self._answer(call_id, timeout_s)
         finally:
-            self._execution.is_asking = False
+            self._execution.asking_count -= 1
 
     async def start(
         self,
@@ -257,16 +320,16 @@ class RunContext:
     async def _append(self, kind: str, payload: Any) -> None:
         await self._apply(AppendEvent(self._claim, kind, payload))
 
-    async def _answer(self, call_id: str, timeout_s: float) -> Any:
+    async def _answer(self, call_id: str, timeout_s: float) -> tuple[Any] | None:
+        """None: nobody has answered, and the time is over or the run is to end."""
         until_s = self._clock.monotonic_s() + timeout_s
         while True:  # Until it is answered, or the time is over.
             self._execution.news.clear()
             await self._read_inbox()
             if call_id in self._answers:
-                return self._answers.pop(call_id)
-            ending = self._execution.ending
-            if ending is not None:
-                return {"approved": False, "reason": ending.value}
+                return (self._answers.pop(call_id),)
+            if self._execution.ending is not None:
+                return None
             left_s = until_s - self._clock.monotonic_s()
             if left_s <= 0:
                 return None

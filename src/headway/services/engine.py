@@ -33,7 +33,7 @@ from headway.ports.run_reader import HeldRun, RunReader
 from headway.ports.store import Store
 from headway.services.children import Children
 from headway.services.claiming import Claiming
-from headway.services.execute import execute, give_up
+from headway.services.execute import confirm_delivery, execute, give_up
 from headway.services.execution import Ending, Execution
 from headway.services.job import Job
 from headway.services.output import Output
@@ -72,6 +72,7 @@ class Engine:
         life_lock: LifeLock,
         keep: Callable[[], Awaitable[None]],
         output: Output,
+        on_start: Callable[[Execution], None] | None = None,
     ) -> None:
         """`keep` is called now and then, to remove what is over and old.
 
@@ -95,6 +96,7 @@ class Engine:
             instance_id=lambda: self._instance_id,
             on_answer=self._on_claimed,
         )
+        self._on_start = on_start
         self._executing: dict[RunId, Execution] = {}
         """The latest of each run: one that was lost may live on beside it, and is told no more."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -233,6 +235,8 @@ class Engine:
         execution.runs_as(task)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        if self._on_start is not None:
+            self._on_start(execution)
 
     async def _execute(self, execution: Execution) -> None:
         try:
@@ -269,9 +273,19 @@ class Engine:
         """What others have decided about our runs: hints tell us sooner, this is certain."""
         now_s = time.monotonic()
         is_due = now_s - self._looked_at_s >= self._lease_ttl_s / 3
-        if not (is_due or any(one.is_asking for one in self._executing.values())):
+        if not (is_due or any(one.asking_count for one in self._executing.values())):
             return
         self._looked_at_s = now_s
+        found = await self.look()
+        # What we hold and nobody executes came of a claim whose answer was lost. Seen twice, it
+        # is not one whose answer is only on its way.
+        unknown = found - {one.claim for one in self._executing.values()}
+        for claim in unknown & self._unknown:
+            await give_up(self._store, claim)
+        self._unknown = unknown
+
+    async def look(self) -> set[Claim]:
+        """Tell every execution what was decided about its run; all claims that we hold."""
         mine = {one.claim: (one, one.awaited_slot) for one in self._executing.values()}
         held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
         found = {run.claim: run for run in held}
@@ -283,12 +297,7 @@ class Engine:
             has_slot = run is not None and run.slot is not None
             if has_slot and execution.awaited_slot is awaited_slot:
                 execution.got_slot()
-        # What we hold and nobody executes came of a claim whose answer was lost. Seen twice, it
-        # is not one whose answer is only on its way.
-        unknown = found.keys() - {one.claim for one in self._executing.values()}
-        for claim in unknown & self._unknown:
-            await give_up(self._store, claim)
-        self._unknown = unknown
+        return set(found)
 
     def _tell(self, execution: Execution, run: HeldRun | None) -> None:
         if execution.is_settling:
@@ -296,9 +305,14 @@ class Engine:
         if run is None:
             execution.end(Ending.LOST)
         elif run.status is RunStatus.CANCELLING:
-            execution.end(Ending.CANCELLED)
+            self._deliver_cancel(execution)
         elif run.unread_count:
             execution.news.set()
+
+    def _deliver_cancel(self, execution: Execution) -> None:
+        if execution.ending is None:
+            self._group.create_task(confirm_delivery(self._store, execution.claim))
+        execution.end(Ending.CANCELLED)
 
     # Hints.
 
@@ -316,7 +330,7 @@ class Engine:
         elif event.type == EventType.STATE_CHANGED:
             status = RunStatus(json.loads(event.payload)["to"])
             if status is RunStatus.CANCELLING:
-                execution.end(Ending.CANCELLED)
+                self._deliver_cancel(execution)
             elif status in TERMINAL:
                 execution.end(Ending.LOST)
 

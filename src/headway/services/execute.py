@@ -2,12 +2,14 @@
 
 import asyncio
 import random
+from contextlib import suppress
 from typing import Any, Final
 
+from headway.core.command.cancel import ConfirmDelivery
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, TooLate
 from headway.core.command.wait import Park, Retry
 from headway.core.document import Document, encode_document
-from headway.core.errors import InvalidInput, TooLarge
+from headway.core.errors import InfrastructureError, InvalidInput, TooLarge
 from headway.core.ids import Instant
 from headway.core.run.run import Claim
 from headway.log import event_log
@@ -115,6 +117,12 @@ async def give_up(store: Store, claim: Claim) -> None:
     """End an execution, not its run: unless a cancel was asked for, the run is ready for others."""
     if isinstance(await store.apply(ConfirmCancel(claim)), TooLate):
         await store.apply(Park(claim, wake_at=AT_ONCE))
+
+
+async def confirm_delivery(store: Store, claim: Claim) -> None:
+    """For people to see that the cancel has arrived; if it cannot be told, they see the end."""
+    with suppress(InfrastructureError):
+        await store.apply(ConfirmDelivery(claim))
 
 
 def _said(error: BaseException) -> str:

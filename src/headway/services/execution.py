@@ -31,8 +31,8 @@ class Execution:
         self.ending: Ending | None = None
         self.is_settling = False
         """Its end is on the way to the store: that it is heard of is no surprise."""
-        self.is_asking = False
-        """The job waits for a person's answer."""
+        self.asking_count = 0
+        """For how many answers of people the job waits."""
         self.wait_count = 0
         """For how many things the job waits without a slot."""
         self.news = asyncio.Event()
@@ -46,6 +46,15 @@ class Execution:
 
     def runs_as(self, task: "asyncio.Task[None]") -> None:
         self._task = task
+
+    @property
+    def is_over(self) -> bool:
+        return self._task is not None and self._task.done()
+
+    async def over(self, *, within_s: float | None = None) -> None:
+        """Wait until all of it has ended, its clean-up too; no longer than `within_s`."""
+        assert self._task is not None
+        await asyncio.wait([self._task], timeout=within_s)
 
     def begin(self) -> None:
         """To be called first within the task; CancelledError: it was ended before it began."""
@@ -73,7 +82,7 @@ class Execution:
     def stop_at_next_wait(self) -> None:
         """No answer will come in time, and no slot after a wait: it ends when it waits, or now."""
         self._is_last = True
-        if self.is_asking or self.wait_count:
+        if self.asking_count or self.wait_count:
             self.end(Ending.SHUTDOWN)
 
     def end(self, ending: Ending) -> None:
@@ -86,7 +95,7 @@ class Execution:
         is_first = self.ending is None
         self.ending = ending
         self.news.set()
-        if self.is_asking and ending is not Ending.LOST:
+        if self.asking_count and ending is not Ending.LOST:
             asyncio.get_running_loop().call_later(DENIED_GRACE_S, self._cancel)
         elif is_first:
             self._cancel()

@@ -7,14 +7,23 @@ from contextlib import suppress
 from typing import Any, Final, Self
 
 from headway.core.command.cancel import GRACE_S, CancelAnswer, RequestCancel
-from headway.core.command.inbox import ANSWER, MESSAGE, InboxFull, NotActive, PostToInbox
-from headway.core.command.question import NotAsked
+from headway.core.command.inbox import (
+    ANSWER,
+    MESSAGE,
+    InboxFull,
+    NotActive,
+    NotTaken,
+    PostToInbox,
+)
+from headway.core.command.question import NotAsked, Unfit
 from headway.core.document import check_word, encode_document
 from headway.core.duration import check_seconds
 from headway.core.errors import (
     Error,
     InboxOverflow,
     InfrastructureError,
+    InvalidInput,
+    MessageRefused,
     QuestionNotOpen,
     RunNotActive,
     RunNotFound,
@@ -24,6 +33,7 @@ from headway.core.run.events import Event
 from headway.core.run.run import Files, RunRecord
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
+from headway.core.run.window import Refusal, Window
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
@@ -105,26 +115,69 @@ class RunHandle:
         return answer
 
     async def send(self, message: Any, *, by: str = "") -> None:
-        """A message for the job to find in `ctx.messages()`; RunNotActive when it is over."""
+        """A message for the job to find in `ctx.messages()`, now or when it begins.
+
+        RunNotActive when it is over, MessageRefused while it compacts or when its loop has ended,
+        InboxOverflow when it has too many unread ones.
+        """
         await self._post(MESSAGE, message, by=by)
+
+    async def steer(self, message: Any, *, by: str = "") -> Refusal | None:
+        """A message for a loop that listens now; None: it is taken. A refusal is an answer."""
+        try:
+            await self._post(MESSAGE, message, by=by, is_steering=True)
+        except RunNotActive:
+            return Refusal.NO_ACTIVE_RUN
+        except MessageRefused as error:
+            return Refusal(error.reason)
+        except InboxOverflow:
+            return Refusal.FULL
+        return None
+
+    async def is_streaming(self) -> bool:
+        """Whether its loop takes messages now."""
+        return (await self.record()).run.is_interactive == Window.STREAMING
+
+    async def is_compacting(self) -> bool:
+        return (await self.record()).run.is_interactive == Window.COMPACTING
 
     async def answer(self, call_id: str, answer: Any, *, by: str = "") -> None:
         """Answer a question that the job asks in `ctx.interrupt()`; the first answer stands.
 
         QuestionNotOpen: it was answered already, or the job does not ask that, or no more. A job
-        that goes on elsewhere after a crash asks again, under another `call_id`.
+        that goes on elsewhere after a crash asks again, under another `call_id`. InvalidInput: it
+        does not fit the schema of the question, which stays open.
         """
         await self._post(ANSWER, answer, by=by, call_id=call_id)
 
-    async def _post(self, kind: str, payload: Any, *, by: str, call_id: str | None = None) -> None:
+    async def _post(
+        self,
+        kind: str,
+        payload: Any,
+        *,
+        by: str,
+        call_id: str | None = None,
+        is_steering: bool = False,
+    ) -> None:
         document = encode_document(payload, place=kind)
         answer = await self._store.apply(
-            PostToInbox(run_id=self.id, kind=kind, payload=document, by=by, call_id=call_id)
+            PostToInbox(
+                run_id=self.id,
+                kind=kind,
+                payload=document,
+                by=by,
+                call_id=call_id,
+                is_steering=is_steering,
+            )
         )
         if isinstance(answer, NotActive):
             raise RunNotActive(self.id)
         if isinstance(answer, InboxFull):
             raise InboxOverflow(self.id, answer.unread_count_max)
+        if isinstance(answer, NotTaken):
+            raise MessageRefused(self.id, answer.refusal.value)
+        if isinstance(answer, Unfit):
+            raise InvalidInput(answer.place, answer.problem)
         if isinstance(answer, NotAsked):
             assert call_id is not None
             raise QuestionNotOpen(

@@ -32,12 +32,15 @@ class SqlStore:
         database: Database,
         writer: Writer,
         listeners: "Listeners",
+        own: "Listeners",
+        *,
         ear: "Ear | None" = None,
         now: Callable[[], Instant] | None = None,
     ) -> None:
         """`ear` hears other processes, where the database can carry what they say."""
         self._database = database
         self._listeners = listeners
+        self._own = own
         self._ear = ear
         self.writer = writer
         self.runs = SqlRunReader(database, now)
@@ -86,6 +89,9 @@ class SqlStore:
             self._ear.start()
         return self._listeners.add(listener, only_others=only_others)
 
+    def listen_to_own(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+        return self._own.add(listener)
+
     async def close(self) -> None:
         """Commit what waits, then close all connections."""
         if self._ear is not None:
@@ -133,7 +139,8 @@ async def open_store(
     """
     addresses = parse_addresses(urls)
     database = Database(addresses, durability=durability)
-    listeners = Listeners()
+    listeners, own = Listeners(), Listeners()
+    own.add(listeners.tell)
     writer_id = str(uuid4())
     try:
         await prepare_schema(database, addresses[0])
@@ -141,14 +148,15 @@ async def open_store(
             writer_id=writer_id,
             source=source_for(database, addresses[0], durability=durability),
             now=now,
-            on_committed=listeners.tell,
+            on_committed=own.tell,
         )
         with faults_explained(addresses[0]):
             await writer.start()
     except BaseException:
         await database.close()
         raise
-    return SqlStore(database, writer, listeners, _ear(database, writer_id, listeners), now)
+    ear = _ear(database, writer_id, listeners)
+    return SqlStore(database, writer, listeners, own, ear=ear, now=now)
 
 
 def _ear(database: Database, writer_id: str, listeners: Listeners) -> "Ear | None":

@@ -176,6 +176,8 @@ questions: Final = _table(
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("question", _text(), nullable=False),
     sa.Column("asked_at", sa.BigInteger, nullable=False),
+    sa.Column("answer_by", sa.BigInteger, nullable=False),
+    sa.Column("answer_schema", _text()),
     sa.Column("answer", _text()),
     sa.Column("answered_by", _name()),
     sa.Column("answered_at", sa.BigInteger),

@@ -182,8 +182,8 @@ def _questions(world: World) -> Iterator[Planned]:
         elif is_new:
             yield Planned(Insert(questions, Question._fields), [tuple(question)])
         else:
-            update = Update(questions, Question._fields[5:], _QUESTION_KEY)
-            yield Planned(update, [(*question[5:], *place)])
+            update = Update(questions, Question._fields[2:], _QUESTION_KEY)
+            yield Planned(update, [(*question[2:], *place)])
 
 
 def _schedules(world: World) -> Iterator[Planned]:

@@ -8,9 +8,11 @@ from headway.core.command.command import Needs
 from headway.core.document import Document, encode_document
 from headway.core.duration import check_seconds
 from headway.core.ids import RunId, later
-from headway.core.run.run import NO_TOKEN, Files, Run
+from headway.core.run.events import EventType
+from headway.core.run.run import NO_TOKEN, Claim, Files, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import Trigger
+from headway.core.run.window import Window
 from headway.core.world import World
 
 GRACE_S: Final = 30.0
@@ -24,6 +26,7 @@ class CancelAnswer(StrEnum):
     """Its executor has until `cancel_by` to unwind."""
     ALREADY_REQUESTED = "already_requested"
     TOO_LATE = "too_late"
+    """It is over, or its loop is, and it comes to its end by itself."""
     NOT_FOUND = "not_found"
 
 
@@ -52,7 +55,7 @@ class RequestCancel:
             return CancelAnswer.NOT_FOUND
         if run.status is RunStatus.CANCELLING:
             return CancelAnswer.ALREADY_REQUESTED
-        if not run.is_active:
+        if not run.is_active or run.is_interactive == Window.CLOSED:
             return CancelAnswer.TOO_LATE
         return cancel_run(world, run, self)
 
@@ -81,6 +84,23 @@ def cancel_run(world: World, run: Run, wanted: RequestCancel) -> CancelAnswer:
         world.move(moved, Trigger.FORCE_CANCEL, generation=moved.generation + 1)
         return CancelAnswer.CANCELED
     return CancelAnswer.REQUESTED
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmDelivery:
+    """The executor knows that the run is to end, and has told the job."""
+
+    claim: Claim
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id)
+
+    def decide(self, world: World) -> bool:
+        run = world.held(self.claim)
+        if run is None or run.status is not RunStatus.CANCELLING:
+            return False
+        world.emit(run, EventType.CANCEL_DELIVERED, "{}")
+        return True
 
 
 @dataclass(frozen=True, slots=True)

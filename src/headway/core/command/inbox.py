@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.core.command.command import Needs
-from headway.core.command.question import CALL_ID_LENGTH_MAX, NotAsked, answer_question
+from headway.core.command.question import CALL_ID_LENGTH_MAX, NotAsked, Unfit, answer_question
 from headway.core.command.wait import wake
 from headway.core.document import Document, check_name, check_text, encode_document
 from headway.core.errors import InvalidInput
@@ -12,6 +12,7 @@ from headway.core.ids import RunId
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
+from headway.core.run.window import Refusal, refusal_of
 from headway.core.world import InboxItem, World
 
 MESSAGE: Final = "message"
@@ -36,7 +37,14 @@ class NotActive:
     """There is no such run, or it is over."""
 
 
-PostAnswer = Posted | InboxFull | NotActive | NotAsked
+@dataclass(frozen=True, slots=True)
+class NotTaken:
+    """The run is active, and takes no message now."""
+
+    refusal: Refusal
+
+
+PostAnswer = Posted | InboxFull | NotActive | NotAsked | NotTaken | Unfit
 
 
 def post(
@@ -64,6 +72,8 @@ class PostToInbox:
     payload: Document
     by: str = ""
     call_id: str | None = None
+    is_steering: bool = False
+    """Only for a loop that listens now: it is not left in an inbox that nobody looks into."""
 
     def __post_init__(self) -> None:
         check_name(self.kind, place="kind", length_max=KIND_LENGTH_MAX)
@@ -84,6 +94,10 @@ class PostToInbox:
         run = world.run(self.run_id)
         if run is None or run.status not in (RunStatus.QUEUED, RunStatus.RUNNING):
             return NotActive()
+        if self.kind == MESSAGE:
+            not_now = refusal_of(run.is_interactive, is_steering=self.is_steering)
+            if not_now is not None:
+                return NotTaken(not_now)
         if self.kind == ANSWER and run.unread_count < UNREAD_COUNT_MAX:
             assert self.call_id is not None
             refusal = answer_question(
@@ -127,5 +141,13 @@ class ConsumeInbox:
             world.changes.consumed.extend(items)
             world.consumed.setdefault(run.id, []).extend(items)
             run = world.update(run, unread_count=0)
-            world.emit(run, EventType.MESSAGES_CONSUMED, f'{{"count":{len(items)}}}')
+            run = world.emit(run, EventType.MESSAGES_CONSUMED, f'{{"count":{len(items)}}}')
+            for item in items:
+                if item.kind == MESSAGE:
+                    run = world.emit(run, EventType.QUEUED_MESSAGE, _told(item))
         return items if self.again_after is None else again + items
+
+
+def _told(item: InboxItem) -> str:
+    by = encode_document(item.by, place="by")
+    return f'{{"seq":{item.seq},"by":{by},"message":{item.payload}}}'

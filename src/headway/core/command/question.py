@@ -5,16 +5,22 @@ executes the run again asks again, and what a person has answered meanwhile to t
 stands.
 """
 
+import json
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
+from headway.core.answer_schema import check_schema, misfit
 from headway.core.command.command import Needs
 from headway.core.document import Document, check_name, encode_document
+from headway.core.duration import check_seconds
+from headway.core.ids import later
 from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN, Claim, Run
 from headway.core.world import Question, World
 
 CALL_ID_LENGTH_MAX: Final = 64
+ANSWER_TIMEOUT_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +33,23 @@ class NotAsked:
     """What is asked now."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """The answer is not what was asked for."""
+
+    place: str
+    problem: str
+
+
+class Outcome(StrEnum):
+    """Why a question was closed."""
+
+    ANSWERED = "answered"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    SHUTDOWN = "shutdown"
+
+
 def is_open(question: Question, run: Run) -> bool:
     """Whether whoever asked still waits for the answer."""
     is_asking = run.token != NO_TOKEN and question.generation == run.generation
@@ -35,13 +58,17 @@ def is_open(question: Question, run: Run) -> bool:
 
 def answer_question(
     world: World, run: Run, *, call_id: str, answer: Document, by: str
-) -> NotAsked | None:
+) -> NotAsked | Unfit | None:
     """Take the first answer to an open question; None: it is taken."""
     asked = world.questions[run.id]
     question = asked.get(call_id)
     if question is None or not is_open(question, run):
         is_answered = question is not None and question.answer is not None
         return NotAsked(is_answered, tuple(i for i, one in asked.items() if is_open(one, run)))
+    if question.answer_schema is not None:
+        fault = misfit(json.loads(question.answer_schema), json.loads(answer))
+        if fault is not None:
+            return Unfit(*fault)
     answered = question._replace(answer=answer, answered_by=by, answered_at=world.now)
     _put(world, answered)
     return None
@@ -58,9 +85,16 @@ class AskQuestion:
     claim: Claim
     call_id: str
     question: Document
+    schema: Document | None = None
+    """A JSON Schema; an answer that does not fit is refused."""
+    timeout_s: float = ANSWER_TIMEOUT_S
+    """How long whoever asks will wait: for people to know."""
 
     def __post_init__(self) -> None:
         check_name(self.call_id, place="call_id", length_max=CALL_ID_LENGTH_MAX)
+        check_seconds(self.timeout_s, place="timeout_s")
+        if self.schema is not None:
+            check_schema(json.loads(self.schema))
 
     def need(self, needs: Needs) -> None:
         needs.run(self.claim.run_id)
@@ -71,12 +105,21 @@ class AskQuestion:
         run = world.held(self.claim)
         if run is None:
             return None
-        asked = world.questions[run.id]
-        if self.call_id in asked:
-            return Asked(asked[self.call_id].answer)
+        known = world.questions[run.id].get(self.call_id)
+        if known is not None and known.generation == run.generation:
+            return Asked(known.answer)
         earlier = self._earlier(world, run)
         question = Question(
-            run.id, self.call_id, run.generation, self.question, world.now, None, None, None
+            run.id,
+            self.call_id,
+            run.generation,
+            self.question,
+            world.now,
+            later(world.now, seconds=self.timeout_s),
+            self.schema,
+            None,
+            None,
+            None,
         )
         if earlier is not None:
             question = question._replace(
@@ -85,10 +128,16 @@ class AskQuestion:
                 answered_at=earlier.answered_at,
             )
         _put(world, question)
-        call_id = encode_document(self.call_id, place="call_id")
-        payload = f'{{"call_id":{call_id},"question":{self.question}}}'
-        world.emit(run, EventType.PERMISSION_REQUEST, payload)
+        world.emit(run, EventType.PERMISSION_REQUEST, self._told())
         return Asked(question.answer)
+
+    def _told(self) -> str:
+        call_id = encode_document(self.call_id, place="call_id")
+        schema = "null" if self.schema is None else self.schema
+        return (
+            f'{{"call_id":{call_id},"question":{self.question},"schema":{schema},'
+            f'"timeout_s":{json.dumps(self.timeout_s)}}}'
+        )
 
     def _earlier(self, world: World, run: Run) -> Question | None:
         """The same question, answered and never closed; what nobody will close is removed."""
@@ -98,10 +147,15 @@ class AskQuestion:
                 continue
             if one.answer is None:
                 _remove(world, one)
-            elif found is None and one.question == self.question:
+            elif found is None and self._is_the_same(one):
                 found = one
                 _remove(world, one)
+            elif one.call_id == self.call_id:  # Another question, under the same name.
+                _remove(world, one)
         return found
+
+    def _is_the_same(self, other: Question) -> bool:
+        return (other.question, other.answer_schema) == (self.question, self.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +165,8 @@ class CloseQuestion:
     claim: Claim
     call_id: str
     otherwise: Document
+    outcome: Outcome = Outcome.TIMED_OUT
+    """Why, if nobody did."""
 
     def need(self, needs: Needs) -> None:
         needs.run(self.claim.run_id)
@@ -124,9 +180,13 @@ class CloseQuestion:
             return None
         answer = self.otherwise if question.answer is None else question.answer
         _remove(world, question)
-        call_id = encode_document(self.call_id, place="call_id")
-        payload = f'{{"call_id":{call_id},"answer":{answer}}}'
-        world.emit(run, EventType.PERMISSION_RESULT, payload)
+        is_answered = question.answer is not None
+        outcome = Outcome.ANSWERED if is_answered else self.outcome
+        said = {"by": question.answered_by, "answered_at": question.answered_at}
+        told = encode_document(
+            {"call_id": self.call_id, "outcome": outcome.value, **said}, place="call_id"
+        )
+        world.emit(run, EventType.PERMISSION_RESULT, f'{told[:-1]},"answer":{answer}}}')
         return answer
 
 

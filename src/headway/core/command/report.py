@@ -9,6 +9,7 @@ from headway.core.errors import InvalidInput
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
+from headway.core.run.window import Window
 from headway.core.world import World
 
 TYPE_LENGTH_MAX: Final = 64
@@ -82,18 +83,18 @@ class AppendEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class SetInteractive:
-    """Open or close the window in which the run takes messages."""
+class SetWindow:
+    """Say whether the run takes messages now; a claim begins without a word about it."""
 
     claim: Claim
-    is_interactive: bool
+    window: Window
 
     def need(self, needs: Needs) -> None:
         needs.run(self.claim.run_id)
 
     def decide(self, world: World) -> bool:
         run = world.held(self.claim)
-        if run is None or (self.is_interactive and run.status is not RunStatus.RUNNING):
+        if run is None or (self.window and run.status is not RunStatus.RUNNING):
             return False
-        world.update(run, is_interactive=int(self.is_interactive))
+        world.update(run, is_interactive=int(self.window))
         return True

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
+from headway.core.run.window import Window
 
 
 class OnConflict(StrEnum):
@@ -42,5 +43,7 @@ def decide_admission(on_conflict: OnConflict, head: Run | None) -> Admission:
         case OnConflict.JOIN:
             return Admission.SHARE
         case OnConflict.STEER:
-            takes_messages = head.status is RunStatus.RUNNING and head.is_interactive
+            takes_messages = (
+                head.status is RunStatus.RUNNING and head.is_interactive == Window.STREAMING
+            )
             return Admission.INJECT if takes_messages else Admission.QUEUE

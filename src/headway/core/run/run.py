@@ -83,6 +83,7 @@ class Run(NamedTuple):
     death_count: int
     """Executors lost since the last checkpoint or step."""
     is_interactive: int
+    """Its `Window`."""
     unread_count: int
     queued_at: Instant
     started_at: Instant | None

@@ -132,6 +132,8 @@ def _create_questions() -> None:
         sa.Column("generation", sa.Integer(), nullable=False),
         sa.Column("question", DOCUMENT, nullable=False),
         sa.Column("asked_at", sa.BigInteger(), nullable=False),
+        sa.Column("answer_by", sa.BigInteger(), nullable=False),
+        sa.Column("answer_schema", DOCUMENT, nullable=True),
         sa.Column("answer", DOCUMENT, nullable=True),
         sa.Column("answered_by", sa.String(length=255), nullable=True),
         sa.Column("answered_at", sa.BigInteger(), nullable=True),

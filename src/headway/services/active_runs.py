@@ -1,0 +1,71 @@
+"""Which run of a key is active, on whichever instance: to speak to it, stop it, or await its end.
+
+The words are those of `headway.lanes.ActiveRuns`; the registry is the database, so there is nothing
+to register and nothing that an old `finally` could remove.
+"""
+
+import asyncio
+from typing import Any, Final, NamedTuple
+
+from headway.core.command.cancel import CancelAnswer
+from headway.core.document import check_name
+from headway.core.ids import Key
+from headway.core.run.status import RunStatus
+from headway.core.run.window import Refusal
+from headway.ports.event_reader import EventReader
+from headway.ports.run_reader import RunFilter, RunReader
+from headway.ports.store import Store
+from headway.services.handle import RunHandle
+
+WAIT_S: Final = 15.0
+WAIT_S_MIN: Final = 0.1
+_ACTIVE: Final = frozenset({RunStatus.RUNNING, RunStatus.CANCELLING})
+
+
+class Queueing(NamedTuple):
+    """True if the message was queued; else it says why not."""
+
+    refusal: Refusal | None = None
+
+    def __bool__(self) -> bool:
+        return self.refusal is None
+
+
+class ActiveRuns:
+    def __init__(self, store: Store, runs: RunReader, events: EventReader) -> None:
+        self._store = store
+        self._runs = runs
+        self._events = events
+
+    async def get(self, key: str) -> RunHandle | None:
+        """The run of the key that has begun and is not over; one that is queued is not active."""
+        wanted = RunFilter(statuses=_ACTIVE, key=Key(check_name(key, place="key")))
+        found = await self._runs.list_runs(wanted, limit=1)
+        if not found:
+            return None
+        run_id = found[0].run.id
+        return RunHandle(run_id, store=self._store, runs=self._runs, events=self._events)
+
+    async def queue_message(self, key: str, message: Any, *, by: str = "") -> Queueing:
+        """Give the message to the active run, if its loop takes one now; a refusal is an answer."""
+        run = await self.get(key)
+        if run is None:
+            return Queueing(Refusal.NO_ACTIVE_RUN)
+        return Queueing(await run.steer(message, by=by))
+
+    async def abort(self, key: str, *, by: str = "") -> bool:
+        """Ask the active run to stop; False if there is none, or its loop is over."""
+        run = await self.get(key)
+        if run is None:
+            return False
+        return await run.cancel(by=by) in (CancelAnswer.CANCELED, CancelAnswer.REQUESTED)
+
+    async def wait_for_end(self, key: str, timeout_s: float = WAIT_S) -> bool:
+        """Whether the key has come to have no active run, within at least 100 ms."""
+        try:
+            async with asyncio.timeout(max(timeout_s, WAIT_S_MIN)):
+                while (run := await self.get(key)) is not None:
+                    await run.ended()
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,78 @@
+"""The JSON Schema of an answer: what is understood is checked, and nothing else is taken."""
+
+from typing import Any
+
+import pytest
+
+from headway.core.answer_schema import check_schema, misfit
+from headway.core.errors import InvalidInput
+
+FORM = {
+    "title": "How many?",
+    "type": "object",
+    "required": ["count"],
+    "additionalProperties": False,
+    "properties": {
+        "count": {"type": "integer", "minimum": 1, "maximum": 9},
+        "note": {"type": ["string", "null"], "maxLength": 3},
+        "tags": {"type": "array", "items": {"enum": ["a", 1]}, "minItems": 1, "maxItems": 2},
+        "sure": {"const": True},
+        "size": {"anyOf": [{"type": "number", "minimum": 0}, {"type": "null"}]},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"count": 1},
+        {"count": 9.0, "note": None, "tags": ["a", 1], "sure": True, "size": None},
+        {"count": 2, "note": "abc", "size": 0.5},
+    ],
+)
+def test_what_fits(answer: Any) -> None:
+    check_schema(FORM)
+    assert misfit(FORM, answer) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (True, ("answer", "must be of type object")),
+        ({}, ("answer.count", "is missing")),
+        ({"count": 1, "more": 2}, ("answer.more", "is not asked for")),
+        ({"count": True}, ("answer.count", "must be of type integer")),
+        ({"count": 1.5}, ("answer.count", "must be of type integer")),
+        ({"count": 0}, ("answer.count", "must be at least 1")),
+        ({"count": 10}, ("answer.count", "must be at most 9")),
+        ({"count": 1, "note": 7}, ("answer.note", "must be of type string or null")),
+        ({"count": 1, "note": "abcd"}, ("answer.note", "must have at most 3 characters")),
+        ({"count": 1, "tags": []}, ("answer.tags", "must have at least 1 items")),
+        ({"count": 1, "tags": ["a"] * 3}, ("answer.tags", "must have at most 2 items")),
+        ({"count": 1, "tags": ["a", True]}, ("answer.tags[1]", 'must be one of: "a", 1')),
+        ({"count": 1, "sure": 1}, ("answer.sure", "must be true")),
+        ({"count": 1, "size": -1}, ("answer.size", "fits none of what it may be")),
+    ],
+)
+def test_what_does_not_fit_is_told_by_its_place(answer: Any, fault: tuple[str, str]) -> None:
+    assert misfit(FORM, answer) == fault
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        (True, "schema: must be an object"),
+        ({"type": "text"}, "schema.type: must be one or a list of: null, boolean"),
+        ({"type": []}, "schema.type: must be one or a list of"),
+        ({"properties": {"a": {"pattern": "x"}}}, "schema.properties.a.pattern: is not underst"),
+        ({"properties": []}, "schema.properties: must be an object"),
+        ({"items": {"minItems": "2"}}, "schema.items.minItems: must be a number"),
+        ({"anyOf": []}, "schema.anyOf: must be a list of schemas"),
+        ({"anyOf": [{"enum": []}]}, r"schema.anyOf\[0\].enum: must be a list that is not empty"),
+        ({"required": "count"}, "schema.required: must be a list of names"),
+        ({"additionalProperties": {}}, "schema.additionalProperties: must be true or false"),
+    ],
+)
+def test_a_schema_that_promises_more_than_is_checked_is_refused(schema: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        check_schema(schema)

@@ -1,0 +1,156 @@
+"""The chat agent against a scripted endpoint: the whole of a live conversation in one example."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from examples.agent_chat import agent
+from examples.agent_chat.agent import Agent, Endpoint
+from examples.agent_chat.scripted import Script, served
+
+from headway import Headway, InvalidInput, Refusal, RunFailed, RunHandle, RunStatus
+from tests.cli.command import TIMEOUT_S, environment
+
+ROOT: Final = Path(__file__).parents[2]
+LINES_MAX: Final = 300
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture
+async def hw(url: str, script: Script) -> AsyncIterator[Headway]:
+    async with served(script) as address:
+        hw = Headway(url)
+        hw.job(name="chat")(Agent(Endpoint(address)).chat)
+        async with asyncio.timeout(60), hw:
+            yield hw
+
+
+async def said(hw: Headway, text: str) -> RunHandle:
+    return await hw.continue_("chat", key="ann", params={"text": text})
+
+
+async def told(run: RunHandle, kind: str) -> list[Any]:
+    return [json.loads(event.payload) async for event in run.events() if event.type == kind]
+
+
+async def asked(run: RunHandle) -> str:
+    while not (found := await run.questions()):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    return next(iter(found))
+
+
+async def test_r4_11_tokens_are_events_and_a_conversation_goes_on(
+    hw: Headway, script: Script
+) -> None:
+    first = await said(hw, "good morning")
+    assert await first.result() == "you said: good morning "
+    words = [one["text"] for one in await told(first, "token")]
+    assert words == ["you ", "said: ", "good ", "morning "]
+    await (await said(hw, "and now?")).result()
+    spoken = [one["content"] for one in script.asked[-1]]
+    assert spoken == ["good morning", "you said: good morning ", "and now?"]
+
+
+@pytest.mark.parametrize(
+    ("approved", "result"), [(True, "9 notes deleted"), (False, "not allowed")]
+)
+async def test_r4_9_a_tool_waits_for_a_person(hw: Headway, *, approved: bool, result: str) -> None:
+    run = await said(hw, "delete my notes")
+    call_id = await asked(run)
+    with pytest.raises(InvalidInput, match=r"answer\.approved: must be of type boolean"):
+        await run.answer(call_id, {"approved": "yes"})
+    await run.answer(call_id, {"approved": approved}, by="ann")
+    assert await run.result() == f"you said: {result} "
+    assert [one["result"] for one in await told(run, "tool")] == [result]
+
+
+async def test_r4_11_a_message_is_taken_between_two_steps(hw: Headway, script: Script) -> None:
+    run = await said(hw, "delete, but wait")
+    await script.waits.wait()
+    assert await run.steer({"text": "only the old ones"}, by="bob") is None
+    script.may_go_on.set()
+    await run.answer(await asked(run), {"approved": True})
+    assert await run.result() == "you said: only the old ones "
+    assert [one["by"] for one in await told(run, "queued_message")] == ["bob"]
+
+
+async def test_i3_a_message_that_comes_as_the_turn_ends_is_answered(
+    hw: Headway, script: Script
+) -> None:
+    run = await said(hw, "wait")
+    await script.waits.wait()
+    assert await run.steer({"text": "one more thing"}) is None
+    script.may_go_on.set()
+    assert await run.result() == "you said: one more thing "
+
+
+async def test_r4_14_messages_are_refused_while_it_compacts(
+    hw: Headway, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "COMPACT_AT", 3)
+    run = await said(hw, "good morning")
+    await script.waits.wait()
+    assert await run.steer({"text": "?"}) is Refusal.COMPACTING
+    script.may_go_on.set()
+    await run.result()
+    assert [one["role"] for one in script.asked[-1]] == ["system", "user"]
+
+
+async def test_r4_14_a_compaction_that_takes_too_long_is_given_up(
+    hw: Headway, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "COMPACT_AT", 3)
+    monkeypatch.setattr(agent, "COMPACTION_S", 0.05)
+    run = await said(hw, "good morning")
+    assert await run.result() == "you said: good morning "
+    (warning,) = await told(run, "run_log")
+    assert warning["message"] == "the compaction took too long"
+
+
+async def test_r4_10_a_cancel_ends_an_answer_in_the_middle(hw: Headway) -> None:
+    run = await said(hw, "count")
+    async for event in run.events():
+        if event.type == "token":
+            break
+    await run.cancel(by="ann")
+    with pytest.raises(RunFailed):
+        await run.result()
+    assert await run.status() is RunStatus.CANCELED
+    assert await (await said(hw, "hello")).result() == "you said: hello "
+
+
+def test_one_command_shows_it_all(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "examples.agent_chat"],
+        cwd=ROOT,
+        env=environment(TMPDIR=str(tmp_path)),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    for line in (
+        "you said: good morning",
+        "[answered by ann: {'approved': True}]",
+        "[bob adds: only the old ones]",
+        "[answered by ann: {'approved': False}]",
+        "[canceled]",
+    ):
+        assert line in ended.stdout
+
+
+def test_it_is_short() -> None:
+    files = (ROOT / "examples" / "agent_chat").glob("*.py")
+    assert sum(len(file.read_text().splitlines()) for file in files) < LINES_MAX
