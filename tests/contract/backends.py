@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -20,6 +21,7 @@ from headway.adapters.sql.store import Listeners, SqlStore, open_store
 from headway.adapters.sql.tables import lanes, metadata, stream
 from headway.adapters.sql.writer import Writer
 from headway.core.lane import DEFAULT_LIMITS
+from headway.ports.store import Whose
 from headway.testing import FakeClock
 from tests.services import MariaDBServer, PostgresServer
 
@@ -85,11 +87,11 @@ async def opened_beside(store: SqlStore, place: Place, clock: FakeClock) -> Asyn
         writer_id=str(uuid4()),
         source=source_for(store._database, address, durability="process"),
         now=clock,
-        on_committed=listeners.tell,
+        on_committed=partial(listeners.tell, whose=Whose.OWN),
     )
     await writer.start()
     try:
-        yield SqlStore(store._database, writer, listeners, listeners)
+        yield SqlStore(store._database, writer, listeners)
     finally:
         await writer.close()
 

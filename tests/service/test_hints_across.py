@@ -249,12 +249,11 @@ async def test_i8_a_word_that_is_not_ours_is_ignored(
 async def test_i8_with_every_hint_lost_polling_still_converges(
     url: str, elsewhere: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hear_nothing(
-        self: SqlStore, listener: Callable[[Sequence[Event]], None]
-    ) -> Callable[[], None]:
+    def hear_nothing(self: SqlStore, *_: object, **__: object) -> Callable[[], None]:
         return lambda: None
 
     monkeypatch.setattr(SqlStore, "listen", hear_nothing)
+    monkeypatch.setattr(SqlStore, "accompany", hear_nothing)
     monkeypatch.setattr(claiming, "POLL_S", 0.01)
     monkeypatch.setattr(engine, "LOOK_S", 0.01)
     monkeypatch.setattr(handle, "POLL_S", 0.01)

@@ -93,7 +93,6 @@ class Outage:
         return answer
 
     listen = SqlStore.listen
-    listen_to_own = SqlStore.listen_to_own
     keep_lease = SqlStore.keep_lease
     accompany = SqlStore.accompany
 

@@ -1,6 +1,7 @@
 """The one door through which anything is written."""
 
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from headway.core.command.command import Command
@@ -8,6 +9,13 @@ from headway.core.ids import InstanceId
 from headway.core.run.events import Event
 
 A = TypeVar("A")
+
+
+class Whose(Enum):
+    ALL = "all"
+    OWN = "own"
+    """Committed by this process."""
+    OTHERS = "others"
 
 
 class Store(Protocol):
@@ -50,19 +58,11 @@ class Store(Protocol):
         ...
 
     def listen(
-        self,
-        listener: Callable[[Sequence[Event]], None],
-        *,
-        only_others: bool = False,
+        self, listener: Callable[[Sequence[Event]], None], *, of: Whose = Whose.ALL
     ) -> Callable[[], None]:
         """Call `listener` with the events of each commit; returns the way to stop.
 
-        Always with those of this process, unless it wants `only_others`, and with those of others
-        where the database tells of them. A hint, never the truth: some may not come, and some may
-        come twice.
+        Those of this process always come, and those of others where the database tells of them. A
+        hint, never the truth: some may not come, and some may come twice.
         """
-        ...
-
-    def listen_to_own(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
-        """The same, with the events of this process alone."""
         ...

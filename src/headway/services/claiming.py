@@ -26,7 +26,7 @@ from headway.core.run.events import Event, EventType
 from headway.log import event_log
 from headway.ports.id_source import IdSource
 from headway.ports.run_reader import RunReader
-from headway.ports.store import Store
+from headway.ports.store import Store, Whose
 from headway.services.job import Job
 from headway.services.patience import is_set_within
 
@@ -99,7 +99,7 @@ class Claiming:
 
     def begin(self) -> None:
         self._stop_company = self._store.accompany(self._company, self._answered)
-        self._stop_listening = self._store.listen(self._heard, only_others=True)
+        self._stop_listening = self._store.listen(self._heard, of=Whose.OTHERS)
 
     def stop(self) -> None:
         """What is under way is still answered."""

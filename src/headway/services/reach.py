@@ -20,7 +20,7 @@ from headway.core.run.status import RunStatus
 from headway.log import event_log
 from headway.ports.run_reader import RunReader
 from headway.ports.runtime_store import Hint, RuntimeStore
-from headway.ports.store import Store
+from headway.ports.store import Store, Whose
 from headway.services.execution import Ending, Execution
 from headway.services.patience import persistently
 from headway.services.runtime_lease import HeldLease
@@ -67,7 +67,7 @@ class Reach:
         self._has_fresh.set()
 
     async def __aenter__(self) -> Self:
-        self._stop_listening = self._store.listen_to_own(self._note)
+        self._stop_listening = self._store.listen(self._note, of=Whose.OWN)
         self._group = await asyncio.TaskGroup().__aenter__()
         loops = (self._take_up(), self._say_all(), self._look_when_told())
         self._loops = [self._group.create_task(loop) for loop in loops]

@@ -1,6 +1,7 @@
 """The store on SQL: a door for writing, and readers beside it."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
@@ -17,6 +18,7 @@ from headway.adapters.sql.writer import Writer
 from headway.core.command.command import Command
 from headway.core.ids import InstanceId, Instant
 from headway.core.run.events import Event
+from headway.ports.store import Whose
 
 if TYPE_CHECKING:
     from headway.adapters.sql.ear import Ear
@@ -32,7 +34,6 @@ class SqlStore:
         database: Database,
         writer: Writer,
         listeners: "Listeners",
-        own: "Listeners",
         *,
         ear: "Ear | None" = None,
         now: Callable[[], Instant] | None = None,
@@ -40,7 +41,6 @@ class SqlStore:
         """`ear` hears other processes, where the database can carry what they say."""
         self._database = database
         self._listeners = listeners
-        self._own = own
         self._ear = ear
         self.writer = writer
         self.runs = SqlRunReader(database, now)
@@ -80,17 +80,11 @@ class SqlStore:
         return self.writer.waiting.accompany(company, on_answer)
 
     def listen(
-        self,
-        listener: Callable[[Sequence[Event]], None],
-        *,
-        only_others: bool = False,
+        self, listener: Callable[[Sequence[Event]], None], *, of: Whose = Whose.ALL
     ) -> Callable[[], None]:
-        if self._ear is not None:  # Who only submits needs no connection for it.
+        if self._ear is not None and of is not Whose.OWN:  # Who only submits needs none.
             self._ear.start()
-        return self._listeners.add(listener, only_others=only_others)
-
-    def listen_to_own(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
-        return self._own.add(listener)
+        return self._listeners.add(listener, of=of)
 
     async def close(self) -> None:
         """Commit what waits, then close all connections."""
@@ -102,29 +96,21 @@ class SqlStore:
 
 class Listeners:
     def __init__(self) -> None:
-        self._listeners: dict[object, Callable[[Sequence[Event]], None]] = {}
-        self._of_others: dict[object, Callable[[Sequence[Event]], None]] = {}
+        self._listeners: dict[object, tuple[Whose, Callable[[Sequence[Event]], None]]] = {}
 
-    def add(
-        self, listener: Callable[[Sequence[Event]], None], *, only_others: bool = False
-    ) -> Callable[[], None]:
+    def add(self, listener: Callable[[Sequence[Event]], None], *, of: Whose) -> Callable[[], None]:
         ticket = object()
-        listeners = self._of_others if only_others else self._listeners
-        listeners[ticket] = listener
-        return lambda: _drop(listeners, ticket)
+        self._listeners[ticket] = of, listener
 
-    def tell(self, events: Sequence[Event]) -> None:
-        for listener in list(self._listeners.values()):
-            listener(events)
+        def stop() -> None:
+            self._listeners.pop(ticket, None)
 
-    def tell_of_others(self, events: Sequence[Event]) -> None:
-        for listener in list(self._of_others.values()):
-            listener(events)
-        self.tell(events)
+        return stop
 
-
-def _drop(listeners: dict[object, Any], ticket: object) -> None:
-    listeners.pop(ticket, None)
+    def tell(self, events: Sequence[Event], *, whose: Whose) -> None:
+        for of, listener in list(self._listeners.values()):
+            if of in (whose, Whose.ALL):
+                listener(events)
 
 
 async def open_store(
@@ -139,8 +125,7 @@ async def open_store(
     """
     addresses = parse_addresses(urls)
     database = Database(addresses, durability=durability)
-    listeners, own = Listeners(), Listeners()
-    own.add(listeners.tell)
+    listeners = Listeners()
     writer_id = str(uuid4())
     try:
         await prepare_schema(database, addresses[0])
@@ -148,7 +133,7 @@ async def open_store(
             writer_id=writer_id,
             source=source_for(database, addresses[0], durability=durability),
             now=now,
-            on_committed=own.tell,
+            on_committed=partial(listeners.tell, whose=Whose.OWN),
         )
         with faults_explained(addresses[0]):
             await writer.start()
@@ -156,7 +141,7 @@ async def open_store(
         await database.close()
         raise
     ear = _ear(database, writer_id, listeners)
-    return SqlStore(database, writer, listeners, own, ear=ear, now=now)
+    return SqlStore(database, writer, listeners, ear=ear, now=now)
 
 
 def _ear(database: Database, writer_id: str, listeners: Listeners) -> "Ear | None":
@@ -164,4 +149,5 @@ def _ear(database: Database, writer_id: str, listeners: Listeners) -> "Ear | Non
         return None
     from headway.adapters.sql.ear import Ear  # noqa: PLC0415  # Its driver is an optional extra.
 
-    return Ear(database.connector, writer_id=writer_id, tell=listeners.tell_of_others)
+    tell = partial(listeners.tell, whose=Whose.OTHERS)
+    return Ear(database.connector, writer_id=writer_id, tell=tell)
