@@ -14,8 +14,10 @@ from headway.api.events import Packed, events_router
 from headway.api.face import Face
 from headway.api.guard import Guard
 from headway.api.health import health_router
+from headway.api.interrupts import interrupts_router
 from headway.api.problem import Problem, internal, problem_of
 from headway.api.runs import runs_router
+from headway.api.schedules import schedules_router
 from headway.api.session import session_router
 from headway.core.errors import Error
 from headway.services.event_feed import EventFeed
@@ -39,6 +41,8 @@ def build_application(
     )
     app.include_router(runs_router(face))
     app.include_router(board_router(face))
+    app.include_router(interrupts_router(face))
+    app.include_router(schedules_router(face))
     app.include_router(events_router(face, feed))
     app.include_router(health_router(face))
     app.include_router(session_router(access))

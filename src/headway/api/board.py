@@ -8,8 +8,9 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.face import Face
 from headway.api.problem import Problem
-from headway.api.views import key_view, lane_view, listed, run_view
+from headway.api.views import instance_view, key_view, lane_view, listed, run_view
 from headway.api.wire import (
+    ClearView,
     JobList,
     KeyBody,
     KeyPage,
@@ -21,6 +22,7 @@ from headway.api.wire import (
     StateView,
 )
 from headway.core.errors import InvalidInput
+from headway.core.ids import LaneName
 from headway.ports.run_reader import LaneView as FoundLane
 
 PAGE_COUNT_MAX: Final = 1_000
@@ -50,7 +52,9 @@ def _state(router: APIRouter, face: Face) -> None:
         return json_answer(
             f'{{"seq":{found.seq},"lanes":{listed(map(lane_view, found.lanes))}'
             f',"keys":{listed(map(key_view, found.keys))}'
-            f',"runs":{listed(map(run_view, found.runs))}}}'
+            f',"runs":{listed(map(run_view, found.runs))}'
+            f',"last_runs":{listed(map(run_view, found.last_runs))}'
+            f',"instances":{listed(map(instance_view, found.instances))}}}'
         )
 
     @router.get(
@@ -76,10 +80,6 @@ def _state(router: APIRouter, face: Face) -> None:
 
 
 def _lanes(router: APIRouter, face: Face) -> None:
-    async def found_lane(name: str) -> FoundLane | None:
-        lanes = await face.lanes.list()
-        return next((view for view in lanes if view.lane.name == name.strip()), None)
-
     @router.get(
         "/lanes",
         tags=["lanes"],
@@ -89,6 +89,26 @@ def _lanes(router: APIRouter, face: Face) -> None:
     async def list_lanes() -> Response:
         """Every lane with its limits, and how many runs hold a slot or wait in it."""
         return json_answer(f'{{"lanes":{listed(map(lane_view, await face.lanes.list()))}}}')
+
+    async def found_lane(name: str) -> FoundLane:
+        view = await face.store.board.lane(LaneName(name.strip()))
+        if view is None:
+            raise Problem(404, "lane_not_found", f"there is no lane {name!r}")
+        return view
+
+    async def answered(name: str) -> Response:
+        view = await found_lane(name)
+        return json_answer(lane_view(view), etag=f'"{view.lane.revision}"')
+
+    @router.get(
+        "/lanes/{name}",
+        tags=["lanes"],
+        response_class=Response,
+        responses={200: {"model": LaneView}, **problems(404)},
+    )
+    async def get_lane(name: NamePath) -> Response:
+        """One lane; its ETag is the revision that `If-Match` wants."""
+        return await answered(name)
 
     @router.patch(
         "/lanes/{name}",
@@ -105,9 +125,18 @@ def _lanes(router: APIRouter, face: Face) -> None:
             is_paused=body.paused,
             expected_revision=_revision(if_match),
         )
-        view = await found_lane(name)
-        assert view is not None
-        return json_answer(lane_view(view), etag=f'"{view.lane.revision}"')
+        return await answered(name)
+
+    @router.post(
+        "/lanes/{name}/clear",
+        tags=["lanes"],
+        response_class=Response,
+        responses={200: {"model": ClearView}, **problems(404)},
+    )
+    async def clear_lane(name: NamePath) -> Response:
+        """Cancel all runs that wait in the lane and have never started. What is active goes on."""
+        await found_lane(name)
+        return json_answer(f'{{"canceled_count":{await face.lanes.clear(name)}}}')
 
 
 def _keys(router: APIRouter, face: Face) -> None:

@@ -15,7 +15,6 @@ from headway.api.wire import (
     ExplanationView,
     MessageBody,
     Name,
-    ResumeBody,
     RunPage,
     RunView,
     Status,
@@ -126,11 +125,4 @@ def _talk(router: APIRouter, face: Face) -> None:
     async def send(run_id: RunIdPath, body: MessageBody) -> dict[str, Any]:
         """A message for the job, durable when it is accepted."""
         await face.run(run_id).send(body.content)
-        return {}
-
-    @router.post("/{run_id}/resume", responses=problems(404, 409, 429, body=True))
-    async def resume(run_id: RunIdPath, body: ResumeBody) -> dict[str, Any]:
-        """Answer a question that the job asks, by its `call_id`."""
-        answer = body.model_dump(exclude={"call_id"}, exclude_unset=True)
-        await face.run(run_id).answer(body.call_id, answer)
         return {}

@@ -127,6 +127,7 @@ class ExplanationView(BaseModel):
     held_by: list[str]
     position: int | None
     until: datetime | None
+    parent_id: str | None
 
 
 class LaneView(BaseModel):
@@ -141,6 +142,52 @@ class LaneView(BaseModel):
 
 class LaneList(BaseModel):
     lanes: list[LaneView]
+
+
+class ClearView(BaseModel):
+    canceled_count: int = Field(description="Runs that waited, and will never start.")
+
+
+class InterruptView(BaseModel):
+    """What a run asks and nobody has answered; answer with `POST /api/runs/{run_id}/resume`."""
+
+    run_id: str
+    call_id: str
+    key: str
+    job: str
+    lane: str
+    asked_at: datetime
+    question: Any
+
+
+class InterruptList(BaseModel):
+    interrupts: list[InterruptView]
+    is_whole: bool = Field(description="False: there are more than were asked for.")
+
+
+class ScheduleView(BaseModel):
+    name: str
+    expression: str = Field(description="Minute, hour, day, month, weekday.")
+    time_zone: str
+    missed: Literal["skip", "once"]
+    job: str
+    key: str
+    lane: str
+    params: Any
+    decided_until: datetime | None = Field(description="Null: no instance has looked at it yet.")
+    next_slot_at: datetime | None
+
+
+class ScheduleList(BaseModel):
+    schedules: list[ScheduleView]
+
+
+class InstanceView(BaseModel):
+    id: str
+    host: str
+    pid: int
+    started_at: datetime
+    lease_expires_at: datetime
 
 
 class KeyView(BaseModel):
@@ -194,6 +241,8 @@ class StateView(BaseModel):
     lanes: list[LaneView]
     keys: list[KeyView]
     runs: list[RunView] = Field(description="The active ones.")
+    last_runs: list[RunView] = Field(description="The newest of each saved key, active or over.")
+    instances: list[InstanceView] = Field(description="Programs at work on this database.")
 
 
 class ProblemView(BaseModel):
