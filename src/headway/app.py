@@ -1,6 +1,6 @@
 """The library face: register jobs, start runs, wait for what they give."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
@@ -212,6 +212,11 @@ class Headway:
         if self._store is None:
             raise RuntimeError("use `async with` on Headway before you start runs")
         return self._store
+
+    @property
+    def urls(self) -> Sequence[str]:
+        """Where its database is; they may hold a password."""
+        return self._urls
 
     @property
     def jobs(self) -> Mapping[str, Job]:

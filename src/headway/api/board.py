@@ -101,7 +101,7 @@ def _lanes(router: APIRouter, face: Face) -> None:
         return json_answer(lane_view(view), etag=f'"{view.lane.revision}"')
 
     @router.get(
-        "/lanes/{name}",
+        "/lanes/{name:path}",
         tags=["lanes"],
         response_class=Response,
         responses={200: {"model": LaneView}, **problems(404)},
@@ -111,7 +111,7 @@ def _lanes(router: APIRouter, face: Face) -> None:
         return await answered(name)
 
     @router.patch(
-        "/lanes/{name}",
+        "/lanes/{name:path}",
         tags=["lanes"],
         response_class=Response,
         responses={200: {"model": LaneView}, **problems(412, body=True)},
@@ -128,7 +128,7 @@ def _lanes(router: APIRouter, face: Face) -> None:
         return await answered(name)
 
     @router.post(
-        "/lanes/{name}/clear",
+        "/lanes/{name:path}/clear",
         tags=["lanes"],
         response_class=Response,
         responses={200: {"model": ClearView}, **problems(404)},
@@ -158,7 +158,7 @@ def _keys(router: APIRouter, face: Face) -> None:
         )
 
     @router.put(
-        "/keys/{key}",
+        "/keys/{key:path}",
         tags=["keys"],
         response_class=Response,
         responses={200: {"model": KeyView}, **problems(409, 412, body=True)},
@@ -170,7 +170,7 @@ def _keys(router: APIRouter, face: Face) -> None:
         )
         return json_answer(key_view(saved), etag=f'"{saved.revision}"')
 
-    @router.delete("/keys/{key}", tags=["keys"], status_code=204, responses=problems(404, 409))
+    @router.delete("/keys/{key:path}", tags=["keys"], status_code=204, responses=problems(404, 409))
     async def delete_key(key: NamePath) -> Response:
         """Forget what was saved. 409 while the key has an active run."""
         if not await face.keys.delete(key):

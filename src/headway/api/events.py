@@ -110,9 +110,11 @@ def events_router(face: Face, feed: EventFeed[Packed]) -> APIRouter:
         last_event_id: Annotated[str | None, Header(max_length=30)] = None,
     ) -> Response:
         """What happens to one run; from its beginning, unless told."""
-        await face.run(run_id).record()
+        record = await face.run(run_id).record()
         wanted = Wanted(RunId(run_id), None, None, frozenset())
-        return await streams.answer(request, wanted, 0 if after is None else after, last_event_id)
+        # Its first event has the run's own seq: what was pruned before is not missing here.
+        start = record.run.seq - 1 if after is None else after
+        return await streams.answer(request, wanted, start, last_event_id)
 
     return router
 

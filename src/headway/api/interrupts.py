@@ -9,6 +9,7 @@ from headway.api.face import Face
 from headway.api.runs import RunIdPath
 from headway.api.views import interrupt_view, listed
 from headway.api.wire import InterruptList, ResumeBody
+from headway.core.ids import RunId
 
 PAGE_COUNT_MAX: Final = 1_000
 
@@ -23,9 +24,11 @@ def interrupts_router(face: Face) -> APIRouter:
     )
     async def list_interrupts(
         limit: Annotated[int, Query(ge=1, le=PAGE_COUNT_MAX)] = 100,
+        run_id: Annotated[str | None, Query(max_length=64)] = None,
     ) -> Response:
         """What runs ask and nobody has answered, the longest first."""
-        found = await face.store.board.interrupts(limit=limit + 1)
+        asking = None if run_id is None else RunId(run_id)
+        found = await face.store.board.interrupts(limit=limit + 1, run_id=asking)
         text = listed(map(interrupt_view, found[:limit]))
         is_whole = "true" if len(found) <= limit else "false"
         return json_answer(f'{{"interrupts":{text},"is_whole":{is_whole}}}')

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from headway.core.ids import Key, LaneName
+from headway.core.ids import Key, LaneName, RunId
 from headway.core.world import Question, SavedSchedule
 from headway.ports.run_reader import LaneView
 
@@ -35,8 +35,8 @@ class Figures:
 class BoardReader(Protocol):
     async def lane(self, name: LaneName) -> LaneView | None: ...
 
-    async def interrupts(self, *, limit: int) -> Sequence[Interrupt]:
-        """What waits for a person, the longest first."""
+    async def interrupts(self, *, limit: int, run_id: RunId | None = None) -> Sequence[Interrupt]:
+        """What waits for a person, the longest first; of one run, if that is wanted."""
         ...
 
     async def schedules(self) -> Sequence[SavedSchedule]: ...

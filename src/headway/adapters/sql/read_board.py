@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from headway.adapters.sql.clock import NOW_SQL, machine_now
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.tables import instances, lanes, questions, runs, schedules, stream
-from headway.core.ids import Instant, LaneName
+from headway.core.ids import Instant, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.run import NO_TOKEN, QueueRank
 from headway.core.run.status import RunStatus
@@ -60,8 +60,9 @@ class SqlBoardReader:
         rows = await self._rows(LANES.where(lanes.c.name == name))
         return to_lane_view(rows[0]) if rows else None
 
-    async def interrupts(self, *, limit: int) -> Sequence[Interrupt]:
-        rows = await self._rows(_INTERRUPTS.limit(limit))
+    async def interrupts(self, *, limit: int, run_id: RunId | None = None) -> Sequence[Interrupt]:
+        is_wanted = sa.true() if run_id is None else questions.c.run_id == run_id
+        rows = await self._rows(_INTERRUPTS.where(is_wanted).limit(limit))
         return [
             Interrupt(Question._make(asked), key, job, lane)
             for *asked, key, job, lane in map(tuple, rows)
