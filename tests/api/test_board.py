@@ -5,6 +5,7 @@ import os
 import pytest
 
 from tests.api.client import Client
+from tests.api.conftest import served
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -79,14 +80,15 @@ async def test_r3_3_a_lane_is_cleared_and_what_is_active_goes_on(client: Client)
     assert (missing.status, missing["code"]) == (404, "lane_not_found")
 
 
-async def test_schedules_are_listed_with_their_next_slot_and_can_be_run_now(
-    client: Client,
-) -> None:
-    # Nobody has looked at it before the timetable has, which is a matter of moments.
-    (schedule,) = (await client.get("/api/schedules"))["schedules"]
-    assert (schedule["name"], schedule["expression"]) == ("yearly", "0 0 1 1 *")
-    ran = await client.post("/api/schedules/yearly/run")
-    assert (ran.status, ran["job"], ran["key"], ran["lane"]) == (201, "echo", "yearly", "cron")
-    assert (await client.ended(ran["id"]))["result"] == "happy new year"
-    missing = await client.post("/api/schedules/never/run")
-    assert (missing.status, missing["code"]) == (404, "schedule_not_found")
+async def test_schedules_are_listed_with_their_next_slot_and_can_be_run_now(url: str) -> None:
+    async with served(url, has_schedule=True) as client:
+        async with client.streamed("/api/events?after=0&type=schedule_changed") as events:
+            await anext(events)  # An instance has looked at it.
+        (schedule,) = (await client.get("/api/schedules"))["schedules"]
+        assert (schedule["name"], schedule["expression"]) == ("yearly", "0 0 1 1 *")
+        assert schedule["next_slot_at"].endswith("-01-01T00:00:00.000000Z")
+        ran = await client.post("/api/schedules/yearly/run")
+        assert (ran.status, ran["job"], ran["key"], ran["lane"]) == (201, "echo", "yearly", "cron")
+        assert (await client.ended(ran["id"]))["result"] == "happy new year"
+        missing = await client.post("/api/schedules/never/run")
+        assert (missing.status, missing["code"]) == (404, "schedule_not_found")

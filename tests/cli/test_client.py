@@ -28,7 +28,7 @@ async def said(
     capsys: pytest.CaptureFixture[str],
 ) -> AsyncIterator[Said]:
     monkeypatch.chdir(tmp_path)
-    async with served(url) as client:
+    async with served(url, has_schedule=True) as client:
         if request.param == "server":
             monkeypatch.setenv("HEADWAY_URL", client.address)
         else:

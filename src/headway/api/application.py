@@ -15,6 +15,7 @@ from headway.api.face import Face
 from headway.api.guard import Guard
 from headway.api.health import health_router
 from headway.api.interrupts import interrupts_router
+from headway.api.metrics import Metrics, metrics_router
 from headway.api.problem import Problem, internal, problem_of
 from headway.api.runs import runs_router
 from headway.api.schedules import schedules_router
@@ -29,7 +30,13 @@ DESCRIPTION: Final = (
 
 
 def build_application(
-    face: Face, feed: EventFeed[Packed], *, access: Access, hosts: Iterable[str], version: str
+    face: Face,
+    feed: EventFeed[Packed],
+    metrics: Metrics,
+    *,
+    access: Access,
+    hosts: Iterable[str],
+    version: str,
 ) -> Guard:
     app = FastAPI(
         title="headway",
@@ -43,14 +50,15 @@ def build_application(
     app.include_router(board_router(face))
     app.include_router(interrupts_router(face))
     app.include_router(schedules_router(face))
-    app.include_router(events_router(face, feed))
+    app.include_router(events_router(face, feed, metrics))
     app.include_router(health_router(face))
+    app.include_router(metrics_router(face, metrics))
     app.include_router(session_router(access))
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(Error, _error)
     app.add_exception_handler(Exception, _mistake)
-    return Guard(app, access=access, hosts=hosts)
+    return Guard(app, access=access, hosts=hosts, on_answer=metrics.note_answer)
 
 
 def _operation_id(route: APIRoute) -> str:

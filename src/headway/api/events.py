@@ -15,6 +15,7 @@ from fastapi.responses import StreamingResponse
 
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.face import Face
+from headway.api.metrics import Metrics
 from headway.api.problem import RETRY_AFTER_S, Problem
 from headway.api.runs import RunIdPath
 from headway.api.views import event_view, listed
@@ -72,9 +73,9 @@ class Wanted:
         )
 
 
-def events_router(face: Face, feed: EventFeed[Packed]) -> APIRouter:
+def events_router(face: Face, feed: EventFeed[Packed], metrics: Metrics) -> APIRouter:
     router = APIRouter(prefix="/api", tags=["events"], route_class=StrictRoute)
-    streams = Streams(feed)
+    streams = Streams(feed, metrics)
     answers: dict[int | str, dict[str, Any]] = {
         200: {
             "model": EventPage,
@@ -120,8 +121,9 @@ def events_router(face: Face, feed: EventFeed[Packed]) -> APIRouter:
 
 
 class Streams:
-    def __init__(self, feed: EventFeed[Packed]) -> None:
+    def __init__(self, feed: EventFeed[Packed], metrics: Metrics) -> None:
         self._feed = feed
+        self._metrics = metrics
         self._count = 0
         self._chunk_of: tuple[int, int, bytes] = (0, 0, b"")
 
@@ -152,7 +154,7 @@ class Streams:
 
     async def _stream(self, wanted: Wanted, seq: int) -> AsyncIterator[bytes]:
         has = wanted.filter()
-        self._count += 1
+        self._move(1)
         try:
             yield f"retry: {RETRY_AFTER_S * 1000}\nid: {seq}\n\n".encode()
             while not self._feed.is_closed:
@@ -169,7 +171,11 @@ class Streams:
                 seq = batch.upto_seq
             yield b"event: server_closing\ndata: {}\n\n"
         finally:
-            self._count -= 1
+            self._move(-1)
+
+    def _move(self, difference: int) -> None:
+        self._count += difference
+        self._metrics.note_streams(difference)
 
     def _chunks(
         self, batch: Batch[Packed], seq: int, has: Callable[[Event], bool] | None

@@ -14,6 +14,7 @@ from headway.api.access import Access
 from headway.api.application import build_application
 from headway.api.events import pack
 from headway.api.face import Face
+from headway.api.metrics import Metrics
 from headway.core.errors import ConfigurationError
 from headway.services.event_feed import EventFeed
 
@@ -38,9 +39,12 @@ async def serve(
     listener = _listener(host, port)
     bound_port = listener.getsockname()[1]
     try:
-        async with EventFeed(face.store, face.store.events, pack=pack) as feed:
+        metrics = Metrics()
+        async with EventFeed(face.store, face.store.events, pack=pack, note=metrics.note) as feed:
             hosts = [*allowed_hosts, *([] if host in ANY_ADDRESS else [host.strip("[]")])]
-            app = build_application(face, feed, access=access, hosts=hosts, version=version)
+            app = build_application(
+                face, feed, metrics, access=access, hosts=hosts, version=version
+            )
             config = uvicorn.Config(
                 app,
                 lifespan="off",

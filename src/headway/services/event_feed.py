@@ -42,9 +42,20 @@ class Batch(NamedTuple, Generic[T]):
 
 
 class EventFeed(Generic[T]):
-    """Works inside `async with`. `pack` is done once for each event, for all watchers."""
+    """Works inside `async with`. `pack` is done once for each event, for all watchers.
 
-    def __init__(self, store: Store, reader: EventReader, *, pack: Callable[[Event], T]) -> None:
+    `note` is told of each new event once, in order.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        reader: EventReader,
+        *,
+        pack: Callable[[Event], T],
+        note: Callable[[Event], None] = lambda _: None,
+    ) -> None:
+        self._note = note
         self._store = store
         self._reader = reader
         self._pack = pack
@@ -133,6 +144,7 @@ class EventFeed(Generic[T]):
         for event in page.events:
             self._held.append(Entry(event, self._pack(event)))
             self._held_byte_count += len(event.payload)
+            self._note(event)
         while len(self._held) > HELD_COUNT_MAX or self._held_byte_count > HELD_BYTE_COUNT_MAX:
             self._held_byte_count -= len(self._held.popleft().event.payload)
         if page.events:

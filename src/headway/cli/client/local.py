@@ -15,6 +15,7 @@ from headway.api.access import Access
 from headway.api.application import build_application
 from headway.api.events import pack
 from headway.api.guard import Guard, Message, Receive
+from headway.api.metrics import Metrics
 from headway.bootstrap import display
 from headway.cli.client.client import Answer, refusal
 from headway.cli.load import load_app
@@ -121,6 +122,7 @@ async def opened_local(place: str | None) -> AsyncIterator[LocalTransport]:
         load_app(place).without_engine() as hw,
         EventFeed(hw.store, hw.store.events, pack=pack) as feed,
     ):
-        access = Access(())
-        app = build_application(hw, feed, access=access, hosts=(), version=version("headway"))
+        app = build_application(
+            hw, feed, Metrics(), access=Access(()), hosts=(), version=version("headway")
+        )
         yield LocalTransport(app, display(hw.urls))
