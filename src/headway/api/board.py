@@ -21,14 +21,15 @@ from headway.api.wire import (
     Name,
     StateView,
 )
-from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName
 from headway.ports.run_reader import LaneView as FoundLane
 
 PAGE_COUNT_MAX: Final = 1_000
 
 NamePath = Annotated[Name, Path()]
-IfMatch = Annotated[str | None, Header(max_length=100, description='A revision: `"3"`.')]
+IfMatch = Annotated[
+    str | None, Header(pattern=r'^"?[0-9]{1,18}"?$', description='A revision: `"3"`.')
+]
 
 
 def board_router(face: Face) -> APIRouter:
@@ -101,7 +102,7 @@ def _lanes(router: APIRouter, face: Face) -> None:
         return json_answer(lane_view(view), etag=f'"{view.lane.revision}"')
 
     @router.get(
-        "/lanes/{name:path}",
+        "/lanes/{name}",
         tags=["lanes"],
         response_class=Response,
         responses={200: {"model": LaneView}, **problems(404)},
@@ -111,7 +112,7 @@ def _lanes(router: APIRouter, face: Face) -> None:
         return await answered(name)
 
     @router.patch(
-        "/lanes/{name:path}",
+        "/lanes/{name}",
         tags=["lanes"],
         response_class=Response,
         responses={200: {"model": LaneView}, **problems(412, body=True)},
@@ -128,7 +129,7 @@ def _lanes(router: APIRouter, face: Face) -> None:
         return await answered(name)
 
     @router.post(
-        "/lanes/{name:path}/clear",
+        "/lanes/{name}/clear",
         tags=["lanes"],
         response_class=Response,
         responses={200: {"model": ClearView}, **problems(404)},
@@ -179,9 +180,4 @@ def _keys(router: APIRouter, face: Face) -> None:
 
 
 def _revision(if_match: str | None) -> int | None:
-    if if_match is None:
-        return None
-    digits = if_match.strip().removeprefix('"').removesuffix('"')
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 18):
-        raise InvalidInput("If-Match", 'must be a revision, such as "3"')
-    return int(digits)
+    return None if if_match is None else int(if_match.strip('"'))

@@ -27,6 +27,7 @@ WORKER_PATHS: Final = frozenset(
     {"/workers/register", "/workers/heartbeat", "/register", "/heartbeat"}
 )
 BODY_S_MAX: Final = 20.0
+HEADERS_BYTE_COUNT_MAX: Final = 32 << 10
 READ_METHODS: Final = frozenset({"GET", "HEAD"})
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 API_HEADERS: Final = (
@@ -125,6 +126,8 @@ def _needed(method: str, path: str) -> Scope:
 
 def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
     headers: dict[str, str] = {}
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADERS_BYTE_COUNT_MAX:
+        raise Problem(431, "headers_too_large", "the headers are too large")
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         if name in headers and name in ("host", "authorization", "content-length", "content-type"):

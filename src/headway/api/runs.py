@@ -110,7 +110,7 @@ def _talk(router: APIRouter, face: Face) -> None:
     async def cancel(run_id: RunIdPath, body: CancelBody | None = None) -> Response:
         """Ask for its end. `answer` tells the truth: over already, or yet to unwind."""
         handle = face.run(run_id)
-        wanted = body or CancelBody(files="keep")
+        wanted = body or CancelBody(files="keep", reason="")
         answer = await handle.cancel(files=wanted.files, reason=wanted.reason)
         if answer is CancelAnswer.NOT_FOUND:
             raise RunNotFound(handle.id)

@@ -26,7 +26,7 @@ def schedules_router(face: Face) -> APIRouter:
         return json_answer(f'{{"schedules":{listed(texts)}}}')
 
     @router.post(
-        "/{name:path}/run",
+        "/{name}/run",
         status_code=201,
         response_class=Response,
         responses={201: {"model": RunView}, **problems(404, 409, 412, 429)},

@@ -41,11 +41,13 @@ class CancelBody(Body):
     files: Literal["keep", "delete"] = Field(
         "keep", description="What becomes of the files that the run has finished."
     )
-    reason: Annotated[str, Field(max_length=1_000)] = ""
+    reason: Annotated[str, Field(max_length=1_000)] = Field("", examples=["not needed any more"])
 
 
 class MessageBody(Body):
-    content: Any = Field(description="Any JSON: the job finds it in `ctx.messages()`.")
+    content: Any = Field(
+        description="Any JSON: the job finds it in `ctx.messages()`.", examples=["go on"]
+    )
 
 
 class ResumeBody(BaseModel):
@@ -53,23 +55,29 @@ class ResumeBody(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
 
-    call_id: Name = Field(description="Of the question, as `permission_request` has told it.")
-    approved: bool | None = None
+    call_id: Annotated[str, Field(min_length=1, max_length=64)] = Field(
+        description="Of the question, as `permission_request` has told it.", examples=["1-1"]
+    )
+    approved: bool | None = Field(None, examples=[True])
 
 
 class LaneBody(Body):
     """What is left out stays as it is."""
 
-    max_concurrent: Annotated[int, Field(ge=0, le=100_000)] | None = None
-    max_queued: Annotated[int, Field(ge=-1, le=1_000_000)] | None = Field(
-        None, description="-1 lifts the limit."
+    max_concurrent: Annotated[int, Field(ge=0, le=100_000)] | None = Field(
+        None, description="How many runs at once; 0 pauses the lane.", examples=[3]
     )
-    paused: bool | None = None
+    max_queued: Annotated[int, Field(ge=-1, le=1_000_000)] | None = Field(
+        None, description="How many may wait; -1 lifts the limit.", examples=[100]
+    )
+    paused: bool | None = Field(None, examples=[False])
 
 
 class KeyBody(Body):
-    job: Name
-    params: dict[str, Any] = Field(default_factory=dict)
+    job: Name = Field(examples=["mirror"])
+    params: dict[str, Any] = Field(
+        default_factory=dict, examples=[{"url": "https://example.org/feed"}]
+    )
 
 
 class SessionBody(Body):
