@@ -21,6 +21,7 @@ from headway.api.problem import Problem, internal, problem_of
 from headway.api.reference import reference_router
 from headway.api.runs import runs_router
 from headway.api.schedules import schedules_router
+from headway.api.script import script_router
 from headway.api.session import session_router
 from headway.core.errors import Error
 from headway.services.event_feed import EventFeed
@@ -58,6 +59,7 @@ def build_application(
         metrics_router(face, metrics),
         session_router(access),
         reference_router(app),
+        script_router(),
     )
     for router in routers:
         app.include_router(router)
