@@ -25,17 +25,22 @@ from tests.bench.plan import What
 from tests.bench.profiled import show_profile
 from tests.bench.report import print_json, show, write_store_part
 from tests.bench.rounds import measure, step_count
+from tests.bench.server import measure as server
+from tests.bench.server.measure import Served, measure_server
+from tests.bench.server.report import show_server, write_server_part
 
 USUAL: Final = (What.SUBMITS, What.CLAIMS, What.CYCLES, What.LATENCY)
 ALL_STORES: Final = (*FAMILIES, "redis")
+SERVER: Final = "server"
 
-T = TypeVar("T", Figure, Result)
+T = TypeVar("T", Figure, Result, Served)
 
 
 @dataclass(slots=True)
 class Measured:
     figures: list[Figure] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
+    served: list[Served] = field(default_factory=list)
     excuses: list[str] = field(default_factory=list)
 
     @property
@@ -44,7 +49,9 @@ class Measured:
 
     @property
     def misses(self) -> list[str]:
-        return [*misses(self.figures), *(str(one) for one in self.verdicts if not one.holds)]
+        unheld = [str(one) for one in self.verdicts if not one.holds]
+        too_slow = [one.miss for one in self.served if one.miss is not None]
+        return [*misses(self.figures), *unheld, *too_slow]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -65,6 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         if not asked.json:
             show(_console(), measured.figures)
             show_results(_console(), measured.results, measured.verdicts)
+            show_server(_console(), measured.served)
         if asked.record:
             command = " ".join(["python -m tests.bench", *arguments])
             _record(measured, places, machine, command)
@@ -77,6 +85,8 @@ def _record(measured: Measured, places: Places, machine: Machine, command: str) 
     """Each part of the page that something was measured of; the others stay as they are."""
     if measured.figures:
         write_store_part(measured.figures, places, machine, command)
+    if measured.served:
+        write_server_part(measured.served, machine, command)
     if measured.results:
         write_engine_part(
             measured.results,
@@ -107,7 +117,9 @@ def _measure(
         excuse=excuse,
     )
     with opened as races, _progress(notes) as progress:
+        has_server = asked.only.has_server
         total = step_count(places.all, whats, scale) + races.step_count
+        total += server.STEP_COUNT if has_server else 0
         bar = progress.add_task("", total=total, completed=-1)
 
         def step(description: str) -> None:
@@ -117,6 +129,9 @@ def _measure(
         measured.figures = _gathered(found, print_json if asked.json else None)
         results = races.results(step, excuse)
         measured.results = _gathered(results, print_json if asked.json else None)
+        if has_server:
+            served = measure_server(server.QUICK if asked.quick else server.FULL, step)
+            measured.served = _gathered(served, print_json if asked.json else None)
         progress.update(bar, description="done", advance=1)
     return measured
 
@@ -152,6 +167,7 @@ class Wanted:
     stores: tuple[str, ...] = ALL_STORES
     whats: tuple[What, ...] = USUAL
     works: tuple[Work, ...] = tuple(Work)
+    has_server: bool = True
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -164,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAMES",
         help=(
             f"some stores ({', '.join(ALL_STORES)}), some measurements of the store "
-            f"({', '.join(What)}), of the engine ({', '.join(Work)}), or both"
+            f"({', '.join(What)}), of the engine ({', '.join(Work)}), the server ({SERVER})"
         ),
     )
     parser.add_argument("--ours", action="store_true", help="headway alone, without other systems")
@@ -182,7 +198,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _wanted(text: str) -> Wanted:
     names = [name.strip() for name in text.split(",")]
-    known = (*ALL_STORES, *What, *Work)
+    known = (*ALL_STORES, *What, *Work, SERVER)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise argparse.ArgumentTypeError(
@@ -191,12 +207,15 @@ def _wanted(text: str) -> Wanted:
     stores = tuple(name for name in ALL_STORES if name in names)
     whats = tuple(what for what in What if what in names)
     works = tuple(work for work in Work if work in names)
+    has_server = SERVER in names
+    if has_server and not whats and not works:
+        return Wanted((), (), (), has_server)
     if not whats and not works:
         whats, works = Wanted().whats, Wanted().works
     stores = stores or ALL_STORES
     if not whats:  # The engine is not measured there.
         stores = tuple(store for store in stores if store in STORES)
-    return Wanted(stores, whats, works)
+    return Wanted(stores, whats, works, has_server)
 
 
 if __name__ == "__main__":

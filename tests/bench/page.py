@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: one part for the engine, one for the store, each replaced by itself."""
+"""docs/benchmarks.md: one part each for the engine, the server and the store, replaced alone."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.bench.places import ROOT
 PAGE: Final = ROOT / "docs" / "benchmarks.md"
 CHART: Final = ROOT / "docs" / "benchmarks.svg"
 
-Part = Literal["engine", "store"]
+Part = Literal["engine", "server", "store"]
 
 
 def replace_part(part: Part, lines: Sequence[str], *, path: Path = PAGE) -> None:

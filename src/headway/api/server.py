@@ -84,7 +84,7 @@ def check_exposure(host: str, access: Access) -> None:
 def _listener(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server(
+        listener = socket.create_server(
             (host.strip("[]"), port), family=family, backlog=BACKLOG_COUNT, reuse_port=False
         )
     except (OSError, OverflowError) as error:
@@ -92,6 +92,10 @@ def _listener(host: str, port: int) -> socket.socket:
         raise ConfigurationError(
             f"cannot listen on {host}:{port}: {reason}; choose another with --host and --port"
         ) from None
+    # Its connections have it from here. Without it the second part of an answer waits until the
+    # client has acknowledged the first, which takes 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 async def _serve_to_the_end(server: "_Server", listener: socket.socket) -> None:
