@@ -29,7 +29,7 @@ from headway.core.run.explain import Explanation
 from headway.core.run.run import Existing, Mode, Recovery
 from headway.core.schedule import Missed, Schedule
 from headway.ports.clock import Clock
-from headway.services.admit import admit
+from headway.services.admit import submitted_run
 from headway.services.doctor import Examination, examined
 from headway.services.engine import Engine
 from headway.services.explain import explain_run
@@ -310,7 +310,7 @@ class Headway:
             idempotency_key=idempotency_key,
             by=by,
         )
-        return self.run(await admit(store, submission))
+        return await submitted_run(store, submission, runs=store.runs, events=store.events)
 
     async def start(
         self, job: str, *, key: str | None = None, params: dict[str, Any] | None = None, **more: Any

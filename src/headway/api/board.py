@@ -1,6 +1,7 @@
 """`/api/lanes`, `/api/keys`, `/api/jobs` and `/api/state`: the board and its controls."""
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Path, Query, Response
@@ -97,10 +98,6 @@ def _lanes(router: APIRouter, face: Face) -> None:
             raise Problem(404, "lane_not_found", f"there is no lane {name!r}")
         return view
 
-    async def answered(name: str) -> Response:
-        view = await found_lane(name)
-        return json_answer(lane_view(view), etag=f'"{view.lane.revision}"')
-
     @router.get(
         "/lanes/{name}",
         tags=["lanes"],
@@ -109,8 +106,14 @@ def _lanes(router: APIRouter, face: Face) -> None:
     )
     async def get_lane(name: NamePath) -> Response:
         """One lane; its ETag is the revision that `If-Match` wants."""
-        return await answered(name)
+        return _lane_answer(await found_lane(name))
 
+    _control_lanes(router, face, found_lane)
+
+
+def _control_lanes(
+    router: APIRouter, face: Face, found_lane: Callable[[str], Awaitable[FoundLane]]
+) -> None:
     @router.patch(
         "/lanes/{name}",
         tags=["lanes"],
@@ -126,7 +129,7 @@ def _lanes(router: APIRouter, face: Face) -> None:
             is_paused=body.paused,
             expected_revision=_revision(if_match),
         )
-        return await answered(name)
+        return _lane_answer(await found_lane(name))
 
     @router.post(
         "/lanes/{name}/clear",
@@ -138,6 +141,10 @@ def _lanes(router: APIRouter, face: Face) -> None:
         """Cancel all runs that wait in the lane and have never started. What is active goes on."""
         await found_lane(name)
         return json_answer(f'{{"canceled_count":{await face.lanes.clear(name)}}}')
+
+
+def _lane_answer(view: FoundLane) -> Response:
+    return json_answer(lane_view(view), etag=f'"{view.lane.revision}"')
 
 
 def _keys(router: APIRouter, face: Face) -> None:

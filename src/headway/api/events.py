@@ -146,7 +146,7 @@ class Streams:
         )
 
     async def _page(self, wanted: Wanted, after: int) -> Response:
-        batch = await self._feed.after(after, run_id=wanted.run_id)
+        batch = await self._feed.read(after, run_id=wanted.run_id)
         has = wanted.filter()
         texts = (one.packed.text for one in batch.entries if has is None or has(one.event))
         resync = json.dumps(batch.is_gap)

@@ -50,7 +50,7 @@ def runs_router(face: Face) -> APIRouter:
         answered, however often it is asked for.
         """
         handle = await face.submit(**body.model_dump(), idempotency_key=idempotency_key)
-        text = run_view(await handle.record())
+        text = run_view(handle.accepted or await handle.record())
         return json_answer(text, status=201, location=f"/api/runs/{handle.id}")
 
     @router.get("", response_class=Response, responses={200: {"model": RunPage}, **problems()})

@@ -19,20 +19,45 @@ PAGE_COUNT_MAX: Final = 500
 NOT_SHOWN: Final = ("state", "is_waiting", "is_behind", "seq", "revision", "generation")
 
 
+KeyOption = Annotated[
+    str | None, Parameter(help="What must be serial; without one, the run is its own.")
+]
+Continue = Annotated[
+    bool,
+    Parameter(name="--continue", negative=(), help="Go on from the last checkpoint of the key."),
+]
+LaneOption = Annotated[str | None, Parameter(help="Another lane than the job's own.")]
+OnConflict = Annotated[
+    Literal["reject", "enqueue", "replace", "steer", "join"],
+    Parameter(help="What to do when the key has an active run."),
+]
+Existing = Annotated[
+    Literal["ask", "replace", "archive", "delete"] | None,
+    Parameter(help="What becomes of the key's earlier output."),
+]
+Timeout = Annotated[float | None, Parameter(help="How long it may take, in seconds.")]
+QueueTimeout = Annotated[float | None, Parameter(help="How long it may wait to start, in seconds.")]
+AppOption = Annotated[
+    str | None, Parameter(help="Without a server: where the jobs are, as module:name.")
+]
+Watch = Annotated[bool, Parameter(negative=(), help="Show what it does until it ends.")]
+Json = Annotated[bool, Parameter(negative=(), help="Print JSON, an object on every line.")]
+
+
 async def submit(
     job: str,
     /,
     *params: str,
-    key: str | None = None,
-    continue_: Annotated[bool, Parameter(name="--continue", negative=())] = False,
-    lane: str | None = None,
-    on_conflict: Literal["reject", "enqueue", "replace", "steer", "join"] = "reject",
-    existing: Literal["ask", "replace", "archive", "delete"] | None = None,
-    timeout_s: float | None = None,
-    queue_timeout_s: float | None = None,
-    app: str | None = None,
-    watch: Annotated[bool, Parameter(negative=())] = False,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    key: KeyOption = None,
+    continue_: Continue = False,
+    lane: LaneOption = None,
+    on_conflict: OnConflict = "reject",
+    existing: Existing = None,
+    timeout_s: Timeout = None,
+    queue_timeout_s: QueueTimeout = None,
+    app: AppOption = None,
+    watch: Watch = False,
+    json: Json = False,
 ) -> int:
     """Submit a run, and print its id. Ends with 3 when its key is busy.
 
@@ -43,26 +68,6 @@ async def submit(
     params
         Its parameters, as `name=value`; a value that is JSON is taken as such. None at all: those
         that were saved for the key.
-    key
-        What must be serial; without one, the run is its own.
-    continue_
-        Go on from the last checkpoint of the key, instead of beginning afresh.
-    lane
-        Another lane than the job's own.
-    on_conflict
-        What to do when the key has an active run.
-    existing
-        What becomes of the key's earlier output.
-    timeout_s
-        How long it may take, in seconds.
-    queue_timeout_s
-        How long it may wait to start, in seconds.
-    app
-        Without a server: where the jobs are, as `module:name`.
-    watch
-        Show what it does until it ends.
-    json
-        Print JSON.
     """
     wanted = {
         "job": job,
@@ -95,30 +100,14 @@ async def _submitted(client: Client, wanted: dict[str, Any]) -> Any:
 
 async def list_(
     *,
-    status: Sequence[Status] = (),
-    key: str | None = None,
-    job: str | None = None,
-    lane: str | None = None,
-    limit: int = 20,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    status: Annotated[Sequence[Status], Parameter(help="Only those in such a state.")] = (),
+    key: Annotated[str | None, Parameter(help="Only those of this key.")] = None,
+    job: Annotated[str | None, Parameter(help="Only those of this job.")] = None,
+    lane: Annotated[str | None, Parameter(help="Only those of this lane.")] = None,
+    limit: Annotated[int, Parameter(help="At most so many.")] = 20,
+    json: Json = False,
 ) -> None:
-    """List runs, the newest first.
-
-    Parameters
-    ----------
-    status
-        Only those in this state; may be given several times.
-    key
-        Only those of this key.
-    job
-        Only those of this job.
-    lane
-        Only those of this lane.
-    limit
-        At most so many.
-    json
-        Print a JSON object on every line.
-    """
+    """List runs, the newest first."""
     if limit < 1:
         raise InvalidInput("--limit", "must be at least 1")
     runs: list[Any] = []
