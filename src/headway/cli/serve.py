@@ -34,6 +34,7 @@ async def serve(
     settings = load_settings()
     access = Access(tokens_of(settings))
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # It tells of its plugins.
     console = Console(stderr=True)
 
     def ready(address: str) -> None:
