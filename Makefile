@@ -41,6 +41,7 @@ test: setup services-setup lint ## Everything: lint, all tests on every backend,
 
 torture: setup services-setup ## The long fault runs: kills, pauses, failovers under load
 	$(BIN)/python -m tests.torture
+	$(BIN)/python -m tests.torture.server
 
 bench: setup services-setup ## The engine beside other systems, the store beside the raw drivers
 	$(BIN)/python -m tests.bench

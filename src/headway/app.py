@@ -1,7 +1,7 @@
 """The library face: register jobs, start runs, wait for what they give."""
 
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast, overload
@@ -12,6 +12,7 @@ from headway.bootstrap import (
     SqlStore,
     SystemClock,
     SystemIds,
+    check_database,
     data_folder,
     life_lock_for,
     open_store,
@@ -30,7 +31,7 @@ from headway.core.run.run import Existing, Mode, Recovery
 from headway.core.schedule import Missed, Schedule
 from headway.ports.clock import Clock
 from headway.services.active_runs import ActiveRuns
-from headway.services.admit import admit
+from headway.services.admit import submitted_run
 from headway.services.doctor import Examination, examined
 from headway.services.engine import Engine
 from headway.services.explain import explain_run
@@ -221,14 +222,26 @@ class Headway:
         return self._store
 
     @property
+    def urls(self) -> Sequence[str]:
+        """Where its database is; they may hold a password."""
+        return self._urls
+
+    @property
     def jobs(self) -> Mapping[str, Job]:
         """What is registered, by name."""
         return self._jobs
 
     @property
+    def schedules(self) -> Mapping[str, Schedule]:
+        """What is registered, by name."""
+        return self._schedules
+
+    @property
     def lanes(self) -> Lanes:
         """The lanes of this database: see them, set their limits, clear them."""
-        return Lanes(self.store, self.store.runs, self._engine.wait_for_active)
+        store = self.store
+        # Looked up when it is called: there may be no engine.
+        return Lanes(store, store.runs, lambda s: self._engine.wait_for_active(s))  # noqa: PLW0108
 
     @property
     def active(self) -> ActiveRuns:
@@ -310,7 +323,7 @@ class Headway:
             idempotency_key=idempotency_key,
             by=by,
         )
-        return self.run(await admit(store, submission))
+        return await submitted_run(store, submission, runs=store.runs, events=store.events)
 
     async def start(
         self, job: str, *, key: str | None = None, params: dict[str, Any] | None = None, **more: Any
@@ -323,6 +336,20 @@ class Headway:
     ) -> RunHandle:
         """`submit` a run that goes on from the last checkpoint of its key."""
         return await self.submit(job, key=key, params=params, mode=Mode.CONTINUE, **more)
+
+    @asynccontextmanager
+    async def without_engine(self) -> AsyncIterator[Self]:
+        """Inside it everything can be seen and asked for, and nothing is executed in this process.
+
+        The schema must be there: SchemaMismatch, and nothing is made.
+        """
+        await check_database(self._urls)
+        self._store = await open_store(self._urls, durability=self._durability)
+        self._own_lanes = OwnLanes(self._store)
+        try:
+            yield self
+        finally:
+            await self._close()
 
     async def __aenter__(self) -> Self:
         if self._store is not None:

@@ -42,11 +42,15 @@ class Settings(BaseSettings):
     mirror: bool = False
     """Whether every run's state is also written to a file, `runs/<run id>.json` in `data`."""
 
+    app: str | None = None
+    """Where the jobs are, as `module:name`: what `serve` serves, and what is submitted directly."""
+    url: str | None = None
+    """The server that commands talk to. Nothing configured: they use the database themselves."""
     host: str = "127.0.0.1"
     """Where the server listens; any address but loopback needs a token."""
     port: int = 8070
     token: str | None = None
-    """What clients of the server must send; it may do everything."""
+    """What clients of the server must send, and what commands do send; it may do everything."""
     tokens: Annotated[tuple[str, ...], NoDecode] = ()
     """More of them, each as scope=secret (read, operate, worker); separated by blanks."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()

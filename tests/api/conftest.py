@@ -10,7 +10,7 @@ from headway.api.access import Access
 from headway.api.server import serve
 from headway.app import Headway
 from tests.api.client import Client
-from tests.api.jobs import register
+from tests.api.jobs import register, register_schedule
 
 
 @pytest.fixture
@@ -20,9 +20,13 @@ async def client(url: str) -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def served(url: str, *, access: Access | None = None) -> AsyncIterator[Client]:
+async def served(
+    url: str, *, access: Access | None = None, has_schedule: bool = False
+) -> AsyncIterator[Client]:
     hw = Headway(url, stop_wait_s=0)
     register(hw)
+    if has_schedule:
+        register_schedule(hw)
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     async with hw:
         serving = asyncio.create_task(

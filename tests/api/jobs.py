@@ -30,3 +30,7 @@ async def ask(ctx: RunContext) -> Any:
 def register(hw: Headway) -> None:
     for job in (echo, stay, listen, ask):
         hw.job(job)
+
+
+def register_schedule(hw: Headway) -> None:
+    hw.schedule("0 0 1 1 *", job="echo", name="yearly", params={"said": "happy new year"})

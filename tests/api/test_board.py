@@ -1,8 +1,11 @@
 """The board over HTTP: lanes, keys, jobs, and the snapshot."""
 
+import os
+
 import pytest
 
 from tests.api.client import Client
+from tests.api.conftest import served
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -46,3 +49,46 @@ async def test_r1_10_the_snapshot_says_up_to_which_event_it_is_true(client: Clie
     assert [run["id"] for run in state["runs"]] == [run_id]
     events = await client.get(f"/api/events?after={state['seq']}")
     assert all(event["seq"] > state["seq"] for event in events["events"])
+
+
+async def test_r1_10_the_snapshot_has_the_last_run_of_each_saved_key_and_who_works(
+    client: Client,
+) -> None:
+    for key in ("ann", "bob", "cem"):
+        await client.call("PUT", f"/api/keys/{key}", {"job": "echo", "params": {}})
+    await client.ended(await client.submitted("echo", key="ann"))
+    old = await client.submitted("echo", key="ann")
+    await client.ended(old)
+    at_work = await client.submitted("stay", key="bob")
+    state = await client.get("/api/state")
+    assert sorted((run["key"], run["id"]) for run in state["last_runs"]) == [
+        ("ann", old),
+        ("bob", at_work),
+    ]
+    assert [instance["pid"] for instance in state["instances"]] == [os.getpid()]
+
+
+async def test_r3_3_a_lane_is_cleared_and_what_is_active_goes_on(client: Client) -> None:
+    await client.call("PATCH", "/api/lanes/narrow", {"max_concurrent": 1})
+    run_ids = [await client.submitted("stay", lane="narrow") for _ in range(3)]
+    await client.begun(run_ids[0])
+    cleared = await client.post("/api/lanes/narrow/clear")
+    assert (cleared.status, cleared.body) == (200, {"canceled_count": 2})
+    lane = await client.get("/api/lanes/narrow")
+    assert (lane["held_count"], lane["queued_count"]) == (1, 0)
+    missing = await client.post("/api/lanes/nowhere/clear")
+    assert (missing.status, missing["code"]) == (404, "lane_not_found")
+
+
+async def test_schedules_are_listed_with_their_next_slot_and_can_be_run_now(url: str) -> None:
+    async with served(url, has_schedule=True) as client:
+        async with client.streamed("/api/events?after=0&type=schedule_changed") as events:
+            await anext(events)  # An instance has looked at it.
+        (schedule,) = (await client.get("/api/schedules"))["schedules"]
+        assert (schedule["name"], schedule["expression"]) == ("yearly", "0 0 1 1 *")
+        assert schedule["next_slot_at"].endswith("-01-01T00:00:00.000000Z")
+        ran = await client.post("/api/schedules/yearly/run")
+        assert (ran.status, ran["job"], ran["key"], ran["lane"]) == (201, "echo", "yearly", "cron")
+        assert (await client.ended(ran["id"]))["result"] == "happy new year"
+        missing = await client.post("/api/schedules/never/run")
+        assert (missing.status, missing["code"]) == (404, "schedule_not_found")

@@ -54,6 +54,21 @@ async def test_s2_every_route_refuses_no_token_a_wrong_one_and_a_weak_one(url: s
                 assert (weak.status, weak["code"]) == (403, "forbidden"), (method, path)
 
 
+async def test_s2_no_method_of_any_path_gets_through_without_its_scope(url: str) -> None:
+    async with served(url, access=TOKENS) as client:
+        for pattern in {path for _, path in await operations(client)}:
+            path = pattern.replace("{run_id}", "x").replace("{name}", "x").replace("{key}", "x")
+            for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"):
+                if (method.lower(), pattern) in OPEN or path == "/api/session":
+                    continue
+                is_open = path in ("/healthz", "/readyz")
+                for headers, status in (({}, 401), (bearer("wrong-wrong-wrong-wrong"), 401)):
+                    answer = await client.call(method, path, **headers)
+                    assert answer.status == (405 if is_open else status), (method, path)
+                weak = await client.call(method, path, **bearer(WORKER))
+                assert weak.status == (405 if is_open else 403), (method, path)
+
+
 async def test_s2_an_unknown_path_and_method_tell_nothing_without_a_token(url: str) -> None:
     async with served(url, access=TOKENS) as client:
         for method in ("GET", "PUT", "OPTIONS", "TRACE", "BREW"):

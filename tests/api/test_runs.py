@@ -128,3 +128,16 @@ async def test_a_run_explains_itself(client: Client) -> None:
 async def test_a_run_that_is_not_there_is_404(client: Client, method: str, path: str) -> None:
     answer = await client.call(method, f"/api/runs/nope{path}")
     assert (answer.status, answer["code"]) == (404, "run_not_found")
+
+
+async def test_i3_what_is_answered_at_once_is_what_is_stored(client: Client) -> None:
+    await client.call("PATCH", "/api/lanes/held", {"paused": True})
+    for body in (
+        {"job": "echo"},
+        {"job": "echo", "key": "ann", "params": {"said": {"ä": [1, None]}}, "timeout_s": 5},
+        {"job": "stay", "key": "ann", "on_conflict": "enqueue", "queue_timeout_s": 60},
+        {"job": "echo", "key": "bob", "mode": "continue"},
+    ):
+        answer = await client.post("/api/runs", {**body, "lane": "held"})
+        assert answer.status == 201
+        assert answer.body == (await client.get(f"/api/runs/{answer['id']}")).body

@@ -25,6 +25,9 @@ from tests.bench.plan import What
 from tests.bench.profiled import show_profile
 from tests.bench.report import print_json, show, write_store_part
 from tests.bench.rounds import measure, step_count
+from tests.bench.server import measure as server
+from tests.bench.server.measure import Served, measure_server
+from tests.bench.server.report import show_server, write_server_part
 from tests.bench.steering import NAME as STEERING
 from tests.bench.steering import STEP_COUNT as STEERING_STEP_COUNT
 from tests.bench.steering import (
@@ -36,8 +39,9 @@ from tests.bench.steering import (
 
 USUAL: Final = (What.SUBMITS, What.CLAIMS, What.CYCLES, What.LATENCY)
 ALL_STORES: Final = (*FAMILIES, "redis")
+SERVER: Final = "server"
 
-T = TypeVar("T", Figure, Result)
+T = TypeVar("T", Figure, Result, Served)
 
 
 @dataclass(slots=True)
@@ -45,6 +49,7 @@ class Measured:
     figures: list[Figure] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     steering: SteeringFigures = field(default_factory=SteeringFigures)
+    served: list[Served] = field(default_factory=list)
     excuses: list[str] = field(default_factory=list)
 
     @property
@@ -53,7 +58,9 @@ class Measured:
 
     @property
     def misses(self) -> list[str]:
-        return [*misses(self.figures), *(str(one) for one in self.verdicts if not one.holds)]
+        unheld = [str(one) for one in self.verdicts if not one.holds]
+        too_slow = [one.miss for one in self.served if one.miss is not None]
+        return [*misses(self.figures), *unheld, *too_slow]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -75,6 +82,7 @@ def main(arguments: Sequence[str]) -> int:
             show(_console(), measured.figures)
             show_results(_console(), measured.results, measured.verdicts)
             show_steering(_console(), measured.steering)
+            show_server(_console(), measured.served)
         if asked.record:
             command = " ".join(["python -m tests.bench", *arguments])
             _record(measured, places, machine, command)
@@ -89,6 +97,8 @@ def _record(measured: Measured, places: Places, machine: Machine, command: str) 
         write_store_part(measured.figures, places, machine, command)
     if measured.steering.steered:
         write_steering_part(measured.steering, machine, command)
+    if measured.served:
+        write_server_part(measured.served, machine, command)
     if measured.results:
         write_engine_part(
             measured.results,
@@ -119,8 +129,10 @@ def _measure(
         excuse=excuse,
     )
     with opened as races, _progress(notes) as progress:
+        has_server = asked.only.has_server
         total = step_count(places.all, whats, scale) + races.step_count
         total += STEERING_STEP_COUNT if asked.only.has_steering else 0
+        total += server.STEP_COUNT if has_server else 0
         bar = progress.add_task("", total=total, completed=-1)
 
         def step(description: str) -> None:
@@ -132,6 +144,9 @@ def _measure(
         measured.results = _gathered(results, print_json if asked.json else None)
         if asked.only.has_steering:
             measured.steering = measure_steering(is_quick=asked.quick, step=step)
+        if has_server:
+            served = measure_server(server.QUICK if asked.quick else server.FULL, step)
+            measured.served = _gathered(served, print_json if asked.json else None)
         progress.update(bar, description="done", advance=1)
     return measured
 
@@ -168,6 +183,7 @@ class Wanted:
     whats: tuple[What, ...] = USUAL
     works: tuple[Work, ...] = tuple(Work)
     has_steering: bool = True
+    has_server: bool = True
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -180,7 +196,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAMES",
         help=(
             f"some stores ({', '.join(ALL_STORES)}), some measurements of the store "
-            f"({', '.join(What)}), of the engine ({', '.join(Work)}), {STEERING}, or several"
+            f"({', '.join(What)}), of the engine ({', '.join(Work)}), {STEERING}, {SERVER}, "
+            "or several"
         ),
     )
     parser.add_argument("--ours", action="store_true", help="headway alone, without other systems")
@@ -198,7 +215,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _wanted(text: str) -> Wanted:
     names = [name.strip() for name in text.split(",")]
-    known = (*ALL_STORES, *What, *Work, STEERING)
+    known = (*ALL_STORES, *What, *Work, STEERING, SERVER)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise argparse.ArgumentTypeError(
@@ -207,15 +224,15 @@ def _wanted(text: str) -> Wanted:
     stores = tuple(name for name in ALL_STORES if name in names)
     whats = tuple(what for what in What if what in names)
     works = tuple(work for work in Work if work in names)
-    has_steering = STEERING in names
-    if not whats and not works and not has_steering:
+    has_steering, has_server = STEERING in names, SERVER in names
+    if not whats and not works and not (has_steering or has_server):
         whats, works = Wanted().whats, Wanted().works
     stores = stores or ALL_STORES
     if not whats and not works:
-        return Wanted((), (), (), has_steering)
+        return Wanted((), (), (), has_steering, has_server)
     if not whats:  # The engine is not measured there.
         stores = tuple(store for store in stores if store in STORES)
-    return Wanted(stores, whats, works, has_steering)
+    return Wanted(stores, whats, works, has_steering, has_server)
 
 
 if __name__ == "__main__":

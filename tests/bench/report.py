@@ -14,6 +14,7 @@ from tests.bench.machine import Machine
 from tests.bench.page import PAGE, replace_part, table
 from tests.bench.places import Place, Places
 from tests.bench.plan import GROWTH_RATIO_MIN, LATENCY_MS_MAX, RATIO_AIM, RATIO_MIN, What
+from tests.bench.server.measure import Served
 
 HEADINGS: Final = ("database", "what", "callers", "headway", "raw driver", "ratio", "CPU, µs each")
 GROWTH_HEADINGS: Final = (
@@ -63,7 +64,7 @@ def show(console: Console, figures: Sequence[Figure]) -> None:
         console.print(table)
 
 
-def print_json(figure: Figure | Result) -> None:
+def print_json(figure: Figure | Result | Served) -> None:
     print(json.dumps(figure.as_json()), flush=True)
 
 

@@ -61,9 +61,10 @@ def refusal(*arguments: str, folder: Path, within: Sequence[str] = (), **setting
 def fault(ended: Ended) -> str:
     """The one sentence with which a command has ended."""
     assert "Traceback" not in ended.err
-    assert (ended.code, ended.out) == (2, ""), ended
     (line,) = ended.err.splitlines()
     assert line.startswith("headway: ")
+    is_outage = line.startswith("headway: no database address can be used")
+    assert (ended.code, ended.out) == (5 if is_outage else 2, ""), ended
     return line.removeprefix("headway: ")
 
 

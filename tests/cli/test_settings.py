@@ -9,8 +9,8 @@ from headway.settings import load_settings
 from tests.cli.command import SECRET, refusal
 
 KEYS = (
-    "allowed_hosts, data, database_url, database_urls, durability, host, mirror, port, redis_url,"
-    " token, tokens"
+    "allowed_hosts, app, data, database_url, database_urls, durability, host, mirror, port,"
+    " redis_url, token, tokens, url"
 )
 VARIABLES = ", ".join(f"HEADWAY_{key.upper()}" for key in KEYS.split(", "))
 

@@ -24,10 +24,11 @@ _MEANINGS: Final = {
     421: "The server does not answer to that host.",
     422: "The words cannot be taken; `place` tells which.",
     429: "Too much for now; `Retry-After` tells when to come again.",
+    431: "The headers are too large.",
     500: "A mistake of headway's; its log tells more under `error_id`.",
     503: "Something that headway needs does not answer; `Retry-After` tells when to come again.",
 }
-_EVERYWHERE: Final = (400, 401, 403, 421, 422, 500, 503)
+_EVERYWHERE: Final = (400, 401, 403, 421, 422, 431, 500, 503)
 _WITH_BODY: Final = (408, 413, 415)
 
 

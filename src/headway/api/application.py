@@ -7,6 +7,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from headway.api.access import Access
 from headway.api.board import board_router
@@ -14,8 +15,13 @@ from headway.api.events import Packed, events_router
 from headway.api.face import Face
 from headway.api.guard import Guard
 from headway.api.health import health_router
+from headway.api.interrupts import interrupts_router
+from headway.api.metrics import Metrics, metrics_router
 from headway.api.problem import Problem, internal, problem_of
+from headway.api.reference import reference_router
 from headway.api.runs import runs_router
+from headway.api.schedules import schedules_router
+from headway.api.script import script_router
 from headway.api.session import session_router
 from headway.core.errors import Error
 from headway.services.event_feed import EventFeed
@@ -27,7 +33,13 @@ DESCRIPTION: Final = (
 
 
 def build_application(
-    face: Face, feed: EventFeed[Packed], *, access: Access, hosts: Iterable[str], version: str
+    face: Face,
+    feed: EventFeed[Packed],
+    metrics: Metrics,
+    *,
+    access: Access,
+    hosts: Iterable[str],
+    version: str,
 ) -> Guard:
     app = FastAPI(
         title="headway",
@@ -37,16 +49,26 @@ def build_application(
         redoc_url=None,
         generate_unique_id_function=_operation_id,
     )
-    app.include_router(runs_router(face))
-    app.include_router(board_router(face))
-    app.include_router(events_router(face, feed))
-    app.include_router(health_router(face))
-    app.include_router(session_router(access))
+    routers = (
+        runs_router(face),
+        board_router(face),
+        interrupts_router(face),
+        schedules_router(face),
+        events_router(face, feed, metrics),
+        health_router(face),
+        metrics_router(face, metrics),
+        session_router(access),
+        reference_router(app),
+        script_router(),
+    )
+    for router in routers:
+        app.include_router(router)
+    app.state.routes = [route for router in routers for route in router.routes]
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(Error, _error)
     app.add_exception_handler(Exception, _mistake)
-    return Guard(app, access=access, hosts=hosts)
+    return Guard(app, access=access, hosts=hosts, on_answer=metrics.note_answer)
 
 
 def _operation_id(route: APIRoute) -> str:
@@ -57,13 +79,25 @@ def _answered(problem: Problem) -> Response:
     return Response(problem.body(), status_code=problem.status_code, headers=problem.all_headers)
 
 
-async def _http_exception(_: Request, error: Exception) -> Response:
+async def _http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error, Problem):
         return _answered(error)
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
-    headers = dict(error.headers or {})
+    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+    if error.status_code == 405:
+        headers["allow"] = ", ".join(sorted(_methods(request)))
     return _answered(Problem(error.status_code, code, str(error.detail), headers=headers))
+
+
+def _methods(request: Request) -> set[str]:
+    """What can be done at this path, by whichever route."""
+    return {
+        method
+        for route in request.app.state.routes
+        if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
 
 
 async def _error(_: Request, error: Exception) -> Response:

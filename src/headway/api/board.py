@@ -1,6 +1,7 @@
 """`/api/lanes`, `/api/keys`, `/api/jobs` and `/api/state`: the board and its controls."""
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Path, Query, Response
@@ -8,8 +9,9 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.face import Face
 from headway.api.problem import Problem
-from headway.api.views import key_view, lane_view, listed, run_view
+from headway.api.views import instance_view, key_view, lane_view, listed, run_view
 from headway.api.wire import (
+    ClearView,
     JobList,
     KeyBody,
     KeyPage,
@@ -20,13 +22,15 @@ from headway.api.wire import (
     Name,
     StateView,
 )
-from headway.core.errors import InvalidInput
+from headway.core.ids import LaneName
 from headway.ports.run_reader import LaneView as FoundLane
 
 PAGE_COUNT_MAX: Final = 1_000
 
 NamePath = Annotated[Name, Path()]
-IfMatch = Annotated[str | None, Header(max_length=100, description='A revision: `"3"`.')]
+IfMatch = Annotated[
+    str | None, Header(pattern=r'^"?[0-9]{1,18}"?$', description='A revision: `"3"`.')
+]
 
 
 def board_router(face: Face) -> APIRouter:
@@ -50,7 +54,9 @@ def _state(router: APIRouter, face: Face) -> None:
         return json_answer(
             f'{{"seq":{found.seq},"lanes":{listed(map(lane_view, found.lanes))}'
             f',"keys":{listed(map(key_view, found.keys))}'
-            f',"runs":{listed(map(run_view, found.runs))}}}'
+            f',"runs":{listed(map(run_view, found.runs))}'
+            f',"last_runs":{listed(map(run_view, found.last_runs))}'
+            f',"instances":{listed(map(instance_view, found.instances))}}}'
         )
 
     @router.get(
@@ -76,10 +82,6 @@ def _state(router: APIRouter, face: Face) -> None:
 
 
 def _lanes(router: APIRouter, face: Face) -> None:
-    async def found_lane(name: str) -> FoundLane | None:
-        lanes = await face.lanes.list()
-        return next((view for view in lanes if view.lane.name == name.strip()), None)
-
     @router.get(
         "/lanes",
         tags=["lanes"],
@@ -90,6 +92,28 @@ def _lanes(router: APIRouter, face: Face) -> None:
         """Every lane with its limits, and how many runs hold a slot or wait in it."""
         return json_answer(f'{{"lanes":{listed(map(lane_view, await face.lanes.list()))}}}')
 
+    async def found_lane(name: str) -> FoundLane:
+        view = await face.store.board.lane(LaneName(name.strip()))
+        if view is None:
+            raise Problem(404, "lane_not_found", f"there is no lane {name!r}")
+        return view
+
+    @router.get(
+        "/lanes/{name}",
+        tags=["lanes"],
+        response_class=Response,
+        responses={200: {"model": LaneView}, **problems(404)},
+    )
+    async def get_lane(name: NamePath) -> Response:
+        """One lane; its ETag is the revision that `If-Match` wants."""
+        return _lane_answer(await found_lane(name))
+
+    _control_lanes(router, face, found_lane)
+
+
+def _control_lanes(
+    router: APIRouter, face: Face, found_lane: Callable[[str], Awaitable[FoundLane]]
+) -> None:
     @router.patch(
         "/lanes/{name}",
         tags=["lanes"],
@@ -105,9 +129,22 @@ def _lanes(router: APIRouter, face: Face) -> None:
             is_paused=body.paused,
             expected_revision=_revision(if_match),
         )
-        view = await found_lane(name)
-        assert view is not None
-        return json_answer(lane_view(view), etag=f'"{view.lane.revision}"')
+        return _lane_answer(await found_lane(name))
+
+    @router.post(
+        "/lanes/{name}/clear",
+        tags=["lanes"],
+        response_class=Response,
+        responses={200: {"model": ClearView}, **problems(404)},
+    )
+    async def clear_lane(name: NamePath) -> Response:
+        """Cancel all runs that wait in the lane and have never started. What is active goes on."""
+        await found_lane(name)
+        return json_answer(f'{{"canceled_count":{await face.lanes.clear(name)}}}')
+
+
+def _lane_answer(view: FoundLane) -> Response:
+    return json_answer(lane_view(view), etag=f'"{view.lane.revision}"')
 
 
 def _keys(router: APIRouter, face: Face) -> None:
@@ -129,7 +166,7 @@ def _keys(router: APIRouter, face: Face) -> None:
         )
 
     @router.put(
-        "/keys/{key}",
+        "/keys/{key:path}",
         tags=["keys"],
         response_class=Response,
         responses={200: {"model": KeyView}, **problems(409, 412, body=True)},
@@ -141,7 +178,7 @@ def _keys(router: APIRouter, face: Face) -> None:
         )
         return json_answer(key_view(saved), etag=f'"{saved.revision}"')
 
-    @router.delete("/keys/{key}", tags=["keys"], status_code=204, responses=problems(404, 409))
+    @router.delete("/keys/{key:path}", tags=["keys"], status_code=204, responses=problems(404, 409))
     async def delete_key(key: NamePath) -> Response:
         """Forget what was saved. 409 while the key has an active run."""
         if not await face.keys.delete(key):
@@ -150,9 +187,4 @@ def _keys(router: APIRouter, face: Face) -> None:
 
 
 def _revision(if_match: str | None) -> int | None:
-    if if_match is None:
-        return None
-    digits = if_match.strip().removeprefix('"').removesuffix('"')
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 18):
-        raise InvalidInput("If-Match", 'must be a revision, such as "3"')
-    return int(digits)
+    return None if if_match is None else int(if_match.strip('"'))

@@ -15,6 +15,7 @@ from fastapi.responses import StreamingResponse
 
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.face import Face
+from headway.api.metrics import Metrics
 from headway.api.problem import RETRY_AFTER_S, Problem
 from headway.api.runs import RunIdPath
 from headway.api.views import event_view, listed
@@ -30,6 +31,9 @@ STREAM_COUNT_MAX: Final = 2_000
 SEQ_MAX: Final = (1 << 63) - 1
 
 Seq = Annotated[int, Query(ge=0, le=SEQ_MAX)]
+LastEventId = Annotated[
+    str | None, Header(pattern=r"^[0-9]{1,19}$", description="The id of the last event seen.")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +76,9 @@ class Wanted:
         )
 
 
-def events_router(face: Face, feed: EventFeed[Packed]) -> APIRouter:
+def events_router(face: Face, feed: EventFeed[Packed], metrics: Metrics) -> APIRouter:
     router = APIRouter(prefix="/api", tags=["events"], route_class=StrictRoute)
-    streams = Streams(feed)
+    streams = Streams(feed, metrics)
     answers: dict[int | str, dict[str, Any]] = {
         200: {
             "model": EventPage,
@@ -92,7 +96,7 @@ def events_router(face: Face, feed: EventFeed[Packed]) -> APIRouter:
         key: Annotated[Name | None, Query()] = None,
         lane: Annotated[Name | None, Query()] = None,
         type: Annotated[list[Name] | None, Query(max_length=50)] = None,  # noqa: A002
-        last_event_id: Annotated[str | None, Header(max_length=30)] = None,
+        last_event_id: LastEventId = None,
     ) -> Response:
         """What happens, in order. Without `after` a stream begins now, and a page at the start."""
         wanted = Wanted(None if run_id is None else RunId(run_id), key, lane, frozenset(type or ()))
@@ -107,19 +111,22 @@ def events_router(face: Face, feed: EventFeed[Packed]) -> APIRouter:
         request: Request,
         run_id: RunIdPath,
         after: Seq | None = None,
-        last_event_id: Annotated[str | None, Header(max_length=30)] = None,
+        last_event_id: LastEventId = None,
     ) -> Response:
         """What happens to one run; from its beginning, unless told."""
-        await face.run(run_id).record()
+        record = await face.run(run_id).record()
         wanted = Wanted(RunId(run_id), None, None, frozenset())
-        return await streams.answer(request, wanted, 0 if after is None else after, last_event_id)
+        # Its first event has the run's own seq: what was pruned before is not missing here.
+        start = record.run.seq - 1 if after is None else after
+        return await streams.answer(request, wanted, start, last_event_id)
 
     return router
 
 
 class Streams:
-    def __init__(self, feed: EventFeed[Packed]) -> None:
+    def __init__(self, feed: EventFeed[Packed], metrics: Metrics) -> None:
         self._feed = feed
+        self._metrics = metrics
         self._count = 0
         self._chunk_of: tuple[int, int, bytes] = (0, 0, b"")
 
@@ -127,8 +134,6 @@ class Streams:
         self, request: Request, wanted: Wanted, after: int | None, last_event_id: str | None
     ) -> Response:
         if last_event_id is not None:
-            if not (last_event_id.isascii() and last_event_id.isdecimal()):
-                raise Problem(422, "invalid_input", "Last-Event-ID: must be the id of an event")
             after = min(int(last_event_id), SEQ_MAX)
         if SSE_TYPE not in request.headers.get("accept", ""):
             return await self._page(wanted, after or 0)
@@ -141,7 +146,7 @@ class Streams:
         )
 
     async def _page(self, wanted: Wanted, after: int) -> Response:
-        batch = await self._feed.after(after, run_id=wanted.run_id)
+        batch = await self._feed.read(after, run_id=wanted.run_id)
         has = wanted.filter()
         texts = (one.packed.text for one in batch.entries if has is None or has(one.event))
         resync = json.dumps(batch.is_gap)
@@ -150,7 +155,7 @@ class Streams:
 
     async def _stream(self, wanted: Wanted, seq: int) -> AsyncIterator[bytes]:
         has = wanted.filter()
-        self._count += 1
+        self._move(1)
         try:
             yield f"retry: {RETRY_AFTER_S * 1000}\nid: {seq}\n\n".encode()
             while not self._feed.is_closed:
@@ -167,7 +172,11 @@ class Streams:
                 seq = batch.upto_seq
             yield b"event: server_closing\ndata: {}\n\n"
         finally:
-            self._count -= 1
+            self._move(-1)
+
+    def _move(self, difference: int) -> None:
+        self._count += difference
+        self._metrics.note_streams(difference)
 
     def _chunks(
         self, batch: Batch[Packed], seq: int, has: Callable[[Event], bool] | None

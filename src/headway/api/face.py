@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from headway.core.run.explain import Explanation
+from headway.core.schedule import Schedule
+from headway.ports.board_reader import BoardReader
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
@@ -18,6 +20,9 @@ class ReadableStore(Store, Protocol):
     def runs(self) -> RunReader: ...
 
     @property
+    def board(self) -> BoardReader: ...
+
+    @property
     def events(self) -> EventReader: ...
 
 
@@ -27,6 +32,9 @@ class Face(Protocol):
 
     @property
     def jobs(self) -> Mapping[str, Job]: ...
+
+    @property
+    def schedules(self) -> Mapping[str, Schedule]: ...
 
     @property
     def lanes(self) -> Lanes: ...

@@ -27,6 +27,7 @@ WORKER_PATHS: Final = frozenset(
     {"/workers/register", "/workers/heartbeat", "/register", "/heartbeat"}
 )
 BODY_S_MAX: Final = 20.0
+HEADERS_BYTE_COUNT_MAX: Final = 32 << 10
 READ_METHODS: Final = frozenset({"GET", "HEAD"})
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 API_HEADERS: Final = (
@@ -38,9 +39,20 @@ API_HEADERS: Final = (
 
 
 class Guard:
-    def __init__(self, app: App, *, access: Access, hosts: Iterable[str]) -> None:
-        """`hosts` are the names by which this server may be called, without their ports."""
+    def __init__(
+        self,
+        app: App,
+        *,
+        access: Access,
+        hosts: Iterable[str],
+        on_answer: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """`hosts` are the names by which this server may be called, without their ports.
+
+        `on_answer` is told the status of every answer.
+        """
         self._app = app
+        self._on_answer = on_answer
         self._access = access
         self._hosts = frozenset(host.lower() for host in hosts) | LOOPBACK_HOSTS
 
@@ -50,7 +62,7 @@ class Guard:
             return
         if scope["type"] != "http":  # No route speaks anything else.
             return
-        answer = _Answer(send)
+        answer = _Answer(send, self._on_answer)
         try:
             body = await self._admit(scope, receive)
             await self._app(scope, _replay(body, receive), answer.send)
@@ -114,6 +126,8 @@ def _needed(method: str, path: str) -> Scope:
 
 def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
     headers: dict[str, str] = {}
+    if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADERS_BYTE_COUNT_MAX:
+        raise Problem(431, "headers_too_large", "the headers are too large")
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         if name in headers and name in ("host", "authorization", "content-length", "content-type"):
@@ -185,13 +199,15 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 class _Answer:
     """Adds our headers to every answer, and knows whether one has begun."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, on_answer: Callable[[int], None]) -> None:
         self._send = send
+        self._on_answer = on_answer
         self._has_begun = self._has_ended = False
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._has_begun = True
+            self._on_answer(message["status"])
             headers = list(message.get("headers", ()))
             known = {name for name, _ in headers}
             headers += [header for header in API_HEADERS if header[0] not in known]

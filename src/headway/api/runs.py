@@ -15,7 +15,6 @@ from headway.api.wire import (
     ExplanationView,
     MessageBody,
     Name,
-    ResumeBody,
     RunPage,
     RunView,
     Status,
@@ -51,7 +50,7 @@ def runs_router(face: Face) -> APIRouter:
         answered, however often it is asked for.
         """
         handle = await face.submit(**body.model_dump(), idempotency_key=idempotency_key)
-        text = run_view(await handle.record())
+        text = run_view(handle.accepted or await handle.record())
         return json_answer(text, status=201, location=f"/api/runs/{handle.id}")
 
     @router.get("", response_class=Response, responses={200: {"model": RunPage}, **problems()})
@@ -111,7 +110,7 @@ def _talk(router: APIRouter, face: Face) -> None:
     async def cancel(run_id: RunIdPath, body: CancelBody | None = None) -> Response:
         """Ask for its end. `answer` tells the truth: over already, or yet to unwind."""
         handle = face.run(run_id)
-        wanted = body or CancelBody(files="keep")
+        wanted = body or CancelBody(files="keep", reason="")
         answer = await handle.cancel(files=wanted.files, reason=wanted.reason)
         if answer is CancelAnswer.NOT_FOUND:
             raise RunNotFound(handle.id)
@@ -126,11 +125,4 @@ def _talk(router: APIRouter, face: Face) -> None:
     async def send(run_id: RunIdPath, body: MessageBody) -> dict[str, Any]:
         """A message for the job, durable when it is accepted."""
         await face.run(run_id).send(body.content)
-        return {}
-
-    @router.post("/{run_id}/resume", responses=problems(404, 409, 429, body=True))
-    async def resume(run_id: RunIdPath, body: ResumeBody) -> dict[str, Any]:
-        """Answer a question that the job asks, by its `call_id`."""
-        answer = body.model_dump(exclude={"call_id"}, exclude_unset=True)
-        await face.run(run_id).answer(body.call_id, answer)
         return {}

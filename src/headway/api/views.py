@@ -14,7 +14,9 @@ from headway.core.run.events import Event, EventType
 from headway.core.run.explain import Explanation
 from headway.core.run.run import QueueRank, RunRecord
 from headway.core.run.status import RunStatus, row_word
-from headway.core.world import SavedKey
+from headway.core.schedule import Schedule
+from headway.core.world import Instance, SavedKey, SavedSchedule
+from headway.ports.board_reader import Interrupt
 from headway.ports.run_reader import LaneView
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -84,6 +86,38 @@ def key_view(saved: SavedKey) -> str:
     )
 
 
+def interrupt_view(interrupt: Interrupt) -> str:
+    asked = interrupt.question
+    return (
+        f'{{"run_id":"{asked.run_id}","call_id":{_text(asked.call_id)}'
+        f',"key":{_text(interrupt.key)},"job":{_text(interrupt.job)}'
+        f',"lane":{_text(interrupt.lane)},"asked_at":{_at(asked.asked_at)}'
+        f',"question":{asked.question}}}'
+    )
+
+
+def instance_view(instance: Instance) -> str:
+    return (
+        f'{{"id":"{instance.id}","host":{_text(instance.host)},"pid":{instance.pid}'
+        f',"started_at":{_at(instance.started_at)}'
+        f',"lease_expires_at":{_at(instance.lease_expires_at)}}}'
+    )
+
+
+def schedule_view(schedule: Schedule, saved: SavedSchedule | None) -> str:
+    """`saved` is None as long as no instance has looked at the schedule."""
+    is_current = saved is not None and saved.expression == schedule.expression
+    last_at = saved.last_slot_at if saved is not None and is_current else None
+    next_at = None if last_at is None else schedule.next_slot(after=last_at)
+    return (
+        f'{{"name":{_text(schedule.name)},"expression":{_text(schedule.expression)}'
+        f',"time_zone":{_text(schedule.time_zone)},"missed":"{schedule.missed.value}"'
+        f',"job":{_text(schedule.job)},"key":{_text(schedule.key)}'
+        f',"lane":{_text(schedule.lane)},"params":{schedule.params}'
+        f',"decided_until":{_at(last_at)},"next_slot_at":{_at(next_at)}}}'
+    )
+
+
 def event_view(event: Event) -> str:
     state = ""
     if event.type == EventType.STATE_CHANGED:
@@ -110,6 +144,7 @@ def explanation_view(explanation: Explanation) -> str:
             "held_by": list(explanation.held_by),
             "position": explanation.position,
             "until": None if explanation.until is None else instant(explanation.until),
+            "parent_id": explanation.parent_id,
         },
         ensure_ascii=False,
     )

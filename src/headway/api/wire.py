@@ -41,11 +41,13 @@ class CancelBody(Body):
     files: Literal["keep", "delete"] = Field(
         "keep", description="What becomes of the files that the run has finished."
     )
-    reason: Annotated[str, Field(max_length=1_000)] = ""
+    reason: Annotated[str, Field(max_length=1_000)] = Field("", examples=["not needed any more"])
 
 
 class MessageBody(Body):
-    content: Any = Field(description="Any JSON: the job finds it in `ctx.messages()`.")
+    content: Any = Field(
+        description="Any JSON: the job finds it in `ctx.messages()`.", examples=["go on"]
+    )
 
 
 class ResumeBody(BaseModel):
@@ -53,23 +55,29 @@ class ResumeBody(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
 
-    call_id: Name = Field(description="Of the question, as `permission_request` has told it.")
-    approved: bool | None = None
+    call_id: Annotated[str, Field(min_length=1, max_length=64)] = Field(
+        description="Of the question, as `permission_request` has told it.", examples=["1-1"]
+    )
+    approved: bool | None = Field(None, examples=[True])
 
 
 class LaneBody(Body):
     """What is left out stays as it is."""
 
-    max_concurrent: Annotated[int, Field(ge=0, le=100_000)] | None = None
-    max_queued: Annotated[int, Field(ge=-1, le=1_000_000)] | None = Field(
-        None, description="-1 lifts the limit."
+    max_concurrent: Annotated[int, Field(ge=0, le=100_000)] | None = Field(
+        None, description="How many runs at once; 0 pauses the lane.", examples=[3]
     )
-    paused: bool | None = None
+    max_queued: Annotated[int, Field(ge=-1, le=1_000_000)] | None = Field(
+        None, description="How many may wait; -1 lifts the limit.", examples=[100]
+    )
+    paused: bool | None = Field(None, examples=[False])
 
 
 class KeyBody(Body):
-    job: Name
-    params: dict[str, Any] = Field(default_factory=dict)
+    job: Name = Field(examples=["mirror"])
+    params: dict[str, Any] = Field(
+        default_factory=dict, examples=[{"url": "https://example.org/feed"}]
+    )
 
 
 class SessionBody(Body):
@@ -127,6 +135,7 @@ class ExplanationView(BaseModel):
     held_by: list[str]
     position: int | None
     until: datetime | None
+    parent_id: str | None
 
 
 class LaneView(BaseModel):
@@ -141,6 +150,52 @@ class LaneView(BaseModel):
 
 class LaneList(BaseModel):
     lanes: list[LaneView]
+
+
+class ClearView(BaseModel):
+    canceled_count: int = Field(description="Runs that waited, and will never start.")
+
+
+class InterruptView(BaseModel):
+    """What a run asks and nobody has answered; answer with `POST /api/runs/{run_id}/resume`."""
+
+    run_id: str
+    call_id: str
+    key: str
+    job: str
+    lane: str
+    asked_at: datetime
+    question: Any
+
+
+class InterruptList(BaseModel):
+    interrupts: list[InterruptView]
+    is_whole: bool = Field(description="False: there are more than were asked for.")
+
+
+class ScheduleView(BaseModel):
+    name: str
+    expression: str = Field(description="Minute, hour, day, month, weekday.")
+    time_zone: str
+    missed: Literal["skip", "once"]
+    job: str
+    key: str
+    lane: str
+    params: Any
+    decided_until: datetime | None = Field(description="Null: no instance has looked at it yet.")
+    next_slot_at: datetime | None
+
+
+class ScheduleList(BaseModel):
+    schedules: list[ScheduleView]
+
+
+class InstanceView(BaseModel):
+    id: str
+    host: str
+    pid: int
+    started_at: datetime
+    lease_expires_at: datetime
 
 
 class KeyView(BaseModel):
@@ -194,6 +249,8 @@ class StateView(BaseModel):
     lanes: list[LaneView]
     keys: list[KeyView]
     runs: list[RunView] = Field(description="The active ones.")
+    last_runs: list[RunView] = Field(description="The newest of each saved key, active or over.")
+    instances: list[InstanceView] = Field(description="Programs at work on this database.")
 
 
 class ProblemView(BaseModel):

@@ -15,13 +15,34 @@ from cyclopts import (
     UnusedCliTokensError,
 )
 
-EXIT_FAULT: Final = 2
+from headway.cli.client.client import Refused
+from headway.core.errors import InfrastructureError
+
+EXIT_REFUSED: Final = 2
+"""Wrong words, a wrong setting, or input that cannot be taken."""
+EXIT_BUSY: Final = 3
+"""Right words, wrong moment: a busy key, a full lane, a run that is over, a stale answer."""
+EXIT_NOT_FOUND: Final = 4
+EXIT_UNREACHABLE: Final = 5
+"""The server or the database does not answer, or cannot work just now."""
+EXIT_NOT_ALLOWED: Final = 6
+"""No token, a wrong one, or one that may not do this."""
 USAGE: Final = "usage"
 HELP: Final = "See: headway --help"
+_BY_STATUS: Final = {
+    401: EXIT_NOT_ALLOWED,
+    403: EXIT_NOT_ALLOWED,
+    404: EXIT_NOT_FOUND,
+    409: EXIT_BUSY,
+    412: EXIT_BUSY,
+    429: EXIT_BUSY,
+    500: EXIT_UNREACHABLE,
+    503: EXIT_UNREACHABLE,
+}
 
 
 def end_with(error: Exception, words: Sequence[str]) -> NoReturn:
-    """Say on stderr what is wrong, as JSON if `words` (of the command line) ask for it; exit 2."""
+    """Say on stderr what is wrong, as JSON if `words` (of the command line) ask for it; exit."""
     is_usage = isinstance(error, CycloptsError)
     sentence = f"{usage_sentence(error)} {HELP}" if is_usage else str(error)
     sentence = " ".join(sentence.splitlines())
@@ -30,7 +51,17 @@ def end_with(error: Exception, words: Sequence[str]) -> NoReturn:
         print(json.dumps({"error": {"code": code, "message": sentence}}), file=sys.stderr)
     else:
         print(f"headway: {sentence}", file=sys.stderr)
-    sys.exit(EXIT_FAULT)
+    sys.exit(_exit_code(error))
+
+
+def _exit_code(error: Exception) -> int:
+    match error:
+        case Refused(status=status):
+            return _BY_STATUS.get(status, EXIT_REFUSED)
+        case InfrastructureError():
+            return EXIT_UNREACHABLE
+        case _:
+            return EXIT_REFUSED
 
 
 def usage_sentence(error: Exception) -> str:
@@ -59,5 +90,7 @@ def _quoted(words: Sequence[str]) -> str:
 
 
 def _code_of(error: Exception) -> str:
-    """KeyBusy is `key_busy`."""
+    """What the server has said, or else the error's name: KeyBusy is `key_busy`."""
+    if isinstance(error, Refused):
+        return error.code
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()

@@ -17,26 +17,67 @@ app: Final = App(
     print_error=False,
     exit_on_error=False,
 )
-database: Final = App(name="db", help="Look after the database.")
-app.command(database)
-app.command("headway.cli.demo:demo", name="demo", help="Watch a small board of runs at work.")
-app.command(
-    "headway.cli.doctor:doctor",
-    name="doctor",
-    help="Check that every promise is kept; ends with 1 when one is broken.",
+
+
+def _add(group: App, place: str, name: str, help_text: str) -> None:
+    """A command that is imported when it is called."""
+    group.command(f"headway.cli.{place}", name=name, help=help_text)
+
+
+def _group(name: str, help_text: str) -> App:
+    group = App(name=name, help=help_text)
+    app.command(group)
+    return group
+
+
+_add(app, "demo:demo", "demo", "Watch a small board of runs at work.")
+_add(app, "serve:serve", "serve", "Serve runs over HTTP.")
+_add(
+    app,
+    "doctor:doctor",
+    "doctor",
+    "Check that every promise is kept; ends with 1 when one is broken.",
 )
-app.command("headway.cli.explain:explain", name="explain", help="Say why a run does not move.")
-app.command("headway.cli.serve:serve", name="serve", help="Serve runs over HTTP.")
-database.command(
-    "headway.cli.database:upgrade", name="upgrade", help="Bring the schema to this version."
-)
-database.command(
-    "headway.cli.database:check", name="check", help="Say whether this program can use the schema."
-)
+_add(app, "runs:explain", "explain", "Say why a run does not move.")
+_add(app, "completion:completion", "completion", "Print what a shell needs to complete our words.")
+
+_runs: Final = _group("run", "Submit runs, watch them, talk to them, end them.")
+_add(_runs, "runs:submit", "submit", "Submit a run, and print its id.")
+_add(_runs, "runs:list_", "list", "List runs, the newest first.")
+_add(_runs, "runs:get", "get", "Show all that is known of a run.")
+_add(_runs, "watch:watch", "watch", "Show what a run does until it ends.")
+_add(_runs, "runs:explain", "explain", "Say why a run does not move.")
+_add(_runs, "runs:cancel", "cancel", "Ask a run to end.")
+_add(_runs, "runs:send", "send", "Send a message to a run.")
+_add(_runs, "runs:resume", "resume", "Answer what a run asks.")
+_add(_runs, "watch:events", "events", "Print what has happened to a run.")
+
+_lanes: Final = _group("lane", "See lanes, set their limits, pause and clear them.")
+_add(_lanes, "lanes:list_", "list", "List all lanes.")
+_add(_lanes, "lanes:set_", "set", "Set a lane's limits.")
+_add(_lanes, "lanes:pause", "pause", "Start no more runs of a lane.")
+_add(_lanes, "lanes:resume", "resume", "Start runs of a paused lane again.")
+_add(_lanes, "lanes:clear", "clear", "Cancel all runs that wait in a lane.")
+
+_keys: Final = _group("key", "See and change what is saved for the next run of a key.")
+_add(_keys, "keys:list_", "list", "List the saved rows.")
+_add(_keys, "keys:set_", "set", "Save what the key's next run is to be.")
+_add(_keys, "keys:rm", "rm", "Forget what was saved for a key.")
+
+_schedules: Final = _group("schedule", "See what runs again and again.")
+_add(_schedules, "schedules:list_", "list", "List the schedules.")
+_add(_schedules, "schedules:run", "run", "Start now what a schedule would start.")
+
+_database: Final = _group("db", "Look after the database.")
+_add(_database, "database:upgrade", "upgrade", "Bring the schema to this version.")
+_add(_database, "database:check", "check", "Say whether this program can use the schema.")
+
+_config: Final = _group("config", "See what is configured.")
+_add(_config, "config:show", "show", "Show every setting and where it was said.")
 
 
 def main() -> None:
-    """Run the command; a mistake or an outage ends in one sentence on stderr and exit code 2.
+    """Run the command; what it cannot do ends in one sentence on stderr and a code that says why.
 
     With `--json` that sentence is in a JSON object, with a code that does not change.
     """

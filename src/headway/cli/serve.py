@@ -1,10 +1,7 @@
 """`headway serve`: the jobs of a file of yours, as a service."""
 
-import importlib
 import logging
-import sys
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -12,7 +9,7 @@ from rich.console import Console
 
 from headway.api.access import Access, Scope, Token
 from headway.api.server import serve as serve_http
-from headway.app import Headway
+from headway.cli.load import load_app
 from headway.core.errors import ConfigurationError
 from headway.settings import Settings, load_settings
 
@@ -37,6 +34,7 @@ async def serve(
     settings = load_settings()
     access = Access(tokens_of(settings))
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # It tells of its plugins.
     console = Console(stderr=True)
 
     def ready(address: str) -> None:
@@ -67,25 +65,3 @@ def tokens_of(settings: Settings) -> list[Token]:
             )
         tokens.append(Token(secret, Scope[word.upper()]))
     return tokens
-
-
-def load_app(place: str | None) -> Headway:
-    """The Headway at `module:name`; ConfigurationError says what is not there."""
-    if place is None:
-        return Headway()
-    module_name, _, name = place.partition(":")
-    if not module_name or not name:
-        raise ConfigurationError(f"--app {place!r} must be module:name, such as jobs:hw")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
-            raise  # A module that theirs wants: its own words say which.
-        raise ConfigurationError(f"--app {place!r}: there is no module {error.name!r}") from None
-    found = getattr(module, name, None)
-    if not isinstance(found, Headway):
-        there = [key for key, value in vars(module).items() if isinstance(value, Headway)]
-        known = f"; it has {', '.join(there)}" if there else ""
-        raise ConfigurationError(f"--app {place!r}: {name} is not a Headway there{known}")
-    return found

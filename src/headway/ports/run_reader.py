@@ -36,6 +36,10 @@ class Snapshot:
     keys: Sequence[SavedKey]
     runs: Sequence[RunRecord]
     """The active ones."""
+    last_runs: Sequence[RunRecord]
+    """The newest run of each saved key that has had one, active or over."""
+    instances: Sequence[Instance]
+    """Those that nobody has declared dead."""
 
 
 class HeldRun(NamedTuple):

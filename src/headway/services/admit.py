@@ -23,12 +23,29 @@ from headway.core.errors import (
     RevisionConflict,
 )
 from headway.core.ids import RunId
+from headway.core.run.run import Mode, RunRecord
+from headway.ports.event_reader import EventReader
+from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
+from headway.services.handle import RunHandle
 
 
 async def admit(store: Store, submission: Submit) -> RunId:
     """The run that the submission led to: its own, or the one it joined, steered or repeated."""
     return admitted(submission, await store.apply(submission))
+
+
+async def submitted_run(
+    store: Store, submission: Submit, *, runs: RunReader, events: EventReader
+) -> RunHandle:
+    """The same, in the hands of whoever submits; with what was accepted, if that is known here."""
+    answer = await store.apply(submission)
+    run_id = admitted(submission, answer)
+    accepted = None
+    # One that continues has its documents from another run.
+    if isinstance(answer, Accepted) and answer.run and submission.mode is Mode.START:
+        accepted = RunRecord(answer.run, submission.params)
+    return RunHandle(run_id, store=store, runs=runs, events=events, accepted=accepted)
 
 
 def admitted(submission: Submit, answer: SubmitAnswer) -> RunId:

@@ -42,9 +42,20 @@ class Batch(NamedTuple, Generic[T]):
 
 
 class EventFeed(Generic[T]):
-    """Works inside `async with`. `pack` is done once for each event, for all watchers."""
+    """Works inside `async with`. `pack` is done once for each event, for all watchers.
 
-    def __init__(self, store: Store, reader: EventReader, *, pack: Callable[[Event], T]) -> None:
+    `note` is told of each new event once, in order.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        reader: EventReader,
+        *,
+        pack: Callable[[Event], T],
+        note: Callable[[Event], None] = lambda _: None,
+    ) -> None:
+        self._note = note
         self._store = store
         self._reader = reader
         self._pack = pack
@@ -52,13 +63,14 @@ class EventFeed(Generic[T]):
         self._held_byte_count = 0
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
+        self._is_reading = False
         self.last_seq = 0
         self.is_closed = False
 
     async def __aenter__(self) -> Self:
         page = await self._reader.events(after_seq=0, limit=1)
         self.last_seq = page.last_seq
-        self._stop_listening = self._store.listen(lambda _: self._wake.set())
+        self._stop_listening = self._store.listen(self._hear)
         self._following = asyncio.create_task(self._follow())
         return self
 
@@ -90,11 +102,12 @@ class EventFeed(Generic[T]):
             start = seq + 1 - self._held[0].event.seq  # There are no gaps.
             entries = list(islice(self._held, start, start + PAGE_COUNT))
             return Batch(entries, entries[-1].event.seq)
-        return await self._read(seq, run_id)
+        return await self.read(seq, run_id=run_id)
 
-    async def _read(self, seq: int, run_id: RunId | None) -> Batch[T]:
+    async def read(self, seq: int, *, run_id: RunId | None = None) -> Batch[T]:
+        """The same from the database: whatever was committed before is in it."""
         page = await self._reader.events(after_seq=seq, limit=PAGE_COUNT, run_id=run_id)
-        if seq < page.pruned_seq:
+        if seq < page.pruned_seq or seq > page.last_seq:
             return Batch((), page.last_seq, is_gap=True)
         entries = [Entry(event, self._pack(event)) for event in page.events]
         is_whole = len(entries) < PAGE_COUNT
@@ -106,6 +119,17 @@ class EventFeed(Generic[T]):
         if self.last_seq > seq or self.is_closed:
             return
         await is_set_within(changed, timeout_s)
+
+    def _hear(self, events: Sequence[Event]) -> None:
+        """What follows at once on what is known is taken as it is; else the database is asked."""
+        fresh = [event for event in events if event.seq > self.last_seq]
+        seqs = [event.seq for event in fresh]
+        if self._is_reading or seqs != list(
+            range(self.last_seq + 1, self.last_seq + 1 + len(seqs))
+        ):
+            self._wake.set()
+        elif fresh:
+            self._take(fresh)
 
     async def _follow(self) -> None:
         while True:  # Ends by cancellation only.
@@ -122,7 +146,11 @@ class EventFeed(Generic[T]):
             await is_set_within(self._wake, POLL_S)
 
     async def _read_on(self) -> int:
-        page = await self._reader.events(after_seq=self.last_seq, limit=PAGE_COUNT)
+        self._is_reading = True
+        try:
+            page = await self._reader.events(after_seq=self.last_seq, limit=PAGE_COUNT)
+        finally:
+            self._is_reading = False
         if page.last_seq < self.last_seq or self.last_seq < page.pruned_seq:
             # Another database than before, or long asleep: nothing that is held is of use.
             self._held.clear()
@@ -130,15 +158,19 @@ class EventFeed(Generic[T]):
             self.last_seq = page.last_seq
             self._tell()
             return 0
-        for event in page.events:
+        if page.events:
+            self._take(page.events)
+        return len(page.events)
+
+    def _take(self, events: Sequence[Event]) -> None:
+        for event in events:
             self._held.append(Entry(event, self._pack(event)))
             self._held_byte_count += len(event.payload)
+            self._note(event)
         while len(self._held) > HELD_COUNT_MAX or self._held_byte_count > HELD_BYTE_COUNT_MAX:
             self._held_byte_count -= len(self._held.popleft().event.payload)
-        if page.events:
-            self.last_seq = page.events[-1].seq
-            self._tell()
-        return len(page.events)
+        self.last_seq = events[-1].seq
+        self._tell()
 
     def _tell(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

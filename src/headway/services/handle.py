@@ -67,9 +67,17 @@ class RunHandle:
     """It goes on whether or not anybody holds its handle."""
 
     def __init__(
-        self, run_id: RunId, *, store: Store, runs: RunReader, events: EventReader
+        self,
+        run_id: RunId,
+        *,
+        store: Store,
+        runs: RunReader,
+        events: EventReader,
+        accepted: RunRecord | None = None,
     ) -> None:
         self.id = run_id
+        self.accepted = accepted
+        """The run as it was accepted, if this is the handle that came of it."""
         self._store = store
         self._runs = runs
         self._events = events

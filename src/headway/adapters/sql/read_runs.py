@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.clock import NOW_SQL, machine_now
 from headway.adapters.sql.database import Database
+from headway.adapters.sql.read_board import HAS_NOT_STARTED, IS_OPEN, LANES, to_lane_view
 from headway.adapters.sql.read_situation import read_situation
 from headway.adapters.sql.tables import (
     RUN_COLUMNS,
@@ -21,9 +22,8 @@ from headway.adapters.sql.tables import (
     stream,
 )
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
-from headway.core.lane import Lane
 from headway.core.run.explain import Situation
-from headway.core.run.run import NO_TOKEN, QueueRank, Run, RunRecord
+from headway.core.run.run import Run, RunRecord
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE
 from headway.core.world import InboxItem, Instance, Question, SavedKey
@@ -38,7 +38,15 @@ _HELD: Final = sa.select(*(runs.c[name] for name in HeldRun._fields))
 _IS_HEAD: Final = runs.c.head_key > sa.literal_column("''")
 _IS_ACTIVE: Final = _IS_HEAD | (runs.c.waiting_key > sa.literal_column("''"))
 _CHILDREN: Final = sa.select(runs.c.id).order_by(runs.c.seq)
-_HAS_NOT_STARTED: Final = runs.c.queue_rank.in_([int(QueueRank.READY), int(QueueRank.BEHIND)])
+_INSTANCES: Final = sa.select(*instances.c).order_by(instances.c.started_at, instances.c.id)
+# The last run of each saved key: one look into the index of keys for each of them.
+_NEWER: Final = runs.alias("newer")
+_LAST_SEQS: Final = sa.select(
+    sa.select(sa.func.max(_NEWER.c.seq))
+    .where(_NEWER.c.key == saved_keys.c.key)
+    .correlate(saved_keys)
+    .scalar_subquery()
+).select_from(saved_keys)
 _SORTED_SEQ: Final = runs.c.seq + sa.literal_column("0")
 
 
@@ -115,20 +123,13 @@ class SqlRunReader:
         query = (
             sa.select(*questions.c)
             .join(runs, runs.c.id == questions.c.run_id)
-            .where(
-                questions.c.run_id == run_id,
-                questions.c.generation == runs.c.generation,
-                questions.c.answer.is_(None),
-                runs.c.status == RunStatus.RUNNING.value,
-                runs.c.token != NO_TOKEN,
-            )
+            .where(questions.c.run_id == run_id, IS_OPEN)
             .order_by(questions.c.asked_at, questions.c.call_id)
         )
         return [Question._make(row) for row in await self._rows(query)]
 
     async def instances(self) -> Sequence[Instance]:
-        query = sa.select(*instances.c).order_by(instances.c.started_at, instances.c.id)
-        return [Instance._make(row) for row in await self._rows(query)]
+        return [Instance._make(row) for row in await self._rows(_INSTANCES)]
 
     async def runs_due(self, now: Instant, *, limit: int) -> Sequence[Run]:
         query = _STATES.where(runs.c.due_at <= now).order_by(runs.c.due_at).limit(limit)
@@ -170,7 +171,7 @@ class SqlRunReader:
     async def queued_runs(
         self, lane: LaneName, *, limit: int, before_seq: int | None = None
     ) -> Sequence[Run]:
-        query = _STATES.where(runs.c.lane == lane, _HAS_NOT_STARTED)
+        query = _STATES.where(runs.c.lane == lane, HAS_NOT_STARTED)
         if before_seq is not None:
             query = query.where(runs.c.seq < before_seq)
         rows = await self._rows(query.order_by(_SORTED_SEQ.desc()).limit(limit))
@@ -198,24 +199,20 @@ async def _snapshot(connection: AsyncConnection) -> Snapshot:
     assert seq is not None
     keys = await connection.execute(sa.select(*saved_keys.c).order_by(saved_keys.c.key))
     active = await connection.execute(_RECORDS.where(_IS_ACTIVE).order_by(_SORTED_SEQ))
+    last_runs = await connection.execute(_RECORDS.where(runs.c.seq.in_(_LAST_SEQS)))
+    living = await connection.execute(_INSTANCES.where(instances.c.is_dead == 0))
     return Snapshot(
         seq=seq,
         lanes=await _lanes(connection),
         keys=[SavedKey(*row) for row in keys],
         runs=[_record(row) for row in active],
+        last_runs=[_record(row) for row in last_runs],
+        instances=[Instance._make(row) for row in living],
     )
 
 
 async def _lanes(connection: AsyncConnection) -> list[LaneView]:
-    # Asked lane by lane, so that each count is read from an index that holds live runs only.
-    held = sa.select(sa.func.count()).where(runs.c.slot == lanes.c.name)
-    queued = sa.select(sa.func.count()).where(runs.c.lane == lanes.c.name, _HAS_NOT_STARTED)
-    query = sa.select(*lanes.c, held.scalar_subquery(), queued.scalar_subquery())
-    rows = await connection.execute(query.order_by(lanes.c.name))
-    return [
-        LaneView(Lane(*lane), held_count, queued_count)
-        for *lane, held_count, queued_count in map(tuple, rows)
-    ]
+    return [to_lane_view(row) for row in await connection.execute(LANES)]
 
 
 def _record(row: sa.Row[Any]) -> RunRecord:

@@ -8,6 +8,7 @@ from uuid import uuid4
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.links.source import source_for
+from headway.adapters.sql.read_board import SqlBoardReader
 from headway.adapters.sql.read_doctor import SqlDoctorReader
 from headway.adapters.sql.read_events import SqlEventReader
 from headway.adapters.sql.read_files import SqlFileReader
@@ -44,6 +45,7 @@ class SqlStore:
         self._ear = ear
         self.writer = writer
         self.runs = SqlRunReader(database, now)
+        self.board = SqlBoardReader(database, now)
         self.events = SqlEventReader(database)
         self.files = SqlFileReader(database)
         self.doctor = SqlDoctorReader(database)

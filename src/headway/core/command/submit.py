@@ -1,7 +1,7 @@
 """Submit: the door for new runs."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from headway.core.command.cancel import RequestCancel, cancel_run
@@ -22,6 +22,8 @@ from headway.core.world import Remembered, World
 class Accepted:
     run_id: RunId
     seq: int
+    run: Run | None = field(default=None, compare=False, repr=False)
+    """As it was when it was accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +271,7 @@ class Submit:
         if self.mode is Mode.CONTINUE and self.key in world.started:
             world.previous[run.id] = world.started[self.key]
         self._remember(world, run.id)
-        return Accepted(run.id, seq)
+        return Accepted(run.id, seq, run)
 
     def _queue_by(self, now: Instant) -> Instant | None:
         seconds = self.queue_timeout_s

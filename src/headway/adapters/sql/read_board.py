@@ -1,0 +1,110 @@
+"""Reading what people look at: lanes, open questions, schedules, and the figures of it all."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.adapters.sql.clock import NOW_SQL, machine_now
+from headway.adapters.sql.database import Database
+from headway.adapters.sql.tables import instances, lanes, questions, runs, schedules, stream
+from headway.core.ids import Instant, LaneName, RunId
+from headway.core.lane import Lane
+from headway.core.run.run import NO_TOKEN, QueueRank
+from headway.core.run.status import RunStatus
+from headway.core.world import Question, SavedSchedule
+from headway.ports.board_reader import Figures, Interrupt
+from headway.ports.run_reader import LaneView
+
+HAS_NOT_STARTED: Final = runs.c.queue_rank.in_([int(QueueRank.READY), int(QueueRank.BEHIND)])
+# Asked lane by lane, so that each count is read from an index that holds live runs only.
+_HELD: Final = sa.select(sa.func.count()).where(runs.c.slot == lanes.c.name)
+_QUEUED: Final = sa.select(sa.func.count()).where(runs.c.lane == lanes.c.name, HAS_NOT_STARTED)
+LANES: Final = sa.select(*lanes.c, _HELD.scalar_subquery(), _QUEUED.scalar_subquery()).order_by(
+    lanes.c.name
+)
+IS_OPEN: Final = (
+    (questions.c.generation == runs.c.generation)
+    & questions.c.answer.is_(None)
+    & (runs.c.status == RunStatus.RUNNING.value)
+    & (runs.c.token != NO_TOKEN)
+)
+"""A question whose execution still waits for the answer."""
+_ASKED: Final = questions.join(runs, runs.c.id == questions.c.run_id)
+_INTERRUPTS: Final = (
+    sa.select(*questions.c, runs.c.key, runs.c.job, runs.c.lane)
+    .select_from(_ASKED)
+    .where(IS_OPEN)
+    .order_by(questions.c.asked_at, questions.c.run_id, questions.c.call_id)
+)
+# Only heads run: the index of heads serves, compared as the runs' own reader does.
+_WAITING: Final = (
+    sa.select(runs.c.lane, sa.func.count())
+    .where(
+        runs.c.head_key > sa.literal_column("''"),
+        runs.c.status == RunStatus.RUNNING.value,
+        runs.c.slot.is_(None),
+    )
+    .group_by(runs.c.lane)
+)
+
+
+class SqlBoardReader:
+    def __init__(self, database: Database, now: Callable[[], Instant] | None = None) -> None:
+        """`now` replaces the database's clock, for tests."""
+        self._database = database
+        self._now = now
+
+    async def lane(self, name: LaneName) -> LaneView | None:
+        rows = await self._rows(LANES.where(lanes.c.name == name))
+        return to_lane_view(rows[0]) if rows else None
+
+    async def interrupts(self, *, limit: int, run_id: RunId | None = None) -> Sequence[Interrupt]:
+        is_wanted = sa.true() if run_id is None else questions.c.run_id == run_id
+        rows = await self._rows(_INTERRUPTS.where(is_wanted).limit(limit))
+        return [
+            Interrupt(Question._make(asked), key, job, lane)
+            for *asked, key, job, lane in map(tuple, rows)
+        ]
+
+    async def schedules(self) -> Sequence[SavedSchedule]:
+        rows = await self._rows(sa.select(*schedules.c).order_by(schedules.c.name))
+        return [SavedSchedule._make(row) for row in rows]
+
+    async def figures(self) -> Figures:
+        return await self._database.with_retry(self._figures, at_one_instant=True)
+
+    async def _figures(self, connection: AsyncConnection) -> Figures:
+        async def count(query: sa.Select[Any]) -> int:
+            return int(await connection.scalar(query) or 0)
+
+        is_live = (instances.c.is_dead == 0) & (instances.c.lease_expires_at > self._instant())
+        waiting = await connection.execute(_WAITING)
+        return Figures(
+            lanes=[to_lane_view(row) for row in await connection.execute(LANES)],
+            waiting_counts={LaneName(lane): number for lane, number in map(tuple, waiting)},
+            interrupt_count=await count(
+                sa.select(sa.func.count()).select_from(_ASKED).where(IS_OPEN)
+            ),
+            instance_count=await count(sa.select(sa.func.count()).where(is_live)),
+            last_seq=await count(sa.select(stream.c.seq)),
+        )
+
+    def _instant(self) -> Any:
+        if self._now is not None:
+            return self._now()
+        sql = NOW_SQL.get(self._database.engine.dialect.name)
+        return machine_now() if sql is None else sa.literal_column(sql)
+
+    async def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
+        async def read(connection: AsyncConnection) -> Sequence[sa.Row[Any]]:
+            rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
+            return rows
+
+        return await self._database.with_retry(read)
+
+
+def to_lane_view(row: Iterable[Any]) -> LaneView:
+    *lane, held_count, queued_count = row
+    return LaneView(Lane(*lane), held_count, queued_count)

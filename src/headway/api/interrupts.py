@@ -1,0 +1,43 @@
+"""`/api/interrupts`: everything that waits for a person, and the answer to it."""
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Query, Response
+
+from headway.api.answers import StrictRoute, json_answer, problems
+from headway.api.face import Face
+from headway.api.runs import RunIdPath
+from headway.api.views import interrupt_view, listed
+from headway.api.wire import InterruptList, ResumeBody
+from headway.core.ids import RunId
+
+PAGE_COUNT_MAX: Final = 1_000
+
+
+def interrupts_router(face: Face) -> APIRouter:
+    router = APIRouter(prefix="/api", tags=["interrupts"], route_class=StrictRoute)
+
+    @router.get(
+        "/interrupts",
+        response_class=Response,
+        responses={200: {"model": InterruptList}, **problems()},
+    )
+    async def list_interrupts(
+        limit: Annotated[int, Query(ge=1, le=PAGE_COUNT_MAX)] = 100,
+        run_id: Annotated[str | None, Query(max_length=64)] = None,
+    ) -> Response:
+        """What runs ask and nobody has answered, the longest first."""
+        asking = None if run_id is None else RunId(run_id)
+        found = await face.store.board.interrupts(limit=limit + 1, run_id=asking)
+        text = listed(map(interrupt_view, found[:limit]))
+        is_whole = "true" if len(found) <= limit else "false"
+        return json_answer(f'{{"interrupts":{text},"is_whole":{is_whole}}}')
+
+    @router.post("/runs/{run_id}/resume", responses=problems(404, 409, 429, body=True))
+    async def resume(run_id: RunIdPath, body: ResumeBody) -> dict[str, Any]:
+        """Answer a question that the job asks, by its `call_id`. The first answer stands."""
+        answer = body.model_dump(exclude={"call_id"}, exclude_unset=True)
+        await face.run(run_id).answer(body.call_id, answer)
+        return {}
+
+    return router

@@ -1,0 +1,151 @@
+"""`/metrics`, for Prometheus. No key and no run is a label: there is no end of them.
+
+What is counted is what happens on the whole database since this server started, so of several
+servers any one tells it all: take their maximum, and not their sum.
+"""
+
+import json
+from collections import OrderedDict
+from typing import Final
+
+from fastapi import APIRouter, Response
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+
+from headway.api.answers import problems
+from headway.api.face import Face
+from headway.core.ids import SECOND, Instant, LaneName, RunId
+from headway.core.run.events import Event, EventType
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import TERMINAL
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+LANE_COUNT_MAX: Final = 200
+OTHER_LANES: Final = "(other)"
+"""Where the rest is counted when there are more lanes than that."""
+TIMED_COUNT_MAX: Final = 20_000
+BUCKETS_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 28_800, 86_400)
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self._lanes: set[str] = set()
+        # When runs were accepted, and when they began: the oldest are forgotten.
+        self._queued_at: OrderedDict[RunId, Instant] = OrderedDict()
+        self._started_at: OrderedDict[RunId, Instant] = OrderedDict()
+        self._runs = self._counter("headway_runs", "Runs that have ended", "lane", "outcome")
+        self._retries = self._counter("headway_run_retries", "Attempts that failed", "lane")
+        self._losses = self._counter(
+            "headway_runs_taken_over", "Runs whose executor was lost", "lane"
+        )
+        self._requests = self._counter("headway_http_requests", "Requests answered", "status")
+        self._waits = self._histogram("headway_queue_wait_seconds", "From accepted to started")
+        self._durations = self._histogram("headway_run_duration_seconds", "From started to ended")
+        self._running = self._gauge("headway_lane_running", "Slots that runs hold", "lane")
+        self._capacity = self._gauge("headway_lane_capacity", "Slots there are", "lane")
+        self._queued = self._gauge("headway_lane_queued", "Runs that wait to start", "lane")
+        self._waiting = self._gauge(
+            "headway_lane_waiting", "Runs that wait, without a slot", "lane"
+        )
+        self._interrupts = self._gauge("headway_interrupts", "Questions that wait for a person")
+        self._instances = self._gauge("headway_instances", "Programs at work on this database")
+        self._last_seq = self._gauge("headway_events_seq", "The number of the last event")
+        self._streams = self._gauge("headway_event_streams", "Event streams that are open")
+
+    def _counter(self, name: str, words: str, *labels: str) -> Counter:
+        return Counter(name, words, labels, registry=self.registry)
+
+    def _gauge(self, name: str, words: str, *labels: str) -> Gauge:
+        return Gauge(name, words, labels, registry=self.registry)
+
+    def _histogram(self, name: str, words: str) -> Histogram:
+        return Histogram(name, words, ["lane"], registry=self.registry, buckets=BUCKETS_S)
+
+    def lane(self, name: LaneName | None) -> str:
+        """Its label: its name, or one for all that come after the first so many."""
+        if name in self._lanes or (name and len(self._lanes) < LANE_COUNT_MAX):
+            self._lanes.add(name)
+            return name
+        return OTHER_LANES
+
+    def note_answer(self, status: int) -> None:
+        self._requests.labels(str(status)).inc()
+
+    def note_streams(self, difference: int) -> None:
+        self._streams.inc(difference)
+
+    def note(self, event: Event) -> None:
+        """To be told of every event once, in order."""
+        if event.run_id is None:
+            return
+        if event.type == EventType.STATE_CHANGED:
+            to = RunStatus(json.loads(event.payload)["to"])
+            self._note_move(event, event.run_id, to)
+        elif event.type == EventType.RETRIED:
+            self._retries.labels(self.lane(event.lane)).inc()
+        elif event.type == EventType.TAKEN_OVER:
+            self._losses.labels(self.lane(event.lane)).inc()
+
+    def _note_move(self, event: Event, run_id: RunId, to: RunStatus) -> None:
+        lane = self.lane(event.lane)
+        if to is RunStatus.QUEUED:
+            _remember(self._queued_at, run_id, event.at)
+        elif to is RunStatus.RUNNING:
+            if (queued_at := self._queued_at.pop(run_id, None)) is not None:
+                self._waits.labels(lane).observe((event.at - queued_at) / SECOND)
+            _remember(self._started_at, run_id, event.at)
+        elif to in TERMINAL:
+            self._queued_at.pop(run_id, None)
+            self._runs.labels(lane, to.value).inc()
+            if (started_at := self._started_at.pop(run_id, None)) is not None:
+                self._durations.labels(lane).observe((event.at - started_at) / SECOND)
+
+    async def text(self, face: Face) -> bytes:
+        figures = await face.store.board.figures()
+        for gauge in (self._running, self._capacity, self._queued, self._waiting):
+            gauge.clear()  # Lanes may share a label: each adds to it.
+        for view in figures.lanes:
+            lane = self.lane(view.lane.name)
+            self._running.labels(lane).inc(view.held_count)
+            self._capacity.labels(lane).inc(view.lane.capacity)
+            self._queued.labels(lane).inc(view.queued_count)
+        for name, count in figures.waiting_counts.items():
+            self._waiting.labels(self.lane(name)).inc(count)
+        self._interrupts.set(figures.interrupt_count)
+        self._instances.set(figures.instance_count)
+        self._last_seq.set(figures.last_seq)
+        return generate_latest(self.registry)
+
+
+def _remember(instants: OrderedDict[RunId, Instant], run_id: RunId, at: Instant) -> None:
+    instants[run_id] = at
+    if len(instants) > TIMED_COUNT_MAX:
+        instants.popitem(last=False)
+
+
+def metrics_router(face: Face, metrics: Metrics) -> APIRouter:
+    router = APIRouter(tags=["operations"])
+
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses={
+            200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+            **problems(),
+        },
+    )
+    async def show_metrics() -> Response:
+        """Figures for Prometheus."""
+        return Response(await metrics.text(face), media_type=CONTENT_TYPE)
+
+    return router

@@ -1,0 +1,133 @@
+"""`/docs`: the OpenAPI document as a page. Made here, so that it needs no script and no network."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI, Response
+
+STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;"
+    "color:#1b2430;background:#fff}"
+    "summary{cursor:pointer;padding:.4rem 0}code,pre{font:14px/1.45 ui-monospace,monospace}"
+    "pre{background:#f3f5f8;padding:.8rem;overflow:auto;border-radius:6px}"
+    ".m{display:inline-block;min-width:4.5rem;font-weight:700}"
+    "table{border-collapse:collapse;width:100%}"
+    "td,th{text-align:left;vertical-align:top;padding:.25rem .6rem .25rem 0}"
+    "details{border-top:1px solid #d9dfe7}"
+    "@media(prefers-color-scheme:dark){body{color:#dfe6ee;background:#12171d}"
+    "pre{background:#1c242d}details{border-color:#2c3742}}"
+)
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+HEADERS: Final = {
+    "content-security-policy": (
+        f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; frame-ancestors 'none'"
+    )
+}
+
+
+def reference_router(app: FastAPI) -> APIRouter:
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/docs")
+    async def docs() -> Response:
+        """What can be called, for people."""
+        return Response(reference_page(app.openapi()), media_type="text/html", headers=HEADERS)
+
+    return router
+
+
+def reference_page(document: Mapping[str, Any]) -> str:
+    """An OpenAPI document as HTML. Whatever it holds is shown, and never taken as HTML (S8)."""
+    title = escape(f"{document['info']['title']} {document['info']['version']}")
+    groups: dict[str, list[str]] = {}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            group = operation.get("tags", ["other"])[0]
+            groups.setdefault(group, []).append(_operation(document, path, method, operation))
+    parts = "".join(f"<h2>{escape(name)}</h2>{''.join(found)}" for name, found in groups.items())
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width">'
+        f"<style>{STYLE}</style></head><body><h1>{title}</h1>"
+        f"<p>{escape(document['info'].get('description', ''))}</p>"
+        '<p>For programs: <a href="/openapi.json">/openapi.json</a></p>'
+        f"{parts}</body></html>"
+    )
+
+
+def _operation(
+    document: Mapping[str, Any], path: str, method: str, operation: Mapping[str, Any]
+) -> str:
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    sections = [
+        f"<p>{escape(operation.get('description', ''))}</p>",
+        _table("Parameters", _parameters(operation)),
+        _table("Body", _fields(document, body.get("schema", {}))),
+        _example(document, path, method, body.get("schema")),
+        _table("Answers", _answers(operation)),
+    ]
+    return (
+        f'<details><summary><code><span class="m">{method.upper()}</span>{escape(path)}</code>'
+        f" {escape(operation.get('summary', ''))}</summary>{''.join(sections)}</details>"
+    )
+
+
+def _table(title: str, rows: Iterator[tuple[str, str]]) -> str:
+    lines = "".join(
+        f"<tr><td><code>{escape(name)}</code></td><td>{escape(words)}</td></tr>"
+        for name, words in rows
+    )
+    return f"<h4>{title}</h4><table>{lines}</table>" if lines else ""
+
+
+def _parameters(operation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for one in operation.get("parameters", ()):
+        needed = ", required" if one.get("required") else ""
+        words = f"{one['in']}{needed}: {_kind(one['schema'])}. {one.get('description', '')}"
+        yield one["name"], words
+
+
+def _fields(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    found = _resolved(document, schema)
+    for name, field in found.get("properties", {}).items():
+        needed = "required: " if name in found.get("required", ()) else ""
+        yield name, f"{needed}{_kind(field)}. {field.get('description', '')}"
+
+
+def _answers(operation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for status, answer in operation.get("responses", {}).items():
+        yield status, answer.get("description", "")
+
+
+def _example(
+    document: Mapping[str, Any], path: str, method: str, schema: Mapping[str, Any] | None
+) -> str:
+    words = [f"curl -X {method.upper()} http://127.0.0.1:8070{path}"]
+    if schema is not None:
+        fields = _resolved(document, schema).get("properties", {})
+        said = {name: one["examples"][0] for name, one in fields.items() if one.get("examples")}
+        words.append(f"-H 'Content-Type: application/json' -d '{json.dumps(said)}'")
+    return f"<pre>{escape(' '.join(words))}</pre>"
+
+
+def _resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema itself, where one is only named, or may be null."""
+    for one in (schema, *schema.get("anyOf", ())):
+        if "$ref" in one:
+            found: Mapping[str, Any] = document["components"]["schemas"][
+                one["$ref"].rpartition("/")[2]
+            ]
+            return found
+    return schema
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    if "anyOf" in schema:
+        return " or ".join(_kind(one) for one in schema["anyOf"])
+    return str(schema.get("type", "any"))

@@ -1,0 +1,50 @@
+"""`/api/schedules`: what this server runs again and again, and when next."""
+
+import json
+
+from fastapi import APIRouter, Response
+
+from headway.api.answers import StrictRoute, json_answer, problems
+from headway.api.board import NamePath
+from headway.api.face import Face
+from headway.api.problem import Problem
+from headway.api.views import listed, run_view, schedule_view
+from headway.api.wire import RunView, ScheduleList
+
+
+def schedules_router(face: Face) -> APIRouter:
+    router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=StrictRoute)
+
+    @router.get("", response_class=Response, responses={200: {"model": ScheduleList}, **problems()})
+    async def list_schedules() -> Response:
+        """The schedules of this server, by name."""
+        saved = {one.name: one for one in await face.store.board.schedules()}
+        texts = [
+            schedule_view(schedule, saved.get(name))
+            for name, schedule in sorted(face.schedules.items())
+        ]
+        return json_answer(f'{{"schedules":{listed(texts)}}}')
+
+    @router.post(
+        "/{name}/run",
+        status_code=201,
+        response_class=Response,
+        responses={201: {"model": RunView}, **problems(404, 409, 412, 429)},
+    )
+    async def run_schedule(name: NamePath) -> Response:
+        """Start now what the schedule would start at its next slot, which comes all the same."""
+        schedule = face.schedules.get(name.strip())
+        if schedule is None:
+            raise Problem(404, "schedule_not_found", f"there is no schedule {name!r}")
+        handle = await face.submit(
+            schedule.job,
+            key=schedule.key,
+            params=json.loads(schedule.params),
+            lane=schedule.lane,
+            timeout_s=schedule.timeout_s,
+            queue_timeout_s=schedule.queue_timeout_s,
+        )
+        text = run_view(await handle.record())
+        return json_answer(text, status=201, location=f"/api/runs/{handle.id}")
+
+    return router

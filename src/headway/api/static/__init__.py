@@ -1,0 +1,1 @@
+"""Files that browsers fetch as they are."""

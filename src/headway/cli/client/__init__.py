@@ -1,0 +1,1 @@
+"""How commands reach runs: the same requests, to a server or to a database."""

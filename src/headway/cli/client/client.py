@@ -1,0 +1,130 @@
+"""What the commands ask, in the words of the HTTP API, wherever it is answered."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import quote, urlencode
+
+from headway.core.errors import Error
+
+Query = Mapping[str, str | int | Sequence[str] | None]
+
+UNREACHABLE: Final = "unreachable"
+RETRY_COUNT_MAX: Final = 30
+RETRY_S: Final = 1.0
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+
+
+class Transport(Protocol):
+    """Carries a request to whoever answers it."""
+
+    @property
+    def place(self) -> str:
+        """Where that is, for people."""
+        ...
+
+    async def request(self, method: str, path: str, body: bytes | None) -> Answer: ...
+
+    def stream(self, path: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """The lines of an event stream, without their ends."""
+        ...
+
+
+class Refused(Error):
+    """What was asked is not done. `code` and `status` are those of the problem that was told."""
+
+    def __init__(self, status: int, code: str, detail: str, more: Mapping[str, Any]) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.more = more
+
+
+class Client:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    @property
+    def place(self) -> str:
+        return self._transport.place
+
+    async def get(self, path: str, **query: str | int | Sequence[str] | None) -> Any:
+        return await self._call("GET", f"{path}{_encoded(query)}")
+
+    async def post(self, path: str, body: Any = None) -> Any:
+        return await self._call("POST", path, body)
+
+    async def patch(self, path: str, body: Any) -> Any:
+        return await self._call("PATCH", path, body)
+
+    async def put(self, path: str, body: Any) -> Any:
+        return await self._call("PUT", path, body)
+
+    async def delete(self, path: str) -> None:
+        await self._call("DELETE", path)
+
+    async def _call(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        answer = await self._transport.request(method, path, data)
+        if answer.status >= 400:
+            raise refusal(answer)
+        return json.loads(answer.body) if answer.body else None
+
+    async def events(self, run_id: str) -> AsyncIterator[dict[str, Any]]:
+        """The run's events as they happen, without an end: whoever has seen enough leaves.
+
+        One of type `resync` says that some are missing. A server that restarts is waited for.
+        """
+        after: int | None = None
+        left = 0
+        while True:  # A stream that ends is one of a server that stops.
+            path = f"/api/runs/{named(run_id)}/events{_encoded({'after': after})}"
+            try:
+                async with self._transport.stream(path) as lines:
+                    left = RETRY_COUNT_MAX
+                    async for event in _events(lines):
+                        after = event["seq"]
+                        yield event
+            except Refused as error:
+                if error.status != 503 or left == 0:
+                    raise
+                left -= 1
+            await asyncio.sleep(RETRY_S)
+
+
+def named(name: str) -> str:
+    """A name as a part of a path."""
+    return quote(name, safe="")
+
+
+def refusal(answer: Answer) -> Refused:
+    try:
+        told = json.loads(answer.body)
+        return Refused(answer.status, told.pop("code"), told.pop("detail"), told)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        detail = f"the server answered {answer.status}, and not as headway does"
+        return Refused(answer.status, "not_headway", detail, {})
+
+
+def _encoded(query: Query) -> str:
+    given = {name: value for name, value in query.items() if value is not None}
+    return f"?{urlencode(given, doseq=True)}" if given else ""
+
+
+async def _events(lines: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+    fields: dict[str, str] = {}
+    async for raw in lines:
+        if raw:
+            name, _, value = raw.decode().partition(": ")
+            fields[name] = value
+            continue
+        kind, data, fields = fields.get("event"), fields.get("data"), {}
+        if data is not None and kind != "server_closing":
+            event = json.loads(data)
+            yield {"type": kind, **event}

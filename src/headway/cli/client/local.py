@@ -1,0 +1,128 @@
+"""To a database: the application that a server would be, asked in this process.
+
+So a command says and hears the same words wherever it is run. Nothing is executed here: what is
+submitted waits for a process that works.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import unquote
+
+from headway.api.access import Access
+from headway.api.application import build_application
+from headway.api.events import pack
+from headway.api.guard import Guard, Message, Receive
+from headway.api.metrics import Metrics
+from headway.bootstrap import display
+from headway.cli.client.client import Answer, refusal
+from headway.cli.load import load_app
+from headway.services.event_feed import EventFeed
+
+
+class LocalTransport:
+    def __init__(self, app: Guard, place: str) -> None:
+        self._app = app
+        self.place = place
+
+    async def request(self, method: str, path: str, body: bytes | None) -> Answer:
+        answer = _Heard()
+        await self._app(_scope(method, path, body), _said(body), answer.hear)
+        return Answer(answer.status, b"".join(answer.parts))
+
+    @asynccontextmanager
+    async def stream(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        answer = _Heard()
+        scope = _scope("GET", path, None, is_live=True)
+        asking = asyncio.create_task(self._app(scope, _said(None), answer.hear))
+        try:
+            await answer.begun.wait()
+            if answer.status != 200:
+                await asking
+                raise refusal(Answer(answer.status, b"".join(answer.parts)))
+            yield answer.lines()
+        finally:
+            asking.cancel()
+            await asyncio.wait([asking])
+
+
+class _Heard:
+    """What an application answers, while it does."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.parts: list[bytes] = []
+        self.begun = asyncio.Event()
+        # One at a time: whoever reads slowly keeps the application waiting, and no memory.
+        self._arrived: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
+        self._is_live = False
+
+    async def hear(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self._is_live = any(value.startswith(b"text/event") for _, value in message["headers"])
+            self.begun.set()
+        elif self._is_live:
+            await self._arrived.put(message.get("body", b""))
+        else:
+            self.parts.append(message.get("body", b""))
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Until whoever reads has seen enough."""
+        rest = b""
+        while True:
+            *whole, rest = (rest + await self._arrived.get()).split(b"\n")
+            for line in whole:
+                yield line
+
+
+def _scope(method: str, path: str, body: bytes | None, *, is_live: bool = False) -> dict[str, Any]:
+    bare, _, query = path.partition("?")
+    headers = [(b"host", b"localhost")]
+    if body is not None:
+        length = str(len(body)).encode()
+        headers += [(b"content-type", b"application/json"), (b"content-length", length)]
+    if is_live:
+        headers.append((b"accept", b"text/event-stream"))
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": method,
+        "path": unquote(bare),
+        "raw_path": bare.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": headers,
+        "client": None,
+        "server": None,
+    }
+
+
+def _said(body: bytes | None) -> Receive:
+    has_said = False
+
+    async def next_message() -> Message:
+        nonlocal has_said
+        if has_said:
+            await asyncio.Event().wait()  # It never goes away by itself.
+        has_said = True
+        return {"type": "http.request", "body": body or b"", "more_body": False}
+
+    return next_message
+
+
+@asynccontextmanager
+async def opened_local(place: str | None) -> AsyncIterator[LocalTransport]:
+    """On the database of the Headway at `place` (`module:name`), or else the configured one."""
+    async with (
+        load_app(place).without_engine() as hw,
+        EventFeed(hw.store, hw.store.events, pack=pack) as feed,
+    ):
+        app = build_application(
+            hw, feed, Metrics(), access=Access(()), hosts=(), version=version("headway")
+        )
+        yield LocalTransport(app, display(hw.urls))

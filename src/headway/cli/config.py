@@ -1,0 +1,66 @@
+"""`headway config show`: what is configured, and where that was said."""
+
+import os
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from cyclopts import Parameter
+
+from headway.cli.show import print_json, print_rows
+from headway.settings import FILE_NAME, PREFIX, Settings, load_settings
+
+HIDDEN: Final = "(secret)"
+SECRETS: Final = frozenset({"token", "tokens"})
+ADDRESSES: Final = frozenset({"database_url", "database_urls", "redis_url", "url"})
+
+
+async def show(*, json: Annotated[bool, Parameter(negative=())] = False) -> None:
+    """Show every setting, its value and its source. Secrets are not shown.
+
+    Parameters
+    ----------
+    json
+        Print a JSON object on every line.
+    """
+    settings = load_settings()
+    found = [
+        {"name": name, "value": _value(name, settings), "source": _source(name, settings)}
+        for name in Settings.model_fields
+    ]
+    if json:
+        for one in found:
+            print_json(one)
+        return
+    rows = ((one["name"], one["value"], one["source"]) for one in found)
+    print_rows(("setting", "value", "source"), rows, empty="")
+
+
+def _value(name: str, settings: Settings) -> str | None:
+    value = getattr(settings, name)
+    if value is None or value == ():
+        return None
+    if name in SECRETS:
+        return HIDDEN
+    words = value if isinstance(value, tuple) else (value,)
+    return " ".join(
+        _without_password(str(word)) if name in ADDRESSES else str(word) for word in words
+    )
+
+
+def _without_password(address: str) -> str:
+    """Of an address all but what might be secret; nothing at all of one that cannot be read."""
+    try:
+        parts = urlsplit(address)
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:
+        return HIDDEN
+    if parts.password is None and parts.username is None and not parts.query:
+        return address
+    user = "" if parts.username is None else f"{parts.username}:{HIDDEN}@"
+    return f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}"
+
+
+def _source(name: str, settings: Settings) -> str:
+    if f"{PREFIX}{name.upper()}" in os.environ:
+        return f"{PREFIX}{name.upper()}"
+    return FILE_NAME if name in settings.model_fields_set else "default"

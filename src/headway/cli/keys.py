@@ -1,0 +1,81 @@
+"""`headway key …`: what is saved for the next run of a key."""
+
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter
+
+from headway.cli.client.client import named
+from headway.cli.client.connect import connected
+from headway.cli.show import print_json, print_rows, short
+from headway.cli.words import values_of
+
+PAGE_COUNT: Final = 500
+
+Json = Annotated[bool, Parameter(negative=())]
+
+
+async def list_(*, json: Json = False) -> None:
+    """List the saved rows, by key.
+
+    Parameters
+    ----------
+    json
+        Print a JSON object on every line.
+    """
+    rows: list[Any] = []
+    cursor = None
+    async with connected() as client:
+        while True:  # Keys rise from page to page, so this has an end.
+            page = await client.get("/api/keys", limit=PAGE_COUNT, cursor=cursor)
+            rows += page["keys"]
+            cursor = page["cursor"]
+            if cursor is None:
+                break
+    _show(rows, as_json=json)
+
+
+async def set_(key: str, job: str, /, *params: str, json: Json = False) -> None:
+    """Save what the key's next run is to be. Ends with 3 while a run of the key is active.
+
+    Parameters
+    ----------
+    key
+        What must be serial.
+    job
+        The kind of work.
+    params
+        Its parameters, as `name=value`; a value that is JSON is taken as such.
+    json
+        Print one JSON object.
+    """
+    async with connected() as client:
+        wanted = {"job": job, "params": values_of(params, place="params")}
+        saved = await client.put(f"/api/keys/{named(key)}", wanted)
+    _show([saved], as_json=json)
+
+
+async def rm(key: str, /, *, json: Json = False) -> None:
+    """Forget what was saved for a key. Ends with 3 while a run of the key is active.
+
+    Parameters
+    ----------
+    key
+        The key.
+    json
+        Print one JSON object.
+    """
+    async with connected() as client:
+        await client.delete(f"/api/keys/{named(key)}")
+    print_json({"key": key}) if json else print("removed")
+
+
+def _show(rows: list[Any], *, as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    print_rows(
+        ("key", "job", "parameters"),
+        ((row["key"], row["job"], short(row["params"])) for row in rows),
+        empty="nothing is saved",
+    )

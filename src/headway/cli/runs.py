@@ -1,0 +1,276 @@
+"""`headway run …`: submit, look, cancel, talk."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal
+
+from cyclopts import Parameter
+
+from headway.cli.client.client import Client, Refused, named
+from headway.cli.client.connect import connected
+from headway.cli.show import ago, print_facts, print_json, print_rows, short
+from headway.cli.watch import watch_run
+from headway.cli.words import value_of, values_of
+from headway.core.errors import InvalidInput
+
+Status = Literal[
+    "queued", "running", "cancelling", "succeeded", "failed", "canceled", "timed_out", "rejected"
+]
+PAGE_COUNT_MAX: Final = 500
+NOT_SHOWN: Final = ("state", "is_waiting", "is_behind", "seq", "revision", "generation")
+
+
+KeyOption = Annotated[
+    str | None, Parameter(help="What must be serial; without one, the run is its own.")
+]
+Continue = Annotated[
+    bool,
+    Parameter(name="--continue", negative=(), help="Go on from the last checkpoint of the key."),
+]
+LaneOption = Annotated[str | None, Parameter(help="Another lane than the job's own.")]
+OnConflict = Annotated[
+    Literal["reject", "enqueue", "replace", "steer", "join"],
+    Parameter(help="What to do when the key has an active run."),
+]
+Existing = Annotated[
+    Literal["ask", "replace", "archive", "delete"] | None,
+    Parameter(help="What becomes of the key's earlier output."),
+]
+Timeout = Annotated[float | None, Parameter(help="How long it may take, in seconds.")]
+QueueTimeout = Annotated[float | None, Parameter(help="How long it may wait to start, in seconds.")]
+AppOption = Annotated[
+    str | None, Parameter(help="Without a server: where the jobs are, as module:name.")
+]
+Watch = Annotated[bool, Parameter(negative=(), help="Show what it does until it ends.")]
+Json = Annotated[bool, Parameter(negative=(), help="Print JSON, an object on every line.")]
+
+
+async def submit(
+    job: str,
+    /,
+    *params: str,
+    key: KeyOption = None,
+    continue_: Continue = False,
+    lane: LaneOption = None,
+    on_conflict: OnConflict = "reject",
+    existing: Existing = None,
+    timeout_s: Timeout = None,
+    queue_timeout_s: QueueTimeout = None,
+    app: AppOption = None,
+    watch: Watch = False,
+    json: Json = False,
+) -> int:
+    """Submit a run, and print its id. Ends with 3 when its key is busy.
+
+    Parameters
+    ----------
+    job
+        The kind of work.
+    params
+        Its parameters, as `name=value`; a value that is JSON is taken as such. None at all: those
+        that were saved for the key.
+    """
+    wanted = {
+        "job": job,
+        "key": key,
+        "mode": "continue" if continue_ else "start",
+        "params": values_of(params, place="params") if params else None,
+        "lane": lane,
+        "on_conflict": on_conflict,
+        "existing": existing,
+        "timeout_s": timeout_s,
+        "queue_timeout_s": queue_timeout_s,
+    }
+    async with connected(app) as client:
+        run = await _submitted(client, wanted)
+        if watch:
+            return await watch_run(client, run["id"], as_json=json)
+    print_json(run) if json else print(run["id"])
+    return 0
+
+
+async def _submitted(client: Client, wanted: dict[str, Any]) -> Any:
+    try:
+        return await client.post("/api/runs", wanted)
+    except Refused as error:
+        if error.more.get("place") == "job":
+            hint = "name them with --app module:name, or a server that has them with HEADWAY_URL"
+            error.args = (f"{error}; where are the jobs? {hint}",)
+        raise
+
+
+async def list_(
+    *,
+    status: Annotated[Sequence[Status], Parameter(help="Only those in such a state.")] = (),
+    key: Annotated[str | None, Parameter(help="Only those of this key.")] = None,
+    job: Annotated[str | None, Parameter(help="Only those of this job.")] = None,
+    lane: Annotated[str | None, Parameter(help="Only those of this lane.")] = None,
+    limit: Annotated[int, Parameter(help="At most so many.")] = 20,
+    json: Json = False,
+) -> None:
+    """List runs, the newest first."""
+    if limit < 1:
+        raise InvalidInput("--limit", "must be at least 1")
+    runs: list[Any] = []
+    cursor = None
+    async with connected() as client:
+        while len(runs) < limit:
+            page = await client.get(
+                "/api/runs",
+                status=list(status),
+                key=key,
+                job=job,
+                lane=lane,
+                limit=min(limit - len(runs), PAGE_COUNT_MAX),
+                cursor=cursor,
+            )
+            runs += page["runs"]
+            cursor = page["cursor"]
+            if cursor is None:
+                break
+    if json:
+        for run in runs:
+            print_json(run)
+        return
+    print_rows(
+        ("run", "state", "key", "job", "lane", "age", "progress or error"),
+        ([*_columns(run)] for run in runs),
+        empty="there are no such runs",
+    )
+
+
+def _columns(run: Any) -> tuple[str, ...]:
+    told = short(run["error"]["message"]) if run["error"] else short(run["progress"])
+    where = (run["key"] if run["key"] != run["id"] else "", run["job"], run["lane"])
+    return (run["id"], run["state"], *where, ago(run["queued_at"]), told)
+
+
+async def get(run_id: str, /, *, json: Annotated[bool, Parameter(negative=())] = False) -> None:
+    """Show all that is known of a run.
+
+    Parameters
+    ----------
+    run_id
+        The run, by the id that was given when it was accepted.
+    json
+        Print one JSON object.
+    """
+    async with connected() as client:
+        run = await client.get(f"/api/runs/{named(run_id)}")
+    if json:
+        print_json(run)
+    else:
+        print_facts({name: value for name, value in run.items() if name not in NOT_SHOWN})
+
+
+async def explain(run_id: str, /, *, json: Annotated[bool, Parameter(negative=())] = False) -> None:
+    """Say why a run does not move: which gate, who holds it, and what would free it.
+
+    Parameters
+    ----------
+    run_id
+        The run, by the id that was given when it was accepted.
+    json
+        Print one JSON object instead of sentences.
+    """
+    async with connected() as client:
+        told = await client.get(f"/api/runs/{named(run_id)}/explain")
+    if json:
+        print_json(told)
+        return
+    print(told.pop("sentence"))
+    facts = {name.replace("_", " "): value for name, value in told.items()}
+    print_facts({**facts, "held by": ", ".join(told["held_by"]), "place": client.place})
+
+
+async def cancel(
+    run_id: str,
+    /,
+    *,
+    delete_files: Annotated[bool, Parameter(negative=())] = False,
+    reason: str = "",
+    json: Annotated[bool, Parameter(negative=())] = False,
+) -> None:
+    """Ask a run to end. Prints whether it is over or has yet to unwind; 3 when it was over before.
+
+    Parameters
+    ----------
+    run_id
+        The run.
+    delete_files
+        Delete the files that it has finished, too.
+    reason
+        Why, for whoever looks later.
+    json
+        Print one JSON object.
+    """
+    files = "delete" if delete_files else "keep"
+    async with connected() as client:
+        path = f"/api/runs/{named(run_id)}/cancel"
+        told = await client.post(path, {"files": files, "reason": reason})
+    print_json(told) if json else print(told["answer"])
+
+
+async def send(
+    run_id: str, message: str, /, *, json: Annotated[bool, Parameter(negative=())] = False
+) -> None:
+    """Send a message to a run, for its job to find.
+
+    Parameters
+    ----------
+    run_id
+        The run.
+    message
+        What to say: JSON if it is that, else text.
+    json
+        Print one JSON object.
+    """
+    async with connected() as client:
+        path = f"/api/runs/{named(run_id)}/messages"
+        told = await client.post(path, {"content": value_of(message)})
+    print_json(told) if json else print("accepted")
+
+
+async def resume(
+    run_id: str,
+    /,
+    *values: str,
+    approve: Annotated[bool | None, Parameter(negative="--deny")] = None,
+    call_id: str | None = None,
+    json: Annotated[bool, Parameter(negative=())] = False,
+) -> None:
+    """Answer what a run asks. Ends with 3 when it asks nothing, or that no more.
+
+    Parameters
+    ----------
+    run_id
+        The run.
+    values
+        What else to tell it, as `name=value`.
+    approve
+        Yes or no.
+    call_id
+        Which question; needed only when it asks more than one.
+    json
+        Print one JSON object.
+    """
+    answer = values_of(values, place="values")
+    if approve is not None:
+        answer["approved"] = approve
+    if not answer:
+        raise InvalidInput("answer", "say --approve, --deny or name=value")
+    async with connected() as client:
+        call_id = call_id or await _only_question(client, run_id)
+        path = f"/api/runs/{named(run_id)}/resume"
+        told = await client.post(path, {"call_id": call_id, **answer})
+    print_json(told) if json else print("answered")
+
+
+async def _only_question(client: Client, run_id: str) -> str:
+    asked = (await client.get("/api/interrupts", run_id=run_id))["interrupts"]
+    if len(asked) == 1:
+        return str(asked[0]["call_id"])
+    if asked:
+        ids = ", ".join(one["call_id"] for one in asked)
+        raise InvalidInput("--call-id", f"run {run_id} asks more than one question: {ids}")
+    await client.get(f"/api/runs/{named(run_id)}")  # It may not be there at all.
+    raise Refused(409, "stale", f"run {run_id} asks nothing", {})

@@ -1,0 +1,94 @@
+"""How commands show things: tables on a terminal, plain lines in a pipe, JSON when asked for."""
+
+import json as jsonlib
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+STYLES: Final = {
+    "Queued": "yellow",
+    "Running": "cyan",
+    "Done": "green",
+    "Failed": "red",
+    "Cancelled": "magenta",
+    "Idle": "dim",
+}
+SAID_LENGTH_MAX: Final = 400
+UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def console() -> Console:
+    """Standard output, in which nothing of what is shown means anything to the terminal."""
+    return Console(markup=False, highlight=False, emoji=False)
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def print_json(value: Any) -> None:
+    """One object on one line."""
+    print(jsonlib.dumps(value, ensure_ascii=False))
+
+
+def print_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
+    """A table for people; for programs a line for each row, with tabs between its values."""
+    listed = [[plain(value) for value in row] for row in rows]
+    if not is_terminal():
+        for row in listed:
+            print("\t".join(row))
+        return
+    if not listed:
+        console().print(empty)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in listed:
+        table.add_row(*(Text(value, style=STYLES.get(value, "")) for value in row))
+    console().print(table)
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """A line for each fact; what is not known has none."""
+    known = {name: value for name, value in facts.items() if value not in (None, "", [])}
+    width = max(map(len, known), default=0)
+    for name, value in known.items():
+        print(f"{name:{width}}  {plain(value)}" if is_terminal() else f"{name}\t{plain(value)}")
+
+
+def plain(value: Any) -> str:
+    """A value in one line, in which nothing could move a cursor or forge another line (S4)."""
+    text = value if isinstance(value, str) else jsonlib.dumps(value, ensure_ascii=False)
+    text = "" if value is None else text
+    return "".join(_visible(letter) for letter in text)
+
+
+def _visible(letter: str) -> str:
+    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+
+
+def short(value: Any) -> str:
+    text = plain(value)
+    return text if len(text) <= SAID_LENGTH_MAX else f"{text[: SAID_LENGTH_MAX - 1]}…"
+
+
+def ago(instant: str, *, until: str | None = None) -> str:
+    """How long ago that was, or how long before `until`, in one or two units."""
+    end = datetime.now(UTC) if until is None else datetime.fromisoformat(until)
+    return length((end - datetime.fromisoformat(instant)).total_seconds())
+
+
+def length(seconds: float) -> str:
+    left = max(0, round(seconds))
+    parts = []
+    for size, unit in UNITS:
+        if left >= size:
+            parts.append(f"{left // size} {unit}")
+            left %= size
+    return " ".join(parts[:2]) or "0 s"

@@ -1,0 +1,44 @@
+"""What people look at: a lane, the questions that wait for them, and the schedules."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from headway.core.ids import Key, LaneName, RunId
+from headway.core.world import Question, SavedSchedule
+from headway.ports.run_reader import LaneView
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """A question that a run asks and nobody has answered."""
+
+    question: Question
+    key: Key
+    job: str
+    lane: LaneName
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Counts of what is live, for those who draw them over time."""
+
+    lanes: Sequence[LaneView]
+    waiting_counts: Mapping[LaneName, int]
+    """Runs that are running without a slot: they wait for something."""
+    interrupt_count: int
+    instance_count: int
+    """Those with a lease that has not expired."""
+    last_seq: int
+
+
+class BoardReader(Protocol):
+    async def lane(self, name: LaneName) -> LaneView | None: ...
+
+    async def interrupts(self, *, limit: int, run_id: RunId | None = None) -> Sequence[Interrupt]:
+        """What waits for a person, the longest first; of one run, if that is wanted."""
+        ...
+
+    async def schedules(self) -> Sequence[SavedSchedule]: ...
+
+    async def figures(self) -> Figures: ...

@@ -1,0 +1,62 @@
+"""A server as a process of its own, with the jobs of the tests."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+STOP_S: Final = 30
+LOOK_S: Final = 0.05
+FILE: Final = """\
+from headway.app import Headway
+from tests.api.jobs import register
+hw = Headway(stop_wait_s=0)
+register(hw)
+"""
+ROOT: Final = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    address: str
+    pid: int
+
+    def resident_byte_count(self) -> int:
+        """What it holds in memory now."""
+        fields = Path(f"/proc/{self.pid}/statm").read_text().split()
+        return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def served_apart(folder: Path, **settings: str) -> Iterator[Program]:
+    """`headway serve` on a database in `folder`."""
+    (folder / "server_jobs.py").write_text(FILE)
+    others = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
+    log = folder / "server.log"
+    with log.open("w") as stderr:
+        serving = subprocess.Popen(
+            [sys.executable, "-m", "headway", "serve", "--app", "server_jobs:hw", "--port", "0"],
+            cwd=folder,
+            env=others | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"} | settings,
+            stderr=stderr,
+        )
+    try:
+        yield Program(_address(serving, log), serving.pid)
+    finally:
+        serving.terminate()
+        serving.wait(STOP_S)
+
+
+def _address(serving: "subprocess.Popen[bytes]", log: Path) -> str:
+    """What its banner says, once it does."""
+    while serving.poll() is None:
+        for line in log.read_text().splitlines():
+            if line.startswith("headway serves "):
+                return line.split()[2]
+        time.sleep(LOOK_S)
+    raise AssertionError(log.read_text())

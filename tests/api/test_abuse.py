@@ -1,0 +1,162 @@
+"""Who misbehaves gets a 4xx or a closed connection, and nobody else notices (I16, I20)."""
+
+import asyncio
+import json
+import resource
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from headway.api import guard
+from tests.api.client import Client
+from tests.api.program import Program, served_apart
+
+pytestmark = pytest.mark.backend("sqlite")
+
+IDLE_COUNT = 2_000
+MIB = 1 << 20
+
+
+async def told(address: str, *parts: bytes) -> bytes:
+    """What the server answers to these bytes, until it closes or has said its first line."""
+    where = urlsplit(address)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    try:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+        return await reader.readline()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+def status_of(line: bytes) -> int | None:
+    """None: it closed the connection without a word."""
+    return int(line.split()[1]) if line else None
+
+
+def request(*headers: str, first: str = "POST /api/runs HTTP/1.1") -> bytes:
+    return "\r\n".join((first, *headers, "", "")).encode()
+
+
+HOST = "Host: 127.0.0.1"
+JSON = "Content-Type: application/json"
+CHUNK = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (request(HOST, JSON, "Content-Length: 99999999999999"),),
+        (request(HOST, JSON, "Content-Length: -1"),),
+        (request(HOST, JSON, "Content-Length: 2", "Content-Length: 3"), b"{}"),
+        (request(HOST, JSON, "Content-Length: 2", "Transfer-Encoding: chunked"), b"{}"),
+        (request(HOST, JSON, "Transfer-Encoding: chunked"), *([CHUNK] * 20)),
+        (request(HOST, JSON, "Transfer-Encoding: chunked"), b"zz\r\n"),
+        (request(HOST, "Host: evil.example", first="GET /api/lanes HTTP/1.1"),),
+        (request(first="GET /api/lanes HTTP/1.1"),),
+        (request(HOST, "X: " + "x" * 100_000, first="GET /api/lanes HTTP/1.1"),),
+        (request(HOST, *(f"X-{n}: 1" for n in range(20_000)), first="GET / HTTP/1.1"),),
+        (request(HOST, first="GET /" + "a" * 100_000 + " HTTP/1.1"),),
+        (request(HOST, "X: a\x00b", first="GET /api/lanes HTTP/1.1"),),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",),
+        (b"GARBAGE\r\n\r\n",),
+    ],
+    ids=[
+        "huge", "negative", "two_lengths", "length_and_chunked", "chunked_and_huge", "bad_chunk",
+        "two_hosts", "no_host", "long_header", "many_headers", "long_path", "nul", "tls", "garbage",
+    ],
+)  # fmt: skip
+async def test_i20_tricks_get_a_4xx_or_a_closed_connection(
+    client: Client, parts: tuple[bytes, ...]
+) -> None:
+    status = status_of(await told(client.address, *parts))
+    assert status is None or 400 <= status < 500, status
+    assert (await client.get("/api/runs"))["runs"] == []
+
+
+async def test_i20_a_body_that_does_not_come_is_not_waited_for(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "BODY_S_MAX", 0.2)
+    line = await told(client.address, request(HOST, JSON, "Content-Length: 1000"), b'{"job')
+    assert status_of(line) == 408
+    assert (await client.get("/api/lanes")).status == 200
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Program]:
+    with served_apart(tmp_path) as program:
+        yield program
+
+
+@pytest.fixture
+async def session(program: Program) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(program.address) as session:
+        yield session
+
+
+async def submit(session: aiohttp.ClientSession, **params: Any) -> None:
+    async with session.post("/api/runs", json={"job": "echo", "params": params}) as answer:
+        assert answer.status == 201, await answer.text()
+
+
+@pytest.mark.slow
+async def test_i20_thousands_of_idle_connections_cost_little_and_slow_nobody(
+    program: Program, session: aiohttp.ClientSession
+) -> None:
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert hard_limit >= 2 * IDLE_COUNT
+    await submit(session)
+    before = program.resident_byte_count()
+    where = urlsplit(program.address)
+    idle = [await asyncio.open_connection(where.hostname, where.port) for _ in range(IDLE_COUNT)]
+    for n in range(20):
+        await submit(session, said=n)
+    async with session.get("/readyz") as answer:
+        assert answer.status == 200
+    assert program.resident_byte_count() - before < 100 * MIB
+    for _, writer in idle:
+        writer.close()
+
+
+@pytest.mark.slow
+async def test_i16_clients_that_stop_reading_cost_little_and_slow_nobody(
+    program: Program, session: aiohttp.ClientSession
+) -> None:
+    where = urlsplit(program.address)
+    first = request(HOST, "Accept: text/event-stream", first="GET /api/events?after=0 HTTP/1.1")
+    await submit(session)
+    before = program.resident_byte_count()
+    stalled = []
+    for _ in range(50):
+        reader, writer = await asyncio.open_connection(where.hostname, where.port, limit=1_024)
+        writer.write(first)
+        await reader.readline()  # It streams; and from here on nobody reads.
+        stalled.append(writer)
+    for n in range(100):
+        await submit(session, said="x" * 100_000 + str(n))
+    assert program.resident_byte_count() - before < 50 * 1.5 * MIB + 64 * MIB  # And what is held.
+    last = await _last_seq(session)
+    seen = 0
+    async with session.get("/api/events?after=0", headers={"accept": "text/event-stream"}) as all_:
+        async for line in all_.content:
+            if line.startswith(b"id: "):
+                number = int(line[4:])
+                assert number in (seen, seen + 1)
+                seen = number
+                if seen >= last:
+                    break
+    for writer in stalled:
+        writer.close()
+
+
+async def _last_seq(session: aiohttp.ClientSession) -> int:
+    async with session.get("/api/state") as answer:
+        return int(json.loads(await answer.text())["seq"])

@@ -1,0 +1,18 @@
+"""Whatever is sent, every answer is one that the OpenAPI document tells of (I15, S9)."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.api.fuzz import fuzz
+from tests.api.program import served_apart
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_i15_s9_no_request_breaks_the_server_or_gets_an_undocumented_answer(
+    tmp_path: Path,
+) -> None:
+    with served_apart(tmp_path) as program:
+        failures = fuzz(program.address, example_count=5, folder=tmp_path, timeout_s=380)
+    assert not failures, "\n".join(failures)

@@ -1,0 +1,31 @@
+"""What waits for a person, over HTTP: seen, answered once, gone."""
+
+import pytest
+
+from tests.api.client import Client
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def test_r4_13_what_waits_for_a_person_is_listed_until_it_is_answered(
+    client: Client,
+) -> None:
+    assert (await client.get("/api/interrupts")).body == {"interrupts": [], "is_whole": True}
+    run_id = await client.submitted("ask", key="ann")
+    told = await client.told(run_id, "permission_request")
+    (waiting,) = (await client.get("/api/interrupts"))["interrupts"]
+    assert (waiting["run_id"], waiting["key"], waiting["job"]) == (run_id, "ann", "ask")
+    assert waiting["question"] == {"tool": "delete", "count": 9}
+    assert waiting["call_id"] == told.data["payload"]["call_id"]
+    answer = {"call_id": waiting["call_id"], "approved": True}
+    assert (await client.post(f"/api/runs/{run_id}/resume", answer)).status == 200
+    assert (await client.ended(run_id))["result"]["approved"] is True
+    assert (await client.get("/api/interrupts"))["interrupts"] == []
+
+
+async def test_a_page_of_questions_says_whether_it_is_all(client: Client) -> None:
+    for key in ("ann", "bob"):
+        await client.told(await client.submitted("ask", key=key), "permission_request")
+    page = await client.get("/api/interrupts?limit=1")
+    assert ([one["key"] for one in page["interrupts"]], page["is_whole"]) == (["ann"], False)
+    assert (await client.get("/api/interrupts?limit=2"))["is_whole"] is True

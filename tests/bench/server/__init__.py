@@ -1,0 +1,1 @@
+"""headway over HTTP, beside the same framework that does nothing."""

@@ -1,0 +1,8 @@
+"""A file of a user's, for what is submitted without a server."""
+
+from headway.app import Headway
+from tests.api.jobs import register, register_schedule
+
+hw = Headway()
+register(hw)
+register_schedule(hw)

@@ -1,0 +1,169 @@
+"""Every command says the same whether a server or the database is asked."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headway.cli import keys, lanes, runs, schedules, watch
+from headway.cli.client.client import Refused
+from headway.cli.faults import EXIT_BUSY, EXIT_NOT_FOUND, EXIT_REFUSED, end_with
+from headway.core.errors import InvalidInput
+from tests.api.conftest import served
+from tests.cli.reached import Said
+
+pytestmark = pytest.mark.backend("sqlite")
+
+APP = "tests.cli.jobs_file:hw"
+
+
+@pytest.fixture(params=["server", "database"])
+async def said(
+    request: pytest.FixtureRequest,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> AsyncIterator[Said]:
+    monkeypatch.chdir(tmp_path)
+    async with served(url, has_schedule=True) as client:
+        if request.param == "server":
+            monkeypatch.setenv("HEADWAY_URL", client.address)
+        else:
+            monkeypatch.setenv("HEADWAY_DATABASE_URL", url)
+            monkeypatch.setenv("HEADWAY_APP", APP)
+            # It takes its database when it is imported.
+            monkeypatch.delitem(sys.modules, APP.partition(":")[0], raising=False)
+        yield Said(capsys, client)
+
+
+def exit_code(error: Exception) -> int:
+    with pytest.raises(SystemExit) as ended:
+        end_with(error, ())
+    return int(str(ended.value.code))
+
+
+async def test_r1_11_a_run_is_submitted_watched_and_shown(said: Said) -> None:
+    (run_id,) = await said.lines(runs.submit("echo", "said=[1, 2]", key="ann"))
+    *events, outcome = await said.lines(watch.watch(run_id))
+    kinds = [line.split("\t")[1:] for line in events]
+    assert kinds == [["run_state_changed", word] for word in ("Queued", "Running", "Done")]
+    assert outcome.startswith("succeeded after ")
+    assert outcome.endswith(": [1, 2]")
+    facts = dict(line.split("\t") for line in await said.lines(runs.get(run_id)))
+    assert (facts["status"], facts["key"], facts["result"]) == ("succeeded", "ann", "[1, 2]")
+    (line,) = await said.lines(runs.list_(key="ann"))
+    assert line.split("\t")[:5] == [run_id, "Done", "ann", "echo", "main"]
+    assert await said.lines(runs.list_(key="bob")) == []
+    assert len(await said.lines(watch.events(run_id))) == 3
+    assert len(await said.lines(watch.events(run_id, follow=True))) == 3
+
+
+async def test_with_json_every_line_is_an_object(said: Said) -> None:
+    (run,) = await said.json(runs.submit("echo", "said=hello", json=True))
+    *events, ended = await said.json(watch.watch(run["id"], json=True))
+    assert [event["state"] for event in events] == ["Queued", "Running", "Done"]
+    assert (ended["id"], ended["result"]) == (run["id"], "hello")
+    assert (await said.json(runs.get(run["id"], json=True))) == [ended]
+    assert (await said.json(runs.list_(json=True))) == [ended]
+    (told,) = await said.json(runs.explain(run["id"], json=True))
+    assert (told["run_id"], told["gate"]) == (run["id"], "ended")
+    assert len(await said.json(lanes.list_(json=True))) >= 2
+
+
+async def test_watch_ends_with_1_when_the_run_does_not_succeed(said: Said) -> None:
+    (run_id,) = await said.lines(runs.submit("stay", key="ann"))
+    await said.client.begun(run_id)
+    (answer,) = await said.lines(runs.cancel(run_id, reason="enough"))
+    assert answer == "requested"
+    assert await watch.watch(run_id) == 1
+    assert await runs.submit("echo", watch=True) == 0
+
+
+async def test_r1_1_a_busy_key_and_a_run_that_is_not_there_have_codes_of_their_own(
+    said: Said,
+) -> None:
+    (run_id,) = await said.lines(runs.submit("stay", key="ann"))
+    with pytest.raises(Refused, match="already has an active run") as busy:
+        await runs.submit("stay", key="ann")
+    assert (busy.value.more["active_run_id"], exit_code(busy.value)) == (run_id, EXIT_BUSY)
+    with pytest.raises(Refused, match="there is no run 'none'") as missing:
+        await runs.get("none")
+    assert exit_code(missing.value) == EXIT_NOT_FOUND
+    with pytest.raises(Refused, match="where are the jobs") as unknown:
+        await runs.submit("fly")
+    assert exit_code(unknown.value) == EXIT_REFUSED
+    with pytest.raises(InvalidInput, match="must be name=value"):
+        await runs.submit("echo", "hello")
+    with pytest.raises(Refused) as refused:
+        await runs.submit("echo", "shout=true")
+    assert exit_code(refused.value) == EXIT_REFUSED
+
+
+async def test_r4_12_a_run_is_sent_messages(said: Said) -> None:
+    (run_id,) = await said.lines(runs.submit("listen"))
+    assert await said.lines(runs.send(run_id, "go on")) == ["accepted"]
+    *_, outcome = await said.lines(watch.watch(run_id))
+    assert outcome.endswith(': ["go on"]')
+    with pytest.raises(Refused) as over:
+        await runs.send(run_id, "still there?")
+    assert exit_code(over.value) == EXIT_BUSY
+
+
+async def test_r4_13_a_question_is_answered_without_its_id_when_it_is_the_only_one(
+    said: Said,
+) -> None:
+    (run_id,) = await said.lines(runs.submit("ask"))
+    await said.client.told(run_id, "permission_request")
+    assert await said.lines(runs.resume(run_id, "note=go", approve=True)) == ["answered"]
+    *_, outcome = await said.lines(watch.watch(run_id))
+    assert '"approved": true' in outcome
+    assert '"note": "go"' in outcome
+    with pytest.raises(Refused, match="asks nothing") as stale:
+        await runs.resume(run_id, approve=False)
+    assert exit_code(stale.value) == EXIT_BUSY
+    with pytest.raises(Refused, match="there is no run"):
+        await runs.resume("none", approve=False)
+
+
+async def test_r1_2_lanes_are_set_paused_resumed_and_cleared(said: Said) -> None:
+    (line,) = await said.lines(lanes.set_("narrow", max_concurrent=1, max_queued=5))
+    assert line.split("\t") == ["narrow", "0", "1", "0", "5", ""]
+    assert (await said.lines(lanes.pause("narrow")))[0].endswith("\tpaused")
+    for _ in range(2):
+        await runs.submit("stay", lane="narrow")
+    await said.lines(asyncio.sleep(0))
+    listed = [line.split("\t") for line in await said.lines(lanes.list_())]
+    assert ["narrow", "0", "1", "2", "5", "paused"] in listed
+    assert await said.lines(lanes.clear("narrow")) == ["2 runs canceled"]
+    assert (await said.json(lanes.resume("narrow", json=True)))[0]["paused"] is False
+    with pytest.raises(InvalidInput, match="--max-concurrent"):
+        await lanes.set_("narrow")
+
+
+async def test_r1_7_rows_are_saved_listed_and_removed(said: Said) -> None:
+    await said.lines(keys.set_("user/42", "echo", "said=hi"))
+    assert await said.lines(keys.list_()) == ['user/42\techo\t{"said": "hi"}']
+    (run_id,) = await said.lines(runs.submit("echo", key="user/42"))
+    *_, outcome = await said.lines(watch.watch(run_id))
+    assert outcome.endswith(": hi")
+    assert await said.lines(keys.rm("user/42")) == ["removed"]
+    with pytest.raises(Refused) as missing:
+        await keys.rm("user/42")
+    assert exit_code(missing.value) == EXIT_NOT_FOUND
+
+
+async def test_schedules_are_listed_and_run_now(said: Said) -> None:
+    (line,) = await said.lines(schedules.list_())
+    assert line.split("\t")[:5] == ["yearly", "0 0 1 1 *", "UTC", "echo", "yearly"]
+    (run_id,) = await said.lines(schedules.run("yearly"))
+    *_, outcome = await said.lines(watch.watch(run_id))
+    assert outcome.endswith(": happy new year")
+
+
+async def test_s4_what_others_have_said_cannot_move_the_cursor(said: Said) -> None:
+    await said.lines(runs.submit("echo", key="ann\x1b[2Jbob"))
+    (line,) = await said.lines(runs.list_())
+    assert line.split("\t")[2] == r"ann\x1b[2Jbob"

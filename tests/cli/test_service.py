@@ -1,0 +1,124 @@
+"""From nothing: a user's own file is served, and its job submitted, watched and cancelled."""
+
+import os
+import pty
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import TIMEOUT_S, command, environment, headway
+
+pytestmark = pytest.mark.slow
+
+FILE = """\
+import asyncio
+from headway import Headway, RunContext
+hw = Headway()
+
+@hw.job
+async def count(ctx: RunContext, upto: int = 3) -> int:
+    for done in range(1, upto + 1):
+        await ctx.progress(counted=done, of=upto)
+        await ctx.log(f"counted to {done}")
+    return upto
+
+@hw.job
+async def stay(ctx: RunContext) -> None:
+    await asyncio.Event().wait()
+"""
+
+
+@pytest.fixture
+def address(folder: Path) -> Iterator[str]:
+    (folder / "jobs.py").write_text(FILE)
+    serving = subprocess.Popen(
+        command("serve", "--app", "jobs:hw", "--port", "0"),
+        cwd=folder,
+        env=environment(PYTHONPATH=os.environ.get("PYTHONPATH", "")),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert serving.stderr is not None
+        lines = iter(serving.stderr.readline, "")
+        banner = next(line for line in lines if line.startswith("headway serves "))
+        yield banner.split()[2]
+    finally:
+        serving.terminate()
+        serving.communicate(timeout=TIMEOUT_S)
+    assert serving.returncode == 0
+
+
+def test_r1_11_a_users_own_file_is_served_submitted_watched_and_cancelled(
+    folder: Path, address: str
+) -> None:
+    ended = headway("run", "submit", "count", "upto=4", folder=folder, HEADWAY_URL=address)
+    assert (ended.code, ended.err) == (0, "")
+    shown = on_a_terminal("run", "watch", ended.out.strip(), folder=folder, HEADWAY_URL=address)
+    assert "4/4" in shown
+    assert "counted to 4" in shown
+    assert "succeeded after" in shown
+    stay = headway("run", "submit", "stay", "--key", "ann", folder=folder, HEADWAY_URL=address)
+    busy = headway("run", "submit", "stay", "--key", "ann", folder=folder, HEADWAY_URL=address)
+    assert (busy.code, busy.out) == (3, "")
+    asked = headway("run", "cancel", stay.out.strip(), folder=folder, HEADWAY_URL=address)
+    assert (asked.code, asked.out) in ((0, "requested\n"), (0, "canceled\n"))
+    watched = headway("run", "watch", stay.out.strip(), folder=folder, HEADWAY_URL=address)
+    assert watched.code == 1
+
+
+def test_a_server_that_is_not_there_is_named(folder: Path) -> None:
+    ended = headway("lane", "list", folder=folder, HEADWAY_URL="http://127.0.0.1:1")
+    assert (ended.code, ended.out) == (5, "")
+    assert ended.err.startswith("headway: the server http://127.0.0.1:1 cannot be reached: ")
+
+
+def test_without_a_schema_a_command_refuses_and_makes_none(folder: Path) -> None:
+    ended = headway("run", "list", folder=folder)
+    assert (ended.code, list(folder.iterdir())) == (2, [])
+
+
+def test_s4_the_configuration_is_shown_without_its_secrets(folder: Path) -> None:
+    ended = headway(
+        "config",
+        "show",
+        folder=folder,
+        HEADWAY_TOKEN="hush-hush-hush-hush",
+        HEADWAY_DATABASE_URL="postgresql://ann:hush-hush@db.example:5432/runs",
+    )
+    told = {line.split("\t")[0]: line.split("\t")[1:] for line in ended.out.splitlines()}
+    assert told["token"] == ["(secret)", "HEADWAY_TOKEN"]
+    assert told["database_url"][0] == "postgresql://ann:(secret)@db.example:5432/runs"
+    assert told["port"] == ["8070", "default"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_told_how_to_complete_our_words(folder: Path, shell: str) -> None:
+    ended = headway("completion", shell, folder=folder)
+    assert ended.code == 0
+    assert "submit" in ended.out
+
+
+def on_a_terminal(*words: str, folder: Path, **settings: str) -> str:
+    """What the command shows to a person."""
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            command(*words),
+            cwd=folder,
+            env=environment(TERM="xterm", COLUMNS="160", **settings),
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        parts = []
+        with suppress(OSError):  # The terminal is gone when its last user is.
+            while part := os.read(ours, 65_536):
+                parts.append(part)
+        assert process.wait(TIMEOUT_S) == 0
+    finally:
+        os.close(ours)
+    return b"".join(parts).decode()

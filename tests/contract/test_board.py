@@ -1,0 +1,84 @@
+"""What people look at, on every backend: one lane, open questions, schedules, figures."""
+
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.fire import FireSchedule
+from headway.core.command.inbox import ANSWER, PostToInbox
+from headway.core.command.key_row import SaveKey
+from headway.core.command.question import AskQuestion
+from headway.core.command.settle import Complete
+from headway.core.document import Document
+from headway.core.ids import Key, LaneName, RunId
+from headway.core.schedule import Schedule
+from headway.testing import claim_of
+from tests.contract.scenes import claimed_one, instance, raise_limit, submitted
+
+
+async def test_r1_2_one_lane_is_read_with_its_counts(store: SqlStore) -> None:
+    await raise_limit(store, 1)
+    for key in ("ann", "bob", "cem"):
+        await submitted(store, key)
+    await claimed_one(store, await instance(store))
+    view = await store.board.lane(LaneName("main"))
+    assert view is not None
+    assert (view.lane.max_concurrent, view.held_count, view.queued_count) == (1, 1, 2)
+    assert await store.board.lane(LaneName("nowhere")) is None
+
+
+async def test_r4_13_questions_are_open_until_they_are_answered(store: SqlStore) -> None:
+    me = await instance(store)
+    asking = []
+    for key in ("ann", "bob"):
+        run_id = await submitted(store, key)
+        claim = claim_of(await claimed_one(store, me))
+        assert claim.run_id == run_id
+        await store.apply(AskQuestion(claim, "q1", Document('{"tool":"delete"}')))
+        asking.append(run_id)
+    found = await store.board.interrupts(limit=10)
+    assert [(one.question.run_id, one.key) for one in found] == [
+        (asking[0], "ann"),
+        (asking[1], "bob"),
+    ]
+    assert len(await store.board.interrupts(limit=1)) == 1
+    await store.apply(
+        PostToInbox(run_id=asking[0], kind=ANSWER, payload=Document("true"), call_id="q1")
+    )
+    (left,) = await store.board.interrupts(limit=10)
+    assert left.question.run_id == asking[1]
+
+
+async def test_schedules_are_read_as_they_were_decided(store: SqlStore) -> None:
+    schedule = Schedule(name="nightly", expression="0 3 * * *", job="work", key=Key("nightly"))
+    await store.apply(FireSchedule(schedule, RunId("r1")))
+    (saved,) = await store.board.schedules()
+    assert (saved.name, saved.expression, saved.revision) == ("nightly", "0 3 * * *", 1)
+
+
+async def test_r1_10_the_figures_count_what_is_live(store: SqlStore) -> None:
+    me = await instance(store)
+    await submitted(store, "ann")
+    claim = claim_of(await claimed_one(store, me))
+    await store.apply(AskQuestion(claim, "q1", Document("{}")))
+    await submitted(store, "bob")
+    figures = await store.board.figures()
+    counts = {view.lane.name: (view.held_count, view.queued_count) for view in figures.lanes}
+    assert counts[LaneName("main")] == (1, 1)
+    assert (figures.interrupt_count, figures.instance_count) == (1, 1)
+    page = await store.events.events(after_seq=0, limit=1)
+    assert figures.last_seq == page.last_seq
+
+
+async def test_r1_10_the_snapshot_has_the_last_run_of_each_saved_key(store: SqlStore) -> None:
+    me = await instance(store)
+    for key in ("ann", "bob"):
+        await store.apply(
+            SaveKey(key=Key(key), job="work", params=Document("{}"), expected_revision=None)
+        )
+    await submitted(store, "unsaved")
+    await store.apply(Complete(claim_of(await claimed_one(store, me)), Document("null")))
+    for _ in range(2):
+        await submitted(store, "ann")
+        await store.apply(Complete(claim_of(await claimed_one(store, me)), Document("null")))
+    last = await submitted(store, "ann")
+    snapshot = await store.runs.snapshot()
+    assert [record.run.id for record in snapshot.last_runs] == [last]
+    assert [one.id for one in snapshot.instances] == [me]
