@@ -32,6 +32,11 @@ from headway.services.admit import admit
 from headway.services.doctor import Examination, examined
 from headway.services.engine import Engine
 from headway.services.explain import explain_run
+from headway.services.flow.definitions import Definitions
+from headway.services.flow.drive import Desk
+from headway.services.flow.flow_clock import FlowClock
+from headway.services.flow.flows import Flows
+from headway.services.flow.no_workers import NoWorkers
 from headway.services.handle import RunHandle
 from headway.services.job import (
     Backoff,
@@ -99,6 +104,8 @@ class Headway:
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
         self._store: SqlStore | None = None
+        self.flows = Flows(self._ids, self._jobs, self.run)
+        """Graphs as data: publish them, start tasks of them, steer those."""
 
     @overload
     def job(self, function: F, /) -> F: ...
@@ -328,6 +335,8 @@ class Headway:
             if self._has_mirror:  # Left after the engine, so that it shows how all ended.
                 mirror = Mirror(store, store.runs, store.events, MirrorFolder(folder.root))
                 await opened.enter_async_context(mirror)
+            await self._open_flows(store, clock)
+            opened.callback(self.flows.close)
             keeper = Keeper(store, store.runs, store.events, self._retention)
             self._engine = Engine(
                 store,
@@ -347,6 +356,18 @@ class Headway:
             await opened.enter_async_context(Timetable(store, self._ids, clock, schedules))
             self._opened = opened.pop_all()
         return self
+
+    async def _open_flows(self, store: SqlStore, clock: Clock) -> None:
+        desk = Desk(
+            store=store,
+            runs=store.runs,
+            flows=store.flows,
+            clock=FlowClock(clock),
+            definitions=Definitions(store.flows),
+            functions=self.flows.functions,
+            workers=NoWorkers(),
+        )
+        await self.flows.open(desk)
 
     async def __aexit__(
         self,

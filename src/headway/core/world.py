@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from headway.core.document import Document
 from headway.core.files import FilePlace, StoredFile
+from headway.core.flow.kept import FlowChanges, SavedFlow
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.deadlines import changed
@@ -127,6 +128,7 @@ class Changes:
     questions: dict[tuple[RunId, str], Question | None] = field(default_factory=dict)
     files: dict[FilePlace, StoredFile | None] = field(default_factory=dict)
     events_pruned_to: int | None = None
+    flow: FlowChanges | None = None
 
 
 class World:
@@ -159,6 +161,7 @@ class World:
         self.loaded_keys: dict[Key, SavedKey] = {}
         self.schedules: dict[str, SavedSchedule] = {}
         self.loaded_schedules: dict[str, SavedSchedule] = {}
+        self.flows: dict[str, SavedFlow] = {}
         self.child_counts: dict[RunId, int] = {}
         """Active children of the runs that may start another."""
         self.active_ids: set[RunId] = set()

@@ -1,8 +1,8 @@
 """Lock the rows that a batch concerns, in the one order, and make a World of them.
 
-The order: the writer's own row, instances, saved keys, schedules, runs by key, those that wait
-behind them, lanes by name, what may be claimed (never waiting for it), and the counter of the
-stream last.
+The order: the writer's own row, instances, saved keys, schedules, flows, runs by key, those that
+wait behind them, lanes by name, what may be claimed (never waiting for it), and the counter of
+the stream last.
 Whoever holds the counter is about to write and commit, and nobody else can.
 """
 
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from headway.adapters.sql.flow_parts import load_flows
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.load_belongings import load_files, load_inbox
 from headway.adapters.sql.statements import GuardFailed, Query, Row, in_list, integer, text
@@ -193,6 +194,8 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> tuple[World, 
         for row in await link.fetch(_SCHEDULES, {"names": list(needs.schedules)}):
             world.schedules[row[0]] = SavedSchedule(*row)
         world.loaded_schedules = dict(world.schedules)
+    if needs.flows:
+        await load_flows(link, needs, world)
     await _load_runs(link, needs, world)
     await load_inbox(link, needs, world)
     for run_id in needs.parent_ids:

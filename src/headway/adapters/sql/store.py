@@ -10,6 +10,7 @@ from headway.adapters.sql.links.source import source_for
 from headway.adapters.sql.read_doctor import SqlDoctorReader
 from headway.adapters.sql.read_events import SqlEventReader
 from headway.adapters.sql.read_files import SqlFileReader
+from headway.adapters.sql.read_flows import SqlFlowReader
 from headway.adapters.sql.read_runs import SqlRunReader
 from headway.adapters.sql.schema import faults_explained, prepare_schema
 from headway.adapters.sql.sqlite import Durability
@@ -43,6 +44,7 @@ class SqlStore:
         self.runs = SqlRunReader(database, now)
         self.events = SqlEventReader(database)
         self.files = SqlFileReader(database)
+        self.flows = SqlFlowReader(database, now)
         self.doctor = SqlDoctorReader(database)
 
     @property

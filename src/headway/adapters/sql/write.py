@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from headway.adapters.sql.flow_parts import remove_flow_runs, write_flows
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.statements import Delete, GuardFailed, Insert, Row, Update, Write
 from headway.adapters.sql.tables import (
@@ -47,6 +48,8 @@ async def write_world(link: Link, world: World, *, loaded_seq: int) -> None:
     await _write_keys(link, world)
     await _write_schedules(link, world)
     await _write_runs(link, world)
+    if changes.flow is not None:
+        await write_flows(link, changes.flow)
     await _write_questions(link, world)
     await _write_files(link, world)
     await _expect(link, _EVENTS, changes.events)
@@ -63,6 +66,7 @@ async def write_world(link: Link, world: World, *, loaded_seq: int) -> None:
         await _expect(link, Delete(runs, ("id",)), removed)
         await link.write(Delete(inbox, ("run_id",)), removed)
         await link.write(Delete(questions, ("run_id",)), removed)
+        await remove_flow_runs(link, world)
     if changes.events_pruned_to is not None:
         await link.write(Delete(events, ("seq",), is_prefix=True), [(changes.events_pruned_to,)])
         await link.write(Update(stream, ("pruned_seq",), ("id",)), [(changes.events_pruned_to, 1)])

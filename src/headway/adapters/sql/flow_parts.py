@@ -1,0 +1,86 @@
+"""Flows and their tasks, as a batch locks and writes them."""
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from headway.adapters.sql.links.link import Link
+from headway.adapters.sql.statements import (
+    Delete,
+    GuardFailed,
+    Insert,
+    Query,
+    Row,
+    Update,
+    Write,
+    in_list,
+)
+from headway.adapters.sql.tables import flow_runs, flow_shared, flow_versions, flows, node_runs
+from headway.core.command.command import Needs
+from headway.core.flow.kept import (
+    FLOW_JOB,
+    FlowChanges,
+    FlowRun,
+    NodeRunRow,
+    SavedFlow,
+    SavedVersion,
+    SharedValue,
+)
+from headway.core.world import World
+
+_FLOWS: Final = Query(
+    sa.select(*flows.c)
+    .where(in_list(flows.c.name, "names"))
+    .order_by(flows.c.name)
+    .with_for_update()
+)
+_FLOW_ADDED: Final = Insert(flows, SavedFlow._fields)
+_FLOW_CHANGED: Final = Update(flows, SavedFlow._fields[1:], ("name", "revision"))
+_VERSIONS: Final = Insert(flow_versions, SavedVersion._fields)
+_RUNS_ADDED: Final = Insert(flow_runs, FlowRun._fields)
+_SHARED_ADDED: Final = Insert(flow_shared, SharedValue._fields)
+_SHARED_CHANGED: Final = Update(flow_shared, ("value",), ("run_id", "name"))
+_SHARED_REMOVED: Final = Delete(flow_shared, ("run_id", "name"))
+_ROWS: Final = Insert(node_runs, NodeRunRow._fields)
+
+
+async def load_flows(link: Link, needs: Needs, world: World) -> None:
+    for row in await link.fetch(_FLOWS, {"names": list(needs.flows)}):
+        flow = SavedFlow(*row)
+        world.flows[flow.name] = flow
+
+
+async def write_flows(link: Link, changes: FlowChanges) -> None:
+    """Who may write a task is said by the guards of its run, in the same transaction."""
+    for flow in changes.flows.values():
+        if flow.revision == 1:
+            await _expect(link, _FLOW_ADDED, [tuple(flow)])
+        else:
+            await _expect(link, _FLOW_CHANGED, [(*flow[1:], flow.name, flow.revision - 1)])
+    await _expect(link, _VERSIONS, [tuple(one) for one in changes.versions])
+    await _expect(link, _RUNS_ADDED, [tuple(one) for one in changes.runs_added])
+    shapes: dict[tuple[str, ...], list[Row]] = {}
+    for run_id, change in changes.runs_changed:
+        shapes.setdefault(tuple(change), []).append((*change.values(), run_id))
+    for columns, rows in shapes.items():
+        await _expect(link, Update(flow_runs, columns, ("run_id",)), rows)
+    await _expect(link, _SHARED_REMOVED, list(changes.shared_removed))
+    await _expect(link, _SHARED_ADDED, [tuple(one) for one in changes.shared_added])
+    changed = [(one.value, one.run_id, one.name) for one in changes.shared_changed]
+    await _expect(link, _SHARED_CHANGED, changed)
+    await _expect(link, _ROWS, [tuple(one) for one in changes.rows])
+
+
+async def remove_flow_runs(link: Link, world: World) -> None:
+    """With runs that are removed goes what they had as tasks."""
+    removed = [
+        (run_id,) for run_id in world.changes.runs_removed if world.loaded[run_id].job == FLOW_JOB
+    ]
+    if removed:
+        for table in (flow_runs, flow_shared, node_runs):
+            await link.write(Delete(table, ("run_id",)), removed)
+
+
+async def _expect(link: Link, statement: Write, rows: list[Any]) -> None:
+    if rows and await link.write(statement, rows) != len(rows):
+        raise GuardFailed(statement)

@@ -1,0 +1,38 @@
+"""What time it is for flow tasks: this machine's clock, put right by what the database says.
+
+Who wakes a task goes by the database's clock. A driver that went by another one, a little behind,
+would find nothing to do, park, and be woken again at once.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from headway.core.ids import Instant
+from headway.ports.clock import Clock
+
+
+class FlowClock:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ahead_us = 0
+        """How much later it is in the database."""
+        self._last = Instant(0)
+
+    def heard(self, now: Instant) -> None:
+        """It is that late in the database, or later by now."""
+        self._ahead_us = now - self._clock.now()
+        self._last = max(self._last, now)
+
+    def now(self) -> Instant:
+        """It never goes back."""
+        self._last = max(self._last, Instant(self._clock.now() + self._ahead_us))
+        return self._last
+
+    @asynccontextmanager
+    async def timeout(self, seconds: float | None) -> AsyncIterator[None]:
+        """As `asyncio.timeout`; without a number there is none."""
+        if seconds is None:
+            yield
+        else:
+            async with self._clock.timeout(seconds):
+                yield
