@@ -190,10 +190,8 @@ class Drive:
         return merged
 
     async def _keep(self, commit: Commit) -> None:
-        """Store the step, unless a new task would come to the very same one again."""
-        has_more = commit.rows or commit.shared_keys or commit.is_inner_changed
-        is_first = not (self._ledger.is_stored or has_more or commit.is_frozen_changed)
-        if (is_first or not commit.is_changed) and not self._taken:
+        """Store the step, unless whoever loads the task would come to the very same one."""
+        if not self._ledger.is_news(self._state, commit):
             return
         advance = self._ledger.advance(self._state, commit, consumed=self._taken, then=Go())
         answer = await self._desk.store.apply(advance)

@@ -25,11 +25,22 @@ class Ledger:
         """Of the keys of the shared state that are stored."""
         self._coming: dict[str, int] = {}
         """As they will be once the step is stored."""
-        self.is_stored = False
+        self._standing: str | None = None
 
     def load(self, kept: KeptTask) -> None:
         self._sizes = {key: len(value) for key, value in kept.shared.items()}
-        self.is_stored = kept.flow_run.standing is not None
+        self._standing = kept.flow_run.standing
+
+    def is_news(self, state: State, commit: Commit) -> bool:
+        """Whether the step changes anything of what is stored.
+
+        A new task that has only entered its first node comes to that again by itself.
+        """
+        if commit.rows or commit.shared_keys or commit.is_inner_changed:
+            return True
+        if commit.is_frozen_changed:
+            return True
+        return self._standing is not None and self._standing != encode(cursor_of(state))
 
     def advance(
         self,
@@ -56,10 +67,12 @@ class Ledger:
                 removed.append((run_id, name))
         if commit.shared_keys and sum(self._coming.values()) > BYTE_COUNT_MAX:
             raise TooLarge("shared state", f"is more than {BYTE_COUNT_MAX:,} bytes")
+        columns = _columns(state, commit, then)
+        self._coming_standing: str = columns["standing"]
         return AdvanceFlow(
             claim=self._claim,
             parent_id=self._parent_id,
-            columns=_columns(state, commit, then),
+            columns=columns,
             shared_added=tuple(added),
             shared_changed=tuple(changed),
             shared_removed=tuple(removed),
@@ -71,7 +84,7 @@ class Ledger:
     def landed(self) -> None:
         """The step is stored."""
         self._sizes = self._coming
-        self.is_stored = True
+        self._standing = self._coming_standing
 
 
 def _columns(state: State, commit: Commit, then: Go | ParkFor | End) -> dict[str, Any]:
