@@ -13,6 +13,7 @@ from headway.bootstrap import (
     SystemClock,
     SystemIds,
     data_folder,
+    flow_desk,
     life_lock_for,
     open_store,
     wait_for_signal,
@@ -32,11 +33,8 @@ from headway.services.admit import admit
 from headway.services.doctor import Examination, examined
 from headway.services.engine import Engine
 from headway.services.explain import explain_run
-from headway.services.flow.definitions import Definitions
-from headway.services.flow.drive import Desk
-from headway.services.flow.flow_clock import FlowClock
 from headway.services.flow.flows import Flows
-from headway.services.flow.no_workers import NoWorkers
+from headway.services.flow.workers import Workers
 from headway.services.handle import RunHandle
 from headway.services.job import (
     Backoff,
@@ -100,6 +98,7 @@ class Headway:
         self._data = settings.data if data is None else str(data)
         self._has_mirror = settings.mirror if mirror is None else mirror
         self._clock = clock
+        self._worker_networks = settings.worker_networks
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
@@ -230,6 +229,11 @@ class Headway:
         return Lanes(self.store, self.store.runs, self._engine.wait_for_active)
 
     @property
+    def workers(self) -> Workers:
+        """The registry of workers, which do what flows ask for."""
+        return self.flows.desk.workers
+
+    @property
     def keys(self) -> Keys:
         """What people have saved for the next run of a key."""
         return Keys(self.store, self.store.runs)
@@ -335,8 +339,9 @@ class Headway:
             if self._has_mirror:  # Left after the engine, so that it shows how all ended.
                 mirror = Mirror(store, store.runs, store.events, MirrorFolder(folder.root))
                 await opened.enter_async_context(mirror)
-            await self._open_flows(store, clock)
-            opened.callback(self.flows.close)
+            desk = flow_desk(store, clock, self.flows.functions, networks=self._worker_networks)
+            opened.push_async_callback(self.flows.close)
+            await self.flows.open(desk)
             keeper = Keeper(store, store.runs, store.events, self._retention)
             self._engine = Engine(
                 store,
@@ -356,18 +361,6 @@ class Headway:
             await opened.enter_async_context(Timetable(store, self._ids, clock, schedules))
             self._opened = opened.pop_all()
         return self
-
-    async def _open_flows(self, store: SqlStore, clock: Clock) -> None:
-        desk = Desk(
-            store=store,
-            runs=store.runs,
-            flows=store.flows,
-            clock=FlowClock(clock),
-            definitions=Definitions(store.flows),
-            functions=self.flows.functions,
-            workers=NoWorkers(),
-        )
-        await self.flows.open(desk)
 
     async def __aexit__(
         self,

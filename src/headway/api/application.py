@@ -17,6 +17,7 @@ from headway.api.health import health_router
 from headway.api.problem import Problem, internal, problem_of
 from headway.api.runs import runs_router
 from headway.api.session import session_router
+from headway.api.wire_v1 import wire_v1_router
 from headway.core.errors import Error
 from headway.services.event_feed import EventFeed
 
@@ -42,6 +43,7 @@ def build_application(
     app.include_router(events_router(face, feed))
     app.include_router(health_router(face))
     app.include_router(session_router(access))
+    app.include_router(wire_v1_router(face))
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(Error, _error)

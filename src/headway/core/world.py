@@ -20,6 +20,7 @@ from headway.core.run.events import Event, EventType, state_payload
 from headway.core.run.run import NO_TOKEN, Claim, QueueRank, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL, TRANSITIONS, Trigger
+from headway.core.worker.worker import SavedWorker
 
 
 class Instance(NamedTuple):
@@ -162,6 +163,7 @@ class World:
         self.schedules: dict[str, SavedSchedule] = {}
         self.loaded_schedules: dict[str, SavedSchedule] = {}
         self.flows: dict[str, SavedFlow] = {}
+        self.workers: dict[str, SavedWorker] = {}
         self.child_counts: dict[RunId, int] = {}
         """Active children of the runs that may start another."""
         self.active_ids: set[RunId] = set()

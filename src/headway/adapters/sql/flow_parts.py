@@ -15,7 +15,14 @@ from headway.adapters.sql.statements import (
     Write,
     in_list,
 )
-from headway.adapters.sql.tables import flow_runs, flow_shared, flow_versions, flows, node_runs
+from headway.adapters.sql.tables import (
+    flow_runs,
+    flow_shared,
+    flow_versions,
+    flows,
+    node_runs,
+    workers,
+)
 from headway.core.command.command import Needs
 from headway.core.flow.kept import (
     FLOW_JOB,
@@ -26,6 +33,7 @@ from headway.core.flow.kept import (
     SavedVersion,
     SharedValue,
 )
+from headway.core.worker.worker import SavedWorker
 from headway.core.world import World
 
 _FLOWS: Final = Query(
@@ -34,6 +42,14 @@ _FLOWS: Final = Query(
     .order_by(flows.c.name)
     .with_for_update()
 )
+_WORKERS: Final = Query(
+    sa.select(*workers.c)
+    .where(in_list(workers.c.id, "ids"))
+    .order_by(workers.c.id)
+    .with_for_update()
+)
+_WORKER_ADDED: Final = Insert(workers, SavedWorker._fields)
+_WORKER_CHANGED: Final = Update(workers, SavedWorker._fields[1:], ("id",))
 _FLOW_ADDED: Final = Insert(flows, SavedFlow._fields)
 _FLOW_CHANGED: Final = Update(flows, SavedFlow._fields[1:], ("name", "revision"))
 _VERSIONS: Final = Insert(flow_versions, SavedVersion._fields)
@@ -45,9 +61,15 @@ _ROWS: Final = Insert(node_runs, NodeRunRow._fields)
 
 
 async def load_flows(link: Link, needs: Needs, world: World) -> None:
-    for row in await link.fetch(_FLOWS, {"names": list(needs.flows)}):
-        flow = SavedFlow(*row)
-        world.flows[flow.name] = flow
+    """Flows, and then workers: both are locked before any run."""
+    if needs.flows:
+        for row in await link.fetch(_FLOWS, {"names": list(needs.flows)}):
+            flow = SavedFlow(*row)
+            world.flows[flow.name] = flow
+    if needs.workers:
+        for row in await link.fetch(_WORKERS, {"ids": list(needs.workers)}):
+            worker = SavedWorker(*row)
+            world.workers[worker.id] = worker
 
 
 async def write_flows(link: Link, changes: FlowChanges) -> None:
@@ -57,6 +79,9 @@ async def write_flows(link: Link, changes: FlowChanges) -> None:
             await _expect(link, _FLOW_ADDED, [tuple(flow)])
         else:
             await _expect(link, _FLOW_CHANGED, [(*flow[1:], flow.name, flow.revision - 1)])
+    await _expect(link, _WORKER_ADDED, [tuple(one) for one in changes.workers_added.values()])
+    heard = [(*one[1:], one.id) for one in changes.workers.values()]
+    await _expect(link, _WORKER_CHANGED, heard)
     await _expect(link, _VERSIONS, [tuple(one) for one in changes.versions])
     await _expect(link, _RUNS_ADDED, [tuple(one) for one in changes.runs_added])
     shapes: dict[tuple[str, ...], list[Row]] = {}

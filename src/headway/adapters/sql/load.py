@@ -194,7 +194,7 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> tuple[World, 
         for row in await link.fetch(_SCHEDULES, {"names": list(needs.schedules)}):
             world.schedules[row[0]] = SavedSchedule(*row)
         world.loaded_schedules = dict(world.schedules)
-    if needs.flows:
+    if needs.flows or needs.workers:
         await load_flows(link, needs, world)
     await _load_runs(link, needs, world)
     await load_inbox(link, needs, world)

@@ -12,6 +12,7 @@ from headway.adapters.sql.read_events import SqlEventReader
 from headway.adapters.sql.read_files import SqlFileReader
 from headway.adapters.sql.read_flows import SqlFlowReader
 from headway.adapters.sql.read_runs import SqlRunReader
+from headway.adapters.sql.read_workers import SqlWorkerReader
 from headway.adapters.sql.schema import faults_explained, prepare_schema
 from headway.adapters.sql.sqlite import Durability
 from headway.adapters.sql.writer import Writer
@@ -45,6 +46,7 @@ class SqlStore:
         self.events = SqlEventReader(database)
         self.files = SqlFileReader(database)
         self.flows = SqlFlowReader(database, now)
+        self.workers = SqlWorkerReader(database)
         self.doctor = SqlDoctorReader(database)
 
     @property

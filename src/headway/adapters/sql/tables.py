@@ -286,6 +286,15 @@ node_runs: Final = _table(
     sa.Column("is_settled", sa.SmallInteger, nullable=False),
 )
 
+workers: Final = _table(
+    "workers",
+    sa.Column("id", _name(), primary_key=True),
+    sa.Column("url", _name(500), nullable=False),
+    sa.Column("services", _text(), nullable=False),
+    sa.Column("load", sa.Integer, nullable=False),
+    sa.Column("heartbeat_at", sa.BigInteger, nullable=False),
+)
+
 # One row. `seq` is the last number of the event stream, locked last by every batch, so that commit
 # order is its order. `cluster_id` and `epoch` tell a node of this cluster from any other, and an
 # old primary from the present one.

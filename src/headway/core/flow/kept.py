@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from headway.core.flow.happened import Worker
 from headway.core.flow.state import NodeRun, NodeRunStatus
 from headway.core.ids import Instant, RunId
+from headway.core.worker.worker import SavedWorker
 
 FLOW_JOB: Final = "headway.flow"
 """The job of every flow task: a task is a run, and a driver is what is called for it."""
@@ -103,6 +104,8 @@ class FlowChanges:
     shared_changed: list[SharedValue] = field(default_factory=list)
     shared_removed: list[tuple[RunId, str]] = field(default_factory=list)
     rows: list[NodeRunRow] = field(default_factory=list)
+    workers_added: dict[str, SavedWorker] = field(default_factory=dict)
+    workers: dict[str, SavedWorker] = field(default_factory=dict)
 
 
 encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

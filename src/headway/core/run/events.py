@@ -32,6 +32,8 @@ class EventType(StrEnum):
     """A try of a node of a flow is over."""
     FLOW_CHANGED = "flow_changed"
     """It is new, or has another version."""
+    WORKER_CHANGED = "worker_changed"
+    """It has registered."""
     SCHEDULE_CHANGED = "schedule_changed"
     """It is new, or has another expression or time zone."""
     SCHEDULE_FIRED = "schedule_fired"

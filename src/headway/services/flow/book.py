@@ -134,6 +134,12 @@ class FlowBook:
             raise FlowNotFound(name)
         return found
 
+    async def by_id(self, flow_id: str) -> SavedFlow:
+        found = await self.desk.flows.flow_by_id(flow_id)
+        if found is None:
+            raise FlowNotFound(flow_id)
+        return found
+
     async def version(self, name: str, version: int | None = None) -> SavedVersion:
         """One version with its definition; the published one unless told."""
         number = (await self.get(name)).published if version is None else version
@@ -170,8 +176,10 @@ class FlowBook:
         if self.functions.names or await desk.flows.has_flows():
             self.serve()
 
-    def close(self) -> None:
-        self._desk = None
+    async def close(self) -> None:
+        desk, self._desk = self.desk, None
+        self._jobs.pop(FLOW_JOB, None)
+        await desk.workers.close()
 
     def serve(self) -> None:
         """Let the engine of this process drive tasks."""

@@ -28,7 +28,6 @@ from headway.log import event_log
 from headway.ports.flow_reader import FlowReader, KeptTask
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
-from headway.ports.worker_gateway import WorkerGateway
 from headway.services.context import RunContext
 from headway.services.flow.children import ChildTasks
 from headway.services.flow.definitions import Definitions
@@ -36,6 +35,7 @@ from headway.services.flow.flow_clock import FlowClock
 from headway.services.flow.functions import Functions
 from headway.services.flow.ledger import Ledger, stored
 from headway.services.flow.waiting import EVENT_KINDS, waited_for
+from headway.services.flow.workers import Workers
 from headway.services.patience import AGAIN_S, persistently
 
 SLOT_KEPT_US: Final = SECOND
@@ -56,7 +56,7 @@ class Desk:
     clock: FlowClock
     definitions: Definitions
     functions: Functions
-    workers: WorkerGateway
+    workers: Workers
 
     async def drive(self, context: RunContext, **_params: Any) -> AdvanceFlow:
         """The job of all flow tasks. Its last step says how it ends, or that it is parked."""

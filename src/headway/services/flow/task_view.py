@@ -27,6 +27,7 @@ class TaskView:
     run: Run
     flow: str
     version: int
+    version_id: str
     params: dict[str, Any]
     shared: dict[str, Any]
     """With the run state of its node under `_rt`, while it is under way."""
@@ -64,6 +65,7 @@ class TaskViews:
             run=record.run,
             flow=flow_run.flow,
             version=flow_run.version,
+            version_id=await self._definitions.version_id(flow_run.flow, flow_run.version),
             params=json.loads(record.params),
             shared=shown_shared(state),
             node=state.frames[0].node.key,

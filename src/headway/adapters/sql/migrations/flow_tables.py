@@ -13,6 +13,7 @@ def create_flow_tables() -> None:
     _create_flow_versions()
     _create_flows()
     _create_node_runs()
+    _create_workers()
 
 
 def _create_flow_runs() -> None:
@@ -115,6 +116,21 @@ def _create_node_runs() -> None:
         sa.Column("worker_url", DOCUMENT, nullable=True),
         sa.Column("is_settled", sa.SmallInteger(), nullable=False),
         sa.PrimaryKeyConstraint("run_id", "seq", name="pk_node_runs"),
+        if_not_exists=True,
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
+    )
+
+
+def _create_workers() -> None:
+    op.create_table(
+        "workers",
+        sa.Column("id", sa.String(length=255), nullable=False),
+        sa.Column("url", sa.String(length=500), nullable=False),
+        sa.Column("services", DOCUMENT, nullable=False),
+        sa.Column("load", sa.Integer(), nullable=False),
+        sa.Column("heartbeat_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_workers"),
         if_not_exists=True,
         mysql_charset="utf8mb4",
         mysql_collate="utf8mb4_bin",
