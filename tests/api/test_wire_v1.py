@@ -14,14 +14,38 @@ from tests.api.client import Client
 
 pytestmark = pytest.mark.backend("sqlite")
 
-TASK_KEYS: Final = (
-    "ID FlowVersionID Status ParamsJSON SharedJSON CurrentNodeKey LastAction StepCount"
-    " RetryStateJSON LeaseOwner LeaseExpiry RequestID CreatedAt UpdatedAt"
-).split()
-NODE_RUN_KEYS: Final = (
-    "id taskId nodeKey attemptNo status prepJson execInputJson execOutputJson errorText action"
-    " startedAt finishedAt workerId workerUrl"
-).split()
+TASK_KEYS: Final = [
+    "ID",
+    "FlowVersionID",
+    "Status",
+    "ParamsJSON",
+    "SharedJSON",
+    "CurrentNodeKey",
+    "LastAction",
+    "StepCount",
+    "RetryStateJSON",
+    "LeaseOwner",
+    "LeaseExpiry",
+    "RequestID",
+    "CreatedAt",
+    "UpdatedAt",
+]
+NODE_RUN_KEYS: Final = [
+    "id",
+    "taskId",
+    "nodeKey",
+    "attemptNo",
+    "status",
+    "prepJson",
+    "execInputJson",
+    "execOutputJson",
+    "errorText",
+    "action",
+    "startedAt",
+    "finishedAt",
+    "workerId",
+    "workerUrl",
+]
 BRANCH: Final = {
     "start": "decide",
     "nodes": {
@@ -160,19 +184,24 @@ async def ended(client: Client, task_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("definition", "params", "shared", "rows"),
+    ("definition", "params", "golden"),
     [
-        (BRANCH, {"text": "Hi", "action": "goB"}, {"result": "HI"}, ["decide ok", "B ok"]),
-        (BRANCH, {"text": "Hi", "action": "goC"}, {"result": "hi"}, ["decide ok", "C ok"]),
-        (PARALLEL, {"val": 2}, {"agg": [6, {"action": "goX"}]}, ["p ok", "p ok", "p ok", "end ok"]),
-        (SUBFLOW, {"val": 2}, {"sub_out": {"m": 10}}, ["sf ok", "sf ok", "end ok"]),
-        (FAIL_FAST, {"val": 2}, {"agg": [4]}, ["p error", "p ok", "end ok"]),
+        (BRANCH, {"text": "Hi", "action": "goB"}, ({"result": "HI"}, ["decide ok", "B ok"])),
+        (BRANCH, {"text": "Hi", "action": "goC"}, ({"result": "hi"}, ["decide ok", "C ok"])),
+        (
+            PARALLEL,
+            {"val": 2},
+            ({"agg": [6, {"action": "goX"}]}, ["p ok", "p ok", "p ok", "end ok"]),
+        ),
+        (SUBFLOW, {"val": 2}, ({"sub_out": {"m": 10}}, ["sf ok", "sf ok", "end ok"])),
+        (FAIL_FAST, {"val": 2}, ({"agg": [4]}, ["p error", "p ok", "end ok"])),
     ],
     ids=["goB", "goC", "parallel-agg", "subflow-demo", "parallel-failfast"],
 )
 async def test_r5_6_the_golden_table(
-    client: Client, worker: Worker, definition: Any, params: Any, shared: Any, rows: list[str]
+    client: Client, worker: Worker, definition: Any, params: Any, golden: tuple[Any, list[str]]
 ) -> None:
+    shared, rows = golden
     task_id = await started(client, definition, params)
     task = await ended(client, task_id)
     assert (task["Status"], json.loads(task["SharedJSON"])) == ("completed", shared)

@@ -12,6 +12,7 @@ from headway.api.access import Access
 from headway.api.board import board_router
 from headway.api.events import Packed, events_router
 from headway.api.face import Face
+from headway.api.flows import flows_router
 from headway.api.guard import Guard
 from headway.api.health import health_router
 from headway.api.problem import Problem, internal, problem_of
@@ -43,6 +44,7 @@ def build_application(
     app.include_router(events_router(face, feed))
     app.include_router(health_router(face))
     app.include_router(session_router(access))
+    app.include_router(flows_router(face))
     app.include_router(wire_v1_router(face))
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(RequestValidationError, _invalid_request)

@@ -5,6 +5,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 CHUNK = b"x" * 65_536
+WHOLE = {
+    "redirect": (b"302 Found\r\nLocation: /exec/good", b""),
+    "nan": (b"200 OK", b'{"result": NaN}'),
+    "twice": (b"200 OK", b'{"result": 1, "result": 2}'),
+    "list": (b"200 OK", b"[1]"),
+    "text": (b"500 Oops", b"hello"),
+    "told": (b"500 Oops", b'{"error": {"a": 1}}'),
+    "good": (b"500 Oops", b'{"result": "good", "error": ""}'),
+}
 
 
 @asynccontextmanager
@@ -49,24 +58,11 @@ async def _answer(way: str, writer: asyncio.StreamWriter) -> None:
             writer.write(b"HTTP/1.1 200 OK\r\nX-Big: " + CHUNK + b"\r\n\r\n")
         case "cut":
             writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"result"')
-        case "redirect":
-            _full(writer, b"", status=b"302 Found\r\nLocation: /exec/good")
-        case "nan":
-            _full(writer, b'{"result": NaN}')
-        case "twice":
-            _full(writer, b'{"result": 1, "result": 2}')
-        case "list":
-            _full(writer, b"[1]")
-        case "text":
-            _full(writer, b"hello", status=b"500 Oops")
-        case "told":
-            _full(writer, b'{"error": {"a": 1}}', status=b"500 Oops")
-        case "good":
-            _full(writer, b'{"result": "good", "error": ""}', status=b"500 Oops")
         case _:
-            _full(writer, b"nonsense", status=b"nonsense")
+            status, body = WHOLE.get(way, (b"nonsense", b"nonsense"))
+            _full(writer, body, status=status)
 
 
-def _full(writer: asyncio.StreamWriter, body: bytes, *, status: bytes = b"200 OK") -> None:
+def _full(writer: asyncio.StreamWriter, body: bytes, *, status: bytes) -> None:
     length = str(len(body)).encode()
     writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: " + length + b"\r\n\r\n" + body)

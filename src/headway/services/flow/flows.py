@@ -169,14 +169,16 @@ class Flows(FlowBook):
         *,
         statuses: Sequence[RunStatus] = (),
         flow: str | None = None,
+        waits_for: str | None = None,
         limit: int = 100,
     ) -> Sequence[TaskView]:
         """Those that moved last come first."""
-        return await self._listed(TaskFilter(statuses=statuses, flow=flow), limit=limit)
+        wanted = TaskFilter(statuses=statuses, flow=flow, waits_for=waits_for)
+        return await self._listed(wanted, limit=limit)
 
     async def approvals(self, *, limit: int = 100) -> Sequence[TaskView]:
         """Tasks that wait for a person."""
-        return await self._listed(TaskFilter(waits_for=APPROVAL), limit=limit)
+        return await self.tasks(waits_for=APPROVAL, limit=limit)
 
     async def _listed(self, wanted: TaskFilter, *, limit: int) -> Sequence[TaskView]:
         found = await self.desk.flows.tasks(wanted, limit=limit)
