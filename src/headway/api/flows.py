@@ -36,6 +36,7 @@ def flows_router(face: Face) -> APIRouter:
     _definitions(router, face)
     _versions(router, face)
     _tasks(router, face)
+    _details(router, face)
     _steering(router, face)
     return router
 
@@ -161,6 +162,8 @@ def _tasks(router: APIRouter, face: Face) -> None:
     async def get_task(task_id: NamePath) -> Response:
         return json_answer(encoded(task_view(await face.flows.task(task_id))))
 
+
+def _details(router: APIRouter, face: Face) -> None:
     @router.get(
         "/tasks/{task_id}/node-runs",
         tags=["tasks"],

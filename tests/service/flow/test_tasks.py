@@ -11,6 +11,41 @@ from headway.core.flow.kept import FLOW_JOB
 from headway.core.run.explain import Gate
 from tests.service.flow.scenes import a_flow, local, parked, told, until
 
+INNER = a_flow({"in": local("double", "$params.input")})
+OUTER = a_flow(
+    {
+        "first": local("double", "$params.n"),
+        "which": {
+            "kind": "choice",
+            "choice_cases": [{"action": "big", "expr": {"gt": ["$shared.double", 5]}}],
+        },
+        "more": local("add", "double", params={"by": 1}),
+        "sub": {
+            "kind": "subflow",
+            "subflow": a_flow({"deep": local("double", "$params.n")}),
+            "post": {"output_key": "sub"},
+        },
+        "ref": {
+            "kind": "flow_ref",
+            "flow": "inner",
+            "prep": {"input_key": "add"},
+            "post": {"output_key": "ref"},
+        },
+        "each": {
+            "kind": "foreach",
+            "flow": "inner",
+            "prep": {"input_key": "$params.list"},
+            "post": {"output_key": "each"},
+            "parallel_mode": "concurrent",
+        },
+    },
+    ("first", "which"),
+    ("which", "big", "more"),
+    ("more", "sub"),
+    ("sub", "ref"),
+    ("ref", "each"),
+)
+
 
 def a_headway(url: str) -> Headway:
     hw = Headway(url, stop_wait_s=0)
@@ -33,43 +68,9 @@ def a_headway(url: str) -> Headway:
 async def test_r5_4_a_task_walks_its_flow_and_records_each_node(place: str) -> None:
     """R5.3: local, choice, subflow, foreach and flow_ref."""
     hw = a_headway(place)
-    inner = a_flow({"in": local("double", "$params.input")})
-    flow = a_flow(
-        {
-            "first": local("double", "$params.n"),
-            "which": {
-                "kind": "choice",
-                "choice_cases": [{"action": "big", "expr": {"gt": ["$shared.double", 5]}}],
-            },
-            "more": local("add", "double", params={"by": 1}),
-            "sub": {
-                "kind": "subflow",
-                "subflow": a_flow({"deep": local("double", "$params.n")}),
-                "post": {"output_key": "sub"},
-            },
-            "ref": {
-                "kind": "flow_ref",
-                "flow": "inner",
-                "prep": {"input_key": "add"},
-                "post": {"output_key": "ref"},
-            },
-            "each": {
-                "kind": "foreach",
-                "flow": "inner",
-                "prep": {"input_key": "$params.list"},
-                "post": {"output_key": "each"},
-                "parallel_mode": "concurrent",
-            },
-        },
-        ("first", "which"),
-        ("which", "big", "more"),
-        ("more", "sub"),
-        ("sub", "ref"),
-        ("ref", "each"),
-    )
     async with hw:
-        await hw.flows.publish("inner", inner)
-        published = await hw.flows.publish("outer", flow)
+        await hw.flows.publish("inner", INNER)
+        published = await hw.flows.publish("outer", OUTER)
         assert published.warnings == ()
         run = await hw.flows.start("outer", params={"n": 3, "list": [1, 2, 3]})
         expected = {

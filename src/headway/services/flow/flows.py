@@ -51,7 +51,7 @@ class Flows(FlowBook):
         self, ids: IdSource, jobs: dict[str, Job], handle: Callable[[str], RunHandle]
     ) -> None:
         super().__init__(ids, jobs)
-        self._handle = handle
+        self.handle = handle
 
     async def open(self, desk: Desk) -> None:
         self._views = TaskViews(desk.flows, desk.definitions)
@@ -158,7 +158,7 @@ class Flows(FlowBook):
     async def _start(self, command: StartFlow) -> RunHandle:
         self.serve()
         answer = await self.desk.store.apply(command)
-        return self._handle(admitted(command.submission, answer))
+        return self.handle(admitted(command.submission, answer))
 
     async def task(self, task_id: str) -> TaskView:
         """All that is known of a task now."""
