@@ -307,9 +307,11 @@ class Drive:
                 happened.append(Woken())
             if happened or self._is_idle():
                 return happened
-            left_s = None if wakes_at is None else (wakes_at - now) / SECOND
+            if wakes_at is None:
+                await self._news.wait()
+                continue
             try:
-                async with self._desk.clock.timeout(left_s):
+                async with self._desk.clock.timeout((wakes_at - now) / SECOND):
                     await self._news.wait()
             except TimeoutError:
                 continue

@@ -4,8 +4,7 @@ Who wakes a task goes by the database's clock. A driver that went by another one
 would find nothing to do, park, and be woken again at once.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 from headway.core.ids import Instant
 from headway.ports.clock import Clock
@@ -28,11 +27,6 @@ class FlowClock:
         self._last = max(self._last, Instant(self._clock.now() + self._ahead_us))
         return self._last
 
-    @asynccontextmanager
-    async def timeout(self, seconds: float | None) -> AsyncIterator[None]:
-        """As `asyncio.timeout`; without a number there is none."""
-        if seconds is None:
-            yield
-        else:
-            async with self._clock.timeout(seconds):
-                yield
+    def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
+        """As `asyncio.timeout`."""
+        return self._clock.timeout(seconds)
