@@ -27,7 +27,7 @@ def test_version_is_the_packages(folder: Path) -> None:
             ["dmeo"],
             (
                 'Unknown command "dmeo". Did you mean "demo"?'
-                " Available commands: db, demo, doctor, explain, serve."
+                " Available commands: db, demo, doctor, explain, serve, worker, flow, task."
             ),
         ),
         (["db", "check", "--jsno"], "Unknown option: --jsno. Did you mean --json?"),
