@@ -42,7 +42,16 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
         "A job may raise anything: what ends its thread is told to whoever waits for it."
     ),
     ("wide_excepts", "src/headway/services/engine.py"): (
-        "The top of an execution: a mistake of ours is told and costs this run alone."
+        "The top of an execution and of a round: a mistake of ours is told and costs only this one."
+    ),
+    ("wide_excepts", "src/headway/services/claiming.py"): (
+        "The top of a loop: a mistake of ours is told and costs this round alone."
+    ),
+    ("wide_excepts", "src/headway/services/event_feed.py"): (
+        "The top of a loop on which all watchers rely: a mistake of ours is told, and it goes on."
+    ),
+    ("wide_excepts", "src/headway/adapters/sql/database.py"): (
+        "Each driver raises classes of its own; what they mean is asked, and the rest let go."
     ),
     ("wide_excepts", "src/headway/services/flow/functions.py"): (
         "A function of a flow may raise anything: it becomes the node's error."

@@ -1,4 +1,4 @@
-"""Cancel: at once for what nobody holds, by a deadline for what somebody does (I11, R1.8)."""
+"""Cancel: at once for what nobody holds, by a deadline for what somebody does (I11, R1.8, R2.5)."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The row of a key: its word, its saved parameters, and its lock."""
+"""The row of a key: its word (R1.6), its saved parameters, and its lock (R1.7)."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Lanes: how many keys run at once, and in which order they start."""
+"""Lanes: how many keys run at once, and in which order they start (R1.2, R1.3, R1.4)."""
 
 import asyncio
 import json

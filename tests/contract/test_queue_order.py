@@ -114,6 +114,21 @@ async def test_i10_a_key_with_a_thousand_queued_runs_does_not_starve_the_others(
     assert (await lane_view(store)).queued_count == 998
 
 
+async def test_r1_12_a_newcomer_joins_the_queue_even_where_a_slot_is_free(
+    store: SqlStore,
+) -> None:
+    holder = await instance(store)
+    await raise_limit(store, 1)
+    first = await running(store, "ann", by=holder)
+    waiting = await submitted(store, "bob")
+    await store.apply(Complete(claim_of(first)))
+    assert (await lane_view(store)).held_count == 0
+    # In one batch, as by two processes at the same moment.
+    newcomer = a_submit(key="cat")
+    _, claimed_now = await together(store, newcomer, a_claim(holder, count=1))
+    assert [one.run_id for one in claimed_now] == [waiting]
+
+
 async def test_i9_jobs_that_nobody_here_knows_neither_block_nor_vanish(store: SqlStore) -> None:
     strange = [await submitted(store, f"strange-{n}", job="strange") for n in range(5)]
     known = await submitted(store, "known", job="mirror")

@@ -1,4 +1,4 @@
-"""Reading: lists by keyset, pages without gaps or repeats, snapshots of one instant."""
+"""Reading: lists by keyset, pages without gaps or repeats, snapshots of one instant (R1.10)."""
 
 import asyncio
 

@@ -101,6 +101,7 @@ async def test_r2_8_a_run_that_executed_too_long_is_timed_out_and_its_claim_void
 async def test_r2_8_the_wait_does_not_count_towards_the_execution(
     store: SqlStore, clock: FakeClock
 ) -> None:
+    """R1.12: run time counts from the start of running."""
     run_id = await submitted(store, timeout_s=10, queue_timeout_s=100)
     clock.advance(99)
     await claimed_one(store, await instance(store))

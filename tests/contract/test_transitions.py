@@ -1,4 +1,4 @@
-"""A run moves along the one table, by the one who may move it, or not at all."""
+"""A run moves along the one table, by the one who may, or not at all (R2.1, R2.2, R2.4)."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The one table of moves (R2.1), and the words for its states (R1.6)."""
+"""The one table of moves (R2.1), all of them forward (R2.3), and its states' words (R1.6)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The examples run as they stand, and say what they promise."""
+"""The examples run as they stand, with nothing else (R1.11), and say what they promise."""
 
 import subprocess
 import sys

@@ -1,5 +1,8 @@
 """Send away those who wait (R3.7); begin anew after a restart within the process (R3.8)."""
 
+import os
+import signal
+
 import pytest
 
 from headway.lanes import LaneCleared, Lanes
@@ -111,3 +114,17 @@ async def test_r3_8_after_a_reset_new_work_is_accepted_again(lanes: Lanes, stage
     lanes.reset_all()
     await stage.call(lanes.run("main", stage.work("a")))
     assert stage.begun == ["a"]
+
+
+async def test_r3_8_sigusr1_resets_the_lanes_of_a_server_that_heeds_it(
+    lanes: Lanes, stage: Stage
+) -> None:
+    before = signal.getsignal(signal.SIGUSR1)
+    await stage.call(lanes.run("cron", stage.work("stuck")))
+    await stage.call(lanes.run("cron", stage.work("second")))
+    with lanes.reset_on_signal():
+        os.kill(os.getpid(), signal.SIGUSR1)
+        await settle()
+    assert stage.begun == ["stuck", "second"]
+    assert lanes.view("cron").generation == 1
+    assert signal.getsignal(signal.SIGUSR1) == before

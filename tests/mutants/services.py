@@ -22,21 +22,22 @@ SERVICES: Final = (
     ),
     Mutant(
         name="nobody looks unless there was a hint",
-        file="services/engine.py",
+        file="services/claiming.py",
         edits=(
             (
-                (
-                    "                async with asyncio.timeout(POLL_S):\n"
-                    "                    await self._wake.wait()"
-                ),
-                (
-                    "                async with asyncio.timeout(None):\n"
-                    "                    await self._wake.wait()"
-                ),
+                "            await is_set_within(self._wake, POLL_S)",
+                "            await self._wake.wait()",
             ),
         ),
         test_file="tests/service/test_hints.py",
         test="test_i8_with_every_hint_lost_polling_still_starts_and_finds_the_end",
+    ),
+    Mutant(
+        name="of waits that overlap each wants a slot for itself",
+        file="services/slot.py",
+        edits=(("elif not is_waiting and not self._has_slot:", "elif not self._has_slot:"),),
+        test_file="tests/service/test_slots.py",
+        test="test_i5_of_waits_that_overlap_the_first_gives_the_slot_back_and_the_last_gets_it",
     ),
     Mutant(
         name="a job that waits keeps its slot",

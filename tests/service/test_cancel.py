@@ -9,7 +9,7 @@ import pytest
 from headway import Headway, RunContext, RunFailed
 from headway.core.command.cancel import CancelAnswer, RequestCancel
 from headway.core.run.admission import OnConflict
-from headway.core.run.status import RunStatus
+from headway.core.run.status import RunStatus, row_word
 from headway.services import engine
 from tests.service.scenes import looked_at
 
@@ -153,3 +153,49 @@ async def test_i11_a_job_that_cleans_up_is_not_cancelled_a_second_time(
         await run.cancel()
         await run.ended()
     assert cleaned == [run.id]
+
+
+async def test_r1_12_a_cancel_answers_at_once_and_canceled_follows_when_the_runner_has_unwound(
+    url: str,
+) -> None:
+    hw, started, may_end = Headway(url), asyncio.Event(), asyncio.Event()
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+
+    async with hw:
+        run = await hw.start("work", key="ann")
+        await started.wait()
+        assert await run.cancel() is CancelAnswer.REQUESTED
+        assert await run.status() is RunStatus.CANCELLING
+        assert row_word(await run.status(), has_started=True) == "Running"
+        may_end.set()
+        assert (await run.ended()).run.status is RunStatus.CANCELED
+
+
+async def test_r1_12_the_figures_of_the_last_run_stay_visible_however_it_ended(url: str) -> None:
+    hw, said = Headway(url), asyncio.Event()
+
+    @hw.job()
+    async def counts(ctx: RunContext, fails: bool) -> None:
+        await ctx.progress(downloaded=3, skipped=1)
+        if fails:
+            raise ValueError
+        said.set()
+        await asyncio.Event().wait()
+
+    async with hw:
+        failed = await hw.start("counts", key="ann", params={"fails": True})
+        await failed.ended()
+        canceled = await hw.start("counts", key="bob", params={"fails": False})
+        await said.wait()
+        await canceled.cancel()
+        await canceled.ended()
+    async with looked_at(url) as store:
+        found = [await store.runs.run(run.id) for run in (failed, canceled)]
+    assert [record and record.progress for record in found] == ['{"downloaded":3,"skipped":1}'] * 2

@@ -1,4 +1,4 @@
-"""One at a time per key, three at a time in the lane, in the order of acceptance."""
+"""One at a time per key, three at a time in the lane, in the order of acceptance (R1.2, R1.5)."""
 
 import asyncio
 

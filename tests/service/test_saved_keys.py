@@ -1,5 +1,6 @@
 """What was saved for a key is what its next run gets, unless told otherwise."""
 
+import json
 from typing import Any
 
 import pytest
@@ -69,3 +70,15 @@ async def test_r1_7_a_row_that_changes_at_the_moment_of_the_start_is_not_overloo
             await hw.keys.save("ann", job="mirror", params={"url": "c"})
         await hw.lanes.set("main", is_paused=False)
         assert await run.result() == ["b", 1]
+
+
+async def test_r1_12_paste_overwrites_all_parameters_and_never_the_identity(url: str) -> None:
+    async with headway_with_jobs(url) as hw:
+        copied = await hw.keys.save("ann", job="mirror", params={"url": "a", "page": 7})
+        await hw.keys.save("bob", job="mirror", params={"page": 3})
+        await hw.keys.save("bob", job=copied.job, params=json.loads(copied.params))
+        rows = {row.key: json.loads(row.params) for row in await hw.keys.list()}
+        assert rows == {"ann": {"url": "a", "page": 7}, "bob": {"url": "a", "page": 7}}
+        await hw.keys.save("bob", job="mirror", params={"url": "b"})
+        rows = {row.key: json.loads(row.params) for row in await hw.keys.list()}
+    assert rows == {"ann": {"url": "a", "page": 7}, "bob": {"url": "b"}}

@@ -1,17 +1,21 @@
 """Who has waited goes on when it has a slot again, and not before (I5)."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from headway import Headway, RunContext, RunHandle
 from headway.adapters.sql.read_runs import SqlRunReader
+from headway.adapters.system.clock import SystemClock
 from headway.core.command.cancel import RequestCancel
+from headway.core.run.events import Event, EventType
 from headway.core.run.status import RunStatus
 from headway.services import context, engine
 from headway.services.execution import Execution
 from tests.service.scenes import Gauge, looked_at
+from tests.service.test_waiting import until_asked
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -105,7 +109,7 @@ async def test_i8_a_slot_whose_answer_was_lost_is_found_also_when_messages_wait(
 
     @hw.job()
     async def waits(ctx: RunContext) -> Any:
-        await ctx.sleep(0.1)
+        await ctx.sleep(1.0)  # Long enough to be seen without a slot.
         return await ctx.messages()
 
     async with hw:
@@ -113,3 +117,65 @@ async def test_i8_a_slot_whose_answer_was_lost_is_found_also_when_messages_wait(
         await until_slotless(run)
         await run.send("hello")
         assert await run.result(20) == ["hello"]
+
+
+async def test_i5_of_waits_that_overlap_the_first_gives_the_slot_back_and_the_last_gets_it(
+    url: str,
+) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def asks(ctx: RunContext) -> Any:
+        return await asyncio.gather(ctx.interrupt("may I?"), ctx.interrupt("and this?"))
+
+    @hw.job()
+    async def works(ctx: RunContext) -> None:
+        pass
+
+    async with hw:
+        await hw.lanes.set("main", max_concurrent=1)
+        asking = await hw.start("asks", key="ann")
+        await until_asked(hw, 1)
+        await (await hw.start("works", key="bob")).result(10)
+        first, second = await asking.questions()
+        await asking.answer(first, "yes")
+        await (await hw.start("works", key="bob")).result(10)
+        await asking.answer(second, "no")
+        assert await asking.result(10) == ["yes", "no"]
+        kinds = [event.type async for event in asking.events()]
+    assert (kinds.count(EventType.WAITING), kinds.count(EventType.WOKEN)) == (1, 1)
+
+
+class MovedClock(SystemClock):
+    """It moves when it is told to; who sleeps by it is noted, and goes on at once."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+        self.slept_s: list[float] = []
+
+    def monotonic_s(self) -> float:
+        return self.ahead_s
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept_s.append(seconds)
+
+
+async def test_i5_the_time_that_it_takes_to_give_the_slot_back_is_part_of_the_sleep(
+    url: str,
+) -> None:
+    clock = MovedClock()
+    hw = Headway(url, clock=clock)
+
+    @hw.job()
+    async def sleeps(ctx: RunContext) -> None:
+        await ctx.sleep(60)
+        await ctx.sleep(30)
+
+    def give_back_slowly(events: Sequence[Event]) -> None:
+        if any(event.type == EventType.WAITING for event in events):
+            clock.ahead_s += 40
+
+    async with hw:
+        hw.store.listen(give_back_slowly)
+        await (await hw.start("sleeps")).result(10)
+    assert clock.slept_s == [20, 0]

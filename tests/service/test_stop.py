@@ -4,13 +4,15 @@ import asyncio
 import sqlite3
 import threading
 from contextlib import closing, suppress
+from typing import Any
 
 import pytest
 
 from headway import Headway, RunContext
+from headway.adapters.sql.read_runs import SqlRunReader
 from headway.bootstrap import life_lock_for
 from headway.core.command.instance import DeclareDead
-from headway.core.errors import StoreFailed
+from headway.core.errors import StoreClosed, StoreFailed
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
@@ -335,3 +337,40 @@ async def test_a_job_that_holds_out_against_its_cancel_may_end_well_while_others
         record = await store.runs.run(run.id)
     assert record is not None
     assert record.result == '"done all the same"'
+
+
+async def test_i20_an_engine_whose_store_has_closed_ends_and_says_so(url: str) -> None:
+    """Or it would stand there for ever, and do nothing."""
+
+    async def lose_the_store() -> None:
+        async with asyncio.timeout(20), Headway(url) as hw:
+            await hw.store.writer.close()
+            await asyncio.Event().wait()
+
+    with pytest.raises(StoreClosed):
+        await lose_the_store()
+
+
+async def test_i8_a_round_that_breaks_costs_no_more_than_itself(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, broken = SqlRunReader.instances, list[str]()
+
+    async def break_twice(self: SqlRunReader) -> Any:
+        if len(broken) < 2:
+            broken.append("sweep")
+            raise ZeroDivisionError
+        return await look(self)
+
+    hw = Headway(url)
+
+    @hw.job(timeout_s=0.1)
+    async def never_ends(ctx: RunContext) -> None:
+        await asyncio.Event().wait()
+
+    async with hw:
+        monkeypatch.setattr(SqlRunReader, "instances", break_twice)
+        run = await hw.start("never_ends")
+        async with asyncio.timeout(20):
+            assert (await run.ended()).run.status is RunStatus.TIMED_OUT
+    assert len(broken) == 2

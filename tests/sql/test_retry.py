@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import asyncpg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import AsyncAdaptedQueuePool, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -125,6 +125,73 @@ async def test_r4_6_an_error_of_the_work_itself_is_not_taken_for_the_databases(
     with pytest.raises(ConnectionResetError):
         await database.with_retry(read, sleep=waits)
     assert waits.delays_s == []
+
+
+@pytest.mark.parametrize("backend", ["postgres"])
+async def test_i20_a_statement_beyond_the_limit_of_its_url_is_an_outage(url: str) -> None:
+    waits = Waits()
+    limited = f"{url}{'&' if '?' in url else '?'}command_timeout=0.2"
+    database = Database(parse_addresses([limited]), durability="process")
+
+    async def read(connection: AsyncConnection) -> None:
+        await connection.execute(text("SELECT pg_sleep(60)"))
+
+    with pytest.raises(DatabaseUnavailable, match="command_timeout"):
+        await database.with_retry(read, sleep=waits)
+    with pytest.raises(DatabaseUnavailable, match="command_timeout"):
+        async with database.session() as session:
+            await read(session)
+    assert waits.delays_s == []
+    await database.close()
+
+
+@pytest.mark.parametrize("backend", ["postgres"])
+async def test_i20_a_statement_beyond_the_servers_limit_is_an_outage(database: Database) -> None:
+    async def read(connection: AsyncConnection) -> None:
+        await connection.execute(text("SET statement_timeout = 100"))
+        await connection.execute(text("SELECT pg_sleep(60)"))
+
+    with pytest.raises(DatabaseUnavailable, match="statement timeout"):
+        await database.with_retry(read)
+
+
+async def test_i20_who_gets_no_connection_from_the_pool_is_told_of_an_outage(
+    database: Database,
+) -> None:
+    pool = database.engine.pool
+    assert isinstance(pool, AsyncAdaptedQueuePool)
+    pool._timeout = 0.01
+
+    async def read(connection: AsyncConnection) -> None:
+        await asyncio.gather(*(database.with_retry(wait) for _ in range(20)))
+
+    async def wait(connection: AsyncConnection) -> None:
+        await asyncio.sleep(0.2)
+
+    with pytest.raises(DatabaseUnavailable, match="all connections are in use"):
+        await database.with_retry(read)
+
+
+@pytest.mark.parametrize("backend", ["postgres"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        asyncpg.InternalClientError("cannot switch to state 12; another operation is in progress"),
+        asyncpg.InterfaceError("connection is closed"),
+    ],
+)
+async def test_r4_6_a_drivers_own_word_for_a_lost_connection_is_one(
+    database: Database, error: Exception
+) -> None:
+    """Most come wrapped; what a driver raises beside the statements does not."""
+    waits = Waits()
+
+    async def read(connection: AsyncConnection) -> None:
+        raise error
+
+    with pytest.raises(DatabaseUnavailable):
+        await database.with_retry(read, sleep=waits)
+    assert waits.delays_s == [1, 2, 4]
 
 
 async def make_table(database: Database) -> None:

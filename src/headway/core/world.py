@@ -352,7 +352,7 @@ class World:
         self, run: Run, changes: dict[str, Any], documents: dict[str, Any] | None = None
     ) -> Run:
         changes["revision"] = run.revision + 1
-        after = changed(run, changes)
+        after, changes = changed(run, changes)
         self.runs[run.id] = after
         documents_added = self.changes.runs_added.get(run.id)
         if documents_added is not None:

@@ -4,8 +4,11 @@ A task runs within its caller's own `await`, as soon as its lane lets it. So its
 its cancellation and its result are its caller's, and the lanes own no task that could be lost.
 """
 
+import asyncio
+import signal
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import count
 from typing import Final, TypeVar
@@ -146,6 +149,16 @@ class Lanes:
         self._is_refusing = False
         self._watch.note_ends(self._board.active_ids())
         self._start(self._board.reset(self._clock()))
+
+    @contextmanager
+    def reset_on_signal(self) -> Iterator[None]:
+        """Inside, SIGUSR1 to this process is a `reset_all`. In the main thread only."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGUSR1, self.reset_all)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGUSR1)
 
     def set_limit(self, lane: str | None, limit: int) -> None:
         """From now on at most `limit` at once; 0 pauses the lane. It interrupts nobody.

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.explain import Situation
-from headway.core.run.run import Run, RunRecord
+from headway.core.run.run import Claim, Run, RunRecord
 from headway.core.run.status import RunStatus
 from headway.core.world import InboxItem, Instance, Question, SavedKey
 
@@ -36,6 +36,20 @@ class Snapshot:
     keys: Sequence[SavedKey]
     runs: Sequence[RunRecord]
     """The active ones."""
+
+
+class HeldRun(NamedTuple):
+    """What its holder asks of a run again and again, of thousands at once."""
+
+    id: RunId
+    token: str
+    status: RunStatus
+    slot: LaneName | None
+    unread_count: int
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(self.id, self.token)
 
 
 class RunReader(Protocol):
@@ -77,7 +91,7 @@ class RunReader(Protocol):
         """Active runs whose next deadline has passed, the longest overdue first."""
         ...
 
-    async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[Run]: ...
+    async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[HeldRun]: ...
 
     async def ancestors(self, run_id: RunId, *, limit: int) -> Sequence[Run]:
         """Its parent, the parent's parent and so on, as far as they are still there."""

@@ -30,7 +30,7 @@ from headway.ports.store import Store
 from headway.services.admit import admitted
 from headway.services.execution import Execution
 from headway.services.job import Job, encoded_params, registered_job
-from headway.services.patience import persistently
+from headway.services.patience import is_set_within, persistently
 
 POLL_S: Final = 1.0
 POLICIES: Final = frozenset({OnConflict.REJECT, OnConflict.ENQUEUE, OnConflict.REPLACE})
@@ -176,10 +176,7 @@ class Children:
 
     async def _news(self, changed: asyncio.Event) -> None:
         while not changed.is_set():  # Until the child may have ended.
-            try:
-                async with asyncio.timeout(POLL_S):
-                    await changed.wait()
-            except TimeoutError:
+            if not await is_set_within(changed, POLL_S):
                 await self._look()
 
     async def _look(self) -> None:

@@ -8,7 +8,6 @@ The last makes it certain, the others make it fast.
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
@@ -20,7 +19,7 @@ from headway.core.command.key_row import DeleteKey, SaveKey
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.question import AskQuestion, CloseQuestion
 from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetInteractive
-from headway.core.errors import InfrastructureError
+from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import CRON_LANE, InstanceId, LaneName
 from headway.core.run.events import Event, EventType
 from headway.log import event_log
@@ -28,6 +27,7 @@ from headway.ports.id_source import IdSource
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.job import Job
+from headway.services.patience import is_set_within
 
 POLL_S: Final = 1.0
 ALL_LANES_S: Final = 5.0
@@ -114,12 +114,15 @@ class Claiming:
                 lanes = await self._lanes() if self._jobs else []
                 # Together, so that they share a transaction.
                 await asyncio.gather(*map(self._claim_from, lanes))
+            except StoreClosed:  # Nothing can be done here any more.
+                raise
             except InfrastructureError as error:
                 log.warning("claim_failed", extra={"reason": str(error)})
                 await asyncio.sleep(POLL_S)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_S):
-                    await self._wake.wait()
+            except Exception:  # One round that breaks costs no more than itself.
+                log.exception("claim_broke")
+                await asyncio.sleep(POLL_S)
+            await is_set_within(self._wake, POLL_S)
 
     async def _lanes(self) -> Sequence[LaneName]:
         """Those of our jobs, and of schedules; now and then all, for a job may have moved."""

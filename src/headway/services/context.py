@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable
 from contextlib import AbstractAsyncContextManager
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from headway.core.command.command import Command
@@ -105,11 +106,16 @@ class RunContext:
         self.generation: int = claimed.generation
         self.attempt: int = claimed.attempt
         """1, and one more for each retry."""
-        self.params: dict[str, Any] = json.loads(claimed.params)
         self.checkpoint: Any = (
             None if claimed.checkpoint is None else json.loads(claimed.checkpoint)
         )
         """What this run saved last, or the run that it continues."""
+
+    @cached_property
+    def params(self) -> dict[str, Any]:
+        """As they were submitted, defaults included."""
+        params: dict[str, Any] = json.loads(self._execution.claimed.params)
+        return params
 
     @property
     def cancelled(self) -> bool:
@@ -160,9 +166,10 @@ class RunContext:
         check_seconds(seconds, place="seconds")
         if seconds < SLOT_KEPT_S:
             await self._clock.sleep(seconds)
-        else:
-            async with self._slot.given_back():
-                await self._clock.sleep(seconds)
+            return
+        until_s = self._clock.monotonic_s() + seconds
+        async with self._slot.given_back():  # Which takes a moment that is part of the sleep.
+            await self._clock.sleep(max(0.0, until_s - self._clock.monotonic_s()))
 
     async def interrupt(self, question: Any, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         """A person's answer to `question`; None when nobody answers in time: treat it as a no.

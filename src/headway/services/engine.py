@@ -10,7 +10,6 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -20,17 +19,17 @@ from headway.core.command.instance import (
     RenewInstance,
     RetireInstance,
 )
-from headway.core.errors import InfrastructureError
+from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import InstanceId, RunId
 from headway.core.run.events import Event, EventType
-from headway.core.run.run import Claim, Run
+from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 from headway.log import event_log
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.ports.life_lock import LifeLock
-from headway.ports.run_reader import RunReader
+from headway.ports.run_reader import HeldRun, RunReader
 from headway.ports.store import Store
 from headway.services.children import Children
 from headway.services.claiming import Claiming
@@ -38,7 +37,7 @@ from headway.services.execute import execute, give_up
 from headway.services.execution import Ending, Execution
 from headway.services.job import Job
 from headway.services.output import Output
-from headway.services.patience import persistently
+from headway.services.patience import is_set_within, persistently
 from headway.services.sweep import clean_locks, sweep
 
 SWEEP_S: Final = 1.0
@@ -255,11 +254,13 @@ class Engine:
         while not self._has_stopped.is_set():
             try:
                 await action()
+            except StoreClosed:  # Nothing can be done here any more.
+                raise
             except InfrastructureError as error:
                 log.warning("round_failed", extra={"reason": str(error)})
-            with suppress(TimeoutError):
-                async with asyncio.timeout(every_s):
-                    await self._has_stopped.wait()
+            except Exception:  # One round that breaks costs no more than itself.
+                log.exception("round_broke")
+            await is_set_within(self._has_stopped, every_s)
 
     async def _sweep(self) -> None:
         await sweep(self._store, self._reader, self._life_lock)
@@ -273,7 +274,7 @@ class Engine:
         self._looked_at_s = now_s
         mine = {one.claim: (one, one.awaited_slot) for one in self._executing.values()}
         held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
-        found = {Claim(run.id, run.token): run for run in held}
+        found = {run.claim: run for run in held}
         for claim, (execution, awaited_slot) in mine.items():
             run = found.get(claim)
             self._tell(execution, run)
@@ -289,7 +290,7 @@ class Engine:
             await give_up(self._store, claim)
         self._unknown = unknown
 
-    def _tell(self, execution: Execution, run: Run | None) -> None:
+    def _tell(self, execution: Execution, run: HeldRun | None) -> None:
         if execution.is_settling:
             return
         if run is None:
@@ -328,7 +329,7 @@ class Engine:
                 RenewInstance(instance_id=self._instance_id, ttl_s=self._lease_ttl_s)
             )
             held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
-            await asyncio.gather(*(give_up(self._store, Claim(run.id, run.token)) for run in held))
+            await asyncio.gather(*(give_up(self._store, run.claim) for run in held))
             await self._store.apply(RetireInstance(self._instance_id))
         except InfrastructureError as error:  # Others will find out when the lease has run out.
             log.warning("left_without_a_word", extra={"reason": str(error)})

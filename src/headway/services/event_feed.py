@@ -17,6 +17,7 @@ from headway.core.run.events import Event
 from headway.log import event_log
 from headway.ports.event_reader import EventReader
 from headway.ports.store import Store
+from headway.services.patience import is_set_within
 
 POLL_S: Final = 1.0
 PAGE_COUNT: Final = 500
@@ -104,11 +105,7 @@ class EventFeed(Generic[T]):
         changed = self._changed
         if self.last_seq > seq or self.is_closed:
             return
-        try:
-            async with asyncio.timeout(timeout_s):
-                await changed.wait()
-        except TimeoutError:
-            return
+        await is_set_within(changed, timeout_s)
 
     async def _follow(self) -> None:
         while True:  # Ends by cancellation only.
@@ -119,11 +116,10 @@ class EventFeed(Generic[T]):
             except InfrastructureError as error:  # Watchers wait; nothing is lost.
                 log.warning("events_not_read", extra={"reason": str(error)})
                 await asyncio.sleep(POLL_S)
-            try:
-                async with asyncio.timeout(POLL_S):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+            except Exception:  # Nobody would begin anew: watchers would wait for ever.
+                log.exception("event_feed_broke")
+                await asyncio.sleep(POLL_S)
+            await is_set_within(self._wake, POLL_S)
 
     async def _read_on(self) -> int:
         page = await self._reader.events(after_seq=self.last_seq, limit=PAGE_COUNT)

@@ -28,6 +28,7 @@ from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.family import end_children
+from headway.services.patience import is_set_within
 
 POLL_S: Final = 1.0
 PAGE_COUNT: Final = 500
@@ -215,8 +216,4 @@ class _News:
         self._changed.clear()
 
     async def wait(self) -> None:
-        try:
-            async with asyncio.timeout(POLL_S):  # Another process may be executing it.
-                await self._changed.wait()
-        except TimeoutError:
-            return
+        await is_set_within(self._changed, POLL_S)  # Another process may be executing it.

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headway.core.command.lane import LIMIT_MAX
@@ -48,8 +48,11 @@ class Job:
     backoff: Backoff = Backoff()
     recovery: Recovery = Recovery.RESUME
     parameters: Parameters
+    is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        # Asked for each run, and not quickly told.
+        object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.function))
         for place in ("timeout_s", "queue_timeout_s"):
             check_limit(getattr(self, place), place=place)
         if not isinstance(self.backoff, Backoff):
@@ -57,10 +60,6 @@ class Job:
         retries: object = self.retries
         if not isinstance(retries, int) or not 0 <= retries <= RETRY_COUNT_MAX:
             raise InvalidInput("retries", f"must be 0 to {RETRY_COUNT_MAX:,}")
-
-    @property
-    def is_async(self) -> bool:
-        return inspect.iscoroutinefunction(self.function)
 
 
 def registered_job(jobs: Mapping[str, Job], name: str) -> Job:

@@ -7,7 +7,6 @@ and what happened while nobody mirrored is caught up with in the same way.
 import asyncio
 import json
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Self
@@ -21,6 +20,7 @@ from headway.ports.event_reader import EventReader
 from headway.ports.mirror_folder import MirrorFiles
 from headway.ports.run_reader import RunFilter, RunReader
 from headway.ports.store import Store
+from headway.services.patience import is_set_within
 from headway.services.thread import in_thread
 
 INTERVAL_S: Final = 0.25
@@ -74,9 +74,7 @@ class Mirror:
             self._news.clear()
             await self._round()
             await asyncio.sleep(INTERVAL_S)
-            with suppress(TimeoutError):  # Other processes write too.
-                async with asyncio.timeout(POLL_S):
-                    await self._news.wait()
+            await is_set_within(self._news, POLL_S)  # Other processes write too.
 
     async def _round(self) -> None:
         """Come up with the stream, as far as it can be read and the disk takes it."""

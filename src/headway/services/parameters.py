@@ -1,12 +1,12 @@
 """What a job takes: the signature of its function, checked before anything is written."""
 
 import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, NotRequired, get_type_hints
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUserError
+from typing_extensions import TypedDict
 
 from headway.core.document import Document, encode_document
 from headway.core.errors import InvalidInput
@@ -38,6 +38,18 @@ class Parameters:
             if parameter.kind not in _BY_NAME:
                 raise InvalidInput(place, f"cannot be given {parameter.name!r} by name")
             self._add(parameter, hints.get(parameter.name, Any), place)
+        self._all = self._together({one.name: hints.get(one.name, Any) for one in others})
+
+    def _together(self, hints: dict[str, Any]) -> TypeAdapter[dict[str, Any]]:
+        """All parameters as one object, read in one go."""
+        types = {
+            name: hints[name] if name in self._required else NotRequired[hints[name]]
+            for name in self._adapters
+        }
+        make: Any = TypedDict
+        kind = make("Params", types)
+        kind.__pydantic_config__ = ConfigDict(extra="allow" if self._takes_more else "forbid")
+        return TypeAdapter(kind)
 
     def _add(self, parameter: inspect.Parameter, hint: Any, place: str) -> None:
         name = parameter.name
@@ -64,24 +76,29 @@ class Parameters:
 
     def parse(self, document: str) -> dict[str, Any]:
         """The arguments for the function; InvalidInput names every field that is wrong."""
-        given: dict[str, Any] = json.loads(document)
-        unknown = [] if self._takes_more else [n for n in given if n not in self._adapters]
-        takes = f"it takes: {', '.join(self._adapters) or 'none'}"
-        faults = [(name, f"is not a parameter of the job; {takes}") for name in unknown]
-        faults += [(name, "is missing") for name in self._required if name not in given]
-        arguments: dict[str, Any] = {}
-        for name, value in given.items():
-            try:
-                arguments[name] = self._checked(name, value)
-            except ValidationError as error:
-                faults.append(_first_fault(name, error))
-        if faults:
-            raise _refusal(faults)
-        return arguments
+        try:
+            return self._all.validate_json(document, strict=True)
+        except ValidationError as error:
+            raise _refusal(self._faults(error)) from None
 
-    def _checked(self, name: str, value: Any) -> Any:
-        adapter = self._adapters.get(name)
-        return value if adapter is None else adapter.validate_json(json.dumps(value), strict=True)
+    def _faults(self, error: ValidationError) -> list[tuple[str, str]]:
+        """The first of each parameter: those that are unknown, those that are missing, the rest."""
+        faults: dict[str, tuple[int, str, str]] = {}
+        for fault in error.errors(include_url=False, include_context=False, include_input=False):
+            name, *inner = fault["loc"]
+            kind = "" if inner else fault["type"]
+            if kind == "extra_forbidden":
+                takes = f"it takes: {', '.join(self._adapters) or 'none'}"
+                found = (0, str(name), f"is not a parameter of the job; {takes}")
+            elif kind == "missing":
+                found = (1, str(name), "is missing")
+            else:
+                problem = fault["msg"]
+                parts = [f"[{one}]" if isinstance(one, int) else f".{one}" for one in inner]
+                found = (2, f"{name}{''.join(parts)}", problem[0].lower() + problem[1:])
+            faults.setdefault(str(name), found)
+        ordered = sorted(faults.values(), key=lambda fault: fault[0])
+        return [(place, problem) for _, place, problem in ordered]
 
     def schema(self) -> dict[str, Any]:
         """A JSON Schema of the parameters."""
@@ -94,14 +111,6 @@ class Parameters:
         schema["required"] = list(self._required)
         schema["additionalProperties"] = self._takes_more
         return {**schema, **({"$defs": shared["$defs"]} if "$defs" in shared else {})}
-
-
-def _first_fault(name: str, error: ValidationError) -> tuple[str, str]:
-    """The place within the parameter, and what is wrong with it."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-    problem = first["msg"]
-    return f"{name}{''.join(parts)}", problem[0].lower() + problem[1:]
 
 
 def _refusal(faults: Sequence[tuple[str, str]]) -> InvalidInput:

@@ -1,4 +1,4 @@
-"""Waiting for a database that is away."""
+"""Waiting: for a database that is away, and for news, which may not come."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,6 +12,15 @@ AGAIN_S: Final = 0.5
 T = TypeVar("T")
 
 log = event_log(__name__)
+
+
+async def is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    """Whether it was set in time. Who relies on it looks for itself when it was not."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await event.wait()
+    except TimeoutError:
+        return False
 
 
 async def persistently(action: Callable[[], Awaitable[T]]) -> T:

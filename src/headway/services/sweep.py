@@ -25,7 +25,10 @@ COUNT_MAX: Final = 500
 
 
 async def sweep(store: Store, reader: RunReader, life_lock: LifeLock) -> None:
-    """One round; what is left over after it waits for the next."""
+    """One round, of which all that comes together shares a transaction.
+
+    What is left over after it waits for the next.
+    """
     now = await reader.now()
     instances = await reader.instances()
     # One process may have had several lives: all are looked at before its lock is removed.
@@ -37,12 +40,12 @@ async def sweep(store: Store, reader: RunReader, life_lock: LifeLock) -> None:
             await _bury(store, reader, DeclareDead(instance.id, is_proven=is_proven))
     for lock in free:
         life_lock.remove(lock)
-    for run in await reader.runs_due(now, limit=COUNT_MAX):
+    due = await reader.runs_due(now, limit=COUNT_MAX)
+    for run in due:
         if run.children_by is not None:
             await end_children(store, reader, run.id)
-        command = _command_for(run, now)
-        if command is not None:
-            await store.apply(command)
+    commands = [command for run in due if (command := _command_for(run, now)) is not None]
+    await asyncio.gather(*(store.apply(command) for command in commands))
 
 
 async def clean_locks(reader: RunReader, life_lock: LifeLock) -> None:
@@ -56,7 +59,6 @@ async def _bury(store: Store, reader: RunReader, death: DeclareDead) -> None:
         return  # It has renewed its lease in the meantime.
     instance_id = death.instance_id
     held = await reader.runs_held_by(instance_id, limit=COUNT_MAX)
-    # Together, so that they share a transaction.
     await asyncio.gather(*(store.apply(ReleaseOrphan(run.id, instance_id)) for run in held))
     if len(held) < COUNT_MAX:
         await store.apply(RetireInstance(instance_id))

@@ -1,5 +1,6 @@
 """A system at work: a process of its own, with an interpreter that has it."""
 
+import os
 import subprocess
 import tempfile
 import time
@@ -15,6 +16,7 @@ from tests.bench.places import ROOT, Place
 
 ANSWER_TIMEOUT_S: Final = 240.0
 OURS_MODULE: Final = "tests.bench.engine.ours"
+BYTECODE: Final = ROOT / ".cache" / "bytecode"
 
 
 class DidNotFinish(Exception):
@@ -60,7 +62,15 @@ def start(
     return subprocess.Popen(
         [ground.pythons[contestant.system], "-m", module, as_argument(order)],
         cwd=ROOT,
+        env=_environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL if is_silent else subprocess.PIPE,
         text=True,
     )
+
+
+def _environment() -> dict[str, str]:
+    """Ours, but a module is compiled once and not by each process: an installation does that."""
+    environment = dict(os.environ) | {"PYTHONPYCACHEPREFIX": str(BYTECODE)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return environment

@@ -35,6 +35,7 @@ def race(
                 place = ground.places[entry.contestant.store]
                 grown[entry] = stack.enter_context(place.new_database())
                 finish_runs(place, grown[entry], scale.finished_count, step)
+                carry_out(entry, grown[entry], ground)  # The first one also compiles.
         for _ in range(scale.rounds[entries[0].order.work]):
             for entry, answer in _round(list(answers), ground, grown, step):
                 if isinstance(answer, DidNotFinish):

@@ -37,7 +37,7 @@ and an empty database. **CPU** is that of the worker's process; a server's own i
 - **Idle**: the share of a core that an engine takes while 10,000 runs are queued and none can
   start.
 - **Start-up**: from the start of the program, imports and all, to the first line of its first
-  job.
+  job, where its modules are compiled already, as after any start but the first.
 
 No two of these systems do quite the same, so read the figures with care:
 

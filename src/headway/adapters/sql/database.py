@@ -27,7 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from headway.adapters.sql.connect import Connector
 from headway.adapters.sql.dsn import Address
 from headway.adapters.sql.engine import READ_ONLY, memory_engine, server_engine, sqlite_engine
-from headway.adapters.sql.faults import is_disconnect, is_duplicate
+from headway.adapters.sql.faults import first_line, is_disconnect, is_duplicate, is_outage
 from headway.adapters.sql.sqlite import Durability, open_sqlite
 from headway.core.errors import DatabaseUnavailable
 
@@ -160,18 +160,18 @@ class Database:
                 has_connected = True
                 return await work(connection)
 
-        for delay_s in RETRY_DELAYS_S:
-            has_connected = False
-            try:
-                return await self._to_its_end(attempt())
-            except DBAPIError as error:
-                if not is_disconnect(error):
-                    raise
-            except (OSError, DatabaseUnavailable):
-                if has_connected:  # It came from the work itself, and means something else.
-                    raise
-            await sleep(delay_s)
         with _outages_named():
+            for delay_s in RETRY_DELAYS_S:
+                has_connected = False
+                try:
+                    return await self._to_its_end(attempt())
+                except (OSError, DatabaseUnavailable):
+                    if has_connected:  # It came from the work itself, and means something else.
+                        raise
+                except Exception as error:  # Not all that drivers raise comes through SQLAlchemy.
+                    if not is_disconnect(error):
+                        raise
+                await sleep(delay_s)
             return await self._to_its_end(attempt())
 
     async def _to_its_end(self, attempt: Coroutine[Any, Any, T]) -> T:
@@ -218,10 +218,13 @@ def _outages_named() -> Iterator[None]:
         yield
     except PoolTimeout as error:
         raise DatabaseUnavailable({"database": "all connections are in use"}) from error
-    except DBAPIError as error:
-        if not is_disconnect(error):
+    except (OSError, DatabaseUnavailable):
+        raise
+    except Exception as error:
+        if not is_outage(error):
             raise
-        raise DatabaseUnavailable({"database": str(error.orig).partition("\n")[0]}) from error
+        said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        raise DatabaseUnavailable({"database": first_line(said)}) from error
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import aiosqlite
 from sqlalchemy import AsyncAdaptedQueuePool, Connection, Pool, StaticPool, event
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -13,6 +14,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from headway.adapters.sql.connect import Connector
 from headway.adapters.sql.dsn import Driver
 from headway.adapters.sql.server import Purpose
+from headway.core.errors import DatabaseUnavailable
 
 READ_ONLY: Final = "headway_read_only"
 """The execution option of a connection that will only read."""
@@ -42,7 +44,15 @@ def server_engine(driver: Driver, connector: Connector) -> AsyncEngine:
 
     event.listen(engine.sync_engine, "checkout", leave_the_old_node)
     event.listen(engine.sync_engine, "invalidate", lambda *_: connector.lost())
+    event.listen(engine.sync_engine, "handle_error", _name_the_limit)
     return engine
+
+
+def _name_the_limit(context: ExceptionContext) -> None:
+    # The driver's own limit (`command_timeout`) comes without a word of what it was about.
+    if isinstance(context.original_exception, TimeoutError):
+        reason = {"database": "a statement took longer than command_timeout allows"}
+        raise DatabaseUnavailable(reason) from context.original_exception
 
 
 def sqlite_engine(open_file: Callable[[], sqlite3.Connection]) -> AsyncEngine:

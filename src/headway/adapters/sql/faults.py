@@ -25,6 +25,11 @@ LOST: Final = frozenset(
     {"25P03", "57P01", "57P02", "57P03", "57P05"} | {1053, 1927, 2003, 2006, 2013, 2055, 4031}
 )
 LOST_CLASS: Final = "08"
+# A limit of the server's ran out; a disk or a file cannot be read.
+OUT: Final = frozenset(
+    {"57014", 1969, 3024} | {"SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_NOMEM"}
+)
+OUT_CLASS: Final = "53"
 DRIVERS: Final = frozenset({"asyncpg", "aiomysql", "pymysql", "sqlalchemy"})
 # asyncpg and aiomysql give these neither a code nor a class of their own.
 LOST_WORDS: Final = (
@@ -71,6 +76,13 @@ def is_disconnect(error: BaseException) -> bool:
         is_drivers = type(error).__module__.partition(".")[0] in DRIVERS
         return is_drivers and any(word in str(error).lower() for word in LOST_WORDS)
     return code in LOST or (isinstance(code, str) and code.startswith(LOST_CLASS))
+
+
+def is_outage(error: BaseException) -> bool:
+    """For who only reads: it is not to be had now, and may be in a while."""
+    code = _code(error)
+    is_short = code in OUT or (isinstance(code, str) and code.startswith(OUT_CLASS))
+    return is_short or is_disconnect(error) or is_serialization_conflict(error)
 
 
 def is_conflict(error: BaseException) -> bool:

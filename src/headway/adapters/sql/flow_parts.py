@@ -1,13 +1,13 @@
 """Flows and their tasks, as a batch locks and writes them."""
 
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 import sqlalchemy as sa
 
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.statements import (
     Delete,
-    GuardFailed,
     Insert,
     Query,
     Row,
@@ -72,40 +72,32 @@ async def load_flows(link: Link, needs: Needs, world: World) -> None:
             world.workers[worker.id] = worker
 
 
-async def write_flows(link: Link, changes: FlowChanges) -> None:
+def flow_plan(changes: FlowChanges) -> Iterator[tuple[Write, Sequence[Row]]]:
     """Who may write a task is said by the guards of its run, in the same transaction."""
     for flow in changes.flows.values():
         if flow.revision == 1:
-            await _expect(link, _FLOW_ADDED, [tuple(flow)])
+            yield _FLOW_ADDED, [tuple(flow)]
         else:
-            await _expect(link, _FLOW_CHANGED, [(*flow[1:], flow.name, flow.revision - 1)])
-    await _expect(link, _WORKER_ADDED, [tuple(one) for one in changes.workers_added.values()])
-    heard = [(*one[1:], one.id) for one in changes.workers.values()]
-    await _expect(link, _WORKER_CHANGED, heard)
-    await _expect(link, _VERSIONS, [tuple(one) for one in changes.versions])
-    await _expect(link, _RUNS_ADDED, [tuple(one) for one in changes.runs_added])
+            yield _FLOW_CHANGED, [(*flow[1:], flow.name, flow.revision - 1)]
+    yield _WORKER_ADDED, list(changes.workers_added.values())
+    yield _WORKER_CHANGED, [(*one[1:], one.id) for one in changes.workers.values()]
+    yield _VERSIONS, changes.versions
+    yield _RUNS_ADDED, changes.runs_added
     shapes: dict[tuple[str, ...], list[Row]] = {}
     for run_id, change in changes.runs_changed:
         shapes.setdefault(tuple(change), []).append((*change.values(), run_id))
     for columns, rows in shapes.items():
-        await _expect(link, Update(flow_runs, columns, ("run_id",)), rows)
-    await _expect(link, _SHARED_REMOVED, list(changes.shared_removed))
-    await _expect(link, _SHARED_ADDED, [tuple(one) for one in changes.shared_added])
-    changed = [(one.value, one.run_id, one.name) for one in changes.shared_changed]
-    await _expect(link, _SHARED_CHANGED, changed)
-    await _expect(link, _ROWS, [tuple(one) for one in changes.rows])
+        yield Update(flow_runs, columns, ("run_id",)), rows
+    yield _SHARED_REMOVED, changes.shared_removed
+    yield _SHARED_ADDED, changes.shared_added
+    yield _SHARED_CHANGED, [(one.value, one.run_id, one.name) for one in changes.shared_changed]
+    yield _ROWS, changes.rows
 
 
-async def remove_flow_runs(link: Link, world: World) -> None:
+def removed_flow_runs(world: World) -> Iterator[tuple[Write, Sequence[Row]]]:
     """With runs that are removed goes what they had as tasks."""
     removed = [
         (run_id,) for run_id in world.changes.runs_removed if world.loaded[run_id].job == FLOW_JOB
     ]
-    if removed:
-        for table in (flow_runs, flow_shared, node_runs):
-            await link.write(Delete(table, ("run_id",)), removed)
-
-
-async def _expect(link: Link, statement: Write, rows: list[Any]) -> None:
-    if rows and await link.write(statement, rows) != len(rows):
-        raise GuardFailed(statement)
+    for table in (flow_runs, flow_shared, node_runs):
+        yield Delete(table, ("run_id",)), removed

@@ -1,17 +1,19 @@
 """Lock the rows that a batch concerns, in the one order, and make a World of them.
 
-The order: the writer's own row, instances, saved keys, schedules, flows, runs by key, those that
-wait behind them, lanes by name, what may be claimed (never waiting for it), and the counter of
-the stream last.
+The order: instances, saved keys, schedules, flows, workers, runs by key, those that wait
+behind them, lanes by name, what may be claimed (never waiting for it), and the counter of the
+stream last.
 Whoever holds the counter is about to write and commit, and nobody else can.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import sqlalchemy as sa
 
+from headway.adapters.sql.clock import machine_now
 from headway.adapters.sql.flow_parts import load_flows
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.load_belongings import load_files, load_inbox
@@ -172,16 +174,27 @@ _RESUMED: Final = Query(
     .limit(integer("count"))
     .with_for_update(skip_locked=True)
 )
-_STREAM: Final = Query(
-    sa.select(stream.c.seq, stream.c.pruned_seq, stream.c.epoch)
-    .where(stream.c.id == sa.literal_column("1"))
-    .with_for_update()
-)
 
 
-async def load_world(link: Link, needs: Needs, *, now: Instant) -> tuple[World, int]:
-    """The world that `needs` names, and the epoch of the node that holds it."""
-    world = World(now=now, seq=0)
+@lru_cache
+def _stream(now_sql: str | None) -> Query:
+    """Also tells what time it is there: later than anything that was locked before."""
+    now = sa.null() if now_sql is None else sa.literal_column(now_sql)
+    return Query(
+        sa.select(stream.c.seq, stream.c.pruned_seq, stream.c.epoch, now)
+        .where(stream.c.id == sa.literal_column("1"))
+        .with_for_update()
+    )
+
+
+async def load_world(
+    link: Link, needs: Needs, *, now: Callable[[], Instant] | None = None
+) -> tuple[World, int]:
+    """The world that `needs` names, and the epoch of the node that holds it.
+
+    `now` replaces the database's clock.
+    """
+    world = World(now=Instant(0), seq=0)
     if needs.instance_ids:
         for row in await link.fetch(_INSTANCES, {"ids": list(needs.instance_ids)}):
             instance = Instance(*row)
@@ -201,7 +214,8 @@ async def load_world(link: Link, needs: Needs, *, now: Instant) -> tuple[World, 
     for run_id in needs.parent_ids:
         ((world.child_counts[run_id],),) = await link.fetch(_CHILD_COUNT, {"id": run_id})
     await _load_lanes(link, needs, world)
-    ((world.seq, world.pruned_seq, epoch),) = await link.fetch(_STREAM, {})
+    ((world.seq, world.pruned_seq, epoch, there),) = await link.fetch(_stream(link.now_sql), {})
+    world.now = now() if now is not None else machine_now() if there is None else there
     if needs.idempotency_keys:
         # Asked last, when nobody else can commit: a head that was seen may be the first answer.
         for row in await link.fetch(_REMEMBERED, {"keys": list(needs.idempotency_keys)}):

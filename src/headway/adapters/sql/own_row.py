@@ -1,7 +1,7 @@
 """The row of a writer: which of its batches landed last, and when it was last there.
 
-Locked first in every batch, so that after a lost answer whoever asks waits until the commit that
-is still under way over there has ended.
+Written in every batch before COMMIT is sent, so that after a lost answer whoever locks the row
+waits until the commit that is still under way over there has ended.
 """
 
 from functools import lru_cache
@@ -13,12 +13,13 @@ from headway.adapters.sql.clock import machine_now
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.statements import Delete, Insert, Query, Update
 from headway.adapters.sql.tables import writers
+from headway.adapters.sql.write import Planned
 from headway.core.ids import Instant, later
 
 FORGOTTEN_AFTER_S: Final = 86_400.0
 """A writer that lives and was silent for longer makes its row again."""
 GONE_COUNT_MAX: Final = 100
-_BATCH: Final = Update(writers, ("batch", "seen_at"), ("id",))
+OWN_ROW: Final = Update(writers, ("batch", "seen_at"), ("id",))
 _GONE: Final = Query(
     sa.select(writers.c.id, writers.c.seen_at)
     .where(writers.c.seen_at < sa.bindparam("before", type_=sa.BigInteger()))
@@ -40,8 +41,8 @@ async def lock_own_row(link: Link, writer_id: str, *, number: int) -> tuple[int,
     return landed_number, machine_now() if now is None else now
 
 
-async def write_own_row(link: Link, writer_id: str, *, number: int, now: Instant) -> None:
-    await link.write(_BATCH, [(number, now, writer_id)])
+def own_row(writer_id: str, *, number: int, now: Instant) -> Planned:
+    return Planned(OWN_ROW, [(number, now, writer_id)])
 
 
 async def remove_own_row(link: Link, writer_id: str) -> None:

@@ -27,11 +27,12 @@ from headway.core.run.run import NO_TOKEN, QueueRank, Run, RunRecord
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE
 from headway.core.world import InboxItem, Instance, Question, SavedKey
-from headway.ports.run_reader import LaneView, RunFilter, Snapshot
+from headway.ports.run_reader import HeldRun, LaneView, RunFilter, Snapshot
 
 _DOCUMENTS: Final = [runs.c[name] for name in RunRecord._fields[1:]]
 _RECORDS: Final = sa.select(*RUN_COLUMNS, *_DOCUMENTS)
 _STATES: Final = sa.select(*RUN_COLUMNS)
+_HELD: Final = sa.select(*(runs.c[name] for name in HeldRun._fields))
 # Found by the two indexes that hold active runs only: compared and not asked for NULL, and sorted
 # by an expression, or SQLite would rather read a million finished runs in the order of `seq`.
 _IS_HEAD: Final = runs.c.head_key > sa.literal_column("''")
@@ -133,11 +134,14 @@ class SqlRunReader:
         query = _STATES.where(runs.c.due_at <= now).order_by(runs.c.due_at).limit(limit)
         return [Run.from_row(row) for row in await self._rows(query)]
 
-    async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[Run]:
-        # Only heads are held, so the index of heads serves; asked for when an instance has died.
+    async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[HeldRun]:
+        # Only heads are held, so the index of heads serves.
         is_held = _IS_HEAD & (runs.c.instance_id == instance_id)
-        query = _STATES.where(is_held).order_by(_SORTED_SEQ).limit(limit)
-        return [Run.from_row(row) for row in await self._rows(query)]
+        rows = await self._rows(_HELD.where(is_held).order_by(_SORTED_SEQ).limit(limit))
+        return [
+            HeldRun(row.id, row.token, RunStatus(row.status), row.slot, row.unread_count)
+            for row in rows
+        ]
 
     async def ancestors(self, run_id: RunId, *, limit: int) -> Sequence[Run]:
         async def read(connection: AsyncConnection) -> Sequence[Run]:

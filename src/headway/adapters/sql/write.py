@@ -1,9 +1,9 @@
 """Write what a batch has decided: a few statements, each for many rows, each guarded."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from headway.adapters.sql.flow_parts import remove_flow_runs, write_flows
+from headway.adapters.sql.flow_parts import flow_plan, removed_flow_runs
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.statements import Delete, GuardFailed, Insert, Row, Update, Write
 from headway.adapters.sql.tables import (
@@ -40,46 +40,65 @@ _FILE_GUARDS: Final = ("key", "data_id", "path", "run_id")
 _KEY_COLUMNS: Final = tuple(column.name for column in saved_keys.c)
 
 
-async def write_world(link: Link, world: World, *, loaded_seq: int) -> None:
-    """Write all changes of `world`, or raise GuardFailed with the transaction still open."""
+class Planned(NamedTuple):
+    statement: Write
+    rows: Sequence[Row]
+    is_guarded: bool = True
+    """All rows must match, or something has changed since they were loaded."""
+
+
+async def write_world(link: Link, world: World, *, loaded_seq: int, own: Planned) -> None:
+    """Write all changes of `world`, or raise GuardFailed with the transaction still open.
+
+    `own` is what the writer notes of the batch; it is written with the rest.
+    """
+    plan = [one for one in _plan(world, loaded_seq) if one.rows]
+    plan.append(own)
+    counts = await link.write_all([(one.statement, one.rows) for one in plan])
+    for one, count in zip(plan, counts, strict=True):
+        if one.is_guarded and count != len(one.rows):
+            raise GuardFailed(one.statement)
+
+
+def _plan(world: World, loaded_seq: int) -> Iterator[Planned]:
     changes = world.changes
-    await _write_lanes(link, world)
-    await _write_instances(link, world)
-    await _write_keys(link, world)
-    await _write_schedules(link, world)
-    await _write_runs(link, world)
+    yield from _lanes(world)
+    yield from _instances(world)
+    yield from _keys(world)
+    yield from _schedules(world)
+    yield from _runs(world)
     if changes.flow is not None:
-        await write_flows(link, changes.flow)
-    await _write_questions(link, world)
-    await _write_files(link, world)
-    await _expect(link, _EVENTS, changes.events)
-    await _expect(link, _POSTED, changes.posted)
-    await _expect(
-        link, _CONSUMED, [(item.consumed_by, item.run_id, item.seq) for item in changes.consumed]
+        yield from (Planned(*one) for one in flow_plan(changes.flow))
+    yield from _questions(world)
+    yield from _files(world)
+    yield Planned(_EVENTS, changes.events)
+    yield Planned(_POSTED, changes.posted)
+    yield Planned(
+        _CONSUMED, [(item.consumed_by, item.run_id, item.seq) for item in changes.consumed]
     )
     # What is forgotten goes first: the same key may be used anew in this batch.
-    forgotten = [(key,) for key in changes.forgotten]
-    await _expect(link, Delete(remembered, ("idempotency_key",)), forgotten)
-    await _expect(link, _REMEMBERED, list(changes.remembered.values()))
+    yield Planned(Delete(remembered, ("idempotency_key",)), [(key,) for key in changes.forgotten])
+    yield Planned(_REMEMBERED, list(changes.remembered.values()))
     if changes.runs_removed:
         removed = [(run_id,) for run_id in changes.runs_removed]
-        await _expect(link, Delete(runs, ("id",)), removed)
-        await link.write(Delete(inbox, ("run_id",)), removed)
-        await link.write(Delete(questions, ("run_id",)), removed)
-        await remove_flow_runs(link, world)
+        yield Planned(Delete(runs, ("id",)), removed)
+        yield Planned(Delete(inbox, ("run_id",)), removed, is_guarded=False)
+        yield Planned(Delete(questions, ("run_id",)), removed, is_guarded=False)
+        for statement, rows in removed_flow_runs(world):
+            yield Planned(statement, rows, is_guarded=False)
     if changes.events_pruned_to is not None:
-        await link.write(Delete(events, ("seq",), is_prefix=True), [(changes.events_pruned_to,)])
-        await link.write(Update(stream, ("pruned_seq",), ("id",)), [(changes.events_pruned_to, 1)])
+        old = Delete(events, ("seq",), is_prefix=True)
+        yield Planned(old, [(changes.events_pruned_to,)], is_guarded=False)
+        yield Planned(
+            Update(stream, ("pruned_seq",), ("id",)),
+            [(changes.events_pruned_to, 1)],
+            is_guarded=False,
+        )
     if world.seq != loaded_seq:
-        await _expect(link, STREAM_SEQ, [(world.seq, 1, loaded_seq)])
+        yield Planned(STREAM_SEQ, [(world.seq, 1, loaded_seq)])
 
 
-async def _expect(link: Link, statement: Write, rows: list[Any]) -> None:
-    if rows and await link.write(statement, rows) != len(rows):
-        raise GuardFailed(statement)
-
-
-async def _write_runs(link: Link, world: World) -> None:
+def _runs(world: World) -> Iterator[Planned]:
     changes = world.changes
     if __debug__:
         for run_id in (*changes.runs_added, *changes.runs_changed):
@@ -88,11 +107,11 @@ async def _write_runs(link: Link, world: World) -> None:
     # Who leaves the head of a key goes before who takes it, or the unique index would object.
     leaving, others = _split(changes.runs_changed)
     for columns, rows in _updates(leaving, world):
-        await _expect(link, Update(runs, columns, RUN_GUARDS), rows)
+        yield Planned(Update(runs, columns, RUN_GUARDS), rows)
     for columns, rows in _inserts(changes.runs_added, world):
-        await _expect(link, Insert(runs, columns), rows)
+        yield Planned(Insert(runs, columns), rows)
     for columns, rows in _updates(others, world):
-        await _expect(link, Update(runs, columns, RUN_GUARDS), rows)
+        yield Planned(Update(runs, columns, RUN_GUARDS), rows)
 
 
 def _split(
@@ -135,63 +154,63 @@ def _inserts(added: Mapping[RunId, dict[str, Any]], world: World) -> Shapes:
 _PLAIN: Final = {word: word.value for kind in (RunStatus, Mode, Recovery) for word in kind}
 
 
-async def _write_lanes(link: Link, world: World) -> None:
+def _lanes(world: World) -> Iterator[Planned]:
     for lane in world.changes.lanes.values():
         before = world.loaded_lanes.get(lane.name)
         if before is None:
-            await _expect(link, Insert(lanes, _LANE_COLUMNS), [tuple(lane)])
+            yield Planned(Insert(lanes, _LANE_COLUMNS), [tuple(lane)])
         else:
             update = Update(lanes, _LANE_COLUMNS[1:], ("name", "revision"))
-            await _expect(link, update, [(*lane[1:], lane.name, before.revision)])
+            yield Planned(update, [(*lane[1:], lane.name, before.revision)])
 
 
-async def _write_instances(link: Link, world: World) -> None:
+def _instances(world: World) -> Iterator[Planned]:
     changes = world.changes
     kept = [instance for instance in changes.instances.values() if instance is not None]
     renewed = [(one.lease_expires_at, one.is_dead, one.id) for one in kept]
     retired = [(key,) for key, instance in changes.instances.items() if instance is None]
-    await _expect(link, Insert(instances, Instance._fields), list(changes.instances_added.values()))
-    await _expect(link, Update(instances, ("lease_expires_at", "is_dead"), ("id",)), renewed)
-    await _expect(link, Delete(instances, ("id",)), retired)
+    yield Planned(Insert(instances, Instance._fields), list(changes.instances_added.values()))
+    yield Planned(Update(instances, ("lease_expires_at", "is_dead"), ("id",)), renewed)
+    yield Planned(Delete(instances, ("id",)), retired)
 
 
-async def _write_keys(link: Link, world: World) -> None:
+def _keys(world: World) -> Iterator[Planned]:
     for key, saved in world.changes.keys.items():
         before = world.loaded_keys.get(key)
         if before is None:
             if saved is not None:
-                await _expect(link, Insert(saved_keys, _KEY_COLUMNS), [tuple(saved)])
+                yield Planned(Insert(saved_keys, _KEY_COLUMNS), [tuple(saved)])
         elif saved is None:
-            await _expect(link, Delete(saved_keys, ("key", "revision")), [(key, before.revision)])
+            yield Planned(Delete(saved_keys, ("key", "revision")), [(key, before.revision)])
         else:
             update = Update(saved_keys, _KEY_COLUMNS[1:], ("key", "revision"))
-            await _expect(link, update, [(*saved[1:], key, before.revision)])
+            yield Planned(update, [(*saved[1:], key, before.revision)])
 
 
-async def _write_questions(link: Link, world: World) -> None:
+def _questions(world: World) -> Iterator[Planned]:
     for place, question in world.changes.questions.items():
         is_new = place not in world.loaded_questions
         if question is None:
             if not is_new:
-                await _expect(link, Delete(questions, _QUESTION_KEY), [place])
+                yield Planned(Delete(questions, _QUESTION_KEY), [place])
         elif is_new:
-            await _expect(link, Insert(questions, Question._fields), [tuple(question)])
+            yield Planned(Insert(questions, Question._fields), [tuple(question)])
         else:
             update = Update(questions, Question._fields[5:], _QUESTION_KEY)
-            await _expect(link, update, [(*question[5:], *place)])
+            yield Planned(update, [(*question[5:], *place)])
 
 
-async def _write_schedules(link: Link, world: World) -> None:
+def _schedules(world: World) -> Iterator[Planned]:
     for saved in world.changes.schedules.values():
         before = world.loaded_schedules.get(saved.name)
         if before is None:
-            await _expect(link, Insert(schedules, SavedSchedule._fields), [tuple(saved)])
+            yield Planned(Insert(schedules, SavedSchedule._fields), [tuple(saved)])
         else:
             update = Update(schedules, SavedSchedule._fields[1:], ("name", "revision"))
-            await _expect(link, update, [(*saved[1:], saved.name, before.revision)])
+            yield Planned(update, [(*saved[1:], saved.name, before.revision)])
 
 
-async def _write_files(link: Link, world: World) -> None:
+def _files(world: World) -> Iterator[Planned]:
     added: list[Row] = []
     changed: list[Row] = []
     dropped: list[Row] = []
@@ -203,6 +222,6 @@ async def _write_files(link: Link, world: World) -> None:
             dropped.append((*place, before.run_id))
         else:
             changed.append((*file[3:], *place, before.run_id))
-    await _expect(link, Insert(run_files, StoredFile._fields), added)
-    await _expect(link, Update(run_files, StoredFile._fields[3:], _FILE_GUARDS), changed)
-    await _expect(link, Delete(run_files, _FILE_GUARDS), dropped)
+    yield Planned(Insert(run_files, StoredFile._fields), added)
+    yield Planned(Update(run_files, StoredFile._fields[3:], _FILE_GUARDS), changed)
+    yield Planned(Delete(run_files, _FILE_GUARDS), dropped)

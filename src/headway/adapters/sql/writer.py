@@ -27,11 +27,13 @@ from headway.adapters.sql.links.source import Source
 from headway.adapters.sql.load import load_world
 from headway.adapters.sql.notice import notice_of
 from headway.adapters.sql.own_row import (
+    OWN_ROW,
     forget_the_gone,
     lock_own_row,
+    own_row,
     remove_own_row,
-    write_own_row,
 )
+from headway.adapters.sql.statements import GuardFailed
 from headway.adapters.sql.waiting import Waiting
 from headway.adapters.sql.write import write_world
 from headway.core.command.command import Command, Needs
@@ -167,6 +169,8 @@ class Writer:
         if is_conflict(error):
             self.conflict_count += 1
         await self._undo()
+        if isinstance(error, GuardFailed) and error.args == (OWN_ROW,):
+            await self._introduce(is_new=True)  # So long silent that it was forgotten.
         return None
 
     def _refuse(self, batch: Sequence[Pending], error: BaseException) -> None:
@@ -179,16 +183,15 @@ class Writer:
             command.need(needs)
         self._source.check()
         await self._link.begin()
-        _, now = await self._lock_own_row()
-        world, epoch = await load_world(self._link, needs, now=now)
+        world, epoch = await load_world(self._link, needs, now=self._now)
         loaded_seq = world.seq
         answers = [command.decide(world) for command in commands]
         if not world.has_changed:
             await self._link.rollback()
             return answers, []
         number = self._batch_number + 1
-        await write_own_row(self._link, self._id, number=number, now=now)
-        await write_world(self._link, world, loaded_seq=loaded_seq)
+        own = own_row(self._id, number=number, now=world.now)
+        await write_world(self._link, world, loaded_seq=loaded_seq, own=own)
         self._in_doubt = InDoubt(number, answers, world.changes.events)
         await self._link.commit(notice_of(self._id, world.changes.events))
         self._in_doubt = None
@@ -211,7 +214,7 @@ class Writer:
         try:
             number, now = await self._lock_own_row()
             if is_new:
-                await write_own_row(self._link, self._id, number=number, now=now)
+                await self._link.write_all([own_row(self._id, number=number, now=now)[:2]])
                 await forget_the_gone(self._link, now=now)
         except BaseException:
             await self._link.rollback()

@@ -1,6 +1,7 @@
 """How an execution ends, said by the one who holds its claim."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from headway.core.command.command import Needs
 from headway.core.document import NULL, Document
@@ -23,6 +24,9 @@ class TooLate:
     """Where the run is now; None when there is no such run."""
 
 
+_SETTLED: Final = {status: Settled(status) for status in RunStatus}
+
+
 def _settle(
     world: World, claim: Claim, trigger: Trigger, documents: dict[str, str], details: str
 ) -> Settled | TooLate:
@@ -31,7 +35,7 @@ def _settle(
     if moved is None:
         run = world.run(claim.run_id)
         return TooLate(None if run is None else run.status)
-    return Settled(moved.status)
+    return _SETTLED[moved.status]
 
 
 @dataclass(frozen=True, slots=True)

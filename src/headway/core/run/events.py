@@ -1,6 +1,7 @@
 """What happened, in the order of the one global stream."""
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from headway.core.ids import Instant, Key, LaneName, RunId
@@ -56,5 +57,10 @@ class Event(NamedTuple):
 
 def state_payload(before: RunStatus | None, after: RunStatus, details: str = "") -> str:
     """The document of a state change; `details` is more of its members, already JSON."""
+    return f"{{{_moved(before, after)}{details}}}"
+
+
+@lru_cache
+def _moved(before: RunStatus | None, after: RunStatus) -> str:
     source = f'"{before}"' if before else "null"
-    return f'{{"from":{source},"to":"{after}"{details}}}'
+    return f'"from":{source},"to":"{after}"'

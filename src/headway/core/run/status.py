@@ -15,6 +15,9 @@ class RunStatus(StrEnum):
     TIMED_OUT = "timed_out"
     REJECTED = "rejected"
 
+    __hash__ = str.__hash__
+    """An enumeration's own is slow, and this is a key in every table of the hottest path."""
+
 
 class Words(NamedTuple):
     row: str

@@ -17,6 +17,8 @@ class Trigger(StrEnum):
     EXPIRE = "expire"
     ABANDON = "abandon"
 
+    __hash__ = str.__hash__  # As that of RunStatus.
+
 
 TRANSITIONS: Final[Mapping[Trigger, Mapping[RunStatus, RunStatus]]] = {
     Trigger.CLAIM: {

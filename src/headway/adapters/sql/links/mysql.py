@@ -54,6 +54,9 @@ class MysqlLink:
             # The driver sends inserts together by itself, and adds up the counts of the rest.
             return int(await cursor.executemany(compile_write(statement, self.dialect), rows))
 
+    async def write_all(self, writes: Sequence[tuple[Write, Sequence[Row]]]) -> list[int]:
+        return [await self.write(statement, rows) for statement, rows in writes]
+
     async def close(self) -> None:
         self._connection.close()
 

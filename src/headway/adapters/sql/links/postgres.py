@@ -12,6 +12,7 @@ from headway.adapters.sql.clock import NOW_SQL
 from headway.adapters.sql.notice import CHANNEL
 from headway.adapters.sql.server import RawConnection
 from headway.adapters.sql.statements import Delete, Insert, Query, Row, Update, Write, compile_query
+from headway.adapters.sql.tables import metadata
 
 # COPY takes one exchange more than INSERT, and a tenth of the driver's time per row.
 COPY_ROW_COUNT_MIN: Final = 20
@@ -60,33 +61,83 @@ class PostgresLink:
             status = await self._connection.execute(_set_based(statement), *columns)
         return int(status.rpartition(" ")[2])
 
+    async def write_all(self, writes: Sequence[tuple[Write, Sequence[Row]]]) -> list[int]:
+        counts: list[int] = []
+        for together in _groups(writes):
+            if len(together) == 1:
+                counts.append(await self.write(*together[0]))
+                continue
+            sql = _all_in_one(tuple(statement for statement, _ in together))
+            columns = [column for _, rows in together for column in zip(*rows, strict=True)]
+            counts += await self._connection.fetchrow(sql, *columns)
+        return counts
+
     async def close(self) -> None:
         await self._connection.close(timeout=5)
 
 
+def _groups(
+    writes: Sequence[tuple[Write, Sequence[Row]]],
+) -> list[list[tuple[Write, Sequence[Row]]]]:
+    """What can travel together: few rows, and no table twice, for none sees what another does."""
+    groups: list[list[tuple[Write, Sequence[Row]]]] = []
+    tables: set[str] = set()
+    for statement, rows in writes:
+        name = statement.table.name
+        is_long = len(rows) >= COPY_ROW_COUNT_MIN
+        if not groups or is_long or name in tables:
+            groups.append([])
+            tables = set()
+        groups[-1].append((statement, rows))
+        # Nothing joins a long one.
+        tables = set(metadata.tables) if is_long else tables | {name}
+    return groups
+
+
 @lru_cache(maxsize=512)
-def _set_based(write: Write) -> str:
+def _all_in_one(writes: tuple[Write, ...]) -> str:
+    parts: list[str] = []
+    place = 1
+    for number, write in enumerate(writes):
+        parts.append(f"w{number} AS ({_set_based(write, first=place)} RETURNING 1)")
+        place += len(_columns(write))
+    counts = ", ".join(f"(SELECT count(*) FROM w{number})" for number in range(len(writes)))
+    return f"WITH {', '.join(parts)} SELECT {counts}"
+
+
+def _columns(write: Write) -> tuple[str, ...]:
+    match write:
+        case Insert(columns=columns):
+            return columns
+        case Update(sets=sets, guards=guards):
+            return (*sets, *guards)
+        case Delete(guards=guards):
+            return guards
+
+
+@lru_cache(maxsize=512)
+def _set_based(write: Write, first: int = 1) -> str:
+    """`first` is the number of its first parameter."""
+    arrays = _arrays(write.table, _columns(write), first)
     table = _quote(write.table.name)
     match write:
         case Insert(columns=columns):
             names = ", ".join(map(_quote, columns))
-            return f"INSERT INTO {table} ({names}) SELECT * FROM {_arrays(write.table, columns)}"
+            return f"INSERT INTO {table} ({names}) SELECT * FROM {arrays}"
         case Update(sets=sets, guards=guards):
-            arrays = _arrays(write.table, (*sets, *guards))
             changes = ", ".join(f"{_quote(name)} = v.c{i}" for i, name in enumerate(sets))
             where = _matches(table, guards, start=len(sets))
             return f"UPDATE {table} SET {changes} FROM {arrays} WHERE {where}"
         case Delete(guards=guards, is_prefix=is_prefix):
-            arrays = _arrays(write.table, guards)
             where = _matches(table, guards, operator="<=" if is_prefix else "=")
             return f"DELETE FROM {table} USING {arrays} WHERE {where}"
 
 
-def _arrays(table: sa.Table, columns: Sequence[str]) -> str:
+def _arrays(table: sa.Table, columns: Sequence[str], first: int) -> str:
     """`unnest($1::text[], …) AS v(c0, …)`: the rows, as a relation."""
     parameters = ", ".join(
         f"${i}::{'text' if isinstance(table.c[name].type, sa.String) else 'bigint'}[]"
-        for i, name in enumerate(columns, start=1)
+        for i, name in enumerate(columns, first)
     )
     return f"unnest({parameters}) AS v({', '.join(f'c{i}' for i in range(len(columns)))})"
 

@@ -7,10 +7,8 @@ from typing import Final, Protocol
 
 from headway.adapters.sql.connect import Connector
 from headway.adapters.sql.database import Database
-from headway.adapters.sql.dsn import Address
+from headway.adapters.sql.dsn import Address, Driver
 from headway.adapters.sql.links.link import Link
-from headway.adapters.sql.links.mysql import MysqlLink
-from headway.adapters.sql.links.postgres import PostgresLink
 from headway.adapters.sql.links.sqlite import FileGate, MemoryGate, SqliteLink
 from headway.adapters.sql.server import Purpose, RawConnection
 from headway.adapters.sql.sqlite import Durability, open_sqlite
@@ -73,9 +71,7 @@ class ServerSource:
 def source_for(database: Database, address: Address, *, durability: Durability) -> Source:
     """The source that fits the driver."""
     if database.connector is not None:
-        if database.driver == "postgres":
-            return ServerSource(database.connector, PostgresLink)
-        return ServerSource(database.connector, MysqlLink)
+        return _server_source(database.connector, database.driver)
     if database.memory_connection is not None:
         assert database.memory_gate is not None
         shared: sqlite3.Connection = database.memory_connection
@@ -90,3 +86,14 @@ def source_for(database: Database, address: Address, *, durability: Durability) 
         )
 
     return SqliteSource(open_file)
+
+
+def _server_source(connector: Connector, driver: Driver) -> Source:
+    # Whoever uses one of them does not wait for the other's dialect to be imported.
+    if driver == "postgres":
+        from headway.adapters.sql.links.postgres import PostgresLink  # noqa: PLC0415
+
+        return ServerSource(connector, PostgresLink)
+    from headway.adapters.sql.links.mysql import MysqlLink  # noqa: PLC0415
+
+    return ServerSource(connector, MysqlLink)

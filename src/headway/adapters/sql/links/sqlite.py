@@ -11,11 +11,12 @@ import json
 import os
 import sqlite3
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
+from weakref import WeakSet
 
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import Dialect
@@ -127,6 +128,9 @@ class SqliteLink:
             matched_count += self._connection.executemany(sql, rows[first:]).rowcount
         return matched_count
 
+    async def write_all(self, writes: Sequence[tuple[Write, Sequence[Row]]]) -> list[int]:
+        return [await self.write(statement, rows) for statement, rows in writes]
+
     async def close(self) -> None:
         """Safe to call again."""
         if self._is_closed:
@@ -162,11 +166,16 @@ def _bindable(value: Any) -> Any:
 
 
 class FileGate:
-    """One writer at a time over all processes; the kernel opens it when its holder dies."""
+    """One writer at a time over all processes; the kernel opens it when its holder dies.
+
+    A child that was forked lets go of it at once. It would hold it with its parent, and for ever
+    if that was killed in the midst of a commit.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._is_held = False
+        _open_gates().add(self)
 
     def acquire(self) -> None:
         fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -178,7 +187,20 @@ class FileGate:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self) -> None:
+        _open_gates().discard(self)
         os.close(self._file)
+
+
+@cache
+def _open_gates() -> "WeakSet[FileGate]":
+    gates: WeakSet[FileGate] = WeakSet()
+
+    def close_all() -> None:
+        for gate in list(gates):
+            gate.close()
+
+    os.register_at_fork(after_in_child=close_all)
+    return gates
 
 
 class MemoryGate:
