@@ -14,17 +14,17 @@ from headway.bootstrap import (
     SystemIds,
     check_database,
     data_folder,
+    flow_desk,
     life_lock_for,
     open_store,
     opened_reach,
     wait_for_signal,
 )
 from headway.core.command.instance import LEASE_TTL_S
-from headway.core.command.submit import Submit
-from headway.core.document import check_name, check_word
+from headway.core.document import check_word
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
-from headway.core.ids import CRON_LANE, Key, LaneName, RunId
+from headway.core.ids import CRON_LANE, Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
 from headway.core.run.run import Existing, Mode, Recovery
@@ -35,6 +35,8 @@ from headway.services.admit import submitted_run
 from headway.services.doctor import Examination, examined
 from headway.services.engine import Engine
 from headway.services.explain import explain_run
+from headway.services.flow.flows import Flows
+from headway.services.flow.workers import Workers
 from headway.services.handle import RunHandle
 from headway.services.job import (
     Backoff,
@@ -44,7 +46,7 @@ from headway.services.job import (
     job_of,
     registered_job,
 )
-from headway.services.key_rows import Keys, saved_params
+from headway.services.key_rows import Keys
 from headway.services.lane_settings import Lanes
 from headway.services.mirror import Mirror
 from headway.services.output import Output
@@ -52,6 +54,7 @@ from headway.services.own_lanes import OwnLanes
 from headway.services.reach import Reach
 from headway.services.retention import Keeper, Retention
 from headway.services.schedule import SCHEDULE_COUNT_MAX, Timetable
+from headway.services.submission import submission_of
 from headway.settings import load_settings
 
 F = TypeVar("F", bound=JobFunction)
@@ -102,12 +105,15 @@ class Headway:
         self._has_mirror = settings.mirror if mirror is None else mirror
         self._redis_url = settings.redis_url if redis_url is None else redis_url
         self._clock = clock
+        self._worker_networks = settings.worker_networks
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
         self._store: SqlStore | None = None
         self.reach: Reach | None = None
         """How other instances reach what this one executes; None without Redis, and before."""
+        self.flows = Flows(self._ids, self._jobs, self.run)
+        """Graphs as data: publish them, start tasks of them, steer those."""
 
     @overload
     def job(self, function: F, /) -> F: ...
@@ -249,6 +255,11 @@ class Headway:
         return ActiveRuns(self.store, self.store.runs, self.store.events)
 
     @property
+    def workers(self) -> Workers:
+        """The registry of workers, which do what flows ask for."""
+        return self.flows.desk.workers
+
+    @property
     def keys(self) -> Keys:
         """What people have saved for the next run of a key."""
         return Keys(self.store, self.store.runs)
@@ -301,25 +312,18 @@ class Headway:
         """
         store, registered = self.store, registered_job(self._jobs, job)
         await self._own_lanes.prepare([registered])
-        run_id = self._ids.run_id()
-        checked_key = Key(run_id if key is None else check_name(key, place="key"))
-        taken, row_revision = params, None
-        if params is None and key is not None:
-            taken, row_revision = await saved_params(store.runs, checked_key, job=job)
-        submission = Submit(
-            run_id=run_id,
-            key=checked_key,
-            job=job,
-            lane=registered.lane if lane is None else LaneName(lane),
-            params=encoded_params(registered, taken),
-            has_params=params is not None,
-            row_revision=row_revision,
-            timeout_s=_given(timeout_s, registered.timeout_s),
-            queue_timeout_s=_given(queue_timeout_s, registered.queue_timeout_s),
-            recovery=registered.recovery,
-            on_conflict=check_word(OnConflict, on_conflict, place="on_conflict"),
-            mode=check_word(Mode, mode, place="mode"),
-            existing=_choice(existing, mode),
+        submission = await submission_of(
+            registered,
+            store.runs,
+            self._ids.run_id(),
+            key=key,
+            params=params,
+            mode=mode,
+            lane=lane,
+            timeout_s=timeout_s,
+            queue_timeout_s=queue_timeout_s,
+            on_conflict=on_conflict,
+            existing=existing,
             idempotency_key=idempotency_key,
             by=by,
         )
@@ -372,6 +376,9 @@ class Headway:
             reach = self.reach = await opened.enter_async_context(
                 opened_reach(self._redis_url, store, lease_ttl_s=self._lease_ttl_s)
             )
+            desk = flow_desk(store, clock, self.flows.functions, networks=self._worker_networks)
+            opened.push_async_callback(self.flows.close)
+            await self.flows.open(desk)
             keeper = Keeper(store, store.runs, store.events, self._retention)
             self._engine = Engine(
                 store,
@@ -406,15 +413,3 @@ class Headway:
     async def _close(self) -> None:
         store, self._store = self.store, None
         await store.close()
-
-
-def _given(seconds: float | None, usual_s: float | None) -> float | None:
-    return usual_s if seconds is None else seconds
-
-
-def _choice(existing: Existing | str | None, mode: Mode | str) -> Existing:
-    if existing is None:
-        return Existing.ASK
-    if mode == Mode.CONTINUE:
-        raise InvalidInput("existing", "is for a start; a run that continues goes on with it")
-    return check_word(Existing, existing, place="existing")

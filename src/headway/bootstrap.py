@@ -20,7 +20,17 @@ from headway.adapters.system.clock import SystemClock
 from headway.adapters.system.ids import SystemIds
 from headway.adapters.system.life_lock import FileLifeLock, runtime_folder
 from headway.adapters.system.signals import wait_for_signal
+from headway.core.ids import RunId
+from headway.ports.clock import Clock
 from headway.ports.runtime_store import RuntimeStore, RuntimeTerms
+from headway.ports.worker_client import WorkerClient
+from headway.services.flow.definitions import Definitions
+from headway.services.flow.drive import Desk
+from headway.services.flow.flow_clock import FlowClock
+from headway.services.flow.flows import Flows
+from headway.services.flow.functions import Functions
+from headway.services.flow.workers import Workers
+from headway.services.handle import RunHandle
 from headway.services.reach import Reach
 
 __all__ = [
@@ -34,8 +44,10 @@ __all__ = [
     "check_database",
     "data_folder",
     "display",
+    "flow_desk",
     "life_lock_for",
     "open_store",
+    "opened_flows",
     "opened_reach",
     "opened_readers",
     "opened_runtime_store",
@@ -69,6 +81,29 @@ def data_folder(urls: Sequence[str], data: str | None) -> DataFolder:
     address = parse_addresses(urls)[0]
     is_file = address.driver == "sqlite" and not address.is_memory
     return DataFolder((Path(address.database).parent if is_file else Path()) / "data")
+
+
+def flow_desk(
+    store: SqlStore, clock: Clock, functions: Functions, *, networks: Sequence[str]
+) -> Desk:
+    """What drivers of flow tasks work with. Workers may be in `networks`, and on this host."""
+
+    def make_client() -> WorkerClient:
+        # Only here: it is slow to import, and many programs have no workers.
+        from headway.adapters.http.worker_client import HttpWorkerClient  # noqa: PLC0415
+
+        return HttpWorkerClient(networks)
+
+    flow_clock = FlowClock(clock)
+    return Desk(
+        store=store,
+        runs=store.runs,
+        flows=store.flows,
+        clock=flow_clock,
+        definitions=Definitions(store.flows),
+        functions=functions,
+        workers=Workers(store, store.workers, flow_clock, make_client=make_client),
+    )
 
 
 def display(urls: Sequence[str]) -> str:
@@ -118,6 +153,27 @@ async def opened_readers(urls: Sequence[str]) -> AsyncIterator[Readers]:
             yield Readers(SqlRunReader(database), SqlDoctorReader(database))
     finally:
         await database.close()
+
+
+@asynccontextmanager
+async def opened_flows(urls: Sequence[str]) -> AsyncIterator[Flows]:
+    """Flows and tasks without an engine: what is started is driven by others."""
+    store = await open_store(urls)
+    try:
+        flows = Flows(
+            SystemIds(),
+            {},
+            lambda run_id: RunHandle(
+                RunId(run_id), store=store, runs=store.runs, events=store.events
+            ),
+        )
+        await flows.open(flow_desk(store, SystemClock(), flows.functions, networks=()))
+        try:
+            yield flows
+        finally:
+            await flows.close()
+    finally:
+        await store.close()
 
 
 @asynccontextmanager

@@ -56,11 +56,14 @@ class Settings(BaseSettings):
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Names by which the server may be called besides its own; separated by blanks."""
 
+    worker_networks: Annotated[tuple[str, ...], NoDecode] = ()
+    """Where workers may be besides this host: networks such as 10.0.0.0/8, separated by blanks."""
+
     @model_validator(mode="before")
     @classmethod
     def _split_lists(cls, values: dict[str, object]) -> dict[str, object]:
         split = {}
-        for name in ("database_urls", "tokens", "allowed_hosts"):
+        for name in ("database_urls", "tokens", "allowed_hosts", "worker_networks"):
             given = values.get(name)
             if isinstance(given, str):
                 split[name] = tuple(given.split())

@@ -10,7 +10,7 @@ from tests.cli.command import SECRET, refusal
 
 KEYS = (
     "allowed_hosts, app, data, database_url, database_urls, durability, host, mirror, port,"
-    " redis_url, token, tokens, url"
+    " redis_url, token, tokens, url, worker_networks"
 )
 VARIABLES = ", ".join(f"HEADWAY_{key.upper()}" for key in KEYS.split(", "))
 

@@ -27,7 +27,8 @@ def test_version_is_the_packages(folder: Path) -> None:
             ["dmeo"],
             (
                 'Unknown command "dmeo". Did you mean "demo"?'
-                " Available commands: demo, serve, doctor, explain, completion, run, lane, key, ..."
+                " Available commands: demo, serve, doctor, worker, explain, completion, run,"
+                " lane, ..."
             ),
         ),
         (["db", "check", "--jsno"], "Unknown option: --jsno. Did you mean --json?"),

@@ -20,6 +20,7 @@ from headway.adapters.sql.schema import upgrade_schema
 from headway.adapters.sql.store import Listeners, SqlStore, open_store
 from headway.adapters.sql.tables import lanes, metadata, stream
 from headway.adapters.sql.writer import Writer
+from headway.core.ids import FLOW_LANE
 from headway.core.lane import DEFAULT_LIMITS
 from headway.ports.store import Whose
 from headway.testing import FakeClock
@@ -40,6 +41,7 @@ EMPTY: Final = (
         f"INSERT INTO {lanes.name} (name, max_concurrent, is_paused, revision, is_set_by_hand)"  # noqa: S608
         f" VALUES ('{name}', {limit}, 0, 0, 0)"
         for name, limit in DEFAULT_LIMITS.items()
+        if name != FLOW_LANE  # Made when the first task is.
     ),
     "UPDATE stream SET seq = 0, pruned_seq = 0",
 )

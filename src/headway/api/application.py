@@ -13,6 +13,7 @@ from headway.api.access import Access
 from headway.api.board import board_router
 from headway.api.events import Packed, events_router
 from headway.api.face import Face
+from headway.api.flows import flows_router
 from headway.api.guard import Guard
 from headway.api.health import health_router
 from headway.api.interrupts import interrupts_router
@@ -23,6 +24,7 @@ from headway.api.runs import runs_router
 from headway.api.schedules import schedules_router
 from headway.api.script import script_router
 from headway.api.session import session_router
+from headway.api.wire_v1 import wire_v1_router
 from headway.core.errors import Error
 from headway.services.event_feed import EventFeed
 
@@ -60,6 +62,8 @@ def build_application(
         session_router(access),
         reference_router(app),
         script_router(),
+        flows_router(face),
+        wire_v1_router(face),
     )
     for router in routers:
         app.include_router(router)

@@ -9,6 +9,8 @@ from headway.ports.board_reader import BoardReader
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
+from headway.services.flow.flows import Flows
+from headway.services.flow.workers import Workers
 from headway.services.handle import RunHandle
 from headway.services.job import Job
 from headway.services.key_rows import Keys
@@ -27,6 +29,12 @@ class ReadableStore(Store, Protocol):
 
 
 class Face(Protocol):
+    @property
+    def flows(self) -> Flows: ...
+
+    @property
+    def workers(self) -> Workers: ...
+
     @property
     def store(self) -> ReadableStore: ...
 

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 
 from headway.core.errors import (
     Error,
+    FlowNotFound,
     IdempotencyConflict,
     InboxOverflow,
     InfrastructureError,
@@ -17,6 +18,7 @@ from headway.core.errors import (
     KeyLocked,
     LaneFull,
     MessageRefused,
+    NotWaiting,
     OutcomeUnknown,
     OutputExists,
     QuestionNotOpen,
@@ -69,6 +71,8 @@ _REFUSALS: Final[Mapping[type[Error], tuple[int, str, tuple[str, ...]]]] = {
     RunNotActive: (409, "run_not_active", ("run_id",)),
     IdempotencyConflict: (422, "idempotency_conflict", ("run_id",)),
     RevisionConflict: (412, "revision_conflict", ("revision",)),
+    FlowNotFound: (404, "flow_not_found", ("flow", "version")),
+    NotWaiting: (409, "stale", ("run_id",)),
     RunNotFound: (404, "run_not_found", ("run_id",)),
     LaneFull: (429, "lane_full", ("lane",)),
     InboxOverflow: (429, "inbox_full", ("run_id",)),

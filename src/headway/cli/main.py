@@ -38,6 +38,7 @@ _add(
     "doctor",
     "Check that every promise is kept; ends with 1 when one is broken.",
 )
+_add(app, "worker:worker", "worker", "Serve services for flows to call.")
 _add(app, "runs:explain", "explain", "Say why a run does not move.")
 _add(app, "completion:completion", "completion", "Print what a shell needs to complete our words.")
 
@@ -67,6 +68,23 @@ _add(_keys, "keys:rm", "rm", "Forget what was saved for a key.")
 _schedules: Final = _group("schedule", "See what runs again and again.")
 _add(_schedules, "schedules:list_", "list", "List the schedules.")
 _add(_schedules, "schedules:run", "run", "Start now what a schedule would start.")
+
+_flows: Final = _group("flow", "Publish flows, look at them, start tasks.")
+_add(_flows, "flow:validate", "validate", "Check a definition.")
+_add(_flows, "flow:push", "push", "Publish a definition.")
+_add(_flows, "flow:list_flows", "list", "List the flows.")
+_add(_flows, "flow:show", "show", "Print a flow's definition.")
+_add(_flows, "flow:graph", "graph", "Print a Mermaid diagram of a flow.")
+_add(_flows, "flow:start", "start", "Start a task of a flow.")
+
+_tasks: Final = _group("task", "Watch and steer the tasks of flows.")
+_add(_tasks, "task:list_tasks", "list", "List the tasks that moved last.")
+_add(_tasks, "task:get", "get", "Show a task with its node runs.")
+_add(_tasks, "task:watch", "watch", "Follow a task until it is over.")
+_add(_tasks, "task:signal", "signal", "Send a signal to a task.")
+_add(_tasks, "task:approve", "approve", "Answer a task's approval.")
+_add(_tasks, "task:cancel", "cancel", "Ask for the end of a task.")
+_add(_tasks, "task:rerun", "rerun", "Run a task again from a node.")
 
 _database: Final = _group("db", "Look after the database.")
 _add(_database, "database:upgrade", "upgrade", "Bring the schema to this version.")

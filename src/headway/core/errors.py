@@ -11,12 +11,14 @@ Error
 │   ├── OutputExists         the key has output, and nobody said what is to become of it
 │   ├── RevisionConflict     somebody changed it since it was read
 │   ├── QuestionNotOpen      the run does not ask this, or has been answered
+│   ├── NotWaiting           the task does not wait for an approval, or has one already
 │   ├── ChildRefused         a run's job may not start this child
 │   ├── RunNotActive         the run is over, and takes no more messages
 │   └── MessageRefused       the run is active, and takes no message now
 ├── LaneFull                 the lane takes no more queued runs for now
 ├── InboxOverflow            the run has too many messages that it has not read
 ├── RunNotFound
+├── FlowNotFound             there is no such flow, or no such version of it
 ├── ConfigurationError       what was configured cannot work; the program does not start
 │   └── SchemaMismatch       the database's schema is missing, older or newer than the program
 └── InfrastructureError      something outside did not answer
@@ -142,6 +144,14 @@ class QuestionNotOpen(ConflictError):
         self.open_call_ids = open_call_ids
 
 
+class NotWaiting(ConflictError):
+    def __init__(self, run_id: RunId, *, is_answered: bool) -> None:
+        problem = "it has an answer already" if is_answered else "it waits for none"
+        super().__init__(f"task {run_id} takes no approval now: {problem}")
+        self.run_id = run_id
+        self.is_answered = is_answered
+
+
 class ChildRefused(ConflictError):
     def __init__(self, run_id: RunId, problem: str) -> None:
         super().__init__(f"run {run_id} cannot start this child: {problem}")
@@ -166,6 +176,14 @@ class RunNotFound(Error):
     def __init__(self, run_id: RunId) -> None:
         super().__init__(f"there is no run {run_id!r}")
         self.run_id = run_id
+
+
+class FlowNotFound(Error):
+    def __init__(self, flow: str, version: int | None = None) -> None:
+        wanted = "published" if version is None else f"version {version}"
+        super().__init__(f"there is no flow {flow!r} ({wanted})")
+        self.flow = flow
+        self.version = version
 
 
 class ConfigurationError(Error):

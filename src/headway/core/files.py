@@ -28,6 +28,13 @@ class FilePlace(NamedTuple):
     path: str
 
 
+class KeyOutput(NamedTuple):
+    """What runs of a key have left in its folder."""
+
+    file_count: int
+    example: str
+
+
 class StoredFile(NamedTuple):
     """A finished file, as the ledger knows it."""
 

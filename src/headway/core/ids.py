@@ -13,6 +13,8 @@ Instant = NewType("Instant", int)
 MAIN_LANE: Final = LaneName("main")
 CRON_LANE: Final = LaneName("cron")
 """Where the runs of schedules go."""
+FLOW_LANE: Final = LaneName("flow")
+"""Where the tasks of flows go: they mostly wait for others."""
 SECOND: Final = 1_000_000
 
 

@@ -2,9 +2,9 @@
 
 from typing import Final, NamedTuple
 
-from headway.core.ids import CRON_LANE, MAIN_LANE, LaneName
+from headway.core.ids import CRON_LANE, FLOW_LANE, MAIN_LANE, LaneName
 
-DEFAULT_LIMITS: Final = {MAIN_LANE: 3, CRON_LANE: 1, LaneName("subagent"): 1}
+DEFAULT_LIMITS: Final = {MAIN_LANE: 3, CRON_LANE: 1, LaneName("subagent"): 1, FLOW_LANE: 64}
 OTHER_LIMIT: Final = 1
 
 

@@ -11,7 +11,8 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from headway.core.document import Document
-from headway.core.files import FilePlace, StoredFile
+from headway.core.files import FilePlace, KeyOutput, StoredFile
+from headway.core.flow.kept import FlowChanges, SavedFlow
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.deadlines import changed
@@ -19,6 +20,7 @@ from headway.core.run.events import Event, EventType, state_payload
 from headway.core.run.run import NO_TOKEN, Claim, QueueRank, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL, TRANSITIONS, Trigger
+from headway.core.worker.worker import SavedWorker
 
 
 class Instance(NamedTuple):
@@ -92,13 +94,6 @@ class Remembered(NamedTuple):
     at: Instant
 
 
-class KeyOutput(NamedTuple):
-    """What runs of a key have left in its folder."""
-
-    file_count: int
-    example: str
-
-
 @dataclass(slots=True)
 class LaneQueue:
     lane: Lane
@@ -131,6 +126,7 @@ class Changes:
     questions: dict[tuple[RunId, str], Question | None] = field(default_factory=dict)
     files: dict[FilePlace, StoredFile | None] = field(default_factory=dict)
     events_pruned_to: int | None = None
+    flow: FlowChanges | None = None
 
 
 class World:
@@ -163,6 +159,8 @@ class World:
         self.loaded_keys: dict[Key, SavedKey] = {}
         self.schedules: dict[str, SavedSchedule] = {}
         self.loaded_schedules: dict[str, SavedSchedule] = {}
+        self.flows: dict[str, SavedFlow] = {}
+        self.workers: dict[str, SavedWorker] = {}
         self.child_counts: dict[RunId, int] = {}
         """Active children of the runs that may start another."""
         self.active_ids: set[RunId] = set()

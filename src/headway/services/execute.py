@@ -5,6 +5,7 @@ import random
 from contextlib import suppress
 from typing import Any, Final
 
+from headway.core.command.advance import AdvanceFlow
 from headway.core.command.cancel import ConfirmDelivery
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, TooLate
 from headway.core.command.wait import Park, Retry
@@ -71,7 +72,9 @@ async def _execute(store: Store, job: Job, execution: Execution, context: RunCon
         log.debug("settled_too_late", extra={"run_id": execution.claimed.run_id})
 
 
-async def _outcome(job: Job, context: RunContext, execution: Execution) -> Complete | Fail | Retry:
+async def _outcome(
+    job: Job, context: RunContext, execution: Execution
+) -> Complete | Fail | Retry | AdvanceFlow:
     claim = execution.claim
     try:
         arguments = job.parameters.parse(execution.claimed.params)
@@ -90,6 +93,8 @@ async def _outcome(job: Job, context: RunContext, execution: Execution) -> Compl
         if execution.ending is not None:  # Whatever it says on its way out.
             raise asyncio.CancelledError from error
         return _failure(job, execution, error)
+    if isinstance(result, AdvanceFlow):  # The last step of a flow task says it all.
+        return result
     return _result(claim, result)
 
 

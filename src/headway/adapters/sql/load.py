@@ -1,6 +1,6 @@
 """Lock the rows that a batch concerns, in the one order, and make a World of them.
 
-The order: instances, saved keys, schedules, runs by key, those that wait
+The order: instances, saved keys, schedules, flows, workers, runs by key, those that wait
 behind them, lanes by name, what may be claimed (never waiting for it), and the counter of the
 stream last.
 Whoever holds the counter is about to write and commit, and nobody else can.
@@ -14,6 +14,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from headway.adapters.sql.clock import machine_now
+from headway.adapters.sql.flow_parts import load_flows
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.load_belongings import load_files, load_inbox
 from headway.adapters.sql.statements import GuardFailed, Query, Row, in_list, integer, text
@@ -206,6 +207,8 @@ async def load_world(
         for row in await link.fetch(_SCHEDULES, {"names": list(needs.schedules)}):
             world.schedules[row[0]] = SavedSchedule(*row)
         world.loaded_schedules = dict(world.schedules)
+    if needs.flows or needs.workers:
+        await load_flows(link, needs, world)
     await _load_runs(link, needs, world)
     await load_inbox(link, needs, world)
     for run_id in needs.parent_ids:

@@ -8,8 +8,8 @@ from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.statements import Query, in_list, integer, text
 from headway.adapters.sql.tables import inbox, questions, run_files
 from headway.core.command.command import Needs
-from headway.core.files import StoredFile
-from headway.core.world import InboxItem, KeyOutput, Question, World
+from headway.core.files import KeyOutput, StoredFile
+from headway.core.world import InboxItem, Question, World
 
 _INBOX: Final = Query(
     sa.select(*inbox.c)

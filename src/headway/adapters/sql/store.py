@@ -12,7 +12,9 @@ from headway.adapters.sql.read_board import SqlBoardReader
 from headway.adapters.sql.read_doctor import SqlDoctorReader
 from headway.adapters.sql.read_events import SqlEventReader
 from headway.adapters.sql.read_files import SqlFileReader
+from headway.adapters.sql.read_flows import SqlFlowReader
 from headway.adapters.sql.read_runs import SqlRunReader
+from headway.adapters.sql.read_workers import SqlWorkerReader
 from headway.adapters.sql.schema import faults_explained, prepare_schema
 from headway.adapters.sql.sqlite import Durability
 from headway.adapters.sql.writer import Writer
@@ -48,6 +50,8 @@ class SqlStore:
         self.board = SqlBoardReader(database, now)
         self.events = SqlEventReader(database)
         self.files = SqlFileReader(database)
+        self.flows = SqlFlowReader(database, now)
+        self.workers = SqlWorkerReader(database)
         self.doctor = SqlDoctorReader(database)
 
     @property

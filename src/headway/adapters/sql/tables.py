@@ -221,6 +221,82 @@ remembered: Final = _table(
     sa.Column("at", sa.BigInteger, nullable=False, index=True),
 )
 
+flows: Final = _table(
+    "flows",
+    sa.Column("name", _name(), primary_key=True),
+    sa.Column("id", _name(64), nullable=False, unique=True),
+    sa.Column("latest", sa.Integer, nullable=False),
+    sa.Column("published", sa.Integer, nullable=False),
+    sa.Column("etag", _name(64), nullable=False),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+)
+
+flow_versions: Final = _table(
+    "flow_versions",
+    sa.Column("flow", _name(), primary_key=True),
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("id", _name(80), nullable=False, unique=True),
+    sa.Column("definition", _text(), nullable=False),
+    sa.Column("status", _name(16), nullable=False),
+    sa.Column("etag", _name(64), nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),
+)
+
+# What a flow task has beside its run. Where it stands is NULL until its first step is stored.
+flow_runs: Final = _table(
+    "flow_runs",
+    sa.Column("run_id", _name(36), primary_key=True),
+    sa.Column("flow", _name(), nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("node", _name(), nullable=False),
+    sa.Column("standing", _text()),
+    sa.Column("inner_shared", _text()),
+    sa.Column("frozen_input", _text()),
+    sa.Column("waits_for", _name(16)),
+    sa.Column("updated_at", sa.BigInteger, nullable=False, index=True),
+    sa.Column("rerun_of", _name(36)),
+    _small_index("waits_for", "updated_at"),
+)
+
+flow_shared: Final = _table(
+    "flow_shared",
+    sa.Column("run_id", _name(36), primary_key=True),
+    sa.Column("name", _name(520), primary_key=True),
+    sa.Column("value", _text(), nullable=False),
+)
+
+node_runs: Final = _table(
+    "node_runs",
+    sa.Column("run_id", _name(36), primary_key=True),
+    sa.Column("seq", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("node_key", _name(), nullable=False),
+    sa.Column("path", _text(), nullable=False),
+    sa.Column("branch", sa.Integer),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("status", _name(16), nullable=False),
+    sa.Column("prep", _text(), nullable=False),
+    sa.Column("input", _text(), nullable=False),
+    sa.Column("output", _text(), nullable=False),
+    sa.Column("error", _text(), nullable=False),
+    sa.Column("action", _name(), nullable=False),
+    sa.Column("started_at", sa.BigInteger, nullable=False),
+    sa.Column("finished_at", sa.BigInteger, nullable=False),
+    sa.Column("worker_id", _name()),
+    sa.Column("worker_url", _text()),
+    sa.Column("is_settled", sa.SmallInteger, nullable=False),
+)
+
+workers: Final = _table(
+    "workers",
+    sa.Column("id", _name(), primary_key=True),
+    sa.Column("url", _name(500), nullable=False),
+    sa.Column("services", _text(), nullable=False),
+    sa.Column("load", sa.Integer, nullable=False),
+    sa.Column("heartbeat_at", sa.BigInteger, nullable=False),
+)
+
 # One row. `seq` is the last number of the event stream, locked last by every batch, so that commit
 # order is its order. `cluster_id` and `epoch` tell a node of this cluster from any other, and an
 # old primary from the present one.

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from headway.adapters.sql.flow_parts import flow_plan, removed_flow_runs
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.statements import Delete, Insert, Planned, Row, Update
 from headway.adapters.sql.tables import (
@@ -57,6 +58,8 @@ def _plan(world: World, loaded_seq: int) -> Iterator[Planned]:
     yield from _keys(world)
     yield from _schedules(world)
     yield from _runs(world)
+    if changes.flow is not None:
+        yield from (Planned(*one) for one in flow_plan(changes.flow))
     yield from _questions(world)
     yield from _files(world)
     yield Planned(_EVENTS, changes.events)
@@ -72,6 +75,8 @@ def _plan(world: World, loaded_seq: int) -> Iterator[Planned]:
         yield Planned(Delete(runs, ("id",)), removed)
         yield Planned(Delete(inbox, ("run_id",)), removed, is_guarded=False)
         yield Planned(Delete(questions, ("run_id",)), removed, is_guarded=False)
+        for statement, rows in removed_flow_runs(world):
+            yield Planned(statement, rows, is_guarded=False)
     if changes.events_pruned_to is not None:
         old = Delete(events, ("seq",), is_prefix=True)
         yield Planned(old, [(changes.events_pruned_to,)], is_guarded=False)

@@ -36,6 +36,8 @@ class Needs:
     question_run_ids: dict[RunId, None] = field(default_factory=dict)
     saved_keys: dict[Key, None] = field(default_factory=dict)
     schedules: dict[str, None] = field(default_factory=dict)
+    workers: dict[str, None] = field(default_factory=dict)
+    flows: dict[str, None] = field(default_factory=dict)
     changed_lanes: dict[LaneName, None] = field(default_factory=dict)
     files: dict[tuple[Key, str], dict[str, None]] = field(default_factory=dict)
     """Paths on the ledger, by their key and data directory."""

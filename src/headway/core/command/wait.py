@@ -75,7 +75,7 @@ class Park:
         run = world.held(self.claim)
         if run is None or run.status is not RunStatus.RUNNING:
             return False
-        run = _park(world, run, self.wake_at, attempt=run.attempt)
+        run = park(world, run, self.wake_at, attempt=run.attempt)
         run = world.emit(run, EventType.PARKED, "{}")
         # What came in before it parked would otherwise never wake it.
         if run.unread_count or (self.wake_at is not None and self.wake_at <= world.now):
@@ -103,7 +103,7 @@ class Retry:
             return False
         wake_at = later(world.now, seconds=self.delay_s)
         failed_attempt = run.attempt
-        run = _park(world, run, wake_at, attempt=failed_attempt + 1)
+        run = park(world, run, wake_at, attempt=failed_attempt + 1)
         payload = f'{{"attempt":{failed_attempt},"error":{self.error},"delay_s":{self.delay_s}}}'
         run = world.emit(run, EventType.RETRIED, payload)
         if wake_at <= world.now:
@@ -111,7 +111,8 @@ class Retry:
         return True
 
 
-def _park(world: World, run: Run, wake_at: Instant | None, *, attempt: int) -> Run:
+def park(world: World, run: Run, wake_at: Instant | None, *, attempt: int) -> Run:
+    """Take it from its executor. What it is to be told about it is the caller's affair."""
     # A parked run's time does not count: what is left is kept and granted at the next claim.
     left_us = None if run.run_by is None else max(0, run.run_by - world.now)
     return world.update(

@@ -9,6 +9,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import mysql
 
+from headway.adapters.sql.migrations.flow_tables import create_flow_tables
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -21,6 +23,7 @@ SEQ = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 def upgrade() -> None:
     # MariaDB and MySQL commit each statement by itself: a second attempt finds some of it done.
     _create_events()
+    create_flow_tables()
     _create_inbox()
     _create_instances()
     _create_lanes()

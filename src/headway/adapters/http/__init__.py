@@ -1,0 +1,1 @@
+"""Out to workers, over HTTP."""

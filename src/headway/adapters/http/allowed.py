@@ -1,0 +1,80 @@
+"""Which addresses may be connected to (S5): loopback always, others only if they are listed."""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from headway.core.errors import ConfigurationError
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+ADDRESS_COUNT_MAX: Final = 20
+
+
+class NotAllowed(OSError):
+    """The address is none that may be connected to."""
+
+
+class AllowedAddresses(AbstractResolver):
+    """Names are looked up here, and what is connected to is what was checked."""
+
+    def __init__(self, networks: Sequence[str] = ()) -> None:
+        self._networks = [_network(one) for one in networks]
+
+    def check(self, address: str) -> None:
+        """NotAllowed, if `address` is a number that is not allowed; a name is checked later."""
+        try:
+            number = ipaddress.ip_address(address.strip("[]").partition("%")[0])
+        except ValueError:
+            return
+        if not self._is_allowed(number):
+            raise NotAllowed(_problem(address))
+
+    def _is_allowed(self, number: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+        if isinstance(number, ipaddress.IPv6Address) and number.ipv4_mapped is not None:
+            number = number.ipv4_mapped
+        return number.is_loopback or any(number in network for network in self._networks)
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
+        allowed: list[ResolveResult] = []
+        for kind, _, protocol, _, where in found[:ADDRESS_COUNT_MAX]:
+            address = str(where[0])
+            try:
+                self.check(address)
+            except NotAllowed:
+                continue
+            allowed.append(
+                ResolveResult(
+                    hostname=host,
+                    host=address,
+                    port=port,
+                    family=kind,
+                    proto=protocol,
+                    flags=socket.AI_NUMERICHOST,
+                )
+            )
+        if not allowed:
+            raise NotAllowed(_problem(host))
+        return allowed
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        problem = f"{text!r} is no network; write it as 10.0.0.0/8"
+        raise ConfigurationError(f"worker_networks: {problem}") from None
+
+
+def _problem(host: str) -> str:
+    return f"{host} is not allowed; list its network in HEADWAY_WORKER_NETWORKS"

@@ -1,0 +1,171 @@
+"""Reading flows, their versions, tasks and node runs."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.adapters.sql.clock import NOW_SQL, machine_now
+from headway.adapters.sql.database import Database
+from headway.adapters.sql.tables import (
+    RUN_COLUMNS,
+    flow_runs,
+    flow_shared,
+    flow_versions,
+    flows,
+    inbox,
+    node_runs,
+    runs,
+)
+from headway.core.flow.kept import FlowRun, NodeRunRow, SavedFlow, SavedVersion, from_row
+from headway.core.flow.state import NodeRun
+from headway.core.flow.stored import first_row_needed
+from headway.core.ids import Instant, RunId
+from headway.core.run.run import Run, RunRecord
+from headway.core.world import InboxItem
+from headway.ports.flow_reader import KeptTask, Task, TaskFilter
+
+_RECORDS: Final = [*RUN_COLUMNS, *(runs.c[name] for name in RunRecord._fields[1:])]
+_WIDTH: Final = len(RUN_COLUMNS)
+_UNREAD: Final = (
+    sa.select(*inbox.c)
+    .where(inbox.c.run_id == sa.bindparam("run_id"), inbox.c.consumed_by.is_(None))
+    .order_by(inbox.c.seq)
+)
+_SHARED: Final = sa.select(flow_shared.c.name, flow_shared.c.value).where(
+    flow_shared.c.run_id == sa.bindparam("run_id")
+)
+_FLOW_RUN: Final = sa.select(*flow_runs.c).where(flow_runs.c.run_id == sa.bindparam("run_id"))
+_ROWS: Final = (
+    sa.select(*node_runs.c)
+    .where(
+        node_runs.c.run_id == sa.bindparam("run_id"), node_runs.c.seq > sa.bindparam("after_seq")
+    )
+    .order_by(node_runs.c.seq)
+)
+_TASKS: Final = sa.select(*_RECORDS, *flow_runs.c).join(runs, runs.c.id == flow_runs.c.run_id)
+ID_COUNT_MAX: Final = 500
+"""In one statement."""
+
+
+class SqlFlowReader:
+    def __init__(self, database: Database, now: Callable[[], Instant] | None = None) -> None:
+        """`now` replaces the database's clock, for tests."""
+        self._database = database
+        self._now = now
+
+    async def has_flows(self) -> bool:
+        return bool(await self._rows(sa.select(flows.c.name).limit(1)))
+
+    async def flow(self, name: str) -> SavedFlow | None:
+        rows = await self._rows(sa.select(*flows.c).where(flows.c.name == name))
+        return SavedFlow._make(rows[0]) if rows else None
+
+    async def flow_by_id(self, flow_id: str) -> SavedFlow | None:
+        rows = await self._rows(sa.select(*flows.c).where(flows.c.id == flow_id))
+        return SavedFlow._make(rows[0]) if rows else None
+
+    async def flows(self, *, limit: int, after: str = "") -> Sequence[SavedFlow]:
+        query = sa.select(*flows.c).where(flows.c.name > after)
+        rows = await self._rows(query.order_by(flows.c.name).limit(limit))
+        return [SavedFlow._make(row) for row in rows]
+
+    async def version(self, flow: str, version: int) -> SavedVersion | None:
+        found = (flow_versions.c.flow == flow) & (flow_versions.c.version == version)
+        rows = await self._rows(sa.select(*flow_versions.c).where(found))
+        return SavedVersion._make(rows[0]) if rows else None
+
+    async def versions(self, flow: str, *, limit: int) -> Sequence[SavedVersion]:
+        query = sa.select(*flow_versions.c).where(flow_versions.c.flow == flow)
+        rows = await self._rows(query.order_by(flow_versions.c.version.desc()).limit(limit))
+        return [SavedVersion._make(row) for row in rows]
+
+    async def task(self, run_id: RunId) -> Task | None:
+        rows = await self._rows(_TASKS.where(flow_runs.c.run_id == run_id))
+        return _task(rows[0]) if rows else None
+
+    async def tasks(self, wanted: TaskFilter, *, limit: int) -> Sequence[Task]:
+        query = _TASKS.order_by(flow_runs.c.updated_at.desc(), flow_runs.c.run_id.desc())
+        if wanted.statuses:
+            query = query.where(runs.c.status.in_([status.value for status in wanted.statuses]))
+        if wanted.flow is not None:
+            query = query.where(flow_runs.c.flow == wanted.flow)
+        if wanted.waits_for is not None:
+            query = query.where(
+                flow_runs.c.waits_for == wanted.waits_for, runs.c.ended_at.is_(None)
+            )
+        if wanted.parent_id is not None:
+            query = query.where(runs.c.parent_id == wanted.parent_id)
+        return [_task(row) for row in await self._rows(query.limit(limit))]
+
+    async def kept(self, run_id: RunId) -> KeptTask | None:
+        async def read(connection: AsyncConnection) -> KeptTask | None:
+            given = {"run_id": run_id}
+            row = (await connection.execute(_FLOW_RUN, given)).one_or_none()
+            if row is None:
+                return None
+            flow_run = FlowRun._make(row)
+            rows: list[NodeRun] = []
+            if flow_run.standing is not None:
+                after_seq = first_row_needed(json.loads(flow_run.standing)) - 1
+                found = await connection.execute(_ROWS, given | {"after_seq": after_seq})
+                rows = [from_row(NodeRunRow._make(one)) for one in found]
+            shared = await connection.execute(_SHARED, given)
+            unread = await connection.execute(_UNREAD, given)
+            return KeptTask(
+                flow_run=flow_run,
+                shared={json.loads(name): value for name, value in shared},
+                rows=rows,
+                unread=[InboxItem._make(one) for one in unread],
+                now=await self._at(connection),
+            )
+
+        return await self._database.with_retry(read, at_one_instant=True)
+
+    async def unread(self, run_id: RunId) -> Sequence[InboxItem]:
+        rows = await self._rows(_UNREAD, {"run_id": run_id})
+        return [InboxItem._make(row) for row in rows]
+
+    async def node_runs(
+        self, run_id: RunId, *, limit: int, after_seq: int = 0
+    ) -> Sequence[NodeRun]:
+        rows = await self._rows(_ROWS.limit(limit), {"run_id": run_id, "after_seq": after_seq})
+        return [from_row(NodeRunRow._make(row)) for row in rows]
+
+    async def runs_by_id(self, run_ids: Sequence[RunId]) -> Mapping[RunId, RunRecord]:
+        found: dict[RunId, RunRecord] = {}
+        for start in range(0, len(run_ids), ID_COUNT_MAX):
+            some = run_ids[start : start + ID_COUNT_MAX]
+            for row in await self._rows(sa.select(*_RECORDS).where(runs.c.id.in_(some))):
+                record = _record(row)
+                found[record.run.id] = record
+        return found
+
+    async def _at(self, connection: AsyncConnection) -> Instant:
+        if self._now is not None:
+            return self._now()
+        sql = NOW_SQL.get(connection.dialect.name)
+        if sql is None:
+            return machine_now()
+        now: int = (await connection.execute(sa.select(sa.literal_column(sql)))).scalar_one()
+        return Instant(now)
+
+    async def _rows(
+        self, query: sa.Select[Any], given: Mapping[str, Any] | None = None
+    ) -> Sequence[Any]:
+        async def read(connection: AsyncConnection) -> Sequence[Any]:
+            rows: Sequence[Any] = (await connection.execute(query, given or {})).all()
+            return rows
+
+        return await self._database.with_retry(read)
+
+
+def _record(row: Sequence[Any]) -> RunRecord:
+    documents = row[_WIDTH : _WIDTH + len(RunRecord._fields) - 1]
+    return RunRecord(Run.from_row(tuple(row[:_WIDTH])), *documents)
+
+
+def _task(row: Sequence[Any]) -> Task:
+    return Task(_record(row), FlowRun._make(row[len(_RECORDS) :]))

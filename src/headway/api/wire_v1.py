@@ -1,0 +1,323 @@
+"""The root paths of the first flow centre, for programs that speak its dialect already (R5.6).
+
+A second spelling of the same flows, tasks and workers. Field names of requests are matched
+whatever their case; answers are spelt exactly so.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+
+from headway.api.face import Face
+from headway.core.command.wait import Wake
+from headway.core.document import decode_document
+from headway.core.errors import (
+    Error,
+    FlowNotFound,
+    InfrastructureError,
+    InvalidFlow,
+    InvalidInput,
+    RunNotActive,
+    RunNotFound,
+)
+from headway.core.flow.kept import VersionStatus
+from headway.core.flow.state import NodeRun
+from headway.core.ids import SECOND, InstanceId, Instant, RunId
+from headway.core.run.status import VOCABULARY, RunStatus
+from headway.core.worker.worker import TTL_S, LiveWorker
+from headway.services.flow.task_view import TaskView
+
+TASK_COUNT_MAX: Final = 100
+TASK_PREFIX: Final = "task-"
+TTL_S_MAX: Final = 86_400.0
+Fields = Mapping[str, Any]
+Answering = Callable[[Request], Awaitable[Response]]
+
+
+class Refusal(Exception):
+    """An answer that is not a success: its status and what is said."""
+
+    def __init__(self, status: int, error: str, **more: Any) -> None:
+        super().__init__(error)
+        self.status = status
+        self.body = {"error": error, **more}
+
+
+def wire_v1_router(face: Face) -> APIRouter:
+    router = APIRouter(include_in_schema=False)
+    calls: dict[str, tuple[str, Callable[[Face, Request], Awaitable[Any]]]] = {
+        "/workers/register": ("POST", _register),
+        "/register": ("POST", _register),
+        "/workers/heartbeat": ("POST", _heartbeat),
+        "/heartbeat": ("POST", _heartbeat),
+        "/workers/list": ("GET", _list_workers),
+        "/list": ("GET", _list_workers),
+        "/workers/allocate": ("GET", _allocate),
+        "/allocate": ("GET", _allocate),
+        "/flows": ("POST", _create_flow),
+        "/flows/version": ("POST", _publish),
+        "/tasks": ("GET, POST", _tasks),
+        "/tasks/get": ("GET", _get_task),
+        "/tasks/cancel": ("POST", _cancel_task),
+        "/tasks/run_once": ("POST", _run_once),
+        "/tasks/signal": ("POST", _signal),
+        "/tasks/runs": ("GET", _node_runs),
+    }
+    for path, (methods, call) in calls.items():
+        router.add_api_route(
+            path,
+            _answering(face, methods, call),
+            methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            name=f"wire_v1_{path.strip('/').replace('/', '_')}",
+        )
+    return router
+
+
+def _answering(
+    face: Face, methods: str, call: Callable[[Face, Request], Awaitable[Any]]
+) -> Answering:
+    async def answer(request: Request) -> Response:
+        try:
+            if request.method in methods.split(", "):
+                return _json(await call(face, request))
+            return _json({"error": "method"}, status=405, headers={"allow": methods})
+        except Refusal as refusal:
+            return _json(refusal.body, status=refusal.status)
+        except InvalidFlow as error:
+            faults = [{"place": place, "problem": problem} for place, problem in error.faults]
+            return _json({"error": str(error), "faults": faults}, status=422)
+        except (RunNotFound, RunNotActive, FlowNotFound):
+            return _json({"error": "not found"}, status=404)
+        except InvalidInput as error:
+            return _json({"error": "bad request", "detail": str(error)}, status=400)
+        except InfrastructureError:
+            raise
+        except Error as error:
+            return _json({"error": str(error)}, status=409)
+
+    return answer
+
+
+def _json(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return Response(text, status_code=status, media_type="application/json", headers=headers)
+
+
+OK: Final = {"ok": "1"}
+
+# Workers.
+
+
+async def _register(face: Face, request: Request) -> Any:
+    given = await _fields(request)
+    services = given.get("services") or []
+    if not isinstance(services, list):
+        raise InvalidInput("services", "must be a list")
+    await face.workers.register(_text(given, "id"), _text(given, "url"), services)
+    return OK
+
+
+async def _heartbeat(face: Face, request: Request) -> Any:
+    given = await _fields(request)
+    load = given.get("load", 0)
+    is_number = isinstance(load, int | float) and not isinstance(load, bool)
+    await face.workers.heard(_text(given, "id"), int(load) if is_number else 0)
+    return OK
+
+
+async def _list_workers(face: Face, request: Request) -> Any:
+    service = request.query_params.get("service") or None
+    found = await face.workers.list(service=service, ttl_s=_ttl_s(request))
+    return [_worker(one) for one in found]
+
+
+async def _allocate(face: Face, request: Request) -> Any:
+    found = await face.workers.list(service=request.query_params.get("service", ""))
+    if not found:
+        raise Refusal(500, "no worker")
+    return _worker(found[0])
+
+
+def _ttl_s(request: Request) -> float:
+    try:
+        ttl_s = float(request.query_params.get("ttl", TTL_S))
+    except ValueError:
+        return TTL_S
+    return ttl_s if 0 <= ttl_s <= TTL_S_MAX else TTL_S
+
+
+def _worker(worker: LiveWorker) -> Fields:
+    return {
+        "ID": worker.id,
+        "URL": worker.url,
+        "Services": sorted(worker.services),
+        "Load": worker.load,
+        "LastHeartbeat": worker.heartbeat_at // SECOND,
+        "Status": "online",
+    }
+
+
+# Flows.
+
+
+async def _create_flow(face: Face, request: Request) -> Any:
+    made = await face.flows.create(_text(await _fields(request), "name"))
+    return {"id": made.id}
+
+
+async def _publish(face: Face, request: Request) -> Any:
+    given = await _fields(request)
+    flow = await face.flows.by_id(_text(given, "flowid"))
+    version = given.get("version")
+    status = given.get("status") or VersionStatus.PUBLISHED
+    is_published = status == VersionStatus.PUBLISHED
+    published = await face.flows.publish(
+        flow.name,
+        _text(given, "definitionjson"),
+        version=version if isinstance(version, int) and version > 0 else None,
+        status=VersionStatus.PUBLISHED if is_published else VersionStatus.DRAFT,
+    )
+    return {"id": published.version_id}
+
+
+# Tasks.
+
+
+async def _tasks(face: Face, request: Request) -> Any:
+    return await (_list_tasks if request.method == "GET" else _start_task)(face, request)
+
+
+async def _start_task(face: Face, request: Request) -> Any:
+    given = await _fields(request)
+    flow = await face.flows.by_id(_text(given, "flowid"))
+    if not flow.published:
+        raise Refusal(400, "no start")
+    text = given.get("paramsjson") or "{}"
+    if not isinstance(text, str):
+        raise InvalidInput("ParamsJSON", "must be a string that holds JSON")
+    params = decode_document(text, place="ParamsJSON")
+    run = await face.flows.start(flow.name, params=params or {})
+    return {"id": f"{TASK_PREFIX}{run.id}"}
+
+
+async def _list_tasks(face: Face, request: Request) -> Any:
+    word = request.query_params.get("status", "")
+    statuses = [status for status, words in VOCABULARY.items() if words.task == word]
+    if word and not statuses:
+        return []
+    found = await face.flows.tasks(statuses=statuses, limit=TASK_COUNT_MAX)
+    leases = await _leases(face)
+    return [_task(one, leases) for one in found]
+
+
+async def _get_task(face: Face, request: Request) -> Any:
+    return _task(await face.flows.task(_asked(request, "id")), await _leases(face))
+
+
+async def _cancel_task(face: Face, request: Request) -> Any:
+    task = await face.flows.task(_asked(request, "id"))
+    await face.run(task.id).cancel()
+    return OK
+
+
+async def _run_once(face: Face, request: Request) -> Any:
+    """Whoever is ready is driven at once anyway; one whose time has come is not waited for."""
+    task = await face.flows.task(_asked(request, "id"))
+    await face.store.apply(Wake(task.id))
+    return OK
+
+
+async def _signal(face: Face, request: Request) -> Any:
+    given = await _fields(request)
+    task_id = _run_id(_text(given, "task_id"))
+    if "value" not in given:
+        raise InvalidInput("value", "is missing")
+    await face.flows.signal(task_id, _text(given, "key"), given["value"])
+    return OK
+
+
+async def _node_runs(face: Face, request: Request) -> Any:
+    task_id = _asked(request, "task_id")
+    try:
+        rows = await face.flows.node_runs(task_id)
+    except RunNotFound:
+        return []
+    ordered = sorted(rows, key=lambda row: (row.started_at, row.seq))
+    return [_node_run(task_id, row) for row in ordered]
+
+
+async def _leases(face: Face) -> Mapping[InstanceId, Instant]:
+    return {one.id: one.lease_expires_at for one in await face.store.runs.instances()}
+
+
+def _task(task: TaskView, leases: Mapping[InstanceId, Instant]) -> Fields:
+    run = task.run
+    expires_at = None if run.instance_id is None else leases.get(run.instance_id)
+    return {
+        "ID": f"{TASK_PREFIX}{run.id}",
+        "FlowVersionID": task.version_id,
+        "Status": VOCABULARY[run.status].task,
+        "ParamsJSON": _text_of(task.params),
+        "SharedJSON": _text_of(task.shared),
+        "CurrentNodeKey": "" if run.status is RunStatus.SUCCEEDED else task.node,
+        "LastAction": task.last_action,
+        "StepCount": task.step_count,
+        "RetryStateJSON": _text_of(task.retry_state),
+        "LeaseOwner": run.instance_id or "",
+        "LeaseExpiry": 0 if expires_at is None else expires_at // SECOND,
+        "RequestID": str(run.id),
+        "CreatedAt": run.queued_at // SECOND,
+        "UpdatedAt": task.updated_at // SECOND,
+    }
+
+
+def _node_run(task_id: RunId, row: NodeRun) -> Fields:
+    return {
+        "id": f"run-{task_id}-{row.seq}",
+        "taskId": f"{TASK_PREFIX}{task_id}",
+        "nodeKey": row.node_key,
+        "attemptNo": row.attempt,
+        "status": row.status.value,
+        "prepJson": _text_of(row.prep),
+        "execInputJson": _text_of(row.input),
+        "execOutputJson": _text_of(row.output),
+        "errorText": row.error,
+        "action": row.action,
+        "startedAt": row.started_at // SECOND,
+        "finishedAt": row.finished_at // SECOND,
+        "workerId": "" if row.worker is None else row.worker.id,
+        "workerUrl": "" if row.worker is None else row.worker.url,
+    }
+
+
+# Requests.
+
+
+async def _fields(request: Request) -> Fields:
+    """The members of the body, by their names in lower case."""
+    body = (await request.body()).decode("utf-8", "replace")
+    value = decode_document(body, place="body")
+    if not isinstance(value, dict):
+        raise InvalidInput("body", "must be an object")
+    return {name.lower(): member for name, member in value.items()}
+
+
+def _text(given: Fields, name: str) -> str:
+    value = given.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidInput(name, "must be a text")
+    return value
+
+
+def _asked(request: Request, name: str) -> RunId:
+    return _run_id(request.query_params.get(name, ""))
+
+
+def _run_id(task_id: str) -> RunId:
+    return RunId(task_id.removeprefix(TASK_PREFIX))
+
+
+def _text_of(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

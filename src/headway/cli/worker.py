@@ -1,0 +1,60 @@
+"""`headway worker`: the services of a file of yours, for flows to call."""
+
+import importlib
+import logging
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from headway.bootstrap import wait_for_signal
+from headway.core.errors import ConfigurationError
+from headway.worker.program import Worker
+from headway.worker.services import Services
+
+
+async def worker(
+    place: str | None = None,
+    /,
+    *,
+    url: str | None = None,
+    registry: str | None = None,
+) -> None:
+    """Serve services until Ctrl-C; those of headway's own (transform, sum, route, echo) too.
+
+    Parameters
+    ----------
+    place
+        Where your services are, as `module:name`: a `Services` in a file of yours.
+    url
+        Where to listen, and where the engine finds it; a free port if that one is taken.
+        Without it, WORKER_URL, or http://127.0.0.1:8080.
+    registry
+        The server to register with. Without it, REGISTRY_URL, or http://127.0.0.1:8070.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    services = load_services(place)
+    async with Worker(services, url=url, registry_url=registry) as working:
+        console = Console(stderr=True)
+        console.print(f"worker {working.id} serves [bold]{working.url}[/]")
+        await wait_for_signal()
+
+
+def load_services(place: str | None) -> Services:
+    """The Services at `module:name`; ConfigurationError says what is not there."""
+    if place is None:
+        return Services()
+    module_name, _, name = place.partition(":")
+    if not module_name or not name:
+        raise ConfigurationError(f"{place!r} must be module:name, such as work:services")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module_name.startswith(error.name):
+            raise  # A module that theirs wants: its own words say which.
+        raise ConfigurationError(f"{place!r}: there is no module {error.name!r}") from None
+    found = getattr(module, name, None)
+    if not isinstance(found, Services):
+        raise ConfigurationError(f"{place!r}: {name} is not a Services there")
+    return found

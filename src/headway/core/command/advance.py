@@ -1,0 +1,133 @@
+"""One step of a flow task: everything that it changes, in one transaction (R5.4)."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from headway.core.command.command import Needs
+from headway.core.command.flow import changes_of
+from headway.core.command.inbox import post
+from headway.core.command.settle import Settled, TooLate
+from headway.core.command.wait import park, wake
+from headway.core.document import NULL, Document, encode_document
+from headway.core.flow.kept import CHILD_ENDED, FLOW_JOB, FlowChanges, NodeRunRow, SharedValue
+from headway.core.ids import Instant, RunId
+from headway.core.run.events import EventType
+from headway.core.run.run import Claim, Run
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import Trigger
+from headway.core.world import InboxItem, World
+
+
+class Go(NamedTuple):
+    """Its driver goes on with it."""
+
+
+class ParkFor(NamedTuple):
+    """It waits, and nobody holds it meanwhile."""
+
+    kind: str
+    wake_at: Instant | None
+    told: Document
+    """For whoever watches: what it waits for."""
+
+
+class End(NamedTuple):
+    error: Document | None
+    """None: it has succeeded."""
+    result: Document
+
+
+class Advanced(NamedTuple):
+    unread_count: int
+    """What has come into its inbox meanwhile."""
+    now: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvanceFlow:
+    claim: Claim
+    parent_id: RunId | None
+    columns: dict[str, Any]
+    """Of the task, as they are from now on."""
+    shared_added: tuple[SharedValue, ...] = ()
+    shared_changed: tuple[SharedValue, ...] = ()
+    shared_removed: tuple[tuple[RunId, str], ...] = ()
+    rows: tuple[NodeRunRow, ...] = ()
+    consumed: tuple[int, ...] = ()
+    """Of the inbox: what this step has taken in."""
+    then: Go | ParkFor | End
+
+    def need(self, needs: Needs) -> None:
+        is_end = isinstance(self.then, End)
+        needs.run(self.claim.run_id, may_end=is_end, may_wake=isinstance(self.then, ParkFor))
+        if is_end and self.parent_id is not None:
+            needs.run(self.parent_id, may_wake=True)
+
+    def decide(self, world: World) -> Advanced | Settled | TooLate | Literal[False]:
+        """False: it may not go on, or park, any more. Nothing was changed."""
+        run = world.held(self.claim)
+        if isinstance(self.then, End):
+            return self._end(world, run, self.then)
+        if run is None or run.status is not RunStatus.RUNNING:
+            return False
+        run = self._step(world, run)
+        if isinstance(self.then, Go):
+            return Advanced(run.unread_count, world.now)
+        run = park(world, run, self.then.wake_at, attempt=run.attempt)
+        run = world.emit(run, EventType.PARKED, self.then.told)
+        is_due = self.then.wake_at is not None and self.then.wake_at <= world.now
+        if run.unread_count or is_due:
+            wake(world, run)
+        return Advanced(run.unread_count, world.now)
+
+    def _end(self, world: World, run: Run | None, end: End) -> Settled | TooLate:
+        may_end = run is not None and run.status in (RunStatus.RUNNING, RunStatus.CANCELLING)
+        if run is None or not may_end:
+            now = world.run(self.claim.run_id)
+            return TooLate(None if now is None else now.status)
+        run = self._step(world, run)
+        if end.error is None:
+            moved = world.move(run, Trigger.COMPLETE, documents={"result": end.result})
+        else:
+            details = f',"error":{end.error}'
+            moved = world.move(run, Trigger.FAIL, documents={"error": end.error}, details=details)
+        assert moved is not None
+        tell_parent(world, moved)
+        return Settled(moved.status)
+
+    def _step(self, world: World, run: Run) -> Run:
+        changes: FlowChanges = changes_of(world)
+        changes.runs_changed.append((run.id, {**self.columns, "updated_at": world.now}))
+        changes.shared_added += self.shared_added
+        changes.shared_changed += self.shared_changed
+        changes.shared_removed += self.shared_removed
+        changes.rows += self.rows
+        for row in self.rows:
+            run = world.emit(run, EventType.NODE_RUN, _told(row))
+        left_count = run.unread_count - len(self.consumed)
+        for seq in self.consumed:
+            item = InboxItem(run.id, seq, "", None, "", "", world.now, run.generation)
+            world.changes.consumed.append(item)
+        # A step is progress: earlier deaths are forgiven.
+        return world.update(run, death_count=0, unread_count=left_count)
+
+
+def tell_parent(world: World, run: Run) -> None:
+    """A task that waits for this one looks at it. Its own looks, now and then, are the fallback."""
+    parent = None if run.parent_id is None else world.run(run.parent_id)
+    if parent is not None and parent.job == FLOW_JOB and parent.status is RunStatus.RUNNING:
+        post(world, parent, kind=CHILD_ENDED, payload=NULL, by="")
+
+
+def _told(row: NodeRunRow) -> Document:
+    told = {
+        "seq": row.seq,
+        "node": row.node_key,
+        "branch": row.branch,
+        "attempt": row.attempt,
+        "status": row.status,
+        "action": row.action,
+        "error": row.error,
+        "worker": row.worker_id,
+    }
+    return encode_document(told, place="node_run")

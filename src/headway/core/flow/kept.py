@@ -1,0 +1,155 @@
+"""What is stored of flows: definitions in versions, and for each task the parts of its state."""
+
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from headway.core.flow.happened import Worker
+from headway.core.flow.state import NodeRun, NodeRunStatus
+from headway.core.ids import Instant, RunId
+from headway.core.worker.worker import SavedWorker
+
+FLOW_JOB: Final = "headway.flow"
+"""The job of every flow task: a task is a run, and a driver is what is called for it."""
+SIGNAL: Final = "signal"
+"""In a task's inbox: `{"key", "value"}`, to be set in its shared state."""
+CHILD_ENDED: Final = "child"
+"""In a task's inbox: it has a child to look at."""
+
+
+class VersionStatus(StrEnum):
+    PUBLISHED = "published"
+    DRAFT = "draft"
+    """Kept, and not yet started by anybody."""
+
+
+class SavedFlow(NamedTuple):
+    name: str
+    id: str
+    latest: int
+    """The number of the newest version, published or not; 0: there is none."""
+    published: int
+    """The version that new tasks get; 0: there is none."""
+    etag: str
+    """Of the published version: equal definitions have equal ones."""
+    revision: int
+    created_at: Instant
+    updated_at: Instant
+
+
+class SavedVersion(NamedTuple):
+    flow: str
+    version: int
+    id: str
+    definition: str
+    status: str
+    etag: str
+    created_at: Instant
+
+
+class FlowRun(NamedTuple):
+    """A task, beside its run. What is JSON is text, and None where there is nothing yet."""
+
+    run_id: RunId
+    flow: str
+    version: int
+    node: str
+    standing: str | None
+    """Its cursor: where it stands."""
+    inner_shared: str | None
+    frozen_input: str | None
+    waits_for: str | None
+    """The kind of wait that it is parked in: `timer`, `event`, `approval` or `child`."""
+    updated_at: Instant
+    rerun_of: RunId | None
+
+
+class SharedValue(NamedTuple):
+    run_id: RunId
+    name: str
+    """The key as JSON text: what ends in a blank is another key on every database."""
+    value: str
+
+
+class NodeRunRow(NamedTuple):
+    run_id: RunId
+    seq: int
+    node_key: str
+    path: str
+    branch: int | None
+    attempt: int
+    status: str
+    prep: str
+    input: str
+    output: str
+    error: str
+    action: str
+    started_at: Instant
+    finished_at: Instant
+    worker_id: str | None
+    worker_url: str | None
+    is_settled: int
+
+
+@dataclass(slots=True)
+class FlowChanges:
+    """What a batch has decided about flows, for the store to write."""
+
+    flows: dict[str, SavedFlow] = field(default_factory=dict)
+    versions: list[SavedVersion] = field(default_factory=list)
+    runs_added: list[FlowRun] = field(default_factory=list)
+    runs_changed: list[tuple[RunId, dict[str, Any]]] = field(default_factory=list)
+    shared_added: list[SharedValue] = field(default_factory=list)
+    shared_changed: list[SharedValue] = field(default_factory=list)
+    shared_removed: list[tuple[RunId, str]] = field(default_factory=list)
+    rows: list[NodeRunRow] = field(default_factory=list)
+    workers_added: dict[str, SavedWorker] = field(default_factory=dict)
+    workers: dict[str, SavedWorker] = field(default_factory=dict)
+
+
+encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""For what was checked when it came in."""
+
+
+def to_row(run_id: RunId, row: NodeRun) -> NodeRunRow:
+    worker = row.worker
+    return NodeRunRow(
+        run_id,
+        row.seq,
+        row.node_key,
+        encode(row.path),
+        row.branch,
+        row.attempt,
+        row.status.value,
+        encode(row.prep),
+        encode(row.input),
+        encode(row.output),
+        row.error,
+        row.action,
+        row.started_at,
+        row.finished_at,
+        None if worker is None else worker.id,
+        None if worker is None else worker.url,
+        int(row.is_settled),
+    )
+
+
+def from_row(row: NodeRunRow) -> NodeRun:
+    return NodeRun(
+        row.seq,
+        row.node_key,
+        tuple(json.loads(row.path)),
+        row.branch,
+        row.attempt,
+        NodeRunStatus(row.status),
+        json.loads(row.prep),
+        json.loads(row.input),
+        json.loads(row.output),
+        row.error,
+        row.action,
+        row.started_at,
+        row.finished_at,
+        None if row.worker_id is None else Worker(row.worker_id, row.worker_url or ""),
+        bool(row.is_settled),
+    )

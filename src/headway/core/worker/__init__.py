@@ -1,0 +1,1 @@
+"""Workers: remote programs that offer services to flows."""

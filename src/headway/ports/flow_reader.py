@@ -1,0 +1,80 @@
+"""Flows and their tasks, as they can be read."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from headway.core.flow.kept import FlowRun, SavedFlow, SavedVersion
+from headway.core.flow.state import NodeRun
+from headway.core.ids import Instant, RunId
+from headway.core.run.run import RunRecord
+from headway.core.run.status import RunStatus
+from headway.core.world import InboxItem
+
+
+class Task(NamedTuple):
+    """A flow task: its run, and what it has beside it."""
+
+    record: RunRecord
+    flow_run: FlowRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptTask:
+    """All that a driver, or a reader of its state, needs of a task, as of one instant."""
+
+    flow_run: FlowRun
+    shared: Mapping[str, str]
+    """Keys, and values in JSON."""
+    rows: Sequence[NodeRun]
+    """Those that its present node needs."""
+    unread: Sequence[InboxItem]
+    now: Instant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFilter:
+    statuses: Collection[RunStatus] = ()
+    flow: str | None = None
+    waits_for: str | None = None
+    parent_id: RunId | None = None
+
+
+class FlowReader(Protocol):
+    async def has_flows(self) -> bool: ...
+
+    async def flow(self, name: str) -> SavedFlow | None: ...
+
+    async def flow_by_id(self, flow_id: str) -> SavedFlow | None: ...
+
+    async def flows(self, *, limit: int, after: str = "") -> Sequence[SavedFlow]:
+        """By name, from the one after `after` on."""
+        ...
+
+    async def version(self, flow: str, version: int) -> SavedVersion | None: ...
+
+    async def versions(self, flow: str, *, limit: int) -> Sequence[SavedVersion]:
+        """The newest first."""
+        ...
+
+    async def task(self, run_id: RunId) -> Task | None: ...
+
+    async def tasks(self, wanted: TaskFilter, *, limit: int) -> Sequence[Task]:
+        """Those that moved last come first."""
+        ...
+
+    async def kept(self, run_id: RunId) -> KeptTask | None: ...
+
+    async def unread(self, run_id: RunId) -> Sequence[InboxItem]:
+        """What is in its inbox and not taken in yet, in order."""
+        ...
+
+    async def node_runs(
+        self, run_id: RunId, *, limit: int, after_seq: int = 0
+    ) -> Sequence[NodeRun]:
+        """In the order of their ends."""
+        ...
+
+    async def runs_by_id(self, run_ids: Sequence[RunId]) -> Mapping[RunId, RunRecord]:
+        """Those of them that there are."""
+        ...

@@ -1,0 +1,1 @@
+"""Flow tasks: driven by whoever has claimed their run."""

@@ -1,0 +1,193 @@
+"""The book of flows: definitions that are checked, published in versions, and shown."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headway.core.command.flow import Moved, PublishFlow
+from headway.core.document import check_word
+from headway.core.errors import FlowNotFound, RevisionConflict
+from headway.core.flow.canonical import canonical_json
+from headway.core.flow.faults import Fault
+from headway.core.flow.graph import Offered
+from headway.core.flow.kept import FLOW_JOB, SavedFlow, SavedVersion, VersionStatus
+from headway.core.flow.mermaid import to_mermaid
+from headway.core.flow.parse import Published, read_flow
+from headway.core.flow.schema import definition_schema
+from headway.core.ids import FLOW_LANE
+from headway.ports.id_source import IdSource
+from headway.services.flow.drive import Desk
+from headway.services.flow.functions import Functions
+from headway.services.job import Job
+from headway.services.parameters import Parameters
+
+Definition = str | Mapping[str, Any]
+FLOW_COUNT_MAX: Final = 1_000
+"""Of how many a new definition is told whether they exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFlow:
+    name: str
+    id: str
+    version: int
+    version_id: str
+    revision: int
+    etag: str
+    is_new: bool
+    """False: the newest version is this very definition already."""
+    warnings: tuple[Fault, ...]
+    """What is suspicious about it, each with its place."""
+
+
+class FlowBook:
+    """All of it wants an open Headway."""
+
+    def __init__(self, ids: IdSource, jobs: dict[str, Job]) -> None:
+        self.functions = Functions()
+        self._ids = ids
+        self._jobs = jobs
+        self._desk: Desk | None = None
+
+    async def validate(self, definition: Definition) -> tuple[Fault, ...]:
+        """The warnings about a definition that could be published; else InvalidFlow."""
+        return (await self._read(definition)).warnings
+
+    async def publish(
+        self,
+        name: str,
+        definition: Definition,
+        *,
+        expected_revision: int | None = None,
+        status: VersionStatus | str = VersionStatus.PUBLISHED,
+        version: int | None = None,
+    ) -> PublishedFlow:
+        """Make `definition` the newest version; tasks that run keep theirs.
+
+        InvalidFlow lists every fault. RevisionConflict: the flow is not at `expected_revision`,
+        where 0 is for one that is to be new.
+        """
+        read = await self._read(definition)
+        return await self._publish(
+            name,
+            read,
+            expected_revision=expected_revision,
+            status=check_word(VersionStatus, status, place="status"),
+            version=version,
+        )
+
+    async def create(self, name: str) -> PublishedFlow:
+        """A flow without a version yet, or the one that has this name."""
+        return await self._publish(name, None)
+
+    async def _publish(
+        self,
+        name: str,
+        read: Published | None,
+        *,
+        expected_revision: int | None = None,
+        status: VersionStatus = VersionStatus.PUBLISHED,
+        version: int | None = None,
+    ) -> PublishedFlow:
+        text = None if read is None else canonical_json(read.flow)
+        etag = "" if text is None else hashlib.sha256(text.encode()).hexdigest()
+        new_id = str(self._ids.run_id())
+        command = PublishFlow(
+            name=name,
+            flow_id=f"flow-{new_id}",
+            version_id=f"ver-{new_id}",
+            definition=text,
+            etag=etag,
+            status=status,
+            version=version,
+            expected_revision=expected_revision,
+        )
+        answer = await self.desk.store.apply(command)
+        if isinstance(answer, Moved):
+            raise RevisionConflict(f"flow {name!r}", answer.revision)
+        self.serve()
+        return PublishedFlow(
+            command.name,
+            answer.flow_id,
+            answer.version,
+            answer.version_id,
+            answer.revision,
+            etag,
+            answer.is_new,
+            () if read is None else read.warnings,
+        )
+
+    async def _read(self, definition: Definition) -> Published:
+        known = [flow.name for flow in await self.desk.flows.flows(limit=FLOW_COUNT_MAX)]
+        services = await self.desk.workers.offered()
+        offered = Offered(services=services, functions=self.functions.names, flows=known)
+        return read_flow(definition, offered=offered)
+
+    async def list(self, *, limit: int = 100, after: str = "") -> Sequence[SavedFlow]:
+        """By name, from the one after `after` on."""
+        return await self.desk.flows.flows(limit=limit, after=after)
+
+    async def get(self, name: str) -> SavedFlow:
+        found = await self.desk.flows.flow(name)
+        if found is None:
+            raise FlowNotFound(name)
+        return found
+
+    async def by_id(self, flow_id: str) -> SavedFlow:
+        found = await self.desk.flows.flow_by_id(flow_id)
+        if found is None:
+            raise FlowNotFound(flow_id)
+        return found
+
+    async def version(self, name: str, version: int | None = None) -> SavedVersion:
+        """One version with its definition; the published one unless told."""
+        number = (await self.get(name)).published if version is None else version
+        found = await self.desk.flows.version(name, number)
+        if found is None:
+            raise FlowNotFound(name, version)
+        return found
+
+    async def versions(self, name: str, *, limit: int = 100) -> Sequence[SavedVersion]:
+        """The newest first."""
+        await self.get(name)
+        return await self.desk.flows.versions(name, limit=limit)
+
+    async def graph(self, name: str, version: int | None = None) -> str:
+        """A Mermaid diagram."""
+        saved = await self.version(name, version)
+        return to_mermaid(await self.desk.definitions.flow(name, saved.version))
+
+    def schema(self) -> dict[str, Any]:
+        """A JSON Schema of definitions, for editors."""
+        return definition_schema()
+
+    # For whoever opens it.
+
+    @property
+    def desk(self) -> Desk:
+        if self._desk is None:
+            raise RuntimeError("use `async with` on Headway before you use its flows")
+        return self._desk
+
+    async def open(self, desk: Desk) -> None:
+        """From now on tasks can be started, and are driven if there are any flows."""
+        self._desk = desk
+        if self.functions.names or await desk.flows.has_flows():
+            self.serve()
+
+    async def close(self) -> None:
+        desk, self._desk = self.desk, None
+        self._jobs.pop(FLOW_JOB, None)
+        await desk.workers.close()
+
+    def serve(self) -> None:
+        """Let the engine of this process drive tasks."""
+        if FLOW_JOB not in self._jobs:
+            drive = self.desk.drive
+            self._jobs[FLOW_JOB] = Job(
+                name=FLOW_JOB,
+                function=drive,
+                lane=FLOW_LANE,
+                parameters=Parameters(drive, job=FLOW_JOB),
+            )

@@ -1,0 +1,339 @@
+"""The driver of a flow task, from its claim until it parks, ends, or is taken away.
+
+What happened goes into the pure engine; what comes of it is stored in one commit; only then is
+anything done about it. So a crash repeats the calls whose end was not stored, and nothing else. A
+commit that may not have landed is no harm: the state is read again, and what happened since is let
+happen once more.
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headway.core.command.advance import Advanced, AdvanceFlow, End, Go, ParkFor
+from headway.core.document import NULL, encode_document
+from headway.core.errors import InfrastructureError, StoreClosed, TooLarge
+from headway.core.flow.commands import CallFunction, CallService, CancelCall, Command, StartChild
+from headway.core.flow.happened import Aborted, Answered, Failed, Happened, Signalled, Woken
+from headway.core.flow.kept import CHILD_ENDED, SIGNAL
+from headway.core.flow.state import Commit, State
+from headway.core.flow.step import begin, step, wake_at
+from headway.core.flow.stored import load_state
+from headway.core.ids import SECOND, Instant, RunId
+from headway.core.run.status import RunStatus
+from headway.core.world import InboxItem
+from headway.log import event_log
+from headway.ports.flow_reader import FlowReader, KeptTask
+from headway.ports.run_reader import RunReader
+from headway.ports.store import Store
+from headway.services.context import RunContext
+from headway.services.flow.children import ChildTasks
+from headway.services.flow.definitions import Definitions
+from headway.services.flow.flow_clock import FlowClock
+from headway.services.flow.functions import Functions
+from headway.services.flow.ledger import Ledger, stored
+from headway.services.flow.waiting import EVENT_KINDS, waited_for
+from headway.services.flow.workers import Workers
+from headway.services.patience import AGAIN_S, persistently
+
+SLOT_KEPT_US: Final = SECOND
+"""Who waits for less stays: to park and be claimed again costs more."""
+CHILD_LOOK_US: Final = 10 * SECOND
+"""How often a task that waits for its children looks at them, should nobody tell it."""
+
+log = event_log(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What every driver of a process works with."""
+
+    store: Store
+    runs: RunReader
+    flows: FlowReader
+    clock: FlowClock
+    definitions: Definitions
+    functions: Functions
+    workers: Workers
+
+    async def drive(self, context: RunContext, **_params: Any) -> AdvanceFlow:
+        """The job of all flow tasks. Its last step says how it ends, or that it is parked."""
+        return await Drive(context, self).run()
+
+
+class Bell(asyncio.Event):
+    """It is heard alike whoever rings; but what the engine rings for is in the inbox."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_told = False
+
+    def set(self) -> None:
+        self._is_told = True
+        super().set()
+
+    def ring(self) -> None:
+        """A call has ended."""
+        super().set()
+
+    def stopped_ringing(self) -> bool:
+        """Whether the engine had told of something since the last time."""
+        is_told, self._is_told = self._is_told, False
+        self.clear()
+        return is_told
+
+
+class Drive:
+    """One execution of one task."""
+
+    def __init__(self, context: RunContext, desk: Desk) -> None:
+        self._context = context
+        self._desk = desk
+        self._run_id: RunId = context.run_id
+        self._news = context.execution.news = Bell()
+        pin: dict[str, Any] = context.checkpoint or {}
+        self._pin = pin
+        claim = context.execution.claim
+        self._ledger = Ledger(claim, pin.get("parent_id"))
+        self._children = ChildTasks(claim, desk.store, desk.runs, desk.flows, desk.definitions)
+        self._calls: dict[str, asyncio.Task[None]] = {}
+        self._ended: list[Answered | Failed] = []
+        """Calls that have ended, and are not in the state yet."""
+        self._stepped: list[Answered | Failed] = []
+        """In the state, and not stored yet."""
+        self._taken: list[int] = []
+        """Of the inbox: in the state, and not stored yet."""
+        self._read_seq = 0
+        self._has_unread = False
+
+    async def run(self) -> AdvanceFlow:
+        await self._load(is_new=self._context.generation == 1 and not self._pin.get("is_kept"))
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                return await self._walk()
+            finally:
+                for call in self._calls.values():
+                    call.cancel()
+
+    # The state.
+
+    async def _load(self, *, is_new: bool = False) -> None:
+        pin = self._pin
+        if "flow" not in pin:
+            raise ValueError("a flow task is started by `flows.start`, not as a job")
+        definitions = self._desk.definitions
+        flow = await persistently(lambda: definitions.flow(pin["flow"], pin["version"]))
+        parts = None
+        rows: Sequence[Any] = ()
+        if not is_new:
+            kept = await persistently(self._kept)
+            self._desk.clock.heard(kept.now)
+            self._ledger.load(kept)
+            self._has_unread = bool(kept.unread)
+            parts, rows = stored(kept), kept.rows
+        self._taken.clear()
+        self._read_seq = 0
+        params = self._context.params
+        self._state: State = (
+            begin(flow, params) if parts is None else load_state(flow, params, parts, rows)
+        )
+
+    async def _kept(self) -> KeptTask:
+        kept = await self._desk.flows.kept(self._run_id)
+        assert kept is not None
+        return kept
+
+    async def _walk(self) -> AdvanceFlow:
+        happened: Sequence[Happened] = [Woken(), *await self._inbox()]
+        while True:  # Until it is over, or parks, or its execution is ended.
+            try:
+                commit = self._step(happened)
+                last = self._last(commit)
+                if last is not None:
+                    return last
+                await self._keep(commit)
+            except TooLarge as error:
+                await self._load()
+                happened = [Aborted(f"too_large: {error}")]
+                continue
+            except StoreClosed:
+                raise
+            except InfrastructureError as error:
+                log.warning("step_not_stored", extra={"reason": str(error)})
+                await asyncio.sleep(AGAIN_S)
+                await self._load()
+                happened = [Woken(), *self._stepped, *await self._inbox()]
+                continue
+            await self._perform(commit.commands)
+            self._stepped.clear()
+            happened = await self._next()
+            if not happened:
+                return self._parked(Commit())
+
+    def _step(self, happened: Sequence[Happened]) -> Commit:
+        """Let all of it happen, for one commit."""
+        merged = Commit(is_changed=False)
+        now = self._desk.clock.now()
+        for one in happened:
+            commit = step(self._state, one, now)
+            if not commit.is_changed:
+                continue
+            merged.is_changed = True
+            merged.rows += commit.rows
+            merged.commands += commit.commands
+            merged.shared_keys |= commit.shared_keys
+            merged.is_inner_changed |= commit.is_inner_changed
+            merged.is_frozen_changed |= commit.is_frozen_changed
+        return merged
+
+    async def _keep(self, commit: Commit) -> None:
+        """Store the step, unless whoever loads the task would come to the very same one."""
+        if not self._ledger.is_news(self._state, commit):
+            return
+        advance = self._ledger.advance(self._state, commit, consumed=self._taken, then=Go())
+        answer = await self._desk.store.apply(advance)
+        if answer is False:
+            # It was asked to end, or is another's, and is told so soon: nothing more is done here.
+            await asyncio.Event().wait()
+        assert isinstance(answer, Advanced)
+        self._ledger.landed()
+        self._desk.clock.heard(answer.now)
+        self._taken.clear()
+        self._has_unread = answer.unread_count > 0
+
+    # Its end, or its rest.
+
+    def _last(self, commit: Commit) -> AdvanceFlow | None:
+        """The step after which nobody has to hold the task, if this is one."""
+        state = self._state
+        if state.is_over:
+            return self._over(commit)
+        has_calls = any(
+            isinstance(one, CallService | CallFunction | StartChild | CancelCall)
+            for one in commit.commands
+        )
+        if has_calls or not self._is_idle():
+            return None
+        return self._parked(commit)
+
+    def _is_idle(self) -> bool:
+        """Whether nothing will happen soon that this execution would hear of."""
+        if self._calls or self._ended or self._has_unread:
+            return False
+        wakes_at = wake_at(self._state)
+        if wakes_at is None or waited_for(self._state) in EVENT_KINDS:
+            return True
+        return wakes_at - self._desk.clock.now() > SLOT_KEPT_US
+
+    def _over(self, commit: Commit) -> AdvanceFlow:
+        state = self._state
+        end = End(None, encode_document(state.shared, place="result"))
+        if state.status is not RunStatus.SUCCEEDED:
+            error = {"code": "flow_failed", "message": state.error}
+            end = End(encode_document(error, place="error"), NULL)
+        return self._ledger.advance(state, commit, consumed=self._taken, then=end)
+
+    def _parked(self, commit: Commit) -> AdvanceFlow:
+        state = self._state
+        wakes_at = wake_at(state)
+        if self._children.open:
+            look_at = Instant(self._desk.clock.now() + CHILD_LOOK_US)
+            wakes_at = look_at if wakes_at is None else min(wakes_at, look_at)
+        kind = waited_for(state)
+        told = encode_document(
+            {"waits_for": kind, "node": state.frames[0].node.key}, place="waits_for"
+        )
+        parks = ParkFor(kind, wakes_at, told)
+        return self._ledger.advance(state, commit, consumed=self._taken, then=parks)
+
+    # What is done after a step.
+
+    async def _perform(self, commands: Sequence[Command]) -> None:
+        known = {one.call_id for one in self._stepped} | self._calls.keys()
+        starts: list[StartChild] = []
+        for command in commands:
+            match command:
+                case CallService() | CallFunction() if command.call_id not in known:
+                    known.add(command.call_id)
+                    self._calls[command.call_id] = self._group.create_task(self._call(command))
+                case StartChild() if command.call_id not in known:
+                    starts.append(command)
+                case CancelCall(call_id):
+                    starts = [one for one in starts if one.call_id != call_id]
+                    await self._cancel(call_id)
+                case _:
+                    pass  # For whoever watches, or under way already.
+        if starts:
+            happened = await self._children.start(starts)
+            self._ended += [one for one in happened if isinstance(one, Answered | Failed)]
+
+    async def _call(self, command: CallService | CallFunction) -> None:
+        try:
+            if isinstance(command, CallFunction):
+                outcome = await self._desk.functions.call(command)
+            else:
+                outcome = await self._desk.workers.call(
+                    command, run_id=self._run_id, generation=self._context.generation
+                )
+            self._ended.append(outcome)
+        finally:
+            self._calls.pop(command.call_id, None)
+            self._news.ring()
+
+    async def _cancel(self, call_id: str) -> None:
+        call = self._calls.pop(call_id, None)
+        if call is not None:
+            call.cancel()
+        elif call_id in self._children.open or self._state.frames[-1].node.flow:
+            await self._children.cancel(call_id)
+
+    # What happens next.
+
+    async def _next(self) -> Sequence[Happened]:
+        """What has happened, as soon as anything has; nothing: the task may be parked."""
+        while True:  # Until something has happened.
+            self._has_unread |= self._news.stopped_ringing()
+            happened: list[Happened] = []
+            if self._ended:
+                self._stepped, self._ended = self._ended, []
+                happened += self._stepped
+            happened += await self._inbox()
+            wakes_at = wake_at(self._state)
+            now = self._desk.clock.now()
+            if wakes_at is not None and wakes_at <= now:
+                happened.append(Woken())
+            if happened or self._is_idle():
+                return happened
+            if wakes_at is None:
+                await self._news.wait()
+                continue
+            try:
+                async with self._desk.clock.timeout((wakes_at - now) / SECOND):
+                    await self._news.wait()
+            except TimeoutError:
+                continue
+
+    async def _inbox(self) -> list[Happened]:
+        """Signals, in their order, and the ends of children."""
+        if not self._has_unread:
+            return []
+        self._has_unread = False
+        items = await persistently(lambda: self._desk.flows.unread(self._run_id))
+        fresh = [item for item in items if item.seq > self._read_seq]
+        happened: list[Happened] = [_signal(item) for item in fresh if item.kind == SIGNAL]
+        if fresh:
+            self._read_seq = fresh[-1].seq
+            self._taken += [item.seq for item in fresh]
+        if any(item.kind == CHILD_ENDED for item in fresh) and self._children.open:
+            ended = await self._children.look()
+            self._stepped += [one for one in ended if isinstance(one, Answered | Failed)]
+            happened += ended
+        return happened
+
+
+def _signal(item: InboxItem) -> Signalled:
+    payload = json.loads(item.payload)
+    return Signalled(payload["key"], payload["value"])

@@ -1,0 +1,233 @@
+"""Flows in the hands of a program: start tasks of them, and steer those."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, overload
+
+from headway.core.command.flow import FlowStart, StartFlow
+from headway.core.command.inbox import InboxFull, NotActive
+from headway.core.command.signal import Answered, PostSignal
+from headway.core.command.submit import Submit
+from headway.core.document import check_name, check_word, encode_document
+from headway.core.errors import (
+    InboxOverflow,
+    InvalidInput,
+    KeyBusy,
+    NotWaiting,
+    RunNotActive,
+    RunNotFound,
+)
+from headway.core.flow.kept import FLOW_JOB, encode
+from headway.core.flow.state import NodeRun
+from headway.core.flow.step import begin
+from headway.core.flow.stored import cursor_of
+from headway.core.ids import FLOW_LANE, Key, LaneName, RunId
+from headway.core.run.admission import OnConflict
+from headway.core.run.status import RunStatus
+from headway.ports.flow_reader import Task, TaskFilter
+from headway.ports.id_source import IdSource
+from headway.services.admit import admitted
+from headway.services.flow.book import FlowBook
+from headway.services.flow.drive import Desk
+from headway.services.flow.functions import FlowFunction
+from headway.services.flow.task_view import (
+    ROW_COUNT_MAX,
+    TaskView,
+    TaskViews,
+    is_waiting_for_approval,
+)
+from headway.services.flow.waiting import APPROVAL
+from headway.services.handle import RunHandle
+from headway.services.job import Job
+
+F = TypeVar("F", bound=FlowFunction)
+Definition = str | Mapping[str, Any]
+FLOW_COUNT_MAX = 1_000
+
+
+class Flows(FlowBook):
+    """`hw.flows`. Functions are registered at any time; all else wants an open Headway."""
+
+    def __init__(
+        self, ids: IdSource, jobs: dict[str, Job], handle: Callable[[str], RunHandle]
+    ) -> None:
+        super().__init__(ids, jobs)
+        self.handle = handle
+
+    async def open(self, desk: Desk) -> None:
+        self._views = TaskViews(desk.flows, desk.definitions)
+        await super().open(desk)
+
+    @overload
+    def function(self, function: F, /) -> F: ...
+
+    @overload
+    def function(self, *, name: str | None = None) -> Callable[[F], F]: ...
+
+    def function(  # type: ignore[misc]  # F, which only the answer has, cannot be bound here.
+        self, function: FlowFunction | None = None, /, *, name: str | None = None
+    ) -> Any:
+        """Register a function for nodes of kind `local`, under its own name unless one is given.
+
+        It is called with the node's input and, if it takes a second argument, with the parameters;
+        what it returns is the node's result, and what it raises its error.
+        """
+
+        def register(function: F) -> F:
+            self.functions.add(function, name)
+            return function
+
+        return register if function is None else register(function)
+
+    # Tasks.
+
+    async def start(
+        self,
+        name: str,
+        *,
+        params: dict[str, Any] | None = None,
+        version: int | None = None,
+        key: str | None = None,
+        lane: str | None = None,
+        timeout_s: float | None = None,
+        queue_timeout_s: float | None = None,
+        on_conflict: OnConflict | str = OnConflict.REJECT,
+        idempotency_key: str | None = None,
+        by: str = "",
+    ) -> RunHandle:
+        """Accept a task of the flow, durably. It keeps its version, whatever is published later."""
+        number = await self.desk.definitions.newest(name) if version is None else version
+        flow = await self.desk.definitions.flow(name, number)
+        start = FlowStart(flow=name, version=number, node=flow.start)
+        submission = self._submission(
+            params,
+            key=key,
+            lane=lane,
+            timeout_s=timeout_s,
+            queue_timeout_s=queue_timeout_s,
+            on_conflict=check_word(OnConflict, on_conflict, place="on_conflict"),
+            idempotency_key=idempotency_key,
+            by=by,
+        )
+        return await self._start(StartFlow(submission=submission, start=start))
+
+    async def rerun(self, task_id: str, node: str, *, by: str = "") -> RunHandle:
+        """A new task of the same version, key and parameters that begins at `node`.
+
+        It takes the shared state of the old one with it, which must be over: KeyBusy.
+        """
+        old = await self._task(task_id)
+        view = await self._views.view(old)
+        flow = await self.desk.definitions.flow(view.flow, view.version)
+        state = begin(flow, view.params, node_key=node, shared=view.shared)
+        start = FlowStart(
+            flow=view.flow,
+            version=view.version,
+            node=node,
+            cursor=encode_document(cursor_of(state), place="cursor"),
+            shared=tuple((encode(key), encode(value)) for key, value in state.shared.items()),
+            rerun_of=old.record.run.id,
+        )
+        run = old.record.run
+        key = None if str(run.key) == str(run.id) else str(run.key)
+        if run.is_active and key is None:
+            raise KeyBusy(run.key, run.id)
+        submission = self._submission(view.params, key=key, lane=run.lane, by=by)
+        return await self._start(StartFlow(submission=submission, start=start))
+
+    def _submission(
+        self,
+        params: dict[str, Any] | None,
+        *,
+        key: str | None,
+        lane: str | None,
+        **more: Any,
+    ) -> Submit:
+        given: object = params
+        if given is not None and not isinstance(given, dict):
+            raise InvalidInput("params", "must be a dict: names and values")
+        run_id = self._ids.run_id()
+        return Submit(
+            run_id=run_id,
+            key=Key(run_id if key is None else check_name(key, place="key")),
+            job=FLOW_JOB,
+            lane=FLOW_LANE if lane is None else LaneName(lane),
+            params=encode_document(params or {}, place="params"),
+            **more,
+        )
+
+    async def _start(self, command: StartFlow) -> RunHandle:
+        self.serve()
+        answer = await self.desk.store.apply(command)
+        return self.handle(admitted(command.submission, answer))
+
+    async def task(self, task_id: str) -> TaskView:
+        """All that is known of a task now."""
+        return await self._views.view(await self._task(task_id))
+
+    async def tasks(
+        self,
+        *,
+        statuses: Sequence[RunStatus] = (),
+        flow: str | None = None,
+        waits_for: str | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskView]:
+        """Those that moved last come first."""
+        wanted = TaskFilter(statuses=statuses, flow=flow, waits_for=waits_for)
+        return await self._listed(wanted, limit=limit)
+
+    async def approvals(self, *, limit: int = 100) -> Sequence[TaskView]:
+        """Tasks that wait for a person."""
+        return await self.tasks(waits_for=APPROVAL, limit=limit)
+
+    async def _listed(self, wanted: TaskFilter, *, limit: int) -> Sequence[TaskView]:
+        found = await self.desk.flows.tasks(wanted, limit=limit)
+        return [await self._views.view(task) for task in found]
+
+    async def node_runs(
+        self, task_id: str, *, limit: int = ROW_COUNT_MAX, after_seq: int = 0
+    ) -> Sequence[NodeRun]:
+        """What its nodes have done, in the order of their ends."""
+        task = await self._task(task_id)
+        return await self._views.node_runs(task, limit=limit, after_seq=after_seq)
+
+    async def signal(self, task_id: str, key: str, value: Any, *, by: str = "") -> None:
+        """Set `key` of the task's shared state, and wake it. One that comes early is kept."""
+        await self._task(task_id)
+        await self._post(task_id, key, value, by=by)
+
+    async def approve(self, task_id: str, answer: bool | str = True, *, by: str = "") -> None:
+        """Answer the approval that the task waits for; the first answer stands.
+
+        NotWaiting: it waits for none, or has been answered.
+        """
+        given: object = answer
+        if not isinstance(given, bool | str) or given == "":
+            raise InvalidInput("answer", "must be true, false, or an action in words")
+        view = await self.task(task_id)
+        if not view.run.is_active:
+            raise RunNotActive(view.id)
+        if not is_waiting_for_approval(view):
+            raise NotWaiting(view.id, is_answered=False)
+        assert view.awaited_key is not None
+        await self._post(task_id, view.awaited_key, answer, by=by, asked_by=view.run.generation)
+
+    async def _post(
+        self, task_id: str, key: str, value: Any, *, by: str, asked_by: int | None = None
+    ) -> None:
+        run_id = RunId(task_id)
+        document = encode_document(value, place="value")
+        command = PostSignal(run_id=run_id, key=key, value=document, by=by, asked_by=asked_by)
+        answer = await self.desk.store.apply(command)
+        if isinstance(answer, NotActive):
+            raise RunNotActive(run_id)
+        if isinstance(answer, InboxFull):
+            raise InboxOverflow(run_id, answer.unread_count_max)
+        if isinstance(answer, Answered):
+            raise NotWaiting(run_id, is_answered=True)
+
+    async def _task(self, task_id: str) -> Task:
+        found = await self.desk.flows.task(RunId(task_id))
+        if found is None:
+            raise RunNotFound(RunId(task_id))
+        return found

@@ -1,0 +1,104 @@
+"""Python functions that nodes of kind `local` call, by name."""
+
+import asyncio
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from headway.core.document import check_name, encode_document
+from headway.core.errors import InvalidInput
+from headway.core.flow.commands import CallFunction
+from headway.core.flow.happened import Answered, Failed
+from headway.core.flow.kept import encode
+
+FlowFunction = Callable[..., Any]
+_CONTAINERS: Final = (dict, list)
+
+
+class Functions:
+    """An `async def` is called in the event loop, a plain `def` in a thread."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, tuple[FlowFunction, int, bool]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._functions)
+
+    def add(self, function: FlowFunction, name: str | None = None) -> None:
+        """It is given the node's input and, if it takes two arguments, the parameters too."""
+        own_name: str = getattr(function, "__name__", "")
+        named = check_name(own_name if name is None else name, place="name")
+        if named in self._functions:
+            raise InvalidInput("name", f"{named!r} is the name of two functions")
+        takes = _argument_count(function, named)
+        self._functions[named] = (function, takes, inspect.iscoroutinefunction(function))
+
+    async def call(self, command: CallFunction) -> Answered | Failed:
+        """How it went, whatever it raises. To stop it, cancel this."""
+        found = self._functions.get(command.function)
+        if found is None:
+            problem = f"no function: {command.function!r} is not registered in this program"
+            return Failed(command.call_id, problem)
+        function, takes, is_async = found
+        given = (own(command.input), own(command.params))[:takes]
+        try:
+            if is_async:
+                result = await function(*given)
+            else:
+                result = await asyncio.to_thread(function, *given)
+        except Exception as error:  # A function may raise anything: it is the node's error.
+            return Failed(command.call_id, told(error))
+        return answered(command.call_id, result)
+
+
+def answered(call_id: str, result: Any) -> Answered | Failed:
+    """Its result, if it is a document; it is of no use to ask for another one."""
+    try:
+        text = encode_document(result, place="result")
+    except InvalidInput as error:
+        return Failed(call_id, f"invalid_result: {error}", is_final=True)
+    return Answered(call_id, json.loads(text) if isinstance(result, _KEPT_APART) else result)
+
+
+_KEPT_APART: Final = (dict, list, tuple)
+
+
+def own(value: Any) -> Any:
+    """A copy, so that whoever changes it changes nothing of the task."""
+    if isinstance(value, Mapping):
+        return json.loads(encode(dict(value)))
+    return json.loads(encode(value)) if isinstance(value, _CONTAINERS) else value
+
+
+def told(error: BaseException) -> str:
+    """An error in words that can be stored."""
+    try:
+        words = str(error)
+    except Exception:  # Its own words go wrong; its name does not.
+        words = ""
+    said = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    return said.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _argument_count(function: FlowFunction, name: str) -> int:
+    if not callable(function):
+        raise InvalidInput("function", f"{name!r} is not a function")
+    parameters = inspect.signature(function).parameters.values()
+    if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
+        return 2
+    by_place = [
+        one
+        for one in parameters
+        if one.kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    needed_count = sum(one.default is inspect.Parameter.empty for one in by_place)
+    by_name = [
+        one.name
+        for one in parameters
+        if one.kind is inspect.Parameter.KEYWORD_ONLY and one.default is inspect.Parameter.empty
+    ]
+    if needed_count > 2 or by_name:
+        raise InvalidInput("function", f"{name!r} must take the input, and the parameters, alone")
+    return min(2, len(by_place))

@@ -1,0 +1,118 @@
+"""What of a task is stored already, and what a step adds to it."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from headway.core.command.advance import AdvanceFlow, End, Go, ParkFor
+from headway.core.document import BYTE_COUNT_MAX
+from headway.core.errors import TooLarge
+from headway.core.flow.kept import SharedValue, encode, to_row
+from headway.core.flow.state import Commit, State
+from headway.core.flow.stored import Stored, cursor_of
+from headway.core.ids import RunId
+from headway.core.run.run import Claim
+from headway.ports.flow_reader import KeptTask
+
+
+class Ledger:
+    """Only for the holder of the claim: nobody else writes what it remembers."""
+
+    def __init__(self, claim: Claim, parent_id: RunId | None) -> None:
+        self._claim = claim
+        self._parent_id = parent_id
+        self._sizes: dict[str, int] = {}
+        """Of the keys of the shared state that are stored."""
+        self._coming: dict[str, int] = {}
+        """As they will be once the step is stored."""
+        self._standing: str | None = None
+
+    def load(self, kept: KeptTask) -> None:
+        self._sizes = {key: len(value) for key, value in kept.shared.items()}
+        self._standing = kept.flow_run.standing
+
+    def is_news(self, state: State, commit: Commit) -> bool:
+        """Whether the step changes anything of what is stored.
+
+        A new task that has only entered its first node comes to that again by itself.
+        """
+        if commit.rows or commit.shared_keys or commit.is_inner_changed:
+            return True
+        if commit.is_frozen_changed:
+            return True
+        return self._standing is not None and self._standing != encode(cursor_of(state))
+
+    def advance(
+        self,
+        state: State,
+        commit: Commit,
+        *,
+        consumed: Sequence[int],
+        then: Go | ParkFor | End,
+    ) -> AdvanceFlow:
+        """The command that stores the step. TooLarge when its state would be more than may be."""
+        run_id = self._claim.run_id
+        added: list[SharedValue] = []
+        changed: list[SharedValue] = []
+        removed: list[tuple[RunId, str]] = []
+        self._coming = dict(self._sizes) if commit.shared_keys else self._sizes
+        for key in sorted(commit.shared_keys):
+            name = encode(key)
+            if key in state.shared:
+                value = encode(state.shared[key])
+                self._coming[key] = len(value)
+                (changed if key in self._sizes else added).append(SharedValue(run_id, name, value))
+            elif key in self._sizes:
+                del self._coming[key]
+                removed.append((run_id, name))
+        if commit.shared_keys and sum(self._coming.values()) > BYTE_COUNT_MAX:
+            raise TooLarge("shared state", f"is more than {BYTE_COUNT_MAX:,} bytes")
+        columns = _columns(state, commit, then)
+        self._coming_standing: str = columns["standing"]
+        return AdvanceFlow(
+            claim=self._claim,
+            parent_id=self._parent_id,
+            columns=columns,
+            shared_added=tuple(added),
+            shared_changed=tuple(changed),
+            shared_removed=tuple(removed),
+            rows=tuple([to_row(run_id, row) for row in commit.rows]),
+            consumed=tuple(consumed),
+            then=then,
+        )
+
+    def landed(self) -> None:
+        """The step is stored."""
+        self._sizes = self._coming
+        self._standing = self._coming_standing
+
+
+def _columns(state: State, commit: Commit, then: Go | ParkFor | End) -> dict[str, Any]:
+    columns: dict[str, Any] = {
+        "node": state.frames[0].node.key,
+        "standing": encode(cursor_of(state)),
+        "waits_for": then.kind if isinstance(then, ParkFor) else None,
+    }
+    if commit.is_inner_changed:
+        inner = [frame.shared for frame in state.frames[1:]]
+        text = encode(inner) if inner else None
+        if text is not None and len(text) > BYTE_COUNT_MAX:
+            raise TooLarge("subflow's shared state", f"is more than {BYTE_COUNT_MAX:,} bytes")
+        columns["inner_shared"] = text
+    if commit.is_frozen_changed:
+        frozen = state.frozen_input
+        columns["frozen_input"] = None if frozen is None else encode(list(frozen))
+    return columns
+
+
+def stored(kept: KeptTask) -> Stored | None:
+    """The parts of its state; None: it stands before its first node still."""
+    task = kept.flow_run
+    if task.standing is None:
+        return None
+    return Stored(
+        json.loads(task.standing),
+        {key: json.loads(value) for key, value in kept.shared.items()},
+        [] if task.inner_shared is None else json.loads(task.inner_shared),
+        None if task.frozen_input is None else json.loads(task.frozen_input),
+    )

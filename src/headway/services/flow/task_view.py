@@ -1,0 +1,141 @@
+"""A task as a reader sees it: its state put together from the parts in which it is stored."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headway.core.flow.kept import SIGNAL
+from headway.core.flow.run_state import retry_state, shown_shared
+from headway.core.flow.state import NodeRun, NodeRunStatus, State
+from headway.core.flow.step import begin
+from headway.core.flow.stored import load_state
+from headway.core.ids import Instant, RunId
+from headway.core.run.run import Run
+from headway.core.run.status import RunStatus
+from headway.ports.flow_reader import FlowReader, KeptTask, Task
+from headway.services.flow.definitions import Definitions
+from headway.services.flow.ledger import stored
+from headway.services.flow.waiting import APPROVAL, awaited_key
+
+ROW_COUNT_MAX: Final = 10_000
+"""How many node runs are read at once."""
+CANCELED: Final = "canceled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskView:
+    run: Run
+    flow: str
+    version: int
+    version_id: str
+    params: dict[str, Any]
+    shared: dict[str, Any]
+    """With the run state of its node under `_rt`, while it is under way."""
+    node: str
+    last_action: str
+    step_count: int
+    """How many node runs it has."""
+    retry_state: dict[str, Any]
+    waits_for: str | None
+    awaited_key: str | None
+    """What a signal would have to set for it to go on, if it waits for one."""
+    error: dict[str, Any] | None
+    rerun_of: RunId | None
+    updated_at: Instant
+
+    @property
+    def id(self) -> RunId:
+        return self.run.id
+
+    @property
+    def status(self) -> RunStatus:
+        return self.run.status
+
+
+class TaskViews:
+    def __init__(self, flows: FlowReader, definitions: Definitions) -> None:
+        self._flows = flows
+        self._definitions = definitions
+
+    async def view(self, task: Task) -> TaskView:
+        record, flow_run = task
+        state, _ = await self._state(task)
+        is_active = record.run.is_active
+        return TaskView(
+            run=record.run,
+            flow=flow_run.flow,
+            version=flow_run.version,
+            version_id=await self._definitions.version_id(flow_run.flow, flow_run.version),
+            params=json.loads(record.params),
+            shared=shown_shared(state),
+            node=state.frames[0].node.key,
+            last_action=state.last_action,
+            step_count=state.row_count,
+            retry_state=retry_state(state),
+            waits_for=flow_run.waits_for if is_active else None,
+            awaited_key=awaited_key(state) if is_active else None,
+            error=None if record.error is None else json.loads(record.error),
+            rerun_of=flow_run.rerun_of,
+            updated_at=max(flow_run.updated_at, record.run.ended_at or flow_run.updated_at),
+        )
+
+    async def node_runs(
+        self, task: Task, *, limit: int = ROW_COUNT_MAX, after_seq: int = 0
+    ) -> list[NodeRun]:
+        """In the order of their ends. The end of a canceled task is one of them (R5.4).
+
+        That one is not stored: a task may be canceled while nobody holds it.
+        """
+        run = task.record.run
+        rows = list(await self._flows.node_runs(run.id, limit=limit, after_seq=after_seq))
+        if run.status is RunStatus.CANCELED and len(rows) < limit:
+            state, _ = await self._state(task)
+            if state.row_count >= after_seq:
+                rows.append(_canceled(task, state))
+        return rows
+
+    async def _state(self, task: Task) -> tuple[State, KeptTask]:
+        record, flow_run = task
+        run = record.run
+        flow = await self._definitions.flow(flow_run.flow, flow_run.version)
+        kept = await self._flows.kept(run.id)
+        assert kept is not None
+        parts = stored(kept)
+        params = json.loads(record.params)
+        state = begin(flow, params) if parts is None else load_state(flow, params, parts, kept.rows)
+        if run.is_active:
+            for item in kept.unread:  # Set already, for all but the driver, which is on its way.
+                if item.kind == SIGNAL:
+                    signal = json.loads(item.payload)
+                    state.shared[signal["key"]] = signal["value"]
+        else:
+            state.status = run.status
+        return state, kept
+
+
+def _canceled(task: Task, state: State) -> NodeRun:
+    run, cancel = task.record.run, task.record.cancel
+    reason = "" if cancel is None else json.loads(cancel).get("reason", "")
+    frame = state.frames[-1]
+    assert run.ended_at is not None
+    return NodeRun(
+        seq=state.row_count + 1,
+        node_key=state.frames[0].node.key,
+        path=tuple(one.node.key for one in state.frames),
+        branch=None,
+        attempt=frame.try_no,
+        status=NodeRunStatus.CANCELED,
+        prep={},
+        input=frame.input,
+        output=None,
+        error=reason or CANCELED,
+        action="",
+        started_at=frame.entered_at if frame.is_entered else run.ended_at,
+        finished_at=run.ended_at,
+        worker=None,
+        is_settled=True,
+    )
+
+
+def is_waiting_for_approval(view: TaskView) -> bool:
+    return view.waits_for == APPROVAL and view.awaited_key is not None

@@ -1,0 +1,184 @@
+"""Calls to workers: one is chosen, asked, and told if nobody waits for its answer any more."""
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any, Final
+from urllib.parse import quote
+
+from headway.core.command.worker import HearWorker, RegisterWorker
+from headway.core.document import decode_document
+from headway.core.errors import InfrastructureError, InvalidInput
+from headway.core.flow.commands import CallService
+from headway.core.flow.happened import Answered, Failed, Worker
+from headway.core.flow.kept import encode
+from headway.core.ids import SECOND, RunId
+from headway.core.worker.worker import TTL_S, LiveWorker, choose, is_alive
+from headway.ports.store import Store
+from headway.ports.worker_client import WorkerClient, WorkerUnreachable
+from headway.ports.worker_reader import WorkerReader
+from headway.services.flow.flow_clock import FlowClock
+
+CALL_TIMEOUT_S: Final = 300.0
+"""For a call whose node does not say how long it may take."""
+CANCEL_TIMEOUT_S: Final = 1.0
+REGISTRY_KEPT_S: Final = 1.0
+"""For so long the registry is not read again; a load that is a little old does no harm."""
+NO_WORKER: Final = "no worker"
+CALL_ID_HEADER: Final = "Headway-Call-Id"
+GENERATION_HEADER: Final = "Headway-Generation"
+
+
+class Workers:
+    """The registry, and the way to those who are in it."""
+
+    def __init__(
+        self,
+        store: Store,
+        reader: WorkerReader,
+        clock: FlowClock,
+        *,
+        make_client: Callable[[], WorkerClient],
+    ) -> None:
+        """`make_client` is called when the first worker is."""
+        self._store = store
+        self._reader = reader
+        self._make_client = make_client
+        self._made: WorkerClient | None = None
+        self._clock = clock
+        self._known: Sequence[LiveWorker] = ()
+        self._read_at_s = float("-inf")
+        self._busy: Counter[str] = Counter()
+        self._turns = count()
+
+    # The registry.
+
+    async def register(self, worker_id: str, url: str, services: Sequence[str]) -> None:
+        """InvalidInput when that cannot be a worker."""
+        await self._store.apply(RegisterWorker(id=worker_id, url=url, services=tuple(services)))
+        self._read_at_s = float("-inf")
+
+    async def heard(self, worker_id: str, load: int) -> bool:
+        """False: nobody knows it; it has to register first."""
+        return await self._store.apply(HearWorker(id=worker_id, load=load))
+
+    async def list(self, *, service: str | None = None, ttl_s: float = TTL_S) -> list[LiveWorker]:
+        """Those that were heard of within `ttl_s`, the least load first."""
+        now = self._clock.now()
+        alive = [
+            one
+            for one in await self._reader.workers()
+            if is_alive(one.heartbeat_at, now, ttl_s)
+            and (service is None or service in one.services)
+        ]
+        return sorted(alive, key=lambda one: (one.load, one.id))
+
+    async def offered(self) -> Collection[str]:
+        return {service for one in await self.list() for service in one.services}
+
+    # Calls.
+
+    async def call(
+        self, command: CallService, *, run_id: RunId, generation: int
+    ) -> Answered | Failed:
+        """Ask one live worker that offers the service, and tell how it went.
+
+        Whoever cancels this has the worker told, and does not wait long for it.
+        """
+        try:
+            chosen = await self._choose(command)
+        except InfrastructureError as error:
+            return Failed(command.call_id, f"{NO_WORKER}: {error}")
+        if chosen is None:
+            return Failed(command.call_id, NO_WORKER)
+        worker = Worker(chosen.id, chosen.url)
+        headers = {
+            CALL_ID_HEADER: f"{run_id}.{command.call_id}",
+            GENERATION_HEADER: str(generation),
+        }
+        body = encode({"input": command.input, "params": dict(command.params)}).encode()
+        self._busy[chosen.id] += 1
+        try:
+            status, answer = await self._client.post(
+                f"{chosen.url}/exec/{quote(command.service, safe='')}",
+                body,
+                headers=headers,
+                timeout_s=self._left_s(command),
+            )
+        except WorkerUnreachable as error:
+            return Failed(command.call_id, f"unreachable: {error}", worker)
+        except asyncio.CancelledError:
+            await self._cancel(chosen, headers[CALL_ID_HEADER])
+            raise
+        finally:
+            self._busy[chosen.id] -= 1
+            if not self._busy[chosen.id]:
+                del self._busy[chosen.id]
+        return _outcome(command.call_id, status, answer, worker)
+
+    @property
+    def _client(self) -> WorkerClient:
+        if self._made is None:
+            self._made = self._make_client()
+        return self._made
+
+    async def close(self) -> None:
+        if self._made is not None:
+            await self._made.close()
+
+    async def _choose(self, command: CallService) -> LiveWorker | None:
+        now_s = time.monotonic()
+        if now_s - self._read_at_s >= REGISTRY_KEPT_S:
+            await self._look()
+        chosen = self._chosen(command)
+        if chosen is None and self._read_at_s < now_s:  # Somebody may have come since.
+            await self._look()
+            chosen = self._chosen(command)
+        return chosen
+
+    async def _look(self) -> None:
+        self._known = await self._reader.workers()
+        self._read_at_s = time.monotonic()
+
+    def _chosen(self, command: CallService) -> LiveWorker | None:
+        return choose(
+            self._known,
+            command.service,
+            now=self._clock.now(),
+            excluded=command.excluded,
+            is_weighted=command.is_weighted,
+            busy=self._busy,
+            turn=next(self._turns),
+        )
+
+    def _left_s(self, command: CallService) -> float:
+        if command.due_at is None:
+            return CALL_TIMEOUT_S
+        # The node's own limit is the engine's affair: this one only comes after it.
+        return max(0.0, (command.due_at - self._clock.now()) / SECOND) + CANCEL_TIMEOUT_S
+
+    async def _cancel(self, worker: LiveWorker, call_id: str) -> None:
+        """A courtesy: the connection is closed already, and nobody listens to it any more."""
+        with suppress(WorkerUnreachable):
+            await self._client.post(
+                f"{worker.url}/cancel/{call_id}", b"{}", headers={}, timeout_s=CANCEL_TIMEOUT_S
+            )
+
+
+def _outcome(call_id: str, status: int, answer: bytes, worker: Worker) -> Answered | Failed:
+    """What the body says; the HTTP status is only told when the body cannot be read."""
+    try:
+        said: Any = decode_document(answer.decode(), place="answer")
+    except (InvalidInput, UnicodeDecodeError) as error:
+        return Failed(call_id, f"bad_answer: HTTP {status}, {error}", worker)
+    if not isinstance(said, dict):
+        return Failed(call_id, f"bad_answer: HTTP {status}, not an object", worker)
+    error_said = said.get("error")
+    if error_said in (None, ""):
+        return Answered(call_id, said.get("result"), worker)
+    text = error_said if isinstance(error_said, str) else json.dumps(error_said)
+    return Failed(call_id, text, worker)

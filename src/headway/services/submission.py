@@ -1,0 +1,65 @@
+"""What a caller wants, made into the command that asks for it."""
+
+from typing import Any
+
+from headway.core.command.submit import Submit
+from headway.core.document import check_name, check_word
+from headway.core.errors import InvalidInput
+from headway.core.ids import Key, LaneName, RunId
+from headway.core.run.admission import OnConflict
+from headway.core.run.run import Existing, Mode
+from headway.ports.run_reader import RunReader
+from headway.services.job import Job, encoded_params
+from headway.services.key_rows import saved_params
+
+
+async def submission_of(
+    job: Job,
+    runs: RunReader,
+    run_id: RunId,
+    *,
+    key: str | None,
+    params: dict[str, Any] | None,
+    mode: Mode | str,
+    lane: str | None,
+    timeout_s: float | None,
+    queue_timeout_s: float | None,
+    on_conflict: OnConflict | str,
+    existing: Existing | str | None,
+    idempotency_key: str | None,
+    by: str,
+) -> Submit:
+    """The command, checked; where the caller says nothing, what was saved or what the job says."""
+    checked_key = Key(run_id if key is None else check_name(key, place="key"))
+    taken, row_revision = params, None
+    if params is None and key is not None:
+        taken, row_revision = await saved_params(runs, checked_key, job=job.name)
+    return Submit(
+        run_id=run_id,
+        key=checked_key,
+        job=job.name,
+        lane=job.lane if lane is None else LaneName(lane),
+        params=encoded_params(job, taken),
+        has_params=params is not None,
+        row_revision=row_revision,
+        timeout_s=_given(timeout_s, job.timeout_s),
+        queue_timeout_s=_given(queue_timeout_s, job.queue_timeout_s),
+        recovery=job.recovery,
+        on_conflict=check_word(OnConflict, on_conflict, place="on_conflict"),
+        mode=check_word(Mode, mode, place="mode"),
+        existing=_choice(existing, mode),
+        idempotency_key=idempotency_key,
+        by=by,
+    )
+
+
+def _given(seconds: float | None, usual_s: float | None) -> float | None:
+    return usual_s if seconds is None else seconds
+
+
+def _choice(existing: Existing | str | None, mode: Mode | str) -> Existing:
+    if existing is None:
+        return Existing.ASK
+    if mode == Mode.CONTINUE:
+        raise InvalidInput("existing", "is for a start; a run that continues goes on with it")
+    return check_word(Existing, existing, place="existing")

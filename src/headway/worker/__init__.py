@@ -1,0 +1,1 @@
+"""The program behind `/exec/<service>`: register functions as services, and serve them."""

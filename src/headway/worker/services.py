@@ -1,0 +1,70 @@
+"""Services: functions that flows call by name, wherever they run."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from headway.core.document import check_name
+from headway.core.errors import InvalidInput
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a service."""
+
+    id: str
+    """The same when the call is repeated after a crash; empty when the caller gave none."""
+    generation: int
+    """Of the task that calls. Pass it on to whatever must not hear an older one."""
+    cancelled: asyncio.Event
+    """Set when nobody waits for the result any more. An `async def` is cancelled besides."""
+
+
+class ServiceError(Exception):
+    """What a service raises to say, in these words, that it failed."""
+
+
+class Services:
+    """A set of services. A function takes the input, the parameters and the call, or less."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, tuple[Callable[..., Any], int]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._functions)
+
+    def __call__(self, function: F | None = None, /, *, name: str | None = None) -> Any:
+        """Register a function as a service, under its own name unless one is given."""
+
+        def register(function: F) -> F:
+            own_name: str = getattr(function, "__name__", "")
+            named = check_name(own_name if name is None else name, place="service")
+            if named in self._functions:
+                raise InvalidInput("service", f"{named!r} is the name of two services")
+            takes = len(inspect.signature(function).parameters)
+            if takes > 3:
+                raise InvalidInput("service", f"{named!r} takes input, params and call, or less")
+            self._functions[named] = (function, takes)
+            return function
+
+        return register if function is None else register(function)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._functions
+
+    def include(self, others: "Services") -> None:
+        """Take in those of another set that have no name of this one."""
+        self._functions = others._functions | self._functions
+
+    async def call(self, name: str, given: Any, params: dict[str, Any], call: Call) -> Any:
+        """What the service says; a plain `def` is called in a thread."""
+        function, takes = self._functions[name]
+        arguments = (given, params, call)[:takes]
+        if inspect.iscoroutinefunction(function):
+            return await function(*arguments)
+        return await asyncio.to_thread(function, *arguments)

@@ -1,0 +1,221 @@
+"""Flows in versions, and what a step of a task writes, on every backend."""
+
+import json
+from uuid import uuid4
+
+import pytest
+
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.advance import Advanced, AdvanceFlow, End, Go, ParkFor
+from headway.core.command.cancel import CancelAnswer, RequestCancel
+from headway.core.command.claim import Claimed, ClaimRuns
+from headway.core.command.flow import FlowSaved, FlowStart, Moved, PublishFlow, StartFlow
+from headway.core.command.inbox import NotActive, Posted
+from headway.core.command.prune import PruneRuns
+from headway.core.command.settle import Settled, TooLate
+from headway.core.command.signal import Answered, PostSignal
+from headway.core.command.submit import Accepted, Busy, Submit
+from headway.core.document import NULL, Document
+from headway.core.flow.kept import FLOW_JOB, NodeRunRow, SharedValue, VersionStatus
+from headway.core.ids import FLOW_LANE, InstanceId, Instant, Key, RunId
+from headway.core.run.run import Claim
+from headway.core.run.status import RunStatus
+from headway.ports.flow_reader import TaskFilter
+from headway.testing import FakeClock, an_instance
+
+RUN = RunId("task-1")
+CURSOR = '{"frames":[{"node":"a"}],"rows":0,"last":""}'
+
+
+def a_publish(definition: str = "{}", **more: object) -> PublishFlow:
+    given = {
+        "name": "orders",
+        "flow_id": "flow-1",
+        "version_id": "ver-1",
+        "definition": Document(definition),
+        "etag": str(hash(definition)),
+    }
+    return PublishFlow(**(given | more))  # type: ignore[arg-type]
+
+
+def a_start(run_id: RunId = RUN, *, key: str = "ann") -> StartFlow:
+    submission = Submit(run_id=run_id, key=Key(key), job=FLOW_JOB, lane=FLOW_LANE)
+    return StartFlow(
+        submission=submission,
+        start=FlowStart(
+            flow="orders",
+            version=1,
+            node="a",
+            cursor=Document(CURSOR),
+            shared=(('"x "', "1"),),
+        ),
+    )
+
+
+def a_row(seq: int) -> NodeRunRow:
+    return NodeRunRow(
+        RUN, seq, "a", '["a"]', None, 1, "ok", "{}", "1", "2", "", "default",
+        Instant(5), Instant(6), "w1", "http://127.0.0.1:1", 1,
+    )  # fmt: skip
+
+
+async def claimed(store: SqlStore) -> Claim:
+    name = uuid4().hex
+    await store.apply(an_instance(name))
+    got = await store.apply(
+        ClaimRuns(
+            lane=FLOW_LANE,
+            instance_id=InstanceId(name),
+            jobs=frozenset({FLOW_JOB}),
+            count=1,
+            nonce=name,
+        )
+    )
+    assert isinstance(got, tuple)
+    (one,) = got
+    assert isinstance(one, Claimed)
+    assert json.loads(one.checkpoint or "null")["version"] == 1
+    return Claim(one.run_id, one.token)
+
+
+def an_advance(claim: Claim, then: Go | ParkFor | End, **more: object) -> AdvanceFlow:
+    columns = {"node": "b", "standing": CURSOR, "waits_for": None}
+    given = {"claim": claim, "parent_id": None, "columns": columns, "then": then}
+    return AdvanceFlow(**(given | more))  # type: ignore[arg-type]
+
+
+async def test_r5_1_a_flow_is_published_in_versions_and_equal_ones_are_one(store: SqlStore) -> None:
+    assert await store.apply(a_publish(definition="", flow_id="flow-0")) == FlowSaved(
+        "flow-0", 1, "ver-0-1", 1, is_new=True
+    )
+    again = await store.apply(a_publish(definition=""))
+    assert again == FlowSaved("flow-0", 1, "ver-0-1", 1, is_new=False)
+    second = await store.apply(a_publish('{"b":1}'))
+    assert second == FlowSaved("flow-0", 2, "ver-0-2", 2, is_new=True)
+    assert await store.apply(a_publish('{"c":1}', expected_revision=1)) == Moved(2)
+    assert await store.apply(a_publish('{"c":1}', name="new", expected_revision=1)) == Moved(0)
+    draft = await store.apply(a_publish('{"d":1}', status=VersionStatus.DRAFT, version=9))
+    assert draft == FlowSaved("flow-0", 9, "ver-0-9", 3, is_new=True)
+    flow = await store.flows.flow("orders")
+    assert flow is not None
+    assert (flow.latest, flow.published, flow.revision) == (9, 2, 3)
+    assert flow == await store.flows.flow_by_id("flow-0")
+    assert [flow] == await store.flows.flows(limit=10)
+    assert [one.version for one in await store.flows.versions("orders", limit=9)] == [9, 2, 1]
+    version = await store.flows.version("orders", 2)
+    assert version is not None
+    assert (version.definition, version.status) == ('{"b":1}', "published")
+    assert await store.flows.version("orders", 3) is None
+
+
+async def test_r5_1_a_name_alone_makes_a_flow_without_a_version(store: SqlStore) -> None:
+    made = await store.apply(a_publish(definition=None, etag=""))  # type: ignore[arg-type]
+    assert made == FlowSaved("flow-1", 0, "ver-1-0", 1, is_new=True)
+    again = await store.apply(a_publish(definition=None, etag="", flow_id="flow-2"))  # type: ignore[arg-type]
+    assert again == FlowSaved("flow-1", 0, "", 1, is_new=False)
+
+
+async def test_r5_4_a_step_is_one_transaction_under_the_claim(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """I2: and one whose claim is void writes nothing at all."""
+    assert isinstance(await store.apply(a_start()), Accepted)
+    assert isinstance(await store.apply(a_start(RunId("task-2"))), Busy)
+    claim = await claimed(store)
+    shared = SharedValue(RUN, '"x"', "2")
+    step = an_advance(
+        claim,
+        Go(),
+        rows=(a_row(1),),
+        shared_added=(shared,),
+        shared_changed=(SharedValue(RUN, '"x "', "3"),),
+    )
+    assert await store.apply(step) == Advanced(0, clock())
+    late = an_advance(Claim(RUN, "another"), Go(), rows=(a_row(2),), shared_added=(shared,))
+    assert await store.apply(late) is False
+    kept = await store.flows.kept(RUN)
+    assert kept is not None
+    assert dict(kept.shared) == {"x": "2", "x ": "3"}
+    assert [row.seq for row in await store.flows.node_runs(RUN, limit=9)] == [1]
+    assert (kept.flow_run.node, kept.flow_run.version) == ("b", 1)
+    gone = an_advance(claim, End(None, Document('{"x":2}')), shared_removed=((RUN, '"x "'),))
+    assert await store.apply(gone) == Settled(RunStatus.SUCCEEDED)
+    assert await store.apply(gone) == TooLate(RunStatus.SUCCEEDED)
+    record = await store.runs.run(RUN)
+    assert record is not None
+    assert record.result == '{"x":2}'
+    kept = await store.flows.kept(RUN)
+    assert kept is not None
+    assert dict(kept.shared) == {"x": "2"}
+
+
+async def test_r5_11_a_signal_is_kept_and_wakes_who_is_parked(store: SqlStore) -> None:
+    await store.apply(a_start())
+    signal = PostSignal(run_id=RUN, key=" go ", value=Document("1"))
+    early = await store.apply(signal)
+    assert isinstance(early, Posted)
+    claim = await claimed(store)
+    (item,) = await store.flows.unread(RUN)
+    assert json.loads(item.payload) == {"key": "go", "value": 1}
+    parked = an_advance(claim, ParkFor("event", None, Document("{}")))
+    assert isinstance(await store.apply(parked), Advanced)
+    record = await store.runs.run(RUN)
+    assert record is not None
+    assert record.run.queue_rank == 0  # It did not miss what it had not read.
+    claim = await claimed(store)
+    taken = an_advance(
+        claim, ParkFor("event", None, Document("{}")), consumed=(early.seq,),
+        columns={"waits_for": "event"},
+    )  # fmt: skip
+    assert isinstance(await store.apply(taken), Advanced)
+    record = await store.runs.run(RUN)
+    assert record is not None
+    assert record.run.is_parked
+    assert record.run.unread_count == 0
+    assert await store.flows.unread(RUN) == []
+    assert [one.flow_run.run_id for one in await _waiting(store, "event")] == [RUN]
+    await store.apply(signal)
+    record = await store.runs.run(RUN)
+    assert record is not None
+    assert not record.run.is_parked
+
+
+async def _waiting(store: SqlStore, kind: str) -> list:  # type: ignore[type-arg]
+    return list(await store.flows.tasks(TaskFilter(waits_for=kind), limit=9))
+
+
+async def test_r5_11_of_two_answers_to_one_question_the_first_stands(store: SqlStore) -> None:
+    await store.apply(a_start())
+    claim = await claimed(store)
+    await store.apply(an_advance(claim, ParkFor("approval", None, Document("{}"))))
+    yes = PostSignal(run_id=RUN, key="ok", value=Document("true"), asked_by=1)
+    assert isinstance(await store.apply(yes), Posted)
+    assert await store.apply(yes) == Answered()
+    await claimed(store)
+    assert await store.apply(yes) == Answered()
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+async def test_r5_11_a_signal_for_what_is_over_or_is_no_task_is_refused(
+    store: SqlStore, is_over: bool
+) -> None:
+    if is_over:
+        await store.apply(a_start())
+        assert await store.apply(RequestCancel(run_id=RUN)) is CancelAnswer.CANCELED
+    else:
+        await store.apply(Submit(run_id=RUN, key=Key("ann"), job="import"))
+    assert await store.apply(PostSignal(run_id=RUN, key="go", value=NULL)) == NotActive()
+
+
+async def test_dsgn_4_a_task_that_is_pruned_takes_its_parts_with_it(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    await store.apply(a_start())
+    claim = await claimed(store)
+    await store.apply(an_advance(claim, End(None, NULL), rows=(a_row(1),)))
+    clock.advance(1)
+    assert await store.apply(PruneRuns((RUN,), clock())) == 1
+    assert await store.flows.task(RUN) is None
+    assert await store.flows.kept(RUN) is None
+    assert await store.flows.node_runs(RUN, limit=9) == []
+    assert await store.flows.tasks(TaskFilter(), limit=9) == []

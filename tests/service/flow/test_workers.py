@@ -1,0 +1,213 @@
+"""Calls to workers: who is chosen, and what becomes of those who misbehave (S5, R5.7)."""
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from headway import Headway, InvalidInput
+from headway.adapters.http.allowed import AllowedAddresses, NotAllowed
+from headway.core.errors import ConfigurationError
+from headway.core.ids import Instant
+from headway.core.worker.worker import LiveWorker, choose
+from headway.worker.program import Worker
+from headway.worker.services import Call, Services
+from tests.service.flow.hostile import hostile_worker
+from tests.service.flow.scenes import a_flow, told
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+def executor(service: str, **more: Any) -> dict[str, Any]:
+    node = {"kind": "executor", "service": service, "post": {"output_key": "out"}}
+    return node | more
+
+
+def a_worker(name: str, *, load: int = 0, heard_at: int = 0) -> LiveWorker:
+    return LiveWorker(name, f"http://{name}", frozenset({"sum"}), load, Instant(heard_at))
+
+
+def test_r5_4_the_least_load_goes_first_and_others_in_their_turn() -> None:
+    """R5.8: and who is silent for longer than the TTL takes no part."""
+    workers = [a_worker("a", load=3), a_worker("b", load=1), a_worker("c", load=2)]
+    now = Instant(15_000_000)
+
+    def chosen(**more: Any) -> str | None:
+        found = choose(workers, "sum", now=more.pop("now", now), **more)
+        return None if found is None else found.id
+
+    assert chosen() == "b"
+    assert chosen(excluded=("b",)) == "c"
+    assert chosen(busy={"b": 5, "c": 4}) == "a"
+    assert [chosen(is_weighted=False, turn=turn) for turn in range(4)] == ["a", "b", "c", "a"]
+    assert chosen(now=Instant(15_000_001)) is None
+    assert choose(workers, "other", now=now) is None
+
+
+@pytest.mark.parametrize(
+    ("way", "error"),
+    [
+        ("silent", "timeout"),
+        ("slow", "timeout"),
+        ("endless", "unreachable: the answer is more than 1,048,576 bytes"),
+        ("headers", "unreachable: "),
+        ("cut", "unreachable: "),
+        ("redirect", "bad_answer: HTTP 302"),
+        ("nan", "bad_answer: HTTP 200"),
+        ("twice", "bad_answer: HTTP 200"),
+        ("list", "bad_answer: HTTP 200, not an object"),
+        ("text", "bad_answer: HTTP 500"),
+        ("told", '{"a": 1}'),
+        ("other", "unreachable: "),
+        ("good", ""),
+    ],
+)
+async def test_s5_whatever_a_worker_answers_the_task_goes_on(
+    url: str, way: str, error: str
+) -> None:
+    async with Headway(url, stop_wait_s=0) as hw, hostile_worker() as address:
+        await hw.workers.register("h", address, [way])
+        late = way in ("silent", "slow")
+        node = executor(way, **({"timeout_ms": 300} if late else {}))
+        await hw.flows.publish("asks", a_flow({"ask": node | {"on_error": "next"}}))
+        run = await hw.flows.start("asks")
+        async with asyncio.timeout(20):
+            await run.ended()
+        (row,) = await hw.flows.node_runs(run.id)
+        assert row.error.startswith(error)
+        assert (row.error == "") == (way == "good")
+        assert late or (row.worker is not None and row.worker.id == "h")
+
+
+async def test_r5_4_another_worker_is_asked_when_one_fails(url: str) -> None:
+    async with Headway(url, stop_wait_s=0) as hw, hostile_worker() as address:
+        await hw.workers.register("a", address, ["text"])
+        await hw.workers.register("b", "http://127.0.0.1:1", ["text"])
+        node = executor("text", max_attempts=3, weighted_by_load=True)
+        await hw.flows.publish("asks", a_flow({"ask": node}))
+        run = await hw.flows.start("asks")
+        await run.ended()
+        (row,) = await hw.flows.node_runs(run.id)
+        assert row.worker is None  # Both have failed, and there is no third.
+        assert row.error.startswith("unreachable: cannot connect")
+
+
+@pytest.mark.parametrize(
+    ("address", "networks", "is_allowed"),
+    [
+        ("127.0.0.1", (), True),
+        ("127.9.9.9", (), True),
+        ("::1", (), True),
+        ("::ffff:127.0.0.1", (), True),
+        ("10.1.2.3", (), False),
+        ("::ffff:10.1.2.3", (), False),
+        ("169.254.169.254", ("10.0.0.0/8",), False),
+        ("10.1.2.3", ("10.0.0.0/8",), True),
+        ("::ffff:10.1.2.3", ("10.0.0.0/8",), True),
+        ("192.168.0.1", (), False),
+        ("fe80::1%eth0", (), False),
+    ],
+)
+async def test_s5_only_loopback_and_what_is_listed_is_connected_to(
+    address: str, networks: tuple[str, ...], is_allowed: bool
+) -> None:
+    allowed = AllowedAddresses(networks)
+    if is_allowed:
+        allowed.check(address)
+    else:
+        with pytest.raises(NotAllowed):
+            allowed.check(address)
+
+
+async def test_s5_a_name_is_checked_by_the_address_that_is_connected_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    found = ["10.1.2.3", "127.0.0.1"]
+
+    async def resolved(*_: object, **__: object) -> list[Any]:
+        kind = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+        return [(*kind, (address, 80)) for address in found]
+
+    monkeypatch.setattr(loop, "getaddrinfo", resolved)
+    assert [one["host"] for one in await AllowedAddresses().resolve("inside")] == ["127.0.0.1"]
+    found.remove("127.0.0.1")
+    with pytest.raises(NotAllowed, match="HEADWAY_WORKER_NETWORKS"):
+        await AllowedAddresses().resolve("inside")
+    with pytest.raises(ConfigurationError, match="worker_networks"):
+        AllowedAddresses(["nonsense"])
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "ftp://x", "http://", "http://u@x", "http://x/?a", "http://x:99999", "file:///etc"]
+)
+async def test_s5_what_is_no_address_is_not_registered(url: str, bad: str) -> None:
+    async with Headway(url) as hw:
+        with pytest.raises(InvalidInput, match="url"):
+            await hw.workers.register("w", bad, ["sum"])
+
+
+async def test_r5_7_a_worker_counts_its_load_and_takes_a_free_port(url: str) -> None:
+    services, begun, go = Services(), asyncio.Event(), asyncio.Event()
+
+    @services
+    async def wait(given: Any, params: dict[str, Any], call: Call) -> str:
+        begun.set()
+        await go.wait()
+        return f"{given} {params['by']} {bool(call.id)} {call.generation}"
+
+    @services
+    def shout(given: str) -> str:
+        return given.upper()
+
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    async with Headway(url) as hw:
+        worker = Worker(services, url=f"http://127.0.0.1:{port}", registry_url="http://127.0.0.1:1")
+        async with worker:
+            assert worker.url != f"http://127.0.0.1:{port}"
+            await hw.workers.register(worker.id, worker.url, services.names)
+            assert {"sum", "route", "echo", "transform", "wait"} <= set(services.names)
+            waits = executor("wait", params={"by": 2}, prep={"input_key": "$params.n"})
+            shouts = executor("shout", prep={"input_key": "out"})
+            await hw.flows.publish("f", a_flow({"w": waits, "s": shouts}, ("w", "s")))
+            run = await hw.flows.start("f", params={"n": "a"})
+            await begun.wait()
+            assert worker.load == 1
+            go.set()
+            assert await run.result(20) == {"out": "A 2 TRUE 1"}
+            assert worker.load == 0
+            assert told(await hw.flows.node_runs(run.id)) == ["w[0] ok", "s[0] ok"]
+    taken.close()
+
+
+@pytest.mark.parametrize(
+    ("service", "given", "params", "outcome"),
+    [
+        ("transform", "Hi", {"op": "upper"}, ("HI", "")),
+        ("transform", "Hi", {}, (None, "unsupported op")),
+        ("transform", 4, {"mul": 2}, (8, "")),
+        ("transform", 4, {}, (4, "")),
+        ("transform", [1], {}, (None, "bad input")),
+        ("sum", [1, "2", "x", None, 0.5], {}, (3.5, "")),
+        ("sum", "no", {}, (None, "bad input")),
+        ("route", None, {}, ({"action": "goB"}, "")),
+        ("route", None, {"action": "goC"}, ({"action": "goC"}, "")),
+        ("echo", {"a": 1}, {}, ({"a": 1}, "")),
+    ],
+)
+async def test_r5_7_the_built_in_services(
+    url: str, service: str, given: Any, params: dict[str, Any], outcome: tuple[Any, str]
+) -> None:
+    async with (
+        Headway(url) as hw,
+        Worker(url="http://127.0.0.1:8080", registry_url="http://127.0.0.1:1") as worker,
+    ):
+        await hw.workers.register(worker.id, worker.url, [service])
+        node = executor(service, params=params, prep={"input_key": "$params.given"})
+        await hw.flows.publish("f", a_flow({"n": node}))
+        run = await hw.flows.start("f", params={"given": given})
+        await run.ended()
+        (row,) = await hw.flows.node_runs(run.id)
+        assert (row.output, row.error) == outcome
