@@ -4,7 +4,7 @@ BIN := .venv/bin
 JOBS ?= 2
 BACKENDS_REPORT := .cache/backends.txt
 
-.PHONY: help setup services-setup format lint check test torture bench mutants demo clean
+.PHONY: help setup services-setup page format lint check test torture bench mutants demo clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -18,21 +18,25 @@ setup: .venv/.complete ## Make .venv with the pinned dependencies and headway it
 services-setup: ## Install the servers that have no wheel (as root on Debian; else say how)
 	@tools/services-setup
 
+page: setup ## Build the web page, if its source has changed
+	$(BIN)/python hatch_build.py
+
 format: setup ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-lint: setup ## Check style, types, import contracts and the workflow
+lint: setup page ## Check style, types, import contracts and the workflow
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python hatch_build.py run --silent lint
 	$(BIN)/zizmor --offline --no-progress --quiet .github
 
 check: lint ## The quick loop: lint, and most of the tests that need no server
-	$(BIN)/pytest -q -n $(JOBS) --backends=sqlite -m "not slow" --ignore=tests/cli --ignore=tests/torture
+	$(BIN)/pytest -q -n $(JOBS) --backends=sqlite -m "not slow" --ignore=tests/cli --ignore=tests/e2e --ignore=tests/torture
 
-test: setup services-setup lint ## Everything: lint, all tests on every backend, coverage
+test: setup services-setup page lint ## Everything: lint, all tests on every backend, coverage
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -q -n $(JOBS) --dist worksteal --backends-report=$(BACKENDS_REPORT)
 	$(BIN)/coverage combine --quiet
@@ -54,4 +58,5 @@ demo: setup ## See what headway does
 
 clean: ## Remove the environment, the caches and what was built
 	rm -rf .venv .cache dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf src/headway/_ui web/node_modules web/src/client
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

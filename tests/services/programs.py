@@ -32,6 +32,7 @@ _INSTALL: Final = {
     "PostgreSQL": ("apt-get install postgresql", "brew install postgresql"),
     "MariaDB": ("apt-get install mariadb-server-core mariadb-client-core", "brew install mariadb"),
     "Redis": ("apt-get install redis-server", "brew install redis"),
+    "Chromium": ("apt-get install chromium", "brew install chromium"),
     "Valkey": ("apt-get install valkey-server", "brew install valkey"),
 }
 
@@ -39,7 +40,7 @@ _INSTALL: Final = {
 def missing(server: str) -> Missing:
     debian, homebrew = _INSTALL[server]
     line = homebrew if sys.platform == "darwin" else debian
-    wheel = "" if server == "MariaDB" else f" (or the wheel: {_WHEELS_HINT})"
+    wheel = "" if server in ("MariaDB", "Chromium") else f" (or the wheel: {_WHEELS_HINT})"
     return Missing(f"{server} is not installed here; install it with: {line}{wheel}")
 
 
@@ -75,6 +76,14 @@ def valkey_program() -> Path:
     program = _program("valkey-server") or _valkey_of_the_wheel()
     if program is None:
         raise missing("Valkey")
+    return program
+
+
+def chromium_program() -> Path:
+    """The browser of the system: none is downloaded for the tests."""
+    program = _program("chromium") or _program("chromium-browser") or _program("google-chrome")
+    if program is None:
+        raise missing("Chromium")
     return program
 
 

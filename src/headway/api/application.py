@@ -18,6 +18,7 @@ from headway.api.guard import Guard
 from headway.api.health import health_router
 from headway.api.interrupts import interrupts_router
 from headway.api.metrics import Metrics, metrics_router
+from headway.api.page import add_page
 from headway.api.problem import Problem, internal, problem_of
 from headway.api.reference import reference_router
 from headway.api.runs import runs_router
@@ -68,6 +69,7 @@ def build_application(
     for router in routers:
         app.include_router(router)
     app.state.routes = [route for router in routers for route in router.routes]
+    add_page(app)
     app.add_exception_handler(HTTPException, _http_exception)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(Error, _error)

@@ -21,8 +21,9 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
-SIGN_IN_PATH: Final = "/api/session"
 PAGE_PREFIX: Final = "/ui/"
+PAGE_PATHS: Final = frozenset({"/", "/ui", "/api/session"})
+"""Where a browser comes in, and gives its token."""
 WORKER_PATHS: Final = frozenset(
     {"/workers/register", "/workers/heartbeat", "/register", "/heartbeat"}
 )
@@ -100,7 +101,7 @@ class Guard:
     def _check_scope(
         self, headers: Mapping[str, str], scope: MutableMapping[str, Any], method: str, path: str
     ) -> None:
-        if path in OPEN_PATHS or path.startswith(PAGE_PREFIX) or path in ("/", SIGN_IN_PATH):
+        if path in OPEN_PATHS or path.startswith(PAGE_PREFIX) or path in PAGE_PATHS:
             return
         has = self._access.scope_of(headers, _cookies(headers))
         if has is None:

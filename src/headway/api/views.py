@@ -46,11 +46,12 @@ def run_view(record: RunRecord) -> str:
     word = row_word(run.status, has_started=run.started_at is not None)
     is_waiting = run.status is RunStatus.RUNNING and run.slot is None
     behind = run.queue_rank == QueueRank.BEHIND
+    ready_seq = "null" if run.ready_seq is None else str(run.ready_seq)
     return (
         f'{{"id":"{run.id}","key":{_text(run.key)},"job":{_text(run.job)}'
         f',"lane":{_text(run.lane)},"mode":"{run.mode.value}","status":"{run.status.value}"'
         f',"state":"{word}","is_waiting":{_flag(is_waiting)},"is_behind":{_flag(behind)}'
-        f',"seq":{run.seq},"revision":{run.revision},"generation":{run.generation}'
+        f',"seq":{run.seq},"ready_seq":{ready_seq},"revision":{run.revision},"generation":{run.generation}'
         f',"attempt":{run.attempt},"unread_count":{run.unread_count}'
         f',"queued_at":{_at(run.queued_at)},"started_at":{_at(run.started_at)}'
         f',"ended_at":{_at(run.ended_at)},"wake_at":{_at(run.wake_at)}'

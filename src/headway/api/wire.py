@@ -95,6 +95,9 @@ class RunView(BaseModel):
     is_waiting: bool = Field(description="It runs, and has given its slot to others meanwhile.")
     is_behind: bool = Field(description="Another run of its key goes first.")
     seq: int
+    ready_seq: int | None = Field(
+        description="Its place in the lane: the lowest is next. Null: it waits for no slot."
+    )
     revision: int
     generation: int
     attempt: int

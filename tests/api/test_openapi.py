@@ -1,0 +1,15 @@
+"""The document in the repository is what the server says of itself."""
+
+import json
+
+import pytest
+
+from tests.api.client import Client
+from tests.api.openapi import KEPT, described
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def test_the_kept_document_is_that_of_the_server(client: Client) -> None:
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))
+    assert await described(client) == kept, "write it anew: python -m tests.api.openapi"

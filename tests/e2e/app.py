@@ -1,0 +1,60 @@
+"""What the page's tests serve: jobs that do what the test tells them, by messages."""
+
+from typing import Any, Literal
+
+from headway import Headway, RunContext
+
+hw = Headway(stop_wait_s=0)
+
+
+async def _told(ctx: RunContext) -> list[Any]:
+    """What the test has said since the last look; at least one thing."""
+    while not (messages := await ctx.messages()):
+        await ctx.sleep(0.02)
+    return messages
+
+
+@hw.job
+async def mirror(
+    ctx: RunContext,
+    *,
+    url: str,
+    kinds: list[str] = ["jpg", "mp4"],  # noqa: B006  # It is copied.
+    quality: Literal["original", "large", "small"] = "original",
+    page_max: int = 50,
+    with_stories: bool = False,
+    since: str | None = None,
+) -> dict[str, int]:
+    """`{"downloaded": 3, …}` is progress, a text a line of the log, `end` the end."""
+    figures: dict[str, int] = {"downloaded": 0, "skipped": 0, "filtered": 0}
+    while True:
+        for message in await _told(ctx):
+            match message:
+                case {"file": str(path)}:
+                    async with ctx.file(path) as file:
+                        await file.write(b"a picture")
+                case {"fail": str(reason)}:
+                    raise ValueError(reason)
+                case {"log": str(line), "level": str(level)}:
+                    await ctx.log(line, level=level)
+                case dict():
+                    figures |= message
+                    await ctx.progress(**figures)
+                case "end":
+                    return figures
+                case _:
+                    await ctx.log(str(message))
+
+
+@hw.job(lane="agents")
+async def agent(ctx: RunContext, goal: str, model: str = "small") -> Any:
+    """Asks what it is told to ask, and gives the answer back."""
+    [question, *_] = await _told(ctx)
+    return await ctx.interrupt(question)
+
+
+@hw.job
+async def say(ctx: RunContext, said: Any = None) -> Any:
+    if isinstance(said, str):
+        await ctx.log(said)
+    return said

@@ -1,0 +1,129 @@
+"""A real server with real jobs, as a process of its own, for a browser to look at."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from tests.cli.command import command, environment
+from tests.services.process import free_port, wait_until
+
+ROOT: Final = Path(__file__).parents[2]
+TIMEOUT_S: Final = 30.0
+
+
+class Site:
+    def __init__(self, folder: Path, **settings: str) -> None:
+        self.port = free_port()
+        self.address = f"http://127.0.0.1:{self.port}"
+        self.token = settings.get("HEADWAY_TOKEN")
+        self._log = folder / "server.log"
+        self._data = folder / "data"
+        self._environment = environment(
+            HEADWAY_DATABASE_URL=f"sqlite:///{folder}/headway.db",
+            HEADWAY_DATA=str(self._data),
+            **settings,
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command("serve", "--app", "tests.e2e.app:hw", "--port", str(self.port)),
+                cwd=ROOT,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+            )
+        wait_until(self._is_ready, what=f"the server, see {self._log}", timeout_s=TIMEOUT_S)
+
+    def _is_ready(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, self._log.read_text(encoding="utf-8")
+        try:
+            return self._call("GET", "/readyz")[0] == 200
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        """As a crash would."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait(timeout=TIMEOUT_S)
+
+    def _call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
+        headers = {"content-type": "application/json"}
+        if self.token is not None:
+            headers["authorization"] = f"Bearer {self.token}"
+        try:
+            data = None if body is None else json.dumps(body)
+            connection.request(method, path, data, headers)
+            answer = connection.getresponse()
+            text = answer.read()
+            return answer.status, json.loads(text) if text.startswith((b"{", b"[")) else None
+        finally:
+            connection.close()
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """What is answered to a call that must not be refused."""
+        status, answer = self._call(method, path, body)
+        assert status < 300, (method, path, answer)
+        return answer
+
+    def clear(self) -> None:
+        """End what is active, forget every row, and let three at once again."""
+        state = self.call("GET", "/api/state")
+        for run in state["runs"]:
+            self._call("POST", f"/api/runs/{run['id']}/cancel", {"files": "delete"})
+        for run in state["runs"]:
+            self.ended(run["id"])
+        for saved in state["keys"]:
+            self.call("DELETE", f"/api/keys/{quote(saved['key'], safe='')}")
+        self.call("PATCH", "/api/lanes/main", {"max_concurrent": 3, "paused": False})
+
+    def save(self, key: str, job: str = "mirror", **params: Any) -> None:
+        if job == "mirror":
+            params = {"url": f"https://example.org/{key}", **params}
+        self.call("PUT", f"/api/keys/{quote(key, safe='')}", {"job": job, "params": params})
+
+    def submit(self, key: str | None, job: str = "mirror", **more: Any) -> str:
+        """The id of a run that was accepted."""
+        body = {"job": job, **({} if key is None else {"key": key}), **more}
+        run_id: str = self.call("POST", "/api/runs", body)["id"]
+        return run_id
+
+    def begun(self, key: str, job: str = "mirror", **more: Any) -> str:
+        """The id of a run that is running."""
+        run_id = self.submit(key, job, **more)
+        self.until(run_id, lambda run: run["status"] == "running")
+        return run_id
+
+    def tell(self, run_id: str, *contents: Any) -> None:
+        """Say something to the job of a run."""
+        for content in contents:
+            self.call("POST", f"/api/runs/{run_id}/messages", {"content": content})
+
+    def run(self, run_id: str) -> Any:
+        return self.call("GET", f"/api/runs/{run_id}")
+
+    def has_file(self, path: str, *, of: str) -> bool:
+        """Whether the key, of plain letters, has this file."""
+        return (self._data / "keys" / of / path).is_file()
+
+    def until(self, run_id: str, holds: Callable[[Any], bool]) -> Any:
+        wait_until(
+            lambda: holds(self.run(run_id)), what=f"run {run_id}: {holds}", timeout_s=TIMEOUT_S
+        )
+        return self.run(run_id)
+
+    def ended(self, run_id: str) -> Any:
+        return self.until(run_id, lambda run: run["ended_at"] is not None)

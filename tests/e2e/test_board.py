@@ -1,0 +1,215 @@
+"""The board in a real browser: what a row shows, what it lets one do, and why not."""
+
+import json
+
+import pytest
+from playwright.async_api import expect
+
+from tests.e2e.site import Site
+from tests.e2e.viewer import Viewer, row
+
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_r1_6_a_row_goes_from_idle_over_running_to_done(viewer: Viewer, site: Site) -> None:
+    site.save("lena")
+    page = await viewer.open()
+    lena = row(page, "lena")
+    await expect(lena.get_by_test_id("pill")).to_have_text("Idle")
+    await lena.get_by_role("button", name="Start new").click()
+    await expect(lena.get_by_test_id("pill")).to_have_text("Running")
+    [run] = site.call("GET", "/api/runs?key=lena")["runs"]
+    site.tell(run["id"], {"downloaded": 3, "skipped": 1}, "end")
+    await expect(lena.get_by_test_id("pill")).to_have_text("Done")
+    # The last run's figures stay (R1.12).
+    await expect(lena.get_by_test_id("figures")).to_contain_text("downloaded3")
+
+
+async def test_r1_6_a_failed_row_says_why(viewer: Viewer, site: Site) -> None:
+    site.save("ann")
+    page = await viewer.open()
+    site.tell(site.begun("ann"), {"fail": "the feed is gone"})
+    await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Failed")
+    await expect(row(page, "ann").get_by_test_id("reason")).to_contain_text("the feed is gone")
+
+
+async def test_r1_6_cancelling_a_queued_run_brings_the_row_back_to_idle(
+    viewer: Viewer, site: Site
+) -> None:
+    site.call("PATCH", "/api/lanes/main", {"max_concurrent": 0})
+    site.save("ann")
+    page = await viewer.open()
+    ann = row(page, "ann")
+    await ann.get_by_role("button", name="Start new").click()
+    await expect(ann.get_by_test_id("pill")).to_have_text("Queued")
+    await ann.get_by_role("button", name="Cancel").click()
+    await expect(ann.get_by_test_id("pill")).to_have_text("Idle")
+    await expect(ann.get_by_role("button", name="Start new")).to_be_enabled()
+
+
+async def test_r1_7_a_row_is_locked_while_its_run_is_active(viewer: Viewer, site: Site) -> None:
+    site.save("ann")
+    page = await viewer.open()
+    ann = row(page, "ann")
+    await ann.get_by_role("button", name="Parameters of ann").click()
+    url = ann.get_by_label("Url")
+    await expect(url).to_be_enabled()
+    run_id = site.begun("ann")
+    await expect(url).to_be_disabled()
+    for name in ("Start new", "Continue", "Save"):
+        await expect(ann.get_by_role("button", name=name)).to_have_count(0)
+    await ann.get_by_role("button", name="More for ann").click()
+    for name in ("Copy parameters", "Paste parameters", "Remove the row"):
+        await expect(page.get_by_role("menuitem", name=name)).to_be_disabled()
+    await page.keyboard.press("Escape")
+    await expect(ann.get_by_role("button", name="Cancel")).to_be_enabled()
+    site.tell(run_id, "end")
+    await expect(url).to_be_enabled()
+
+
+async def test_r1_2_r1_12_the_limit_is_a_live_control_and_the_queue_shows_places(
+    viewer: Viewer, site: Site
+) -> None:
+    for key in ("ann", "bea", "carl"):
+        site.save(key)
+    site.call("PATCH", "/api/lanes/main", {"max_concurrent": 1})
+    page = await viewer.open()
+    site.begun("ann")
+    site.submit("bea")
+    site.submit("carl")
+    await expect(row(page, "bea").get_by_test_id("when")).to_have_text("position 1")
+    await expect(row(page, "carl").get_by_test_id("when")).to_have_text("position 2")
+    await page.get_by_role("button", name="Raise the limit of main").click()
+    await expect(row(page, "bea").get_by_test_id("pill")).to_have_text("Running")
+    await expect(row(page, "carl").get_by_test_id("when")).to_have_text("position 1")
+    await expect(page.get_by_test_id("limit-main")).to_have_text("2 at once")
+    # Lowering it interrupts nobody (R1.4).
+    await page.get_by_role("button", name="Lower the limit of main").click()
+    await expect(page.get_by_test_id("limit-main")).to_have_text("1 at once")
+    await expect(row(page, "bea").get_by_test_id("pill")).to_have_text("Running")
+
+
+async def test_r1_12_a_missing_setting_is_told_on_the_row_and_at_its_field(
+    viewer: Viewer, site: Site
+) -> None:
+    site.save("mona")
+    page = await viewer.open()
+    mona = row(page, "mona")
+    await mona.get_by_role("button", name="Parameters of mona").click()
+    await mona.get_by_label("Url").fill("")
+    await mona.get_by_role("button", name="Start new").click()
+    await expect(mona.get_by_test_id("reason")).to_contain_text("url")
+    await expect(mona.get_by_label("Url")).to_have_attribute("aria-invalid", "true")
+    await expect(mona.get_by_test_id("pill")).to_have_text("Idle")
+    await mona.get_by_label("Url").fill("https://example.org/other")
+    await mona.get_by_role("button", name="Start new").click()
+    await expect(mona.get_by_test_id("pill")).to_have_text("Running")
+    [run] = site.call("GET", "/api/runs?key=mona&status=running")["runs"]
+    assert run["params"]["url"] == "https://example.org/other"
+
+
+async def test_r1_12_paste_overwrites_all_parameters_and_never_the_identity(
+    viewer: Viewer, site: Site
+) -> None:
+    site.save("ann", kinds=["gif"], page_max=7)
+    site.save("bea", quality="small")
+    page = await viewer.open()
+    await row(page, "ann").get_by_role("button", name="More for ann").click()
+    await page.get_by_role("menuitem", name="Copy parameters").click()
+    await row(page, "bea").get_by_role("button", name="More for bea").click()
+    await page.get_by_role("menuitem", name="Paste parameters").click()
+    await expect(row(page, "bea")).to_contain_text("example.org/ann")
+    ann, bea = site.call("GET", "/api/keys")["keys"]
+    assert (bea["key"], bea["job"], bea["params"]) == ("bea", "mirror", ann["params"])
+
+
+@pytest.mark.parametrize(("choice", "is_kept"), [("keep", True), ("delete", False)])
+async def test_r1_8_the_canceller_chooses_what_becomes_of_the_files(
+    viewer: Viewer, site: Site, choice: str, is_kept: bool
+) -> None:
+    key = f"ann-{choice}"
+    site.save(key)
+    page = await viewer.open()
+    run_id = site.begun(key)
+    site.tell(run_id, {"file": "1.jpg"}, {"downloaded": 1})
+    await expect(row(page, key).get_by_test_id("figures")).to_contain_text("downloaded1")
+    await row(page, key).get_by_role("button", name="Cancel").click()
+    await page.get_by_role("menuitem", name=f"Cancel and {choice} them").click()
+    await expect(row(page, key).get_by_test_id("pill")).to_have_text("Cancelled")
+    assert site.ended(run_id)["cancel"]["files"] == choice
+    assert site.has_file("1.jpg", of=key) is is_kept
+
+
+@pytest.mark.parametrize(
+    ("choice", "existing"),
+    [("Replace", "replace"), ("Pack into an archive", "archive"), ("Delete", "delete")],
+)
+async def test_r1_12_start_on_existing_output_asks_what_becomes_of_it(
+    viewer: Viewer, site: Site, choice: str, existing: str
+) -> None:
+    key = f"ann-{existing}"
+    site.save(key)
+    run_id = site.begun(key)
+    site.tell(run_id, {"file": "1.jpg"}, "end")
+    site.ended(run_id)
+    page = await viewer.open()
+    await row(page, key).get_by_role("button", name="Start new").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("1.jpg")
+    await dialog.get_by_role("button", name=choice).click()
+    await expect(dialog).to_have_count(0)
+    await expect(row(page, key).get_by_test_id("pill")).to_have_text("Running")
+    [run] = site.call("GET", f"/api/runs?key={key}&status=running")["runs"]
+    site.tell(run["id"], {"downloaded": 1})  # Its job has begun, so the output is prepared.
+    await expect(row(page, key).get_by_test_id("figures")).to_contain_text("downloaded1")
+    assert site.has_file("1.jpg", of=key) is (existing == "replace")
+
+
+async def test_r1_1_continue_makes_a_run_that_goes_on(viewer: Viewer, site: Site) -> None:
+    site.save("ann")
+    first = site.begun("ann")
+    site.tell(first, "end")
+    site.ended(first)
+    page = await viewer.open()
+    await row(page, "ann").get_by_role("button", name="Continue").click()
+    await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
+    [run] = site.call("GET", "/api/runs?key=ann&status=running")["runs"]
+    assert (run["mode"], run["continued_from"]) == ("continue", first)
+
+
+async def test_a_row_is_added_with_a_form_made_from_the_schema(viewer: Viewer, site: Site) -> None:
+    site.save("zoe")
+    page = await viewer.open()
+    await page.get_by_role("button", name="Add a row").click()
+    dialog = page.get_by_role("dialog", name="Add a row")
+    await dialog.get_by_label("Key").fill("ann")
+    await dialog.get_by_label("Job").click()
+    await page.get_by_role("option", name="mirror").click()
+    await dialog.get_by_label("Url").fill("https://example.org/ann")
+    await dialog.get_by_label("Page max").fill("9")
+    await dialog.get_by_label("With stories").check()
+    await dialog.get_by_role("button", name="Add", exact=True).click()
+    await expect(row(page, "ann")).to_be_visible()
+    saved = {one["key"]: one for one in site.call("GET", "/api/keys")["keys"]}["ann"]
+    expected = {
+        "url": "https://example.org/ann",
+        "kinds": ["jpg", "mp4"],
+        "quality": "original",
+        "page_max": 9,
+        "with_stories": True,
+        "since": None,
+    }
+    assert saved["params"] == expected, json.dumps(saved)
+
+
+async def test_the_board_is_used_by_the_keyboard_alone(viewer: Viewer, site: Site) -> None:
+    site.save("ann")
+    page = await viewer.open()
+    start = row(page, "ann").get_by_role("button", name="Start new")
+    await expect(start).to_be_visible()
+    for _ in range(40):
+        await page.keyboard.press("Tab")
+        if await start.evaluate("element => element === document.activeElement"):
+            break
+    await page.keyboard.press("Enter")
+    await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")

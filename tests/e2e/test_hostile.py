@@ -1,0 +1,72 @@
+"""Whatever a name, a log line or a result holds, it is shown as text (S8)."""
+
+from typing import Final
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.e2e.hostile import hostile_names
+from tests.e2e.site import Site
+from tests.e2e.viewer import NARROW, Viewer, overflow_px, row
+
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
+
+
+TEXTS: Final = ["<script>window.owned = 1</script>", "x" * 900_000, "\u202eevil"]
+
+
+async def is_untouched(page: Page) -> bool:
+    """No script of theirs ran, and no element of theirs is there."""
+    owned = await page.evaluate("'owned' in window")
+    strangers = await page.locator("script:not([src]), iframe, base, main img, main style").count()
+    return not owned and strangers == 0
+
+
+async def test_s8_two_hundred_hostile_names_are_text(viewer: Viewer, site: Site) -> None:
+    names = hostile_names()
+    assert len(names) == 200
+    for name in names:
+        site.save(name, job="say", said=name)
+    page = await viewer.open(size=NARROW)
+    await expect(page.get_by_test_id("row").first).to_be_visible()
+    seen: set[str] = set()
+    for _ in range(200):
+        shown = await page.get_by_test_id("row").evaluate_all(
+            "rows => rows.map(row => row.getAttribute('aria-label'))"
+        )
+        seen |= set(shown)
+        if seen >= set(names):
+            break
+        await page.mouse.wheel(0, 600)
+        await page.wait_for_timeout(30)
+    assert set(names) - seen == set()
+    assert await overflow_px(page) == 0
+    assert await is_untouched(page)
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=["markup", "long", "rtl"])
+async def test_s8_a_hostile_log_and_result_are_text(viewer: Viewer, site: Site, text: str) -> None:
+    run_id = site.submit("ann", job="say", params={"said": text})
+    site.ended(run_id)
+    page = await viewer.open(f"runs/{run_id}", size=NARROW)
+    await expect(page.get_by_role("log", name="Log")).to_contain_text(text[:100])
+    await expect(page.get_by_label("Result")).to_contain_text(text[:100])
+    assert await overflow_px(page) == 0
+    assert await is_untouched(page)
+
+
+async def test_s8_the_policy_refuses_everything_from_elsewhere(viewer: Viewer, site: Site) -> None:
+    site.save("ann")
+    page = await viewer.open()
+    await expect(row(page, "ann")).to_be_visible()
+    answer = await page.request.get(f"{site.address}/ui/")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    ran = await page.evaluate(
+        "() => { const script = document.createElement('script');"
+        " script.textContent = 'window.owned = 1'; document.body.append(script);"
+        " return 'owned' in window }"
+    )
+    assert ran is False
+    viewer.faults.clear()  # That the policy refused it is what we wanted.

@@ -1,0 +1,71 @@
+"""What waits for a person, and the lanes."""
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tests.e2e.site import Site
+from tests.e2e.viewer import Viewer
+
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_r4_9_a_question_is_answered_by_one_click_and_others_see_it(
+    viewer: Viewer, site: Site, browser: Browser
+) -> None:
+    page = await viewer.open("inbox")
+    await expect(page.get_by_text("Nobody waits for you")).to_be_visible()
+    run_id = site.begun("ann", job="agent", params={"goal": "tidy up"})
+    site.tell(run_id, {"tool": "delete_files", "count": 9})
+    other = Viewer(browser, site.address)
+    elsewhere = await other.open("inbox")
+    for one in (page, elsewhere):
+        question = one.get_by_test_id("question")
+        await expect(question).to_contain_text("delete_files")
+        await expect(question).to_contain_text("9")
+        await expect(one.get_by_label("1 waiting")).to_be_visible()
+    await page.get_by_role("button", name="Approve").click()
+    for one in (page, elsewhere):
+        await expect(one.get_by_test_id("question")).to_have_count(0)
+    assert site.ended(run_id)["result"] == {"approved": True}
+    await other.leave()
+
+
+async def test_r4_9_a_question_with_a_schema_is_a_form(viewer: Viewer, site: Site) -> None:
+    run_id = site.begun("ann", job="agent", params={"goal": "reply"})
+    schema = {
+        "type": "object",
+        "properties": {
+            "tone": {"enum": ["kind", "short"], "default": "kind"},
+            "copies": {"type": "integer"},
+        },
+    }
+    site.tell(run_id, {"title": "How shall it answer?", "schema": schema})
+    page = await viewer.open(f"runs/{run_id}")
+    question = page.get_by_test_id("question")
+    await expect(question).to_contain_text("How shall it answer?")
+    await question.get_by_label("Copies").fill("2")
+    await question.get_by_role("button", name="Send").click()
+    await expect(page.get_by_test_id("pill")).to_have_text("Done")
+    assert site.run(run_id)["result"] == {"approved": True, "tone": "kind", "copies": 2}
+
+
+async def test_r4_9_a_denial_is_one_click_too(viewer: Viewer, site: Site) -> None:
+    run_id = site.begun("ann", job="agent", params={"goal": "x"})
+    site.tell(run_id, "May I?")
+    page = await viewer.open("inbox")
+    await page.get_by_role("button", name="Deny").click()
+    assert site.ended(run_id)["result"] == {"approved": False}
+
+
+async def test_a_lane_is_paused_limited_and_says_who_is_there(viewer: Viewer, site: Site) -> None:
+    page = await viewer.open("lanes")
+    main = page.get_by_role("region", name="Lane main")
+    await main.get_by_role("switch", name="Paused: main").click()
+    await expect(main).to_contain_text("paused: nothing starts")
+    site.submit("ann", params={"url": "x"})
+    await expect(main).to_contain_text("0 of 3 at work, 1 in line")
+    await expect(main.get_by_role("link", name="ann")).to_be_visible()
+    await main.get_by_role("switch", name="Paused: main").click()
+    await expect(main).to_contain_text("1 of 3 at work, 0 in line")
+    await main.get_by_role("button", name="Raise the limit of main").click()
+    await expect(main).to_contain_text("1 of 4 at work")

@@ -1,0 +1,97 @@
+"""The list of runs, and all that is known of one."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.e2e.site import Site
+from tests.e2e.viewer import Viewer
+
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_the_list_has_no_end_and_shows_what_comes_in(viewer: Viewer, site: Site) -> None:
+    for number in range(120):
+        site.submit(f"k{number:03}", job="say", params={"said": number})
+    page = await viewer.open("runs?job=say")
+    runs = page.get_by_test_id("run")
+    await expect(runs.first).to_contain_text("k119")
+    for _ in range(30):
+        await page.mouse.wheel(0, 2_000)
+        if await page.get_by_text("k000", exact=True).count():
+            break
+        await page.wait_for_timeout(50)
+    await expect(page.get_by_text("k000", exact=True)).to_be_visible()
+    # Only what is in sight is drawn.
+    assert await runs.count() < 80
+    await page.evaluate("scrollTo(0, 0)")
+    site.submit("newest", job="say")
+    await expect(runs.first).to_contain_text("newest")
+
+
+async def test_the_list_is_filtered_and_the_filter_is_in_the_address(
+    viewer: Viewer, site: Site
+) -> None:
+    failed = site.begun("fay", params={"url": "x"})
+    site.tell(failed, {"fail": "no luck"})
+    site.ended(failed)
+    site.submit("gus", job="say")
+    page = await viewer.open("runs")
+    await page.get_by_role("combobox", name="Status").click()
+    await page.get_by_role("option", name="failed").click()
+    await expect(page.get_by_test_id("run").first).to_contain_text("no luck")
+    await expect(page.get_by_text("gus", exact=True)).to_have_count(0)
+    await page.reload()
+    await expect(page.get_by_test_id("run").first).to_contain_text("no luck")
+    await expect(page.get_by_text("gus", exact=True)).to_have_count(0)
+
+
+async def test_a_run_shows_its_log_live_takes_messages_and_is_cancelled(
+    viewer: Viewer, site: Site
+) -> None:
+    run_id = site.begun("ann", params={"url": "https://example.org/ann"})
+    page = await viewer.open(f"runs/{run_id}")
+    site.tell(run_id, "first line", {"log": "mind the gap", "level": "warning"})
+    log = page.get_by_role("log", name="Log")
+    await expect(log).to_contain_text("first line")
+    await expect(log).to_contain_text("mind the gap")
+    await page.get_by_label("A message for the run").fill("from the page")
+    await page.keyboard.press("Enter")
+    await expect(log).to_contain_text("from the page")
+    await expect(page.get_by_label("Parameters")).to_contain_text("https://example.org/ann")
+    await page.get_by_role("tab", name="What happened").click()
+    await expect(page.get_by_role("log", name="What happened")).to_contain_text("It began.")
+    await page.get_by_role("button", name="Cancel").click()
+    await page.get_by_role("menuitem", name="Cancel and keep them").click()
+    await expect(page.get_by_test_id("pill")).to_have_text("Cancelled")
+    await expect(page.get_by_role("button", name="Run again")).to_be_visible()
+
+
+async def test_a_run_that_does_not_move_says_why(viewer: Viewer, site: Site) -> None:
+    site.call("PATCH", "/api/lanes/main", {"paused": True})
+    run_id = site.submit("ann", params={"url": "x"})
+    page = await viewer.open(f"runs/{run_id}")
+    await expect(page.get_by_test_id("why")).to_contain_text("paused")
+    site.call("PATCH", "/api/lanes/main", {"paused": False})
+    await expect(page.get_by_test_id("pill")).to_have_text("Running")
+    await expect(page.get_by_test_id("why")).to_have_count(0)
+
+
+async def test_r1_5_a_run_of_a_busy_key_is_refused_and_the_page_says_so(
+    viewer: Viewer, site: Site
+) -> None:
+    first = site.begun("ann", params={"url": "x"})
+    site.tell(first, "end")
+    site.ended(first)
+    second = site.begun("ann", params={"url": "x"})
+    page = await viewer.open(f"runs/{first}")
+    await page.get_by_role("button", name="Run again").click()
+    await expect(page.get_by_role("alert")).to_contain_text("already has an active run")
+    site.tell(second, "end")
+    site.ended(second)
+    await page.get_by_role("button", name="Run again").click()
+    await expect(page.get_by_test_id("pill")).to_have_text("Running")
+
+
+async def test_a_run_that_is_not_there_is_told(viewer: Viewer, site: Site) -> None:
+    page = await viewer.open("runs/0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10")
+    await expect(page.get_by_text("This run cannot be shown")).to_be_visible()

@@ -1,0 +1,92 @@
+"""What every tab shows is the same truth, and after any cut it is again."""
+
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tests.e2e.site import Site
+from tests.e2e.viewer import Viewer, row
+
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_r1_10_figures_are_live_and_two_browsers_converge(
+    viewer: Viewer, site: Site, browser: Browser
+) -> None:
+    for key in ("ann", "bea"):
+        site.save(key)
+    other = Viewer(browser, site.address)
+    pages = [await viewer.open(), await other.open()]
+    ann, bea = site.begun("ann"), site.begun("bea")
+    for number in range(1, 30):
+        site.tell(ann, {"downloaded": number, "bytes_per_s": 2_500_000})
+    site.tell(bea, {"fail": "no more"})
+    for page in pages:
+        figures = row(page, "ann").get_by_test_id("figures")
+        await expect(figures).to_contain_text("downloaded29")
+        await expect(figures).to_contain_text("rate2.5 MB/s")
+        await expect(row(page, "bea").get_by_test_id("pill")).to_have_text("Failed")
+    # What one does, the other sees.
+    await row(pages[0], "ann").get_by_role("button", name="Cancel").click()
+    await pages[0].get_by_role("menuitem", name="Cancel and keep them").click()
+    await expect(row(pages[1], "ann").get_by_test_id("pill")).to_have_text("Cancelled")
+    await other.leave()
+
+
+async def test_r1_10_the_tabs_of_a_browser_share_one_stream(
+    viewer: Viewer, site: Site, browser: Browser
+) -> None:
+    site.save("ann")
+    pages = [await viewer.open() for _ in range(8)]  # More than a browser has connections for.
+    for page in pages:
+        await expect(row(page, "ann").get_by_test_id("pill")).to_be_visible()
+    targets = await (await browser.new_browser_cdp_session()).send("Target.getTargets")
+    kinds = [target["type"] for target in targets["targetInfos"]]
+    assert kinds.count("shared_worker") == 1
+    site.begun("ann")
+    for page in pages:
+        await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
+
+
+async def test_r1_10_a_killed_server_is_told_and_the_page_recovers_by_itself(
+    browser: Browser, lone_site: Site
+) -> None:
+    site = lone_site
+    viewer = Viewer(browser, site.address)
+    for key in ("ann", "bea"):
+        site.save(key)
+    site.begun("ann")
+    page = await viewer.open()
+    await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
+    site.kill()
+    await expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
+    site.start()
+    bea = site.begun("bea")
+    site.tell(bea, {"downloaded": 5}, "end")
+    await expect(page.get_by_role("alert")).to_have_count(0, timeout=30_000)
+    await expect(row(page, "bea").get_by_test_id("pill")).to_have_text("Done")
+    await expect(row(page, "bea").get_by_test_id("figures")).to_contain_text("downloaded5")
+    await viewer.leave()
+
+
+async def test_s2_the_page_asks_for_the_token_once(browser: Browser, tmp_path: Path) -> None:
+    site = Site(tmp_path, HEADWAY_TOKEN="a-token-of-some-length")
+    site.start()
+    try:
+        site.save("ann")
+        viewer = Viewer(browser, site.address)
+        page = await viewer.open()
+        await page.get_by_label("Token", exact=True).fill("another-one-of-that-length")
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_text("There is no such token.")).to_be_visible()
+        await page.get_by_label("Token", exact=True).fill("a-token-of-some-length")
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(row(page, "ann")).to_be_visible()
+        again = await viewer.open()
+        await expect(row(again, "ann")).to_be_visible()
+        # No script can read what the browser keeps (S4).
+        assert await again.evaluate("document.cookie") == ""
+        await viewer.leave()
+    finally:
+        site.stop()

@@ -1,0 +1,108 @@
+import { Button, SegmentedControl, TextInput } from "@mantine/core";
+import { useWindowVirtualizer } from "@tanstack/react-virtual";
+import { useRef, useState } from "react";
+import { live, useLive } from "../live";
+import { useJobs } from "../jobs";
+import { Empty } from "../parts/Empty";
+import { PlusIcon, SearchIcon } from "../parts/icons";
+import { isActive } from "../stream/model";
+import { AddRow } from "./AddRow";
+import classes from "./Board.module.css";
+import { BoardRow } from "./BoardRow";
+import { Limits } from "./Limits";
+
+const ROW_HEIGHT = 65;
+const WANTED = ["All", "Active", "Failed", "Idle"] as const;
+type Wanted = (typeof WANTED)[number];
+
+export function Board() {
+  const [search, setSearch] = useState("");
+  const [wanted, setWanted] = useState<Wanted>("All");
+  const [isAdding, setAdding] = useState(false);
+  const keys = useLive((live) => live.rowKeys());
+  // Which rows are wanted changes with their states, and not with their figures.
+  useLive((live) => (wanted === "All" ? 0 : live.moves));
+  const shown = keys.filter((key) => key.toLowerCase().includes(search.toLowerCase()) && isWanted(key, wanted));
+  const canAdd = useJobs().size > 0;
+  return (
+    <>
+      <div className={classes.head}>
+        <h1>Board</h1>
+        <Limits />
+      </div>
+      {keys.length > 0 && (
+        <div className={classes.tools}>
+          <TextInput
+            className={classes.search}
+            aria-label="Find a key"
+            placeholder="Find a key"
+            leftSection={<SearchIcon />}
+            value={search}
+            onChange={(event) => setSearch(event.currentTarget.value)}
+          />
+          <SegmentedControl aria-label="Which rows" data={[...WANTED]} value={wanted} onChange={(value) => setWanted(value as Wanted)} />
+          <Button className={classes.add} leftSection={<PlusIcon />} onClick={() => setAdding(true)} disabled={!canAdd}>
+            Add<span className={classes.wide}>&nbsp;a row</span>
+          </Button>
+        </div>
+      )}
+      {keys.length === 0 && (
+        <Empty title="No rows yet">
+          <p>
+            A row is a key, such as an account or a conversation, with the job that works on it and its parameters.
+            One run at a time works on a key; the others wait their turn.
+          </p>
+          <Button leftSection={<PlusIcon />} onClick={() => setAdding(true)} disabled={!canAdd}>
+            Add the first row
+          </Button>
+          {!canAdd && <p>This server has no jobs. Give it some: headway serve --app module:name</p>}
+        </Empty>
+      )}
+      {keys.length > 0 && shown.length === 0 && <Empty title="No row fits">Look for something else, or show all rows.</Empty>}
+      <Rows keys={shown} />
+      <AddRow isOpen={isAdding} onClose={() => setAdding(false)} />
+    </>
+  );
+}
+
+function isWanted(key: string, wanted: Wanted): boolean {
+  const run = live.runOf(key);
+  switch (wanted) {
+    case "All":
+      return true;
+    case "Active":
+      return run !== undefined && isActive(run.status);
+    case "Failed":
+      return run?.state === "Failed";
+    case "Idle":
+      return run === undefined || !isActive(run.status);
+  }
+}
+
+/** Only what is in sight is drawn, so that a board of thousands is as quick as one of ten. */
+function Rows({ keys }: { keys: string[] }) {
+  const list = useRef<HTMLUListElement>(null);
+  const virtual = useWindowVirtualizer({
+    count: keys.length,
+    estimateSize: () => ROW_HEIGHT,
+    overscan: 8,
+    scrollMargin: list.current?.offsetTop ?? 0,
+    getItemKey: (index) => keys[index] ?? index,
+  });
+  if (keys.length === 0) return null;
+  return (
+    <ul ref={list} className={classes.rows} style={{ height: virtual.getTotalSize() }} aria-label="Keys">
+      {virtual.getVirtualItems().map((item) => (
+        <li
+          key={item.key}
+          ref={virtual.measureElement}
+          data-index={item.index}
+          className={classes.place}
+          style={{ transform: `translateY(${item.start - virtual.options.scrollMargin}px)` }}
+        >
+          <BoardRow rowKey={keys[item.index] as string} />
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,71 @@
+/** What can be done with a row. Whatever is refused is told on the row. */
+import { answerOf, Refusal } from "../api";
+import { cancel, deleteKey, saveKey, submit } from "../client";
+import type { Values } from "../form/SchemaForm";
+import { live } from "../live";
+import type { Existing } from "./ExistingOutput";
+import { note, noteOf, noteRefusal } from "./notes";
+
+/** Runs `act`, with the row's buttons out of use meanwhile; false: it was refused. */
+async function doing(key: string, act: () => Promise<void>): Promise<boolean> {
+  note(key, { isBusy: true, reason: null, problems: {} });
+  try {
+    await act();
+    return true;
+  } catch (error) {
+    if (error instanceof Refusal && error.code === "output_exists") note(key, { existing: error.message });
+    else noteRefusal(key, error);
+    return false;
+  } finally {
+    note(key, { isBusy: false });
+  }
+}
+
+/** Keep what was typed. Somebody else may have changed the row: then it is refused. */
+async function saveDraft(key: string, job: string): Promise<void> {
+  const { draft } = noteOf(key);
+  if (draft === null) return;
+  await put(key, job, draft);
+  note(key, { draft: null });
+}
+
+async function put(key: string, job: string, params: Values): Promise<void> {
+  const revision = live.keys.get(key)?.revision;
+  const headers = revision === undefined ? {} : { "if-match": `"${revision}"` };
+  const saved = await answerOf(saveKey({ path: { key }, body: { job, params }, headers }));
+  live.putKey(saved);
+}
+
+export function save(key: string, job: string): Promise<boolean> {
+  return doing(key, () => saveDraft(key, job));
+}
+
+export function start(key: string, job: string, mode: "start" | "continue", existing?: Existing): Promise<boolean> {
+  return doing(key, async () => {
+    await saveDraft(key, job);
+    const params = live.keys.get(key)?.params as Values | undefined;
+    const body = { job, key, mode, ...(params ? { params } : {}), ...(existing ? { existing } : {}) };
+    live.put(await answerOf(submit({ body })));
+    note(key, { existing: null });
+  });
+}
+
+export function stop(key: string, run_id: string, files: "keep" | "delete"): Promise<boolean> {
+  return doing(key, async () => {
+    await answerOf(cancel({ path: { run_id }, body: { files } }));
+  });
+}
+
+/** All parameters, and never the identity: key and job stay (R1.12). */
+export function paste(key: string, job: string, values: Values): Promise<boolean> {
+  return doing(key, async () => {
+    await put(key, job, values);
+    note(key, { draft: null });
+  });
+}
+
+export function remove(key: string): Promise<boolean> {
+  return doing(key, async () => {
+    await answerOf(deleteKey({ path: { key } }));
+  });
+}

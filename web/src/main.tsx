@@ -1,0 +1,30 @@
+import "@mantine/core/styles/default-css-variables.css";
+import "@mantine/core/styles.css";
+import "./theme.css";
+import { createTheme, MantineProvider, Modal } from "@mantine/core";
+import { QueryClientProvider } from "@tanstack/react-query";
+import { RouterProvider } from "@tanstack/react-router";
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { queries } from "./api";
+import { live } from "./live";
+import { router } from "./routes";
+
+const theme = createTheme({
+  cursorType: "pointer",
+  defaultRadius: "md",
+  // Scrolling is locked by a style that the content policy would refuse.
+  components: { Modal: Modal.extend({ defaultProps: { lockScroll: false, centered: true, closeButtonProps: { "aria-label": "Close" } } }) },
+});
+
+live.connect();
+createRoot(document.getElementById("root") as HTMLElement).render(
+  <StrictMode>
+    {/* Everything comes from style sheets: none is written into the page. */}
+    <MantineProvider theme={theme} defaultColorScheme="auto" withCssVariables={false} withGlobalClasses={false}>
+      <QueryClientProvider client={queries}>
+        <RouterProvider router={router} />
+      </QueryClientProvider>
+    </MantineProvider>
+  </StrictMode>,
+);

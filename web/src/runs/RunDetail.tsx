@@ -1,0 +1,219 @@
+import { Loader, Tabs } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { Link, useParams } from "@tanstack/react-router";
+import { type ReactNode, useCallback, useEffect, useRef } from "react";
+import { answerOf, queries, reasonOf } from "../api";
+import { explain, type EventView, getRun, type RunView } from "../client";
+import { InterruptCard } from "../inbox/InterruptCard";
+import { useInterrupts } from "../inbox/interrupts";
+import { useLive } from "../live";
+import { Empty } from "../parts/Empty";
+import { Figures } from "../parts/Figures";
+import { Json } from "../parts/Json";
+import { Pill } from "../parts/Pill";
+import { isActive, toLive } from "../stream/model";
+import { ago, length, moment, useNow } from "../time";
+import { useHistory } from "./history";
+import { Lines } from "./Lines";
+import { MessageBox } from "./MessageBox";
+import { errorText, reasonOfEnd } from "./reasons";
+import { RunButtons } from "./RunButtons";
+import classes from "./RunDetail.module.css";
+import { Timeline } from "./Timeline";
+
+const AGAIN_MS = 400;
+
+export function RunDetail() {
+  const { runId } = useParams({ from: "/runs/$runId" });
+  const { data: run, error } = useQuery({
+    queryKey: ["run", runId],
+    queryFn: () => answerOf(getRun({ path: { run_id: runId } })),
+  });
+  const history = useHistory(runId, useLookAgain(runId));
+  if (error) {
+    return (
+      <Empty title="This run cannot be shown">
+        <p>{reasonOf(error)}</p>
+        <Link to="/runs">All runs</Link>
+      </Empty>
+    );
+  }
+  if (!run) return <Loader size="sm" aria-label="Reading the run" />;
+  return <Detail run={run} events={history.events} />;
+}
+
+/** Reads the run again soon after something happened to it, and after every new snapshot. */
+function useLookAgain(run_id: string): () => void {
+  const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
+  const epoch = useLive((live) => live.epoch);
+  const again = useCallback(() => {
+    timer.current ??= setTimeout(() => {
+      timer.current = null;
+      void queries.invalidateQueries({ queryKey: ["run", run_id] });
+      void queries.invalidateQueries({ queryKey: ["explain", run_id] });
+    }, AGAIN_MS);
+  }, [run_id]);
+  useEffect(again, [again, epoch]);
+  return again;
+}
+
+function Detail({ run, events }: { run: RunView; events: EventView[] }) {
+  const shown = useLive((live) => live.runs.get(run.id)) ?? toLive(run);
+  const active = isActive(run.status);
+  const said = events.filter((event) => event.type === "run_log");
+  const happened = events.filter((event) => event.type !== "run_log" && event.type !== "run_progress");
+  return (
+    <>
+      <nav className={classes.crumbs} aria-label="Where you are">
+        <Link to="/runs">Runs</Link>
+        <span aria-hidden="true">/</span>
+        {run.key === run.id ? (
+          <span>{run.job}</span>
+        ) : (
+          <Link to="/runs" search={{ key: run.key }}>
+            {run.key}
+          </Link>
+        )}
+      </nav>
+      <div className={classes.head}>
+        <h1 dir="auto">{run.key === run.id ? run.job : run.key}</h1>
+        <Pill run={shown} />
+        <RunButtons run={run} />
+      </div>
+      <Why run={run} />
+      <Questions run_id={run.id} />
+      <div className={classes.columns}>
+        <div className={classes.main}>
+          <Card>
+            <Timeline run={run} events={events} />
+            <Figures run={shown} />
+          </Card>
+          <Card>
+            <Tabs defaultValue="log" keepMounted={false}>
+              <Tabs.List>
+                <Tabs.Tab value="log">Log</Tabs.Tab>
+                <Tabs.Tab value="events">What happened</Tabs.Tab>
+              </Tabs.List>
+              <Tabs.Panel value="log" className={classes.panel}>
+                <Lines events={said} label="Log" empty="The job has not said anything." />
+              </Tabs.Panel>
+              <Tabs.Panel value="events" className={classes.panel}>
+                <Lines events={happened} label="What happened" empty="Nothing is known any more: events are kept for a while only." />
+              </Tabs.Panel>
+            </Tabs>
+            {active && <MessageBox run={run} />}
+          </Card>
+        </div>
+        <aside className={classes.side} aria-label="About this run">
+          <Facts run={run} />
+          <Documents run={run} />
+        </aside>
+      </div>
+    </>
+  );
+}
+
+function Card({ children }: { children: ReactNode }) {
+  return <section className={classes.card}>{children}</section>;
+}
+
+/** Why it does not move, and what would free it; or why it ended as it did. */
+function Why({ run }: { run: RunView }) {
+  const { data: why } = useQuery({
+    queryKey: ["explain", run.id],
+    queryFn: () => answerOf(explain({ path: { run_id: run.id } })),
+    enabled: isActive(run.status),
+  });
+  const ending = reasonOfEnd(run);
+  if (ending !== null) {
+    return (
+      <p className={classes.why} data-tone="failed" data-testid="why" dir="auto">
+        {errorText(run.error) ?? ending}
+      </p>
+    );
+  }
+  if (!why || !isActive(run.status) || why.gate === "running") return null;
+  return (
+    <p className={classes.why} data-testid="why">
+      <b>{why.sentence}</b> {why.remedy}
+    </p>
+  );
+}
+
+function Questions({ run_id }: { run_id: string }) {
+  const questions = useInterrupts().data?.filter((one) => one.run_id === run_id) ?? [];
+  return questions.map((one) => <InterruptCard key={one.call_id} interrupt={one} isInRun />);
+}
+
+function Facts({ run }: { run: RunView }) {
+  const now = useNow();
+  return (
+    <dl className={classes.facts}>
+      <Fact name="Job">{run.job}</Fact>
+      <Fact name="Lane">
+        <Link to="/lanes">{run.lane}</Link>
+      </Fact>
+      <Fact name="Launched by">{run.mode === "continue" ? "Continue" : "Start"}</Fact>
+      <Fact name="Queued">
+        <time dateTime={run.queued_at} title={run.queued_at}>
+          {moment(run.queued_at)}
+        </time>
+      </Fact>
+      {run.started_at && <Fact name="Waited">{length(Date.parse(run.started_at) - Date.parse(run.queued_at))}</Fact>}
+      {run.started_at && (
+        <Fact name={run.ended_at ? "Took" : "Runs for"}>{length((run.ended_at ? Date.parse(run.ended_at) : now) - Date.parse(run.started_at))}</Fact>
+      )}
+      {run.ended_at && <Fact name="Ended">{ago(run.ended_at, now)}</Fact>}
+      {run.run_by && !run.ended_at && <Fact name="Must end by">{moment(run.run_by)}</Fact>}
+      {run.attempt > 1 && <Fact name="Attempt">{run.attempt}</Fact>}
+      {run.unread_count > 0 && <Fact name="Unread messages">{run.unread_count}</Fact>}
+      {run.continued_from && (
+        <Fact name="Continues">
+          <RunLink run_id={run.continued_from} />
+        </Fact>
+      )}
+      {run.parent_id && (
+        <Fact name="Started by run">
+          <RunLink run_id={run.parent_id} />
+        </Fact>
+      )}
+      <Fact name="Id">
+        <code className={classes.id}>{run.id}</code>
+      </Fact>
+    </dl>
+  );
+}
+
+function Fact({ name, children }: { name: string; children: ReactNode }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+function RunLink({ run_id }: { run_id: string }) {
+  return (
+    <Link to="/runs/$runId" params={{ runId: run_id }}>
+      {run_id.slice(0, 13)}…
+    </Link>
+  );
+}
+
+function Documents({ run }: { run: RunView }) {
+  const documents: [string, unknown][] = [
+    ["Parameters", run.params],
+    ["Result", run.result],
+    ["Error", run.error],
+    ["Checkpoint", run.checkpoint],
+  ];
+  return documents
+    .filter(([, document]) => document !== null && document !== undefined)
+    .map(([name, document]) => (
+      <section key={name} className={classes.document}>
+        <h2>{name}</h2>
+        <Json value={document} label={name} />
+      </section>
+    ));
+}

@@ -1,0 +1,104 @@
+/** An event in words. */
+import type { EventView } from "../client";
+import { length } from "../time";
+import { errorText } from "./reasons";
+
+const LINE_LENGTH_MAX = 2_000;
+
+export type Tone = "plain" | "state" | "warning" | "error";
+
+export function lineOf(event: EventView): { words: string; tone: Tone } {
+  const payload = (event.payload ?? {}) as Record<string, unknown>;
+  const { words, tone } = told(event, payload);
+  return { words: cut(words), tone };
+}
+
+function told(event: EventView, payload: Record<string, unknown>): { words: string; tone: Tone } {
+  switch (event.type) {
+    case "run_state_changed":
+      return { words: stateWords(payload), tone: payload.to === "failed" || payload.to === "timed_out" ? "error" : "state" };
+    case "run_log":
+      return { words: logWords(payload), tone: toneOf(payload.level) };
+    case "run_progress":
+      return { words: `Progress: ${briefly(payload)}`, tone: "plain" };
+    case "run_checkpoint":
+      return { words: "A checkpoint was saved.", tone: "plain" };
+    case "run_waiting":
+      return { words: "It waits, and lets others have its place.", tone: "state" };
+    case "run_resumed":
+      return { words: "It goes on.", tone: "state" };
+    case "run_parked":
+      return { words: "It is put aside until something wakes it.", tone: "state" };
+    case "run_woken":
+      return { words: "It was woken.", tone: "state" };
+    case "run_taken_over":
+      return { words: "The process that ran it is gone; another takes it over.", tone: "warning" };
+    case "run_retried":
+      return { words: retryWords(payload), tone: "warning" };
+    case "run_message_posted":
+      return { words: payload.kind === "answer" ? "Somebody has answered." : "A message came in.", tone: "state" };
+    case "run_messages_consumed":
+      return { words: `It has read ${payload.count === 1 ? "a message" : `${String(payload.count)} messages`}.`, tone: "plain" };
+    case "permission_request":
+      return { words: `It asks: ${briefly(payload.question)}`, tone: "warning" };
+    case "permission_result":
+      return { words: `It was answered: ${briefly(payload.answer)}`, tone: "state" };
+    default:
+      return { words: `${event.type}: ${briefly(event.payload)}`, tone: "plain" };
+  }
+}
+
+function stateWords(payload: Record<string, unknown>): string {
+  switch (payload.to) {
+    case "queued":
+      return "It joined the queue.";
+    case "running":
+      return "It began.";
+    case "cancelling":
+      return `It was asked to end${reasonIn(payload)}.`;
+    case "canceled":
+      return payload.forced === true ? "It did not end in time, and was ended." : `It was cancelled${reasonIn(payload)}.`;
+    case "succeeded":
+      return "It is done.";
+    case "failed":
+      return `It failed: ${errorText(payload.error) ?? "without saying why"}`;
+    case "timed_out":
+      return "It took longer than it was allowed to.";
+    default:
+      return `It is ${String(payload.to)}.`;
+  }
+}
+
+function reasonIn(payload: Record<string, unknown>): string {
+  const reason = (payload.cancel as { reason?: unknown } | undefined)?.reason;
+  return typeof reason === "string" && reason !== "" ? ` (${reason})` : "";
+}
+
+function logWords(payload: Record<string, unknown>): string {
+  const { message, level: _, ...fields } = payload;
+  const more = Object.keys(fields).length > 0 ? `  ${briefly(fields)}` : "";
+  return `${typeof message === "string" ? message : briefly(message)}${more}`;
+}
+
+function retryWords(payload: Record<string, unknown>): string {
+  const delay = typeof payload.delay_s === "number" ? ` in ${length(payload.delay_s * 1_000)}` : "";
+  return `Attempt ${String(payload.attempt)} failed: ${errorText(payload.error) ?? ""} It is tried again${delay}.`;
+}
+
+function toneOf(level: unknown): Tone {
+  if (level === "warning" || level === "warn") return "warning";
+  return level === "error" || level === "critical" ? "error" : "plain";
+}
+
+function briefly(value: unknown): string {
+  if (typeof value === "string") return value;
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return JSON.stringify(value) ?? "";
+  return Object.entries(value)
+    .map(([name, one]) => `${name} ${typeof one === "object" ? JSON.stringify(one) : String(one)}`)
+    .join(", ");
+}
+
+function cut(words: string): string {
+  if (words.length <= LINE_LENGTH_MAX) return words;
+  return `${words.slice(0, LINE_LENGTH_MAX)}… (${words.length.toLocaleString("en")} characters)`;
+}

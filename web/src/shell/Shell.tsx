@@ -1,0 +1,128 @@
+import { ActionIcon, Loader, Tooltip, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
+import { Link, Outlet, useRouterState } from "@tanstack/react-router";
+import { useEffect } from "react";
+import { useFreshInterrupts, useInterrupts } from "../inbox/interrupts";
+import { useLive } from "../live";
+import { Empty } from "../parts/Empty";
+import { MoonIcon, SunIcon } from "../parts/icons";
+import { Banner } from "./Banner";
+import classes from "./Shell.module.css";
+import { SignIn } from "./SignIn";
+
+const SCREENS = [
+  { to: "/board", name: "Board" },
+  { to: "/runs", name: "Runs" },
+  { to: "/inbox", name: "Inbox" },
+  { to: "/lanes", name: "Lanes" },
+] as const;
+
+export function Shell() {
+  const connection = useLive((live) => live.connection);
+  const hasSnapshot = useLive((live) => live.hasSnapshot);
+  useFreshInterrupts();
+  if (connection === "signed_out") return <SignIn />;
+  return (
+    <>
+      <a className={classes.skip} href="#content" onClick={skip}>
+        Skip to the content
+      </a>
+      <Header />
+      <Banner />
+      <main id="content" className={classes.content} tabIndex={-1}>
+        {hasSnapshot ? <Outlet /> : <Waiting />}
+      </main>
+    </>
+  );
+}
+
+/** The address after `#` is the router's: the link only moves the focus. */
+function skip(event: React.MouseEvent): void {
+  event.preventDefault();
+  document.getElementById("content")?.focus();
+}
+
+function Header() {
+  return (
+    <header className={classes.header}>
+      <Link to="/board" className={classes.name} aria-label="headway">
+        <Mark />
+        <span>headway</span>
+      </Link>
+      <nav className={classes.nav} aria-label="Screens">
+        {SCREENS.map(({ to, name }) => (
+          <Link key={to} to={to} className={classes.link} activeProps={{ "aria-current": "page" }}>
+            {name}
+            {name === "Inbox" && <InboxCount />}
+          </Link>
+        ))}
+      </nav>
+      <SchemeButton />
+      <Title />
+    </header>
+  );
+}
+
+function Mark() {
+  return (
+    <svg width="22" height="22" viewBox="0 0 32 32" aria-hidden="true">
+      <rect width="32" height="32" rx="8" fill="#1f6feb" />
+      <g fill="none" stroke="#fff" strokeWidth="3" strokeLinecap="round">
+        <path d="M8 11h9" />
+        <path d="M8 21h3" opacity=".55" />
+        <path d="M16 21h8" />
+        <path d="M22 11h2" opacity=".55" />
+      </g>
+    </svg>
+  );
+}
+
+function InboxCount() {
+  const count = useInterrupts().data?.length ?? 0;
+  if (count === 0) return null;
+  return (
+    <span className={classes.count} aria-label={`${count} waiting`}>
+      {count}
+    </span>
+  );
+}
+
+/** The window's title says where one is, and whether somebody waits. */
+function Title() {
+  const path = useRouterState({ select: (state) => state.location.pathname });
+  const count = useInterrupts().data?.length ?? 0;
+  useEffect(() => {
+    const screen = SCREENS.find(({ to }) => path.startsWith(to))?.name ?? "headway";
+    document.title = `${count > 0 ? `(${count}) ` : ""}${screen} · headway`;
+  }, [path, count]);
+  return null;
+}
+
+function SchemeButton() {
+  const { setColorScheme } = useMantineColorScheme();
+  const isDark = useComputedColorScheme("light") === "dark";
+  const words = isDark ? "Light colours" : "Dark colours";
+  return (
+    <Tooltip label={words}>
+      <ActionIcon variant="subtle" color="gray" size="lg" aria-label={words} onClick={() => setColorScheme(isDark ? "light" : "dark")}>
+        {isDark ? <SunIcon size={18} /> : <MoonIcon size={18} />}
+      </ActionIcon>
+    </Tooltip>
+  );
+}
+
+function Waiting() {
+  return (
+    <div className={classes.waiting} role="status">
+      <Loader size="sm" />
+      Looking at what is going on…
+    </div>
+  );
+}
+
+export function NotFound() {
+  return (
+    <Empty title="There is nothing at this address">
+      <Link to="/board">Go to the board</Link>
+    </Empty>
+  );
+}

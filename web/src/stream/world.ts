@@ -1,0 +1,257 @@
+/** The state that the events are folded into. One event, one change; nothing here asks anybody. */
+import type { EventView, KeyView, LaneView, StateView } from "../client";
+import { isActive, type LiveRun, type Patch, type Snapshot, statedRate, type Status, toLive } from "./model";
+
+const LAST_COUNT_MAX = 5_000;
+const RATE_WINDOW_MS = 2_000;
+
+interface Sample {
+  at_ms: number;
+  name: string;
+  value: number;
+}
+
+interface StatePayload {
+  to: Status;
+  error?: unknown;
+}
+
+interface LanePayload {
+  max_concurrent: number;
+  max_queued: number | null;
+  is_paused: boolean;
+}
+
+export class World {
+  seq = 0;
+  readonly runs = new Map<string, LiveRun>();
+  readonly last = new Map<string, LiveRun>();
+  lanes = new Map<string, LaneView>();
+  keys: KeyView[] = [];
+  /** Of active runs, in the order of their arrival. */
+  private readonly idsByKey = new Map<string, Set<string>>();
+  private readonly samples = new Map<string, Sample>();
+  private changed = new Set<string>();
+  private ended: LiveRun[] = [];
+  private haveLanesChanged = false;
+  haveKeysChanged = false;
+  haveQuestionsChanged = false;
+
+  take(state: StateView): void {
+    this.seq = state.seq;
+    for (const kept of [this.runs, this.last, this.samples, this.idsByKey]) kept.clear();
+    for (const run of state.runs) {
+      this.runs.set(run.id, toLive(run));
+      this.enter(this.runs.get(run.id) as LiveRun);
+    }
+    for (const run of state.last_runs) {
+      if (!isActive(run.status)) this.last.set(run.key, toLive(run));
+    }
+    this.lanes = new Map(state.lanes.map((lane) => [lane.name, lane]));
+    this.keys = state.keys;
+    this.changed = new Set();
+    this.ended = [];
+    this.haveLanesChanged = this.haveKeysChanged = this.haveQuestionsChanged = false;
+  }
+
+  snapshot(ahead_ms: number): Snapshot {
+    return {
+      seq: this.seq,
+      lanes: [...this.lanes.values()],
+      keys: this.keys,
+      runs: [...this.runs.values()],
+      last_runs: [...this.last.values()],
+      ahead_ms,
+    };
+  }
+
+  /** False: events are missing between this one and those before, so the snapshot must be taken. */
+  apply(event: EventView): boolean {
+    if (event.seq <= this.seq) return true;
+    if (event.seq !== this.seq + 1) return false;
+    this.seq = event.seq;
+    if (event.run_id !== null) this.applyToRun(event, event.run_id);
+    else if (event.type === "lane_changed") this.changeLane(event);
+    else if (event.type === "key_changed") this.haveKeysChanged = true;
+    return true;
+  }
+
+  private applyToRun(event: EventView, id: string): void {
+    const run = this.runs.get(id);
+    switch (event.type) {
+      case "run_state_changed":
+        this.move(event, id, run);
+        break;
+      case "run_progress":
+        if (run) this.put({ ...run, progress: event.payload, rate: this.rateOf(event, id) });
+        break;
+      case "run_waiting":
+      case "run_parked":
+      case "run_taken_over":
+        if (run) this.put({ ...run, is_waiting: true });
+        break;
+      case "run_retried":
+        if (run) this.put({ ...run, is_waiting: true, attempt: run.attempt + 1 });
+        break;
+      case "run_resumed":
+        if (run) this.put({ ...run, is_waiting: false });
+        break;
+      case "permission_request":
+      case "permission_result":
+        this.haveQuestionsChanged = true;
+        break;
+    }
+  }
+
+  private move(event: EventView, id: string, run: LiveRun | undefined): void {
+    const { to, error } = event.payload as StatePayload;
+    const before = run ?? this.newRun(event, id);
+    const after: LiveRun = { ...before, status: to, state: event.state ?? before.state };
+    if (to === "running") {
+      after.started_at = before.started_at ?? event.at;
+      after.is_waiting = false;
+      after.ready_seq = null;
+    }
+    this.haveLanesChanged = true;
+    if (isActive(to)) {
+      this.put(after);
+      return;
+    }
+    this.end({ ...after, ended_at: event.at, error: error ?? null, is_waiting: false });
+  }
+
+  private newRun(event: EventView, id: string): LiveRun {
+    const key = event.key ?? id;
+    const isBehind = this.firstOf(key) !== undefined;
+    return {
+      id,
+      key,
+      lane: event.lane ?? "",
+      job: null,
+      status: "queued",
+      state: "Queued",
+      is_waiting: false,
+      is_behind: isBehind,
+      seq: event.seq,
+      ready_seq: isBehind ? null : event.seq,
+      attempt: 1,
+      queued_at: event.at,
+      started_at: null,
+      ended_at: null,
+      progress: null,
+      error: null,
+      rate: null,
+    };
+  }
+
+  private end(run: LiveRun): void {
+    this.runs.delete(run.id);
+    this.leave(run);
+    this.samples.delete(run.id);
+    this.changed.delete(run.id);
+    this.ended.push(run);
+    if (run.status !== "rejected") {
+      this.last.delete(run.key); // Put in anew, so that the oldest come first.
+      this.last.set(run.key, run);
+      const oldest = this.last.keys().next().value;
+      if (this.last.size > LAST_COUNT_MAX && oldest !== undefined) this.last.delete(oldest);
+    }
+    const next = run.is_behind ? undefined : this.firstOf(run.key);
+    if (next?.is_behind) this.put({ ...next, is_behind: false, ready_seq: this.seq });
+    // Its question, if it has asked one, is over with it.
+    this.haveQuestionsChanged = true;
+  }
+
+  /** The run of the key that goes first, of those that are active. */
+  private firstOf(key: string): LiveRun | undefined {
+    const id = this.idsByKey.get(key)?.values().next().value;
+    return id === undefined ? undefined : this.runs.get(id);
+  }
+
+  private put(run: LiveRun): void {
+    this.runs.set(run.id, run);
+    this.enter(run);
+    this.changed.add(run.id);
+    this.haveLanesChanged = true;
+  }
+
+  private enter(run: LiveRun): void {
+    const ids = this.idsByKey.get(run.key);
+    if (ids) ids.add(run.id);
+    else this.idsByKey.set(run.key, new Set([run.id]));
+  }
+
+  private leave(run: LiveRun): void {
+    const ids = this.idsByKey.get(run.key);
+    ids?.delete(run.id);
+    if (ids?.size === 0) this.idsByKey.delete(run.key);
+  }
+
+  /** What has changed since it was asked for the last time; null: nothing. */
+  changes(): Omit<Patch, "kind" | "events"> | null {
+    const runs = [...this.ended];
+    for (const id of this.changed) {
+      const run = this.runs.get(id);
+      if (run) runs.push(run);
+    }
+    const questions = this.haveQuestionsChanged;
+    if (runs.length === 0 && !this.haveLanesChanged && !questions) return null;
+    const lanes = this.haveLanesChanged ? this.countedLanes() : [];
+    this.changed = new Set();
+    this.ended = [];
+    this.haveLanesChanged = this.haveQuestionsChanged = false;
+    return { seq: this.seq, runs, lanes, questions };
+  }
+
+  private countedLanes(): LaneView[] {
+    const held = new Map<string, number>();
+    const queued = new Map<string, number>();
+    for (const run of this.runs.values()) {
+      if (run.status === "queued") queued.set(run.lane, (queued.get(run.lane) ?? 0) + 1);
+      else if (!run.is_waiting) held.set(run.lane, (held.get(run.lane) ?? 0) + 1);
+    }
+    for (const name of new Set([...held.keys(), ...queued.keys(), ...this.lanes.keys()])) {
+      const lane = this.lanes.get(name);
+      if (!lane) continue; // A new one is told by the next snapshot.
+      const counts = { held_count: held.get(name) ?? 0, queued_count: queued.get(name) ?? 0 };
+      this.lanes.set(name, { ...lane, ...counts });
+    }
+    return [...this.lanes.values()];
+  }
+
+  private rateOf(event: EventView, id: string): LiveRun["rate"] {
+    const stated = statedRate(event.payload);
+    if (stated) return stated;
+    const counter = firstNumber(event.payload);
+    if (!counter) return null;
+    const [name, value] = counter;
+    const at_ms = Date.parse(event.at);
+    const sample = this.samples.get(id);
+    if (!sample || sample.name !== name || value < sample.value) {
+      this.samples.set(id, { at_ms, name, value });
+      return null;
+    }
+    const known = this.runs.get(id)?.rate ?? null;
+    if (at_ms - sample.at_ms < RATE_WINDOW_MS) return known;
+    this.samples.set(id, { at_ms, name, value });
+    return { name, per_s: ((value - sample.value) * 1_000) / (at_ms - sample.at_ms) };
+  }
+
+  private changeLane(event: EventView): void {
+    const { max_concurrent, max_queued, is_paused } = event.payload as LanePayload;
+    const name = event.lane ?? "";
+    const known = this.lanes.get(name);
+    const revision = (known?.revision ?? 0) + 1;
+    const counts = { held_count: 0, queued_count: 0, ...known };
+    this.lanes.set(name, { ...counts, name, max_concurrent, max_queued, paused: is_paused, revision });
+    this.haveLanesChanged = true;
+  }
+}
+
+function firstNumber(progress: unknown): [string, number] | null {
+  if (typeof progress !== "object" || progress === null) return null;
+  for (const [name, value] of Object.entries(progress)) {
+    if (typeof value === "number") return [name, value];
+  }
+  return null;
+}
