@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, cast, overload
+from typing import Any, Final, Self, TypeVar, overload
 
 from headway.bootstrap import (
     Durability,
@@ -24,7 +24,7 @@ from headway.core.command.instance import LEASE_TTL_S
 from headway.core.document import check_word
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
-from headway.core.ids import CRON_LANE, Key, RunId
+from headway.core.ids import RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
 from headway.core.run.run import Existing, Mode, Recovery
@@ -42,7 +42,6 @@ from headway.services.job import (
     Backoff,
     Job,
     JobFunction,
-    encoded_params,
     job_of,
     registered_job,
 )
@@ -53,7 +52,7 @@ from headway.services.output import Output
 from headway.services.own_lanes import OwnLanes
 from headway.services.reach import Reach
 from headway.services.retention import Keeper, Retention
-from headway.services.schedule import SCHEDULE_COUNT_MAX, Timetable
+from headway.services.schedule import Timetable, add_schedule
 from headway.services.submission import submission_of
 from headway.settings import load_settings
 
@@ -195,26 +194,16 @@ class Headway:
         """
         if self._store is not None:
             raise RuntimeError("register schedules before `async with`")
-        schedule_name = job if name is None else name
-        registered = registered_job(self._jobs, job)
-        schedule = Schedule(
-            name=schedule_name,
-            expression=expression,
-            job=job,
-            key=Key(schedule_name if key is None else key),
-            params=encoded_params(registered, params),
+        add_schedule(
+            self._schedules,
+            registered_job(self._jobs, job),
+            expression,
+            name=name,
+            key=key,
+            params=params,
             time_zone=time_zone,
-            missed=cast("Missed", missed),  # Checked there, with the rest.
-            timeout_s=registered.timeout_s,
-            queue_timeout_s=registered.queue_timeout_s,
-            recovery=registered.recovery,
-            lane=CRON_LANE if registered.concurrency is None else registered.lane,
+            missed=missed,
         )
-        if schedule.name in self._schedules:
-            raise InvalidInput("name", f"{schedule.name!r} is the name of two schedules")
-        if len(self._schedules) >= SCHEDULE_COUNT_MAX:
-            raise InvalidInput("name", f"there are {SCHEDULE_COUNT_MAX:,} schedules already")
-        self._schedules[schedule.name] = schedule
 
     def schema(self, job: str) -> dict[str, Any]:
         """A JSON Schema of the job's parameters."""

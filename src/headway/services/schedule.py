@@ -8,16 +8,17 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self, assert_never
+from typing import Any, Final, Self, assert_never, cast
 
 from headway.core.command.fire import Begun, Dropped, Fired, FireSchedule, NotDue
-from headway.core.errors import InfrastructureError, StoreClosed
-from headway.core.ids import SECOND
-from headway.core.schedule import Schedule
+from headway.core.errors import InfrastructureError, InvalidInput, StoreClosed
+from headway.core.ids import CRON_LANE, SECOND, Key
+from headway.core.schedule import Missed, Schedule
 from headway.log import event_log
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.ports.store import Store
+from headway.services.job import Job, encoded_params
 
 SCHEDULE_COUNT_MAX: Final = 1_000
 # When the database's clock jumps, it is noticed within this time.
@@ -105,3 +106,36 @@ async def _fire(store: Store, ids: IdSource, schedule: Schedule) -> float:
         case _:
             assert_never(answer)
     return 0.0
+
+
+def add_schedule(
+    schedules: dict[str, Schedule],
+    job: Job,
+    expression: str,
+    *,
+    name: str | None,
+    key: str | None,
+    params: dict[str, Any] | None,
+    time_zone: str,
+    missed: Missed | str,
+) -> None:
+    """Add a schedule of `job` to the others; InvalidInput says what is wrong with it."""
+    called = job.name if name is None else name
+    schedule = Schedule(
+        name=called,
+        expression=expression,
+        job=job.name,
+        key=Key(called if key is None else key),
+        params=encoded_params(job, params),
+        time_zone=time_zone,
+        missed=cast("Missed", missed),  # Checked there, with the rest.
+        timeout_s=job.timeout_s,
+        queue_timeout_s=job.queue_timeout_s,
+        recovery=job.recovery,
+        lane=CRON_LANE if job.concurrency is None else job.lane,
+    )
+    if schedule.name in schedules:
+        raise InvalidInput("name", f"{schedule.name!r} is the name of two schedules")
+    if len(schedules) >= SCHEDULE_COUNT_MAX:
+        raise InvalidInput("name", f"there are {SCHEDULE_COUNT_MAX:,} schedules already")
+    schedules[schedule.name] = schedule
