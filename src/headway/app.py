@@ -21,7 +21,6 @@ from headway.bootstrap import (
     wait_for_signal,
 )
 from headway.core.command.instance import LEASE_TTL_S
-from headway.core.document import check_word
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
 from headway.core.ids import RunId
@@ -132,18 +131,7 @@ class Headway:
     ) -> Callable[[F], F]: ...
 
     def job(  # type: ignore[misc]  # F, which only the answer has, cannot be bound here.
-        self,
-        function: JobFunction | None = None,
-        /,
-        *,
-        name: str | None = None,
-        lane: str | None = None,
-        concurrency: int | None = None,
-        timeout_s: float | None = None,
-        queue_timeout_s: float | None = None,
-        retries: int = 0,
-        backoff: Backoff | None = None,
-        recovery: Recovery | str = Recovery.RESUME,
+        self, function: JobFunction | None = None, /, **options: Any
     ) -> Any:
         """Register a function as a job, under its own name unless `name` is given.
 
@@ -158,17 +146,7 @@ class Headway:
         """
 
         def register(function: F) -> F:
-            job = job_of(
-                function,
-                name=name,
-                lane=lane,
-                concurrency=concurrency,
-                timeout_s=timeout_s,
-                queue_timeout_s=queue_timeout_s,
-                retries=retries,
-                backoff=backoff or Backoff(),
-                recovery=check_word(Recovery, recovery, place="recovery"),
-            )
+            job = job_of(function, **options)
             if job.name in self._jobs:
                 raise InvalidInput("job", f"{job.name!r} is registered twice")
             self._jobs[job.name] = job

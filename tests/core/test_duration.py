@@ -1,5 +1,7 @@
 """Lengths of time: what is refused, and where."""
 
+from typing import Any
+
 import pytest
 
 from headway.core.errors import InvalidInput
@@ -15,5 +17,6 @@ def test_i15_a_limit_in_which_nothing_can_be_done_is_refused(place: str, seconds
     with pytest.raises(InvalidInput, match=f"^{place}: must be"):
         a_submit(**{place: seconds})  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=f"^{place}: must be"):
-        job_of(work, name=None, lane="main", concurrency=None, **{place: seconds})
+        options: dict[str, Any] = {place: seconds}
+        job_of(work, **options)
     assert a_submit(timeout_s=0.001, queue_timeout_s=None).timeout_s == 0.001

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headway.core.command.lane import LIMIT_MAX
-from headway.core.document import Document, check_name
+from headway.core.document import Document, check_name, check_word
 from headway.core.duration import check_limit, check_seconds
 from headway.core.errors import InvalidInput
 from headway.core.ids import MAIN_LANE, LaneName
@@ -80,10 +80,14 @@ def encoded_params(job: Job, params: dict[str, Any] | None) -> Document:
 def job_of(
     function: JobFunction,
     *,
-    name: str | None,
-    lane: str | None,
-    concurrency: int | None,
-    **options: Any,
+    name: str | None = None,
+    lane: str | None = None,
+    concurrency: int | None = None,
+    timeout_s: float | None = None,
+    queue_timeout_s: float | None = None,
+    retries: int = 0,
+    backoff: Backoff | None = None,
+    recovery: Recovery | str = Recovery.RESUME,
 ) -> Job:
     """A job of `function`; InvalidInput says what it cannot be."""
     if not callable(function):
@@ -96,8 +100,12 @@ def job_of(
         function=function,
         lane=_lane_of(checked, lane, concurrency),
         concurrency=concurrency,
+        timeout_s=timeout_s,
+        queue_timeout_s=queue_timeout_s,
+        retries=retries,
+        backoff=Backoff() if backoff is None else backoff,
+        recovery=check_word(Recovery, recovery, place="recovery"),
         parameters=Parameters(function, job=checked),
-        **options,
     )
 
 
