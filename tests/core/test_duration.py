@@ -16,7 +16,7 @@ def test_i15_a_limit_in_which_nothing_can_be_done_is_refused(place: str, seconds
 
     with pytest.raises(InvalidInput, match=f"^{place}: must be"):
         a_submit(**{place: seconds})  # type: ignore[arg-type]
+    options: dict[str, Any] = {place: seconds}
     with pytest.raises(InvalidInput, match=f"^{place}: must be"):
-        options: dict[str, Any] = {place: seconds}
         job_of(work, **options)
     assert a_submit(timeout_s=0.001, queue_timeout_s=None).timeout_s == 0.001
