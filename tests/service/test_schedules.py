@@ -237,7 +237,7 @@ def test_i15_a_schedule_is_checked_when_it_is_registered(url: str) -> None:
 
 
 def test_i19_there_is_a_limit_to_schedules(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headway.app.SCHEDULE_COUNT_MAX", 1)
+    monkeypatch.setattr("headway.services.schedule.SCHEDULE_COUNT_MAX", 1)
     hw, _ = scheduled(url)
     with pytest.raises(InvalidInput, match="there are 1 schedules already"):
         hw.schedule("* * * * *", job="mirror", name="another")

@@ -33,6 +33,8 @@ _encode: Final = json.JSONEncoder(
 
 def encode_document(value: object, *, place: str, byte_count_max: int = BYTE_COUNT_MAX) -> Document:
     """`value` as JSON text, or InvalidInput that names the place of the first fault."""
+    if value is None:  # Most jobs return nothing.
+        return NULL
     try:
         text = _encode(value)
         byte_count = len(text.encode())

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -90,22 +90,19 @@ class RunContext:
         store: Store,
         clock: Clock,
         *,
-        children: Children,
+        children: Callable[[], Children],
         files: RunFiles,
     ) -> None:
         claimed = execution.claimed
         self._execution = execution
         self._claim = execution.claim
         self._store = store
-        self._slot = Slot(execution, store)
-        self._children = children
+        self._make_children = children
         self._files = files
         self._clock = clock
-        self._progress = ProgressReport(store, self._claim)
         self._messages: list[Any] = []
         self._answers: dict[str, Any] = {}
         self._question_count = 0
-        self._reading = asyncio.Lock()
         self._read_seq = 0
         self._may_have_missed = False
         self.run_id: RunId = claimed.run_id
@@ -118,6 +115,24 @@ class RunContext:
             None if claimed.checkpoint is None else json.loads(claimed.checkpoint)
         )
         """What this run saved last, or the run that it continues."""
+
+    # Made for those who use them: most runs are short.
+
+    @cached_property
+    def _slot(self) -> Slot:
+        return Slot(self._execution, self._store)
+
+    @cached_property
+    def _children(self) -> Children:
+        return self._make_children()
+
+    @cached_property
+    def _progress(self) -> ProgressReport:
+        return ProgressReport(self._store, self._claim)
+
+    @cached_property
+    def _reading(self) -> asyncio.Lock:
+        return asyncio.Lock()
 
     @cached_property
     def params(self) -> dict[str, Any]:
@@ -311,7 +326,8 @@ class RunContext:
 
     async def end(self) -> None:
         """For the engine: write down what has waited."""
-        await self._progress.end()
+        if "_progress" in self.__dict__:
+            await persistently(self._progress.end)
 
     async def _apply(self, command: Command[A]) -> A:
         # An outage is not the job's fault. When it costs the lease, the execution is ended.

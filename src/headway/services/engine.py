@@ -241,9 +241,13 @@ class Engine:
     async def _execute(self, execution: Execution) -> None:
         try:
             job = self._jobs[execution.claimed.job]
-            children = Children(execution, self._store, self._reader, self._jobs)
             await execute(
-                self._store, self._clock, job, execution, children=children, output=self._output
+                self._store,
+                self._clock,
+                job,
+                execution,
+                children=lambda: Children(execution, self._store, self._reader, self._jobs),
+                output=self._output,
             )
         except Exception:  # Our own mistake: the run is freed when the lease is, and it is told.
             log.exception("execution_broke", extra={"run_id": execution.claimed.run_id})

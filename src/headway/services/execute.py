@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ async def execute(
     job: Job,
     execution: Execution,
     *,
-    children: Children,
+    children: Callable[[], Children],
     output: Output,
 ) -> None:
     """Run the job's function, whatever it does; its end is settled under the claim.
@@ -56,7 +57,7 @@ async def _execute(store: Store, job: Job, execution: Execution, context: RunCon
         execution.begin()
         outcome = await _outcome(job, context, execution)
         execution.is_settling = True
-        await persistently(context.end)
+        await context.end()
         await context.files.end(is_given_up=False)
         answer = await persistently(lambda: store.apply(outcome))
     except asyncio.CancelledError:

@@ -33,6 +33,7 @@ class Waiting:
         self._lease: Lease | None = None
         self._is_closing = False
         self._is_awaited = False
+        self._is_rousing = False
 
     def put(self, command: Command[Any]) -> "asyncio.Future[Any]":
         """The answer to come, once it is durable."""
@@ -45,7 +46,10 @@ class Waiting:
         # Put before this look, as it is taken after the other's: so nobody goes without company.
         if self._company is not None and not self._last:
             self._last.extend(map(self._accompanying, self._company(command)))
-        self._rouse()
+        if self._is_awaited and not self._is_rousing:
+            # Once the loop has done what it is about to do: all that comes of it goes together.
+            self._is_rousing = True
+            self._loop.call_soon(self._rouse)
         return answer
 
     def keep_lease(
@@ -101,6 +105,7 @@ class Waiting:
     def _rouse(self) -> None:
         # Appended first, looked at second; the writer does it the other way round, so that one of
         # the two always sees the other.
+        self._is_rousing = False
         if self._is_awaited:
             self._is_awaited = False
             self._writer_loop.call_soon_threadsafe(self._wake.set)
