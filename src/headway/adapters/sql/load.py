@@ -31,7 +31,7 @@ from headway.adapters.sql.tables import (
 from headway.core.command.command import ClaimNeed, Needs
 from headway.core.ids import Instant, Key, LaneName, RunId
 from headway.core.lane import Lane, default_lane
-from headway.core.run.run import Mode, Run
+from headway.core.run.run import Mode, QueueRank, Run
 from headway.core.world import (
     Instance,
     LaneQueue,
@@ -138,16 +138,15 @@ _LANES_LOCKED: Final = Query(
     .order_by(lanes.c.name)
     .with_for_update()
 )
-# How many slots of a lane are held, and how many runs want one again.
-_HELD_AND_WANTED: Final = Query(
-    sa.union_all(
-        sa.select(runs.c.slot, sa.func.count(), sa.literal_column("0"))
-        .where(in_list(runs.c.slot, "lanes"))
-        .group_by(runs.c.slot),
-        sa.select(runs.c.lane, sa.literal_column("0"), sa.func.count())
-        .where(in_list(runs.c.lane, "lanes"), runs.c.queue_rank == sa.literal_column("0"))
-        .group_by(runs.c.lane),
-    )
+# How many slots of a lane are held, and of which rank the first of its queue is.
+_HELD_AND_FIRST: Final = Query(
+    sa.select(
+        lanes.c.name,
+        sa.select(sa.func.count()).where(runs.c.slot == lanes.c.name).scalar_subquery(),
+        sa.select(sa.func.min(runs.c.queue_rank))
+        .where(runs.c.lane == lanes.c.name, runs.c.queue_rank.is_not(None))
+        .scalar_subquery(),
+    ).where(in_list(lanes.c.name, "lanes"))
 )
 _QUEUED: Final = Query(
     sa.select(sa.func.count()).where(
@@ -312,31 +311,36 @@ async def _load_lanes(link: Link, needs: Needs, world: World) -> None:
     for name in claimed | changed | locked:
         world.lanes[name] = LaneQueue(world.known_lanes.get(name) or default_lane(name))
     if locked:
-        wanted = await _count_queues(link, needs, world, sorted(locked))
+        ranks = await _count_queues(link, needs, world, sorted(locked))
         for need in needs.claims:
-            if need.lane in locked:
-                await _load_ready(link, needs, world, need, has_wanted=wanted[need.lane] > 0)
+            rank = ranks.get(need.lane)
+            if rank is not None and rank < QueueRank.BEHIND:
+                is_wanted = rank == QueueRank.RESUMED
+                await _load_ready(link, needs, world, need, is_wanted=is_wanted)
     if needs.claims:
         await _load_documents(link, needs, world)
 
 
 async def _count_queues(
     link: Link, needs: Needs, world: World, names: Sequence[LaneName]
-) -> Counter[LaneName]:
-    """Tell the queues what they hold; how many runs of each lane want a slot again."""
-    wanted: Counter[LaneName] = Counter()
-    for name, held_count, wanted_count in await link.fetch(_HELD_AND_WANTED, {"lanes": names}):
-        world.lanes[name].held_count += held_count
-        wanted[name] += wanted_count
+) -> dict[LaneName, int | None]:
+    """Tell the queues what they hold; of which rank the first of each is, None where it is empty.
+
+    What is behind others cannot be claimed; what wants a slot again goes before all.
+    """
+    ranks: dict[LaneName, int | None] = {}
+    for name, held_count, rank in await link.fetch(_HELD_AND_FIRST, {"lanes": names}):
+        world.lanes[name].held_count = held_count
+        ranks[name] = rank
     for name in names:
         queue = world.lanes[name]
         if queue.lane.max_queued is not None or name in needs.changed_lanes:
             ((queue.queued_count,),) = await link.fetch(_QUEUED, {"lane": name})
-    return wanted
+    return ranks
 
 
 async def _load_ready(
-    link: Link, needs: Needs, world: World, need: ClaimNeed, *, has_wanted: bool
+    link: Link, needs: Needs, world: World, need: ClaimNeed, *, is_wanted: bool
 ) -> None:
     queue = world.lanes[need.lane]
     count = sum(wanted for other, wanted in needs.claims.items() if other.lane == need.lane)
@@ -349,7 +353,7 @@ async def _load_ready(
         return
     count += sum(run.queue_rank is not None for run in here)
     parameters: dict[str, Any] = {"lane": need.lane, "jobs": sorted(need.jobs)}
-    if has_wanted:
+    if is_wanted:  # Somebody wants a slot again.
         wanted_count = max(count, queue.lane.capacity)
         for row in await link.fetch(_RESUMED, parameters | {"count": wanted_count}):
             _load_claimable(world, row)

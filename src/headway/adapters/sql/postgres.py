@@ -23,6 +23,8 @@ WRITE_SETTINGS: Final = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
+    # So its plans never change, and need not be made anew for each set of values.
+    "plan_cache_mode": "force_generic_plan",
 }
 
 
