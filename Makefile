@@ -3,6 +3,9 @@
 BIN := .venv/bin
 JOBS ?= 2
 BACKENDS_REPORT := .cache/backends.txt
+# Hundreds of programs are started by the tests: they are compiled once, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 
 .PHONY: help setup services-setup page format lint check test torture bench mutants demo clean
 
