@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from headway.adapters.sql.statements import Insert, Row, Update, Write
+from headway.adapters.sql.statements import Insert, Planned, Row, Update, Write
 from headway.adapters.sql.store import SqlStore
 from headway.core.ids import InstanceId
 from tests.bench.work import cycle_once
@@ -42,9 +42,9 @@ class RecordingLink:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._link, name)
 
-    def write(self, statement: Write, rows: Sequence[Row]) -> Any:
-        self._open += [Recorded(statement, row) for row in rows]
-        return self._link.write(statement, rows)
+    def write_all(self, plan: Sequence[Planned]) -> Any:
+        self._open += [Recorded(one.statement, row) for one in plan for row in one.rows]
+        return self._link.write_all(plan)
 
     def commit(self, notice: str | None = None, /) -> Any:
         self.transactions.append(self._open)

@@ -73,7 +73,8 @@ def leaves_of(kind: type[Error]) -> set[type[Error]]:
 
 
 def test_every_error_is_tried() -> None:
-    assert leaves_of(Error) <= {type(error) for error in ERRORS}
+    ours = {kind for kind in leaves_of(Error) if kind.__module__ == Error.__module__}
+    assert ours <= {type(error) for error in ERRORS}
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)

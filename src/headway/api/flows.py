@@ -160,6 +160,7 @@ def _tasks(router: APIRouter, face: Face) -> None:
         "/tasks/{task_id}", tags=["tasks"], response_class=Response, responses=problems(404)
     )
     async def get_task(task_id: NamePath) -> Response:
+        """A task: where it is, what it waits for, and its shared state."""
         return json_answer(encoded(task_view(await face.flows.task(task_id))))
 
 

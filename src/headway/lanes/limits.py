@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from typing import Final
 
+from headway.core.ids import FLOW_LANE
 from headway.core.lane import DEFAULT_LIMITS as CORE_LIMITS
 from headway.core.lane import OTHER_LIMIT
 from headway.lanes.errors import InvalidLimits
 from headway.lanes.names import global_lane
 
-DEFAULT_LIMITS: Final[Mapping[str, int]] = {str(name): n for name, n in CORE_LIMITS.items()}
+DEFAULT_LIMITS: Final[Mapping[str, int]] = {
+    str(name): limit for name, limit in CORE_LIMITS.items() if name != FLOW_LANE
+}
 LIMIT_MAX: Final = 1_000_000
 
 
