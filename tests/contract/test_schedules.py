@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headway.adapters.sql.statements import GuardFailed
 from headway.adapters.sql.store import SqlStore
 from headway.adapters.sql.tables import schedules
 from headway.core.command.fire import Begun, Dropped, FireAnswer, Fired, FireSchedule, NotDue
@@ -234,5 +235,6 @@ async def test_r2_2_a_schedule_that_was_decided_meanwhile_is_not_written(
         await fired(store, hourly)
         before = await read_all(store)
         refused = await write_stale(link, late, world)
-        assert refused.args[0].table is schedules
+        if isinstance(refused, GuardFailed):  # Else the event's number was met before.
+            assert refused.args[0].table is schedules
         assert await read_all(store) == before
