@@ -7,7 +7,7 @@ BACKENDS_REPORT := .cache/backends.txt
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
 
-.PHONY: help setup services-setup page format lint check test torture bench mutants demo clean
+.PHONY: help setup services-setup page format lint check test coverage torture bench mutants demo clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' Makefile
@@ -39,12 +39,15 @@ lint: setup page ## Check style, types, import contracts and the workflow
 check: lint ## The quick loop: lint, and most of the tests that need no server
 	$(BIN)/pytest -q -n $(JOBS) --backends=sqlite -m "not slow" --ignore=tests/cli --ignore=tests/e2e --ignore=tests/torture
 
-test: setup services-setup page lint ## Everything: lint, all tests on every backend, coverage
+test: setup services-setup page lint ## Everything: lint, all tests on every backend
+	$(BIN)/pytest -q -n $(JOBS) --dist worksteal --backends-report=$(BACKENDS_REPORT)
+	@cat $(BACKENDS_REPORT)
+
+coverage: setup services-setup page ## All tests, and which lines no test comes to; takes twice as long
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -q -n $(JOBS) --dist worksteal --backends-report=$(BACKENDS_REPORT)
+	$(BIN)/coverage run -m pytest -q -n $(JOBS) --dist worksteal
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
-	@cat $(BACKENDS_REPORT)
 
 torture: setup services-setup ## The long fault runs: kills, pauses, failovers under load
 	$(BIN)/python -m tests.torture
