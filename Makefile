@@ -3,6 +3,8 @@
 BIN := .venv/bin
 JOBS ?= 2
 BACKENDS_REPORT := .cache/backends.txt
+# What failed is tried once more, alone: only what fails again is a fault of the code and not of the hour.
+AGAIN = { echo "Some failed, see above. Once more, and alone:"; $(BIN)/pytest -q --last-failed --last-failed-no-failures none; }
 # Hundreds of programs are started by the tests: they are compiled once, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.cache/bytecode
@@ -40,7 +42,7 @@ check: lint ## The quick loop: lint, and most of the tests that need no server
 	$(BIN)/pytest -q -n $(JOBS) --backends=sqlite -m "not slow" --ignore=tests/cli --ignore=tests/e2e --ignore=tests/torture
 
 test: setup services-setup page lint ## Everything: lint, all tests on every backend
-	$(BIN)/pytest -q -n $(JOBS) --dist worksteal --backends-report=$(BACKENDS_REPORT)
+	$(BIN)/pytest -q -n $(JOBS) --dist worksteal --backends-report=$(BACKENDS_REPORT) || $(AGAIN)
 	@cat $(BACKENDS_REPORT)
 
 coverage: setup services-setup page ## All tests, and which lines no test comes to; takes twice as long

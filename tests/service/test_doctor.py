@@ -22,7 +22,8 @@ async def test_i24_a_database_at_work_gives_no_false_alarm(
 ) -> None:
     monkeypatch.setattr(doctor, "RUN_COUNT_MAX", 10)
     monkeypatch.setattr(doctor, "EVENT_COUNT_MAX", 25)
-    hw, checked, is_enough = Headway(url), Checked(), asyncio.Event()
+    hw, checked = Headway(url), Checked()
+    is_at_work, is_enough = asyncio.Event(), asyncio.Event()
 
     @hw.job()
     async def work(ctx: RunContext) -> None:
@@ -36,9 +37,11 @@ async def test_i24_a_database_at_work_gives_no_false_alarm(
                 for number in range(15)
             ]
             await runs[-1].ended()
+            is_at_work.set()
 
     async with hw, asyncio.TaskGroup() as group:
         group.create_task(start_runs())
+        await is_at_work.wait()
         for _ in range(LOOK_COUNT):
             reader = SqlDoctorReader(hw.store._database)
             found = examine(reader, SystemClock(), checked, lambda: None)

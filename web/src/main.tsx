@@ -13,6 +13,7 @@ import { router } from "./routes";
 const theme = createTheme({
   cursorType: "pointer",
   defaultRadius: "md",
+  respectReducedMotion: true,
   // Scrolling is locked by a style that the content policy would refuse.
   components: { Modal: Modal.extend({ defaultProps: { lockScroll: false, centered: true, closeButtonProps: { "aria-label": "Close" } } }) },
 });

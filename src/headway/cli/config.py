@@ -1,12 +1,10 @@
 """`headway config show`: what is configured, and where that was said."""
 
 import os
-from typing import Annotated, Final
+from typing import Final
 from urllib.parse import urlsplit
 
-from cyclopts import Parameter
-
-from headway.cli.show import print_json, print_rows
+from headway.cli.show import Json, print_json, print_rows
 from headway.settings import FILE_NAME, PREFIX, Settings, load_settings
 
 HIDDEN: Final = "(secret)"
@@ -14,7 +12,7 @@ SECRETS: Final = frozenset({"token", "tokens"})
 ADDRESSES: Final = frozenset({"database_url", "database_urls", "redis_url", "url"})
 
 
-async def show(*, json: Annotated[bool, Parameter(negative=())] = False) -> None:
+async def show(*, json: Json = False) -> None:
     """Show every setting, its value and its source. Secrets are not shown.
 
     Parameters

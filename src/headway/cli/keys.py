@@ -1,17 +1,13 @@
 """`headway key …`: what is saved for the next run of a key."""
 
-from typing import Annotated, Any, Final
-
-from cyclopts import Parameter
+from typing import Any, Final
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import print_json, print_rows, short
+from headway.cli.show import Json, print_json, print_rows, short
 from headway.cli.words import values_of
 
 PAGE_COUNT: Final = 500
-
-Json = Annotated[bool, Parameter(negative=())]
 
 
 async def list_(*, json: Json = False) -> None:

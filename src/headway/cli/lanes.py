@@ -1,17 +1,13 @@
 """`headway lane …`: see lanes, set their limits, pause, resume and clear them."""
 
-from typing import Annotated, Any, Final
-
-from cyclopts import Parameter
+from typing import Any, Final
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import print_json, print_rows
+from headway.cli.show import Json, print_json, print_rows
 from headway.core.errors import InvalidInput
 
 HEADINGS: Final = ("lane", "running", "limit", "queued", "most queued", "paused")
-
-Json = Annotated[bool, Parameter(negative=())]
 
 
 async def list_(*, json: Json = False) -> None:

@@ -3,6 +3,7 @@
 import importlib
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from headway.app import Headway
 from headway.core.errors import ConfigurationError
@@ -17,19 +18,28 @@ def load_app(place: str | None) -> Headway:
     place = place or load_settings().app
     if place is None:
         return Headway()
-    module_name, _, name = place.partition(":")
-    if not module_name or not name:
-        raise ConfigurationError(f"--app {place!r} must be module:name, such as jobs:hw")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
-            raise  # A module that theirs wants: its own words say which.
-        raise ConfigurationError(f"--app {place!r}: there is no module {error.name!r}") from None
+    said = f"--app {place!r}"
+    module, name = module_at(place, said=said, example="jobs:hw")
     found = getattr(module, name, None)
     if not isinstance(found, Headway):
         there = [key for key, value in vars(module).items() if isinstance(value, Headway)]
         known = f"; it has {', '.join(there)}" if there else ""
-        raise ConfigurationError(f"--app {place!r}: {name} is not a Headway there{known}")
+        raise ConfigurationError(f"{said}: {name} is not a Headway there{known}")
     return found
+
+
+def module_at(place: str, *, said: str, example: str) -> tuple[ModuleType, str]:
+    """The module of `module:name` in this folder, and the name to look for in it.
+
+    `said` is how the place was given: with it ConfigurationError begins.
+    """
+    module_name, _, name = place.partition(":")
+    if not module_name or not name:
+        raise ConfigurationError(f"{said} must be module:name, such as {example}")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(module_name), name
+    except ModuleNotFoundError as error:
+        if error.name is None or not module_name.startswith(error.name):
+            raise  # A module that theirs wants: its own words say which.
+        raise ConfigurationError(f"{said}: there is no module {error.name!r}") from None

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from headway.cli.client.client import Client, Refused, named
 from headway.cli.client.connect import connected
-from headway.cli.show import ago, print_facts, print_json, print_rows, short
+from headway.cli.show import Json, ago, print_facts, print_json, print_rows, short
 from headway.cli.watch import watch_run
 from headway.cli.words import value_of, values_of
 from headway.core.errors import InvalidInput
@@ -41,7 +41,7 @@ AppOption = Annotated[
     str | None, Parameter(help="Without a server: where the jobs are, as module:name.")
 ]
 Watch = Annotated[bool, Parameter(negative=(), help="Show what it does until it ends.")]
-Json = Annotated[bool, Parameter(negative=(), help="Print JSON, an object on every line.")]
+JsonLines = Annotated[bool, Parameter(negative=(), help="Print JSON, an object on every line.")]
 
 
 async def submit(
@@ -57,7 +57,7 @@ async def submit(
     queue_timeout_s: QueueTimeout = None,
     app: AppOption = None,
     watch: Watch = False,
-    json: Json = False,
+    json: JsonLines = False,
 ) -> int:
     """Submit a run, and print its id. Ends with 3 when its key is busy.
 
@@ -105,7 +105,7 @@ async def list_(
     job: Annotated[str | None, Parameter(help="Only those of this job.")] = None,
     lane: Annotated[str | None, Parameter(help="Only those of this lane.")] = None,
     limit: Annotated[int, Parameter(help="At most so many.")] = 20,
-    json: Json = False,
+    json: JsonLines = False,
 ) -> None:
     """List runs, the newest first."""
     if limit < 1:
@@ -144,7 +144,7 @@ def _columns(run: Any) -> tuple[str, ...]:
     return (run["id"], run["state"], *where, ago(run["queued_at"]), told)
 
 
-async def get(run_id: str, /, *, json: Annotated[bool, Parameter(negative=())] = False) -> None:
+async def get(run_id: str, /, *, json: Json = False) -> None:
     """Show all that is known of a run.
 
     Parameters
@@ -162,7 +162,7 @@ async def get(run_id: str, /, *, json: Annotated[bool, Parameter(negative=())] =
         print_facts({name: value for name, value in run.items() if name not in NOT_SHOWN})
 
 
-async def explain(run_id: str, /, *, json: Annotated[bool, Parameter(negative=())] = False) -> None:
+async def explain(run_id: str, /, *, json: Json = False) -> None:
     """Say why a run does not move: which gate, who holds it, and what would free it.
 
     Parameters
@@ -188,7 +188,7 @@ async def cancel(
     *,
     delete_files: Annotated[bool, Parameter(negative=())] = False,
     reason: str = "",
-    json: Annotated[bool, Parameter(negative=())] = False,
+    json: Json = False,
 ) -> None:
     """Ask a run to end. Prints whether it is over or has yet to unwind; 3 when it was over before.
 
@@ -210,9 +210,7 @@ async def cancel(
     print_json(told) if json else print(told["answer"])
 
 
-async def send(
-    run_id: str, message: str, /, *, json: Annotated[bool, Parameter(negative=())] = False
-) -> None:
+async def send(run_id: str, message: str, /, *, json: Json = False) -> None:
     """Send a message to a run, for its job to find.
 
     Parameters
@@ -236,7 +234,7 @@ async def resume(
     *values: str,
     approve: Annotated[bool | None, Parameter(negative="--deny")] = None,
     call_id: str | None = None,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    json: Json = False,
 ) -> None:
     """Answer what a run asks. Ends with 3 when it asks nothing, or that no more.
 

@@ -1,14 +1,8 @@
 """`headway schedule …`: what runs again and again."""
 
-from typing import Annotated
-
-from cyclopts import Parameter
-
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import print_json, print_rows
-
-Json = Annotated[bool, Parameter(negative=())]
+from headway.cli.show import Json, print_json, print_rows
 
 
 async def list_(*, app: str | None = None, json: Json = False) -> None:

@@ -4,8 +4,9 @@ import json as jsonlib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +20,8 @@ STYLES: Final = {
     "Idle": "dim",
 }
 SAID_LENGTH_MAX: Final = 400
+Json = Annotated[bool, Parameter(negative=())]
+"""The option `--json`; there is no `--no-json`."""
 UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 

@@ -11,7 +11,7 @@ from headway.cli.client.client import Client, Refused, named
 from headway.cli.client.connect import connected
 from headway.cli.event_lines import event_line
 from headway.cli.screen import Screen
-from headway.cli.show import ago, console, is_terminal, print_json, short
+from headway.cli.show import Json, ago, console, is_terminal, print_json, short
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
@@ -22,7 +22,7 @@ REDRAWS_PER_S: Final = 8
 Told = Callable[[dict[str, Any]], None]
 
 
-async def watch(run_id: str, /, *, json: Annotated[bool, Parameter(negative=())] = False) -> int:
+async def watch(run_id: str, /, *, json: Json = False) -> int:
     """Show what a run does until it ends. Ends with 0 when it succeeds, with 1 when it does not.
 
     Parameters
@@ -110,7 +110,7 @@ async def events(
     /,
     *,
     follow: Annotated[bool, Parameter(name=("--follow", "-f"), negative=())] = False,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    json: Json = False,
 ) -> None:
     """Print what has happened to a run, an event on a line.
 

@@ -1,13 +1,11 @@
 """`headway worker`: the services of a file of yours, for flows to call."""
 
-import importlib
 import logging
-import sys
-from pathlib import Path
 
 from rich.console import Console
 
 from headway.bootstrap import wait_for_signal
+from headway.cli.load import module_at
 from headway.core.errors import ConfigurationError
 from headway.worker.program import Worker
 from headway.worker.services import Services
@@ -44,16 +42,7 @@ def load_services(place: str | None) -> Services:
     """The Services at `module:name`; ConfigurationError says what is not there."""
     if place is None:
         return Services()
-    module_name, _, name = place.partition(":")
-    if not module_name or not name:
-        raise ConfigurationError(f"{place!r} must be module:name, such as work:services")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
-            raise  # A module that theirs wants: its own words say which.
-        raise ConfigurationError(f"{place!r}: there is no module {error.name!r}") from None
+    module, name = module_at(place, said=repr(place), example="work:services")
     found = getattr(module, name, None)
     if not isinstance(found, Services):
         raise ConfigurationError(f"{place!r}: {name} is not a Services there")

@@ -8,11 +8,6 @@ from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 
 
-def next_deadline(run: Run) -> Instant | None:
-    """The instant at which the sweep must look at `run`, or None when nothing is due by itself."""
-    return _next_of(run)
-
-
 def changed(run: Run, changes: Mapping[str, Any]) -> tuple[Run, dict[str, Any]]:
     """`run` with `changes`, and with `due_at` to match; and what is really new of them.
 
@@ -25,7 +20,7 @@ def changed(run: Run, changes: Mapping[str, Any]) -> tuple[Run, dict[str, Any]]:
         before = values[place]
         if before is not value and before != value:
             values[place] = new[name] = value
-    due_at = _next_of(values)
+    due_at = next_deadline(values)
     if due_at != values[_DUE_AT]:
         values[_DUE_AT] = new["due_at"] = due_at
     return Run._make(values), new
@@ -39,7 +34,11 @@ _STATUS, _QUEUE_BY, _RUN_BY, _WAKE_AT, _CANCEL_BY, _CHILDREN_BY, _DUE_AT = (
 )
 
 
-def _next_of(values: Sequence[Any]) -> Instant | None:
+def next_deadline(values: Sequence[Any]) -> Instant | None:
+    """The instant at which the sweep must look at a run, or None when nothing is due by itself.
+
+    `values` are its fields: a Run, or what is about to become one.
+    """
     status = values[_STATUS]
     if status is RunStatus.QUEUED:
         return cast("Instant | None", values[_QUEUE_BY])
