@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headway.core.run.run import Existing, Files, Mode, Recovery
     from headway.core.run.status import RunStatus
     from headway.core.run.window import Refusal
+    from headway.process import run_process
     from headway.services.blocking import BlockingChildRun, BlockingRunContext
     from headway.services.context import ChildRun, RunContext
     from headway.services.doctor import Examination
@@ -80,6 +81,7 @@ __all__ = [
     "RunNotActive",
     "RunNotFound",
     "RunStatus",
+    "run_process",
 ]
 
 # Loaded when first asked for: `headway --help` needs no database library.
@@ -103,6 +105,7 @@ _HOMES: Final = {
     "RunFailed": "services.handle",
     "RunHandle": "services.handle",
     "RunStatus": "core.run.status",
+    "run_process": "process",
 }
 
 

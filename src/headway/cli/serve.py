@@ -11,10 +11,11 @@ from headway.api.access import Access, Scope, Token
 from headway.api.server import serve as serve_http
 from headway.cli.load import load_app
 from headway.core.errors import ConfigurationError
+from headway.process import run_process
 from headway.settings import Settings, load_settings
 
 
-async def serve(
+def serve(
     *,
     app: Annotated[str | None, Parameter(name="--app")] = None,
     host: str | None = None,
@@ -31,6 +32,10 @@ async def serve(
     port
         The port to listen on; 0 takes a free one.
     """
+    run_process(_serve(app=app, host=host, port=port))
+
+
+async def _serve(*, app: str | None, host: str | None, port: int | None) -> None:
     settings = load_settings()
     access = Access(tokens_of(settings))
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")

@@ -7,11 +7,12 @@ from rich.console import Console
 from headway.bootstrap import wait_for_signal
 from headway.cli.load import module_at
 from headway.core.errors import ConfigurationError
+from headway.process import run_process
 from headway.worker.program import Worker
 from headway.worker.services import Services
 
 
-async def worker(
+def worker(
     place: str | None = None,
     /,
     *,
@@ -30,6 +31,10 @@ async def worker(
     registry
         The server to register with. Without it, REGISTRY_URL, or http://127.0.0.1:8070.
     """
+    run_process(_work(place, url=url, registry=registry))
+
+
+async def _work(place: str | None, *, url: str | None, registry: str | None) -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
     services = load_services(place)
     async with Worker(services, url=url, registry_url=registry) as working:

@@ -32,7 +32,7 @@ from headway.services.patience import is_set_within
 
 POLL_S: Final = 1.0
 ALL_LANES_S: Final = 5.0
-CLAIM_COUNT_MAX: Final = 100
+CLAIM_COUNT_MAX: Final = 500
 MAKES_ROOM: Final = frozenset(
     {
         EventType.STATE_CHANGED,

@@ -12,6 +12,7 @@ from headway.bootstrap import open_store
 from headway.core.command.submit import Submit
 from headway.core.document import encode_document
 from headway.core.ids import Key, RunId
+from headway.process import run_process
 from headway.services.admit import admit
 from tests.bench.engine.opened import opened_engine, resume, submit_many, until_all_ended
 from tests.bench.engine.order import Answer, Order, Work, as_argument, give_answer, received_order
@@ -132,11 +133,11 @@ CARRIED_OUT: Final[Mapping[Work, Callable[[Order], Awaitable[Answer]]]] = {
 def main() -> None:
     order = received_order()
     if order.role == "submitter":
-        asyncio.run(submit_when_told(order))
+        run_process(submit_when_told(order))
     elif order.work is Work.RECOVERY:
-        asyncio.run(stay(order))
+        run_process(stay(order))
     else:
-        give_answer(order, asyncio.run(_carried_out(order)))
+        give_answer(order, run_process(_carried_out(order)))
 
 
 async def _carried_out(order: Order) -> Answer:

@@ -46,6 +46,7 @@ from headway.core.errors import (
 from headway.core.ids import Instant
 from headway.core.run.events import Event
 from headway.log import event_log
+from headway.process import run_loop
 
 ATTEMPT_COUNT_MAX: Final = 20
 TRANSACTION_S_MAX: Final = 30.0
@@ -87,7 +88,7 @@ class Writer:
         started: asyncio.Future[None] = self._loop.create_future()
         self._stopped = self._loop.create_future()
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._live(started)), name="headway-writer", daemon=True
+            target=lambda: run_loop(self._live(started)), name="headway-writer", daemon=True
         )
         self._thread.start()
         await started
