@@ -229,7 +229,7 @@ class Headway:
     @property
     def keys(self) -> Keys:
         """What people have saved for the next run of a key."""
-        return Keys(self.store, self.store.runs)
+        return Keys(self.store, self.store.runs, self._jobs)
 
     def run(self, run_id: str) -> RunHandle:
         """A handle to a run that was started before, by whomever."""

@@ -15,6 +15,7 @@ from headway.core.run.explain import Explanation
 from headway.core.run.run import QueueRank, RunRecord
 from headway.core.run.status import RunStatus, row_word
 from headway.core.schedule import Schedule
+from headway.core.secret import veiled
 from headway.core.world import Instance, SavedKey, SavedSchedule
 from headway.ports.board_reader import Interrupt
 from headway.ports.run_reader import LaneView
@@ -57,7 +58,7 @@ def run_view(record: RunRecord) -> str:
         f',"ended_at":{_at(run.ended_at)},"wake_at":{_at(run.wake_at)}'
         f',"run_by":{_at(run.run_by)},"cancel_by":{_at(run.cancel_by)}'
         f',"continued_from":{_or_null(run.continued_from)},"parent_id":{_or_null(run.parent_id)}'
-        f',"params":{record.params},"progress":{record.progress or "null"}'
+        f',"params":{veiled(record.params)},"progress":{record.progress or "null"}'
         f',"checkpoint":{record.checkpoint or "null"},"result":{record.result or "null"}'
         f',"error":{record.error or "null"},"cancel":{record.cancel or "null"}}}'
     )
@@ -82,7 +83,7 @@ def _lane(lane: Lane, more: str) -> str:
 
 def key_view(saved: SavedKey) -> str:
     return (
-        f'{{"key":{_text(saved.key)},"job":{_text(saved.job)},"params":{saved.params}'
+        f'{{"key":{_text(saved.key)},"job":{_text(saved.job)},"params":{veiled(saved.params)}'
         f',"revision":{saved.revision},"updated_at":{_at(saved.updated_at)}}}'
     )
 
@@ -114,7 +115,7 @@ def schedule_view(schedule: Schedule, saved: SavedSchedule | None) -> str:
         f'{{"name":{_text(schedule.name)},"expression":{_text(schedule.expression)}'
         f',"time_zone":{_text(schedule.time_zone)},"missed":"{schedule.missed.value}"'
         f',"job":{_text(schedule.job)},"key":{_text(schedule.key)}'
-        f',"lane":{_text(schedule.lane)},"params":{schedule.params}'
+        f',"lane":{_text(schedule.lane)},"params":{veiled(schedule.params)}'
         f',"decided_until":{_at(last_at)},"next_slot_at":{_at(next_at)}}}'
     )
 

@@ -20,6 +20,7 @@ from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.core.run.run import Mode
 from headway.core.run.status import RunStatus
+from headway.core.secret import opened
 from headway.core.world import InboxItem
 from headway.ports.clock import Clock
 from headway.ports.store import Store
@@ -137,7 +138,7 @@ class RunContext:
     @cached_property
     def params(self) -> dict[str, Any]:
         """As they were submitted, defaults included."""
-        params: dict[str, Any] = json.loads(self._execution.claimed.params)
+        params: dict[str, Any] = opened(self._execution.claimed.params)
         return params
 
     @property

@@ -11,7 +11,7 @@ from headway.core.duration import check_limit, check_seconds
 from headway.core.errors import InvalidInput
 from headway.core.ids import MAIN_LANE, LaneName
 from headway.core.run.run import Recovery
-from headway.services.parameters import Parameters
+from headway.services.parameters import NOTHING, Parameters
 
 RETRY_COUNT_MAX: Final = 1_000
 OWN_LANE_PREFIX: Final = "job:"
@@ -70,11 +70,16 @@ def registered_job(jobs: Mapping[str, Job], name: str) -> Job:
     return jobs[name]
 
 
-def encoded_params(job: Job, params: dict[str, Any] | None) -> Document:
-    """The parameters of a run of `job`, checked; InvalidInput names the first fault."""
+def encoded_params(
+    job: Job, params: dict[str, Any] | None, *, kept: Mapping[str, Any] = NOTHING
+) -> Document:
+    """The parameters of a run of `job`, checked; InvalidInput names the first fault.
+
+    A secret of which is only said that it is set is as in `kept`.
+    """
     if params is not None and not isinstance(params, dict):
         raise InvalidInput("params", "must be a dict: names and values")
-    return job.parameters.encode(params or {})
+    return job.parameters.encode(params or {}, kept=kept)
 
 
 def job_of(

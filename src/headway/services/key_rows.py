@@ -9,9 +9,11 @@ from headway.core.command.lane import Changed
 from headway.core.document import encode_document
 from headway.core.errors import KeyLocked, RevisionConflict
 from headway.core.ids import Key
+from headway.core.secret import is_veiled
 from headway.core.world import SavedKey
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
+from headway.services.job import Job
 
 PAGE_COUNT: Final = 1_000
 
@@ -29,9 +31,10 @@ async def saved_params(
 class Keys:
     """While a run of a key is active, its row can be neither changed nor deleted (KeyLocked)."""
 
-    def __init__(self, store: Store, reader: RunReader) -> None:
+    def __init__(self, store: Store, reader: RunReader, jobs: Mapping[str, Job]) -> None:
         self._store = store
         self._reader = reader
+        self._jobs = jobs
 
     async def list(
         self, *, after: str | None = None, limit: int = PAGE_COUNT
@@ -52,12 +55,19 @@ class Keys:
         A run of `job` that is started for the key without parameters takes these.
 
         What is kept may be half done: the parameters are checked when the run is started.
+        A secret of which is only said that it is set stays as it was.
         """
+        values = params or {}
+        if job in self._jobs:
+            kept = None
+            if is_veiled(values):
+                kept, _ = await saved_params(self._reader, Key(key), job=job)
+            values = self._jobs[job].parameters.sealed(values, kept=kept or {})
         answer = await self._store.apply(
             SaveKey(
                 key=Key(key),
                 job=job,
-                params=encode_document(params or {}, place="params"),
+                params=encode_document(values, place="params"),
                 expected_revision=expected_revision,
             )
         )

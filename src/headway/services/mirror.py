@@ -15,6 +15,7 @@ from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import Instant, RunId
 from headway.core.run.events import Event
 from headway.core.run.run import RunRecord
+from headway.core.secret import veiled
 from headway.log import event_log
 from headway.ports.event_reader import EventReader
 from headway.ports.mirror_folder import MirrorFiles
@@ -161,7 +162,7 @@ def _text_of(record: RunRecord) -> str:
     }
     for name in RunRecord._fields[1:]:
         document: str | None = getattr(record, name)
-        shown[name] = None if document is None else json.loads(document)
+        shown[name] = None if document is None else json.loads(veiled(document))
     return json.dumps(shown, ensure_ascii=False, indent=2) + "\n"
 
 

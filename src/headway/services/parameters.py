@@ -1,7 +1,9 @@
 """What a job takes: the signature of its function, checked before anything is written."""
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NotRequired, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -10,8 +12,10 @@ from typing_extensions import TypedDict
 
 from headway.core.document import Document, encode_document
 from headway.core.errors import InvalidInput
+from headway.core.secret import opened, sealed
 
 FAULT_COUNT_MAX: Final = 10
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -31,6 +35,7 @@ class Parameters:
         self._required: list[str] = []
         self._defaults: dict[str, Any] = {}
         self._takes_more = False
+        self._secrets: list[str] = []
         for parameter in others:
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 self._takes_more = True
@@ -58,9 +63,13 @@ class Parameters:
         except PydanticUserError as error:
             problem = f"has a parameter {name!r} whose type cannot be checked"
             raise InvalidInput(place, problem) from error
+        if _is_secret(self._adapters[name].json_schema()):
+            self._secrets.append(name)
         if parameter.default is inspect.Parameter.empty:
             self._required.append(name)
             return
+        if name in self._secrets:
+            return  # Nobody shall read it in a document.
         try:
             default = self._adapters[name].dump_python(parameter.default, mode="json")
             encode_document(default, place=name)
@@ -68,15 +77,25 @@ class Parameters:
             return  # It stays the function's own business.
         self._defaults[name] = default
 
-    def encode(self, given: Mapping[str, Any]) -> Document:
-        """The parameters as they are now, defaults included; InvalidInput names what is wrong."""
-        document = encode_document({**self._defaults, **given}, place="params")
+    def encode(self, given: Mapping[str, Any], *, kept: Mapping[str, Any] = NOTHING) -> Document:
+        """The parameters as they are now, defaults included; InvalidInput names what is wrong.
+
+        A secret of which is only said that it is set is as in `kept`.
+        """
+        values = {**self._defaults, **self.sealed(given, kept=kept)}
+        document = encode_document(values, place="params")
         self.parse(document)
         return document
+
+    def sealed(self, given: Mapping[str, Any], *, kept: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those that are annotated as secrets (`pydantic.SecretStr`) marked as such."""
+        return sealed(given, self._secrets, kept=kept) if self._secrets else given
 
     def parse(self, document: str) -> dict[str, Any]:
         """The arguments for the function; InvalidInput names every field that is wrong."""
         try:
+            if self._secrets:
+                document = json.dumps(opened(document))
             return self._all.validate_json(document, strict=True)
         except ValidationError as error:
             raise _refusal(self._faults(error)) from None
@@ -111,6 +130,11 @@ class Parameters:
         schema["required"] = list(self._required)
         schema["additionalProperties"] = self._takes_more
         return {**schema, **({"$defs": shared["$defs"]} if "$defs" in shared else {})}
+
+
+def _is_secret(schema: Mapping[str, Any]) -> bool:
+    """Also one that may be missing (`SecretStr | None`)."""
+    return any(one.get("writeOnly") for one in (schema, *schema.get("anyOf", ())))
 
 
 def _refusal(faults: Sequence[tuple[str, str]]) -> InvalidInput:

@@ -8,6 +8,7 @@ from headway.core.errors import InvalidInput
 from headway.core.ids import Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Existing, Mode
+from headway.core.secret import is_veiled
 from headway.ports.run_reader import RunReader
 from headway.services.job import Job, encoded_params
 from headway.services.key_rows import saved_params
@@ -31,15 +32,17 @@ async def submission_of(
 ) -> Submit:
     """The command, checked; where the caller says nothing, what was saved or what the job says."""
     checked_key = Key(run_id if key is None else check_name(key, place="key"))
-    taken, row_revision = params, None
+    taken, row_revision, kept = params, None, None
     if params is None and key is not None:
         taken, row_revision = await saved_params(runs, checked_key, job=job.name)
+    elif isinstance(params, dict) and is_veiled(params):
+        kept, _ = await saved_params(runs, checked_key, job=job.name)
     return Submit(
         run_id=run_id,
         key=checked_key,
         job=job.name,
         lane=job.lane if lane is None else LaneName(lane),
-        params=encoded_params(job, taken),
+        params=encoded_params(job, taken, kept=kept or {}),
         has_params=params is not None,
         row_revision=row_revision,
         timeout_s=_given(timeout_s, job.timeout_s),

@@ -60,7 +60,7 @@ function FieldInput({ field, value, problem, isLocked, onChange }: FieldProps) {
     case "text":
       return <TextInput {...common} value={textOf(value)} onChange={(event) => onChange(event.currentTarget.value || nothing)} />;
     case "secret":
-      return <PasswordInput {...common} value={textOf(value)} autoComplete="off" onChange={(event) => onChange(event.currentTarget.value || nothing)} />;
+      return <PasswordInput {...common} value={textOf(value)} placeholder={typeof value === "object" && value !== null ? "set" : ""} autoComplete="off" onChange={(event) => onChange(event.currentTarget.value || nothing)} />;
     case "number":
       return (
         <NumberInput

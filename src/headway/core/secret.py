@@ -1,0 +1,58 @@
+"""Secrets among parameters: kept, given to the job, and shown to nobody.
+
+In a document a secret stands as `{"$secret": "its value"}`, so that whoever shows the document
+knows it for one. It is shown as `{"secret": "set"}`, and what comes back so means: as it was.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from headway.core.errors import InvalidInput
+
+MARK: Final = "$secret"
+SHOWN: Final = {"secret": "set"}
+_MARK_TEXT: Final = f'"{MARK}"'
+
+
+def sealed(
+    params: Mapping[str, Any], names: Iterable[str], *, kept: Mapping[str, Any]
+) -> dict[str, Any]:
+    """`params` with what `names` says marked as secret; what is only shown as set is as in `kept`."""
+    after = dict(params)
+    for name in names:
+        value = after.get(name)
+        if value == SHOWN:
+            if name not in kept:
+                raise InvalidInput(f"params.{name}", "is only shown as set: give it once more")
+            after[name] = kept[name]
+        elif isinstance(value, str):
+            after[name] = {MARK: value}
+    return after
+
+
+def opened(document: str) -> Any:
+    """What the document holds, for the job itself."""
+    if _MARK_TEXT not in document:
+        return json.loads(document)
+    return json.loads(document, object_hook=_open)
+
+
+def veiled(document: str) -> str:
+    """The document as it may be shown."""
+    if _MARK_TEXT not in document:
+        return document
+    return json.dumps(json.loads(document, object_hook=_veil), ensure_ascii=False)
+
+
+def is_veiled(params: Mapping[str, Any]) -> bool:
+    """Whether it says of a secret only that it is set."""
+    return SHOWN in params.values()
+
+
+def _open(value: dict[str, Any]) -> Any:
+    return value[MARK] if len(value) == 1 and MARK in value else value
+
+
+def _veil(value: dict[str, Any]) -> Any:
+    return SHOWN if MARK in value else value

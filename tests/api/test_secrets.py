@@ -1,0 +1,104 @@
+"""R1.12: a secret among the parameters is never echoed; it is only said to be set."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pydantic import SecretStr
+
+from headway import Headway, InvalidInput, RunContext
+from tests.api.client import Client
+
+pytestmark = pytest.mark.backend("sqlite")
+
+PASSWORD: Final = "correct horse"
+SPARE: Final = SecretStr("a default")
+SET: Final = {"secret": "set"}
+
+
+def shown_in(folder: Path, run_id: str) -> Any:
+    return json.loads((folder / "runs" / f"{run_id}.json").read_text())
+
+
+@pytest.fixture
+async def used(client: Client) -> list[str]:
+    """The passwords with which the job has logged in."""
+    passwords: list[str] = []
+
+    @client.hw.job()
+    async def login(
+        ctx: RunContext,
+        name: str,
+        password: SecretStr,
+        pin: SecretStr | None = None,
+        spare: SecretStr = SPARE,
+    ) -> None:
+        assert ctx.params["password"] == password.get_secret_value()
+        passwords.append(password.get_secret_value())
+
+    return passwords
+
+
+async def test_r1_12_the_job_is_given_the_secret_and_nobody_is_shown_it(
+    client: Client, used: list[str]
+) -> None:
+    params = {"name": "ann", "password": PASSWORD, "pin": "1234"}
+    run_id = await client.submitted("login", key="ann", params=params)
+    await client.ended(run_id)
+    assert used == [PASSWORD]
+    shown = await client.get(f"/api/runs/{run_id}")
+    assert shown["params"] == {"name": "ann", "password": SET, "pin": SET}
+    for path in (f"/api/runs/{run_id}", "/api/runs", "/api/state", "/api/events?after=0"):
+        text = json.dumps((await client.get(path)).body)
+        assert PASSWORD not in text
+        assert "1234" not in text
+        assert "a default" not in text
+
+
+async def test_r1_12_a_saved_secret_is_shown_as_set_kept_and_used(
+    client: Client, used: list[str]
+) -> None:
+    row = {"job": "login", "params": {"name": "ann", "password": PASSWORD}}
+    saved = await client.call("PUT", "/api/keys/ann", row)
+    assert saved["params"] == {"name": "ann", "password": SET}
+    # What a form sends back: another name, and the secret as it was shown.
+    row["params"] = {"name": "anna", "password": SET}
+    again = await client.call("PUT", "/api/keys/ann", row)
+    assert again["params"] == {"name": "anna", "password": SET}
+    await client.ended(await client.submitted("login", key="ann"))
+    await client.ended(await client.submitted("login", key="ann", params=row["params"]))
+    assert used == [PASSWORD, PASSWORD]
+
+
+async def test_r1_12_a_secret_that_is_only_said_to_be_set_must_be_known(
+    client: Client, used: list[str]
+) -> None:
+    params = {"name": "bob", "password": SET}
+    body = {"job": "login", "key": "bob", "params": params}
+    refused = await client.call("POST", "/api/runs", body)
+    assert (refused.status, refused["place"]) == (422, "params.password")
+    assert "give it once more" in refused["detail"]
+    with pytest.raises(InvalidInput, match="give it once more"):
+        await client.hw.keys.save("bob", job="login", params=params)
+
+
+async def test_r1_12_a_wrong_secret_is_not_repeated_in_the_refusal(
+    client: Client, used: list[str]
+) -> None:
+    body = {"job": "login", "params": {"name": "ann", "password": 12_345_678}}
+    refused = await client.call("POST", "/api/runs", body)
+    assert refused.status == 422
+    assert "12345678" not in json.dumps(refused.body)
+
+
+async def test_r1_12_the_mirror_does_not_show_it(url: str, tmp_path: Path) -> None:
+    hw = Headway(url, data=tmp_path, mirror=True)
+
+    @hw.job()
+    async def login(ctx: RunContext, password: SecretStr) -> None: ...
+
+    async with hw:
+        run = await hw.start("login", params={"password": PASSWORD})
+        await run.result()
+    assert shown_in(tmp_path, run.id)["params"] == {"password": SET}
