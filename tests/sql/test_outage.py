@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 
 from headway.adapters.sql import writer
+from headway.adapters.sql.own_row import lock_own_row
 from headway.adapters.sql.store import SqlStore, open_store
 from headway.core.command.lane import SetLane
 from headway.core.errors import DatabaseUnavailable
@@ -59,3 +61,24 @@ async def test_i20_a_server_that_is_silent_does_not_keep_who_wants_to_close(
             await store.close()
     finally:
         node.server.resume()
+
+
+async def test_i20_a_session_that_ends_while_a_store_is_opened_is_made_anew(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the process is stopped in the midst of it, for longer than the server waits."""
+    cuts: list[str] = []
+
+    async def cut_once(*given: Any, **more: Any) -> Any:
+        if not cuts:
+            cuts.append("cut")
+            node.cut()
+        return await lock_own_row(*given, **more)
+
+    monkeypatch.setattr(writer, "lock_own_row", cut_once)
+    store = await open_store([node.url])
+    try:
+        assert cuts
+        assert isinstance(await store.apply(SetLane(name=MAIN_LANE, max_concurrent=5)), Lane)
+    finally:
+        await store.close()

@@ -47,10 +47,10 @@ def _one_of(statuses: frozenset[RunStatus]) -> str:
     return f"status IN ({words})"
 
 
-def _small_index(*columns: str) -> sa.Index:
+def _small_index(*columns: str, name: str | None = None, unique: bool = False) -> sa.Index:
     """An index that holds only the rows in which its first column is set, where that can be."""
     is_set = sa.text(f"{columns[0]} IS NOT NULL")
-    return sa.Index(None, *columns, sqlite_where=is_set, postgresql_where=is_set)
+    return sa.Index(name, *columns, unique=unique, sqlite_where=is_set, postgresql_where=is_set)
 
 
 runs: Final = _table(
@@ -64,7 +64,7 @@ runs: Final = _table(
     sa.Column("recovery", _name(16), nullable=False),
     sa.Column("status", _name(16), nullable=False),
     # The key while this run is the head of its key, NULL before and afterwards: one head per key.
-    sa.Column("head_key", _name(), unique=True),
+    sa.Column("head_key", _name()),
     sa.Column("waiting_key", _name()),
     sa.Column("queue_rank", sa.SmallInteger),
     sa.Column("ready_seq", sa.BigInteger),
@@ -107,6 +107,7 @@ runs: Final = _table(
     sa.CheckConstraint("slot IS NULL OR head_key IS NOT NULL", name="only_a_head_holds_a_slot"),
     sa.CheckConstraint("head_key IS NULL OR waiting_key IS NULL", name="head_or_waiting"),
     sa.CheckConstraint("instance_id IS NULL OR token <> ''", name="a_holder_has_a_token"),
+    _small_index("head_key", name="uq_runs_head_key", unique=True),
     _small_index("waiting_key", "seq"),
     sa.Index(
         "ix_runs_queue",

@@ -104,8 +104,7 @@ class Writer:
     async def _live(self, started: "asyncio.Future[None]") -> None:
         self.waiting.enter()
         try:
-            self._link = await self._source.connect()
-            await self._introduce(is_new=True)
+            await self._join()
         except BaseException as error:
             self._answer([(started, None, error)])
             self._answer([(self._stopped, None, None)])
@@ -206,6 +205,22 @@ class Writer:
         number, now = await lock_own_row(self._link, self._id, number=self._batch_number)
         return number, now if self._now is None else self._now()
 
+    async def _join(self) -> None:
+        """Connect, and make the own row; a connection that is lost over it is made anew.
+
+        A process that was stopped in between may find that its session was ended meanwhile.
+        """
+        for attempt in range(ATTEMPT_COUNT_MAX):
+            self._link = await self._source.connect()
+            try:
+                await self._introduce(is_new=True)
+            except Exception as error:
+                await self._drop_link()
+                if attempt == ATTEMPT_COUNT_MAX - 1 or not is_disconnect(error):
+                    raise
+            else:
+                return
+
     async def _introduce(self, *, is_new: bool) -> int:
         """Make the writer's own row, or find it again: the number of the last batch that landed.
 
@@ -218,7 +233,7 @@ class Writer:
                 await self._link.write_all([own_row(self._id, number=number, now=now)])
                 await forget_the_gone(self._link, now=now)
         except BaseException:
-            await self._link.rollback()
+            await self._undo()
             raise
         await self._link.commit()
         return number

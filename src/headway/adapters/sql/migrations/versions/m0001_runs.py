@@ -242,7 +242,6 @@ def _create_runs() -> None:
             "slot IS NULL OR head_key IS NOT NULL", name="ck_runs_only_a_head_holds_a_slot"
         ),
         sa.PrimaryKeyConstraint("seq", name="pk_runs"),
-        sa.UniqueConstraint("head_key", name="uq_runs_head_key"),
         sa.UniqueConstraint("id", name="uq_runs_id"),
         if_not_exists=True,
         mysql_charset="utf8mb4",
@@ -265,6 +264,15 @@ def _create_runs() -> None:
         postgresql_where=sa.text("due_at IS NOT NULL"),
     )
     op.create_index("ix_runs_key_seq", "runs", ["key", "seq"], if_not_exists=True)
+    op.create_index(
+        "uq_runs_head_key",
+        "runs",
+        ["head_key"],
+        unique=True,
+        if_not_exists=True,
+        sqlite_where=sa.text("head_key IS NOT NULL"),
+        postgresql_where=sa.text("head_key IS NOT NULL"),
+    )
     op.create_index(
         "ix_runs_queue",
         "runs",
