@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from headway.core.document import Document
 from headway.core.files import FilePlace, KeyOutput, StoredFile
-from headway.core.flow.kept import FlowChanges, SavedFlow
+from headway.core.flow.kept import FlowChanges, LoadedTasks, SavedFlow
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.deadlines import changed
@@ -160,6 +160,7 @@ class World:
         self.schedules: dict[str, SavedSchedule] = {}
         self.loaded_schedules: dict[str, SavedSchedule] = {}
         self.flows: dict[str, SavedFlow] = {}
+        self.tasks = LoadedTasks()
         self.workers: dict[str, SavedWorker] = {}
         self.child_counts: dict[RunId, int] = {}
         """Active children of the runs that may start another."""
@@ -235,9 +236,10 @@ class World:
 
     # Writing.
 
-    def emit(self, run: Run, kind: str, payload: str) -> Run:
-        """Append an event of `run`; the run's own counter moves with it."""
-        return self._record(run, {"run_seq": self._append(run, run.run_seq + 1, kind, payload)})
+    def emit(self, run: Run, kind: str, payload: str, **changes: Any) -> Run:
+        """Append an event of `run`, whose own counter moves with it, and what no lane counts."""
+        changes["run_seq"] = self._append(run, run.run_seq + 1, kind, payload)
+        return self._record(run, changes)
 
     def announce(
         self, kind: EventType, payload: str, *, key: Key | None = None, lane: LaneName | None = None

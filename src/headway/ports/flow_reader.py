@@ -1,15 +1,15 @@
 """Flows and their tasks, as they can be read."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from headway.core.command.look import KeptTask
 from headway.core.flow.kept import FlowRun, SavedFlow, SavedVersion
 from headway.core.flow.state import NodeRun
-from headway.core.ids import Instant, RunId
+from headway.core.ids import RunId
 from headway.core.run.run import RunRecord
 from headway.core.run.status import RunStatus
-from headway.core.world import InboxItem
 
 
 class Task(NamedTuple):
@@ -17,19 +17,6 @@ class Task(NamedTuple):
 
     record: RunRecord
     flow_run: FlowRun
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptTask:
-    """All that a driver, or a reader of its state, needs of a task, as of one instant."""
-
-    flow_run: FlowRun
-    shared: Mapping[str, str]
-    """Keys, and values in JSON."""
-    rows: Sequence[NodeRun]
-    """Those that its present node needs."""
-    unread: Sequence[InboxItem]
-    now: Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,16 +52,8 @@ class FlowReader(Protocol):
 
     async def kept(self, run_id: RunId) -> KeptTask | None: ...
 
-    async def unread(self, run_id: RunId) -> Sequence[InboxItem]:
-        """What is in its inbox and not taken in yet, in order."""
-        ...
-
     async def node_runs(
         self, run_id: RunId, *, limit: int, after_seq: int = 0
     ) -> Sequence[NodeRun]:
         """In the order of their ends."""
-        ...
-
-    async def runs_by_id(self, run_ids: Sequence[RunId]) -> Mapping[RunId, RunRecord]:
-        """Those of them that there are."""
         ...

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from headway.core.command.advance import AdvanceFlow, Go
 from headway.core.command.cancel import ConfirmDelivery
 from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
 from headway.core.command.command import Command
@@ -17,6 +18,7 @@ from headway.core.command.files import DropFiles, FinishFile, OutputPrepared
 from headway.core.command.inbox import ConsumeInbox
 from headway.core.command.instance import RegisterInstance, RenewInstance
 from headway.core.command.key_row import DeleteKey, SaveKey
+from headway.core.command.look import HearNews, LoadTask
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.question import AskQuestion, CloseQuestion
 from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetWindow
@@ -57,6 +59,8 @@ MAKES_NO_ROOM: Final = frozenset[type](
         DropFiles,
         FinishFile,
         ForgetSubmissions,
+        HearNews,
+        LoadTask,
         OutputPrepared,
         PruneEvents,
         PruneRuns,
@@ -144,6 +148,8 @@ class Claiming:
     def _company(self, command: Command[Any]) -> Sequence[ClaimRuns]:
         if type(command) in MAKES_NO_ROOM or not self._jobs:
             return ()
+        if isinstance(command, AdvanceFlow) and isinstance(command.then, Go):
+            return ()  # Most steps: their task goes on, and keeps its slot.
         return [self._claim(lane) for lane in self._own_lanes()]
 
     def _claim(self, lane: LaneName) -> ClaimRuns:

@@ -87,7 +87,9 @@ class Store:
             json.loads(self.inner_shared),
             json.loads(self.frozen_input),
         )
-        return load_state(flow, params, stored, self.node_runs()[first_row_needed(cursor) - 1 :])
+        first_seq = first_row_needed(cursor)
+        rows = [] if first_seq is None else self.node_runs()[first_seq - 1 :]
+        return load_state(flow, params, stored, rows)
 
     def node_runs(self) -> list[NodeRun]:
         return [_node_run(json.loads(text)) for text in self.rows]

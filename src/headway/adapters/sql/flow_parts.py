@@ -1,5 +1,6 @@
 """Flows and their tasks, as a batch locks and writes them."""
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -14,6 +15,8 @@ from headway.adapters.sql.statements import (
     Update,
     Write,
     in_list,
+    integer,
+    text,
 )
 from headway.adapters.sql.tables import (
     flow_runs,
@@ -21,18 +24,23 @@ from headway.adapters.sql.tables import (
     flow_versions,
     flows,
     node_runs,
+    runs,
     workers,
 )
 from headway.core.command.command import Needs
 from headway.core.flow.kept import (
     FLOW_JOB,
+    EndedChild,
     FlowChanges,
     FlowRun,
     NodeRunRow,
     SavedFlow,
     SavedVersion,
     SharedValue,
+    from_row,
 )
+from headway.core.flow.stored import first_row_needed
+from headway.core.run.status import RunStatus
 from headway.core.worker.worker import SavedWorker
 from headway.core.world import World
 
@@ -60,6 +68,20 @@ _SHARED_REMOVED: Final = Delete(flow_shared, ("run_id", "name"))
 _ROWS: Final = Insert(node_runs, NodeRunRow._fields)
 
 
+_TASKS: Final = Query(sa.select(*flow_runs.c).where(in_list(flow_runs.c.run_id, "ids")))
+_SHARED: Final = Query(sa.select(*flow_shared.c).where(in_list(flow_shared.c.run_id, "ids")))
+_NEEDED: Final = Query(
+    sa.select(*node_runs.c)
+    .where(node_runs.c.run_id == text("id"), node_runs.c.seq >= integer("seq"))
+    .order_by(node_runs.c.seq)
+)
+_ENDED: Final = Query(
+    sa.select(runs.c.id, runs.c.status, runs.c.result, runs.c.error).where(
+        in_list(runs.c.id, "ids"), runs.c.ended_at.is_not(None)
+    )
+)
+
+
 async def load_flows(link: Link, needs: Needs, world: World) -> None:
     """Flows, and then workers: both are locked before any run."""
     if needs.flows:
@@ -70,6 +92,29 @@ async def load_flows(link: Link, needs: Needs, world: World) -> None:
         for row in await link.fetch(_WORKERS, {"ids": list(needs.workers)}):
             worker = SavedWorker(*row)
             world.workers[worker.id] = worker
+
+
+async def load_tasks(link: Link, needs: Needs, world: World) -> None:
+    """What drivers read. Their runs are locked: who holds one is alone in writing its task."""
+    tasks = world.tasks
+    if needs.task_ids:
+        ids = {"ids": list(needs.task_ids)}
+        for row in await link.fetch(_TASKS, ids):
+            task = FlowRun(*row)
+            tasks.flow_runs[task.run_id] = task
+        for run_id, name, value in await link.fetch(_SHARED, ids):
+            tasks.shared.setdefault(run_id, {})[json.loads(name)] = value
+        wanted = [
+            {"id": task.run_id, "seq": first_seq}
+            for task in tasks.flow_runs.values()
+            if task.standing is not None
+            and (first_seq := first_row_needed(json.loads(task.standing))) is not None
+        ]
+        for row in await link.fetch_each(_NEEDED, wanted) if wanted else ():
+            tasks.rows.setdefault(row[0], []).append(from_row(NodeRunRow(*row)))
+    if needs.ended_ids:
+        for run_id, status, *documents in await link.fetch(_ENDED, {"ids": list(needs.ended_ids)}):
+            tasks.ended[run_id] = EndedChild(RunStatus(status), *documents)
 
 
 def flow_plan(changes: FlowChanges) -> Iterator[tuple[Write, Sequence[Row]]]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from headway.adapters.sql.clock import machine_now
-from headway.adapters.sql.flow_parts import load_flows
+from headway.adapters.sql.flow_parts import load_flows, load_tasks
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.load_belongings import load_files, load_inbox
 from headway.adapters.sql.statements import GuardFailed, Query, Row, in_list, integer, text
@@ -210,6 +210,8 @@ async def load_world(
         await load_flows(link, needs, world)
     await _load_runs(link, needs, world)
     await load_inbox(link, needs, world)
+    if needs.task_ids or needs.ended_ids:
+        await load_tasks(link, needs, world)
     for run_id in needs.parent_ids:
         ((world.child_counts[run_id],),) = await link.fetch(_CHILD_COUNT, {"id": run_id})
     await _load_lanes(link, needs, world)

@@ -19,13 +19,14 @@ from headway.adapters.sql.tables import (
     node_runs,
     runs,
 )
+from headway.core.command.look import KeptTask
 from headway.core.flow.kept import FlowRun, NodeRunRow, SavedFlow, SavedVersion, from_row
 from headway.core.flow.state import NodeRun
 from headway.core.flow.stored import first_row_needed
 from headway.core.ids import Instant, RunId
 from headway.core.run.run import Run, RunRecord
 from headway.core.world import InboxItem
-from headway.ports.flow_reader import KeptTask, Task, TaskFilter
+from headway.ports.flow_reader import Task, TaskFilter
 
 _RECORDS: Final = [*RUN_COLUMNS, *(runs.c[name] for name in RunRecord._fields[1:])]
 _WIDTH: Final = len(RUN_COLUMNS)
@@ -46,8 +47,6 @@ _ROWS: Final = (
     .order_by(node_runs.c.seq)
 )
 _TASKS: Final = sa.select(*_RECORDS, *flow_runs.c).join(runs, runs.c.id == flow_runs.c.run_id)
-ID_COUNT_MAX: Final = 500
-"""In one statement."""
 
 
 class SqlFlowReader:
@@ -109,9 +108,10 @@ class SqlFlowReader:
             flow_run = FlowRun._make(row)
             rows: list[NodeRun] = []
             if flow_run.standing is not None:
-                after_seq = first_row_needed(json.loads(flow_run.standing)) - 1
-                found = await connection.execute(_ROWS, given | {"after_seq": after_seq})
-                rows = [from_row(NodeRunRow._make(one)) for one in found]
+                first_seq = first_row_needed(json.loads(flow_run.standing))
+                if first_seq is not None:
+                    found = await connection.execute(_ROWS, given | {"after_seq": first_seq - 1})
+                    rows = [from_row(NodeRunRow._make(one)) for one in found]
             shared = await connection.execute(_SHARED, given)
             unread = await connection.execute(_UNREAD, given)
             return KeptTask(
@@ -124,24 +124,11 @@ class SqlFlowReader:
 
         return await self._database.with_retry(read, at_one_instant=True)
 
-    async def unread(self, run_id: RunId) -> Sequence[InboxItem]:
-        rows = await self._rows(_UNREAD, {"run_id": run_id})
-        return [InboxItem._make(row) for row in rows]
-
     async def node_runs(
         self, run_id: RunId, *, limit: int, after_seq: int = 0
     ) -> Sequence[NodeRun]:
         rows = await self._rows(_ROWS.limit(limit), {"run_id": run_id, "after_seq": after_seq})
         return [from_row(NodeRunRow._make(row)) for row in rows]
-
-    async def runs_by_id(self, run_ids: Sequence[RunId]) -> Mapping[RunId, RunRecord]:
-        found: dict[RunId, RunRecord] = {}
-        for start in range(0, len(run_ids), ID_COUNT_MAX):
-            some = run_ids[start : start + ID_COUNT_MAX]
-            for row in await self._rows(sa.select(*_RECORDS).where(runs.c.id.in_(some))):
-                record = _record(row)
-                found[record.run.id] = record
-        return found
 
     async def _at(self, connection: AsyncConnection) -> Instant:
         if self._now is not None:

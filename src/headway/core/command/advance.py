@@ -8,8 +8,15 @@ from headway.core.command.flow import changes_of
 from headway.core.command.inbox import post
 from headway.core.command.settle import Settled, TooLate
 from headway.core.command.wait import park, wake
-from headway.core.document import NULL, Document, encode_document
-from headway.core.flow.kept import CHILD_ENDED, FLOW_JOB, FlowChanges, NodeRunRow, SharedValue
+from headway.core.document import Document
+from headway.core.flow.kept import (
+    CHILD_ENDED,
+    FLOW_JOB,
+    FlowChanges,
+    NodeRunRow,
+    SharedValue,
+    encode,
+)
 from headway.core.ids import Instant, RunId
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim, Run
@@ -102,32 +109,37 @@ class AdvanceFlow:
         changes.shared_changed += self.shared_changed
         changes.shared_removed += self.shared_removed
         changes.rows += self.rows
+        # A step is progress: earlier deaths are forgiven.
+        others: dict[str, Any] = {"death_count": 0}
+        if self.consumed:
+            others["unread_count"] = run.unread_count - len(self.consumed)
+            self._consume(world, run)
+        if not self.rows:
+            return world.update(run, **others)
         for row in self.rows:
-            run = world.emit(run, EventType.NODE_RUN, _told(row))
-        left_count = run.unread_count - len(self.consumed)
+            run = world.emit(run, EventType.NODE_RUN, _told(row), **others)
+        return run
+
+    def _consume(self, world: World, run: Run) -> None:
         for seq in self.consumed:
             item = InboxItem(run.id, seq, "", None, "", "", world.now, run.generation)
             world.changes.consumed.append(item)
-        # A step is progress: earlier deaths are forgiven.
-        return world.update(run, death_count=0, unread_count=left_count)
+        if run.id in world.inbox:
+            left = [item for item in world.inbox[run.id] if item.seq not in self.consumed]
+            world.inbox[run.id] = left
 
 
 def tell_parent(world: World, run: Run) -> None:
     """A task that waits for this one looks at it. Its own looks, now and then, are the fallback."""
     parent = None if run.parent_id is None else world.run(run.parent_id)
     if parent is not None and parent.job == FLOW_JOB and parent.status is RunStatus.RUNNING:
-        post(world, parent, kind=CHILD_ENDED, payload=NULL, by="")
+        post(world, parent, kind=CHILD_ENDED, payload=Document(encode(run.id)), by="")
 
 
-def _told(row: NodeRunRow) -> Document:
-    told = {
-        "seq": row.seq,
-        "node": row.node_key,
-        "branch": row.branch,
-        "attempt": row.attempt,
-        "status": row.status,
-        "action": row.action,
-        "error": row.error,
-        "worker": row.worker_id,
-    }
-    return encode_document(told, place="node_run")
+def _told(row: NodeRunRow) -> str:
+    """Of values that were checked when they came in; written by hand, once for every step."""
+    return (
+        f'{{"seq":{row.seq},"node":{encode(row.node_key)},"branch":{encode(row.branch)},'
+        f'"attempt":{row.attempt},"status":{encode(row.status)},"action":{encode(row.action)},'
+        f'"error":{encode(row.error)},"worker":{encode(row.worker_id)}}}'
+    )

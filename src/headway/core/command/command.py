@@ -45,6 +45,10 @@ class Needs:
     """Keys of which it is needed whether they have output."""
     pruned_ids: dict[RunId, None] = field(default_factory=dict)
     """Runs of whose keys the heads are needed too, and whether their parents are active."""
+    task_ids: dict[RunId, None] = field(default_factory=dict)
+    """Flow tasks of which all is read that is kept; nothing of it is locked but the run."""
+    ended_ids: dict[RunId, None] = field(default_factory=dict)
+    """Runs of which it is read how they ended, if they have; nothing is locked."""
     parent_ids: dict[RunId, None] = field(default_factory=dict)
     """Runs of which the number of active children is needed."""
 

@@ -47,9 +47,13 @@ def cursor_of(state: State) -> dict[str, Any]:
     return cursor
 
 
-def first_row_needed(cursor: Mapping[str, Any]) -> int:
-    """The `seq` of the first node run that `load_state` must be given; those after it, too."""
-    return int(cursor["frames"][-1].get("since", cursor["rows"])) + 1
+def first_row_needed(cursor: Mapping[str, Any]) -> int | None:
+    """The `seq` of the first node run that `load_state` must be given; those after it, too.
+
+    None: its node calls nobody, and it needs none.
+    """
+    frame = cursor["frames"][-1]
+    return int(frame["since"]) + 1 if "launched" in frame else None
 
 
 def load_state(

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from headway.core.command.cancel import RequestCancel
@@ -17,17 +19,16 @@ from headway.core.command.child import (
 )
 from headway.core.command.child import StartChild as StartRun
 from headway.core.command.flow import FlowStart, StartFlowChild
+from headway.core.command.look import HearNews
 from headway.core.command.submit import Accepted, Submit
 from headway.core.document import encode_document
 from headway.core.errors import Error, FlowNotFound, InvalidInput
 from headway.core.flow.commands import StartChild
-from headway.core.flow.happened import Answered, Failed, Happened
-from headway.core.flow.kept import FLOW_JOB
+from headway.core.flow.happened import Answered, Failed
+from headway.core.flow.kept import FLOW_JOB, EndedChild
 from headway.core.ids import FLOW_LANE, Key, RunId
-from headway.core.run.run import Claim, RunRecord
+from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
-from headway.core.run.transitions import TERMINAL
-from headway.ports.flow_reader import FlowReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.admit import admitted
@@ -44,35 +45,40 @@ class ChildTasks:
         claim: Claim,
         store: Store,
         runs: RunReader,
-        flows: FlowReader,
         definitions: Definitions,
+        *,
+        is_child: bool,
     ) -> None:
         self._claim = claim
         self._store = store
         self._runs = runs
-        self._flows = flows
         self._definitions = definitions
-        self._depth: int | None = None
+        self._depth = None if is_child else 0
+        self._asking = asyncio.Lock()
         self.open: dict[str, RunId] = {}
         """Those that are waited for, by the id of their call."""
 
-    async def start(self, commands: Sequence[StartChild]) -> list[Happened]:
-        """Have all of them there; what has ended already is told, and what cannot be."""
-        ids = {one.call_id: self._id(one.call_id) for one in commands}
-        found = await persistently(lambda: self._flows.runs_by_id(list(ids.values())))
-        missing = [one for one in commands if ids[one.call_id] not in found]
-        self.open |= ids
-        refused = await asyncio.gather(*(self._start(one) for one in missing))
-        happened: list[Happened] = [one for one in refused if one is not None]
-        for failure in happened:
-            assert isinstance(failure, Failed)
-            self.open.pop(failure.call_id, None)
-        return happened + self._ended(found)
+    async def start(
+        self, commands: Sequence[StartChild], *, may_exist: bool
+    ) -> list[Answered | Failed]:
+        """Have all of them there; what has ended already is told, and what cannot be.
 
-    async def look(self) -> list[Happened]:
-        """Which of them have ended."""
-        ids = list(self.open.values())
-        return self._ended(await persistently(lambda: self._flows.runs_by_id(ids)))
+        `may_exist`: an earlier execution may have started them, and they may be over.
+        """
+        ids = {one.call_id: self._id(one.call_id) for one in commands}
+        self.open |= ids
+        ended: list[Answered | Failed] = []
+        if may_exist:
+            looked = HearNews(self._claim, tuple(ids.values()))
+            news = await persistently(lambda: self._store.apply(looked))
+            ended = self.ended({} if news is False else news.ended)
+            commands = [one for one in commands if one.call_id in self.open]
+        versions = await self._newest({one.flow for one in commands if not one.version})
+        refused = await asyncio.gather(*(self._start(one, versions) for one in commands))
+        failures = [one for one in refused if one is not None]
+        for failure in failures:
+            self.open.pop(failure.call_id, None)
+        return failures + ended
 
     async def cancel(self, call_id: str) -> None:
         """Nobody waits for it any more. Its own children end with it."""
@@ -83,18 +89,26 @@ class ChildTasks:
     def _id(self, call_id: str) -> RunId:
         return child_id(self._claim.run_id, _step(call_id), FIRST)
 
-    def _ended(self, records: Mapping[RunId, RunRecord]) -> list[Happened]:
-        ended: list[Happened] = []
-        for call_id, run_id in list(self.open.items()):
-            record = records.get(run_id)
-            if record is not None and record.run.status in TERMINAL:
-                del self.open[call_id]
-                ended.append(_outcome(call_id, record))
-        return ended
+    def ended(self, found: Mapping[RunId, EndedChild]) -> list[Answered | Failed]:
+        """The ends of those that are waited for, in the order in which they were started."""
+        if not found:
+            return []
+        calls = [(call_id, run_id) for call_id, run_id in self.open.items() if run_id in found]
+        for call_id, _ in calls:
+            del self.open[call_id]
+        return [_outcome(call_id, run_id, found[run_id]) for call_id, run_id in calls]
 
-    async def _start(self, command: StartChild) -> Failed | None:
+    async def _newest(self, names: Collection[str]) -> dict[str, int]:
+        """The versions that new tasks of these flows get; of one that is not there, none."""
+        versions: dict[str, int] = {}
+        for name in names:
+            with suppress(FlowNotFound):
+                versions[name] = await persistently(partial(self._definitions.newest, name))
+        return versions
+
+    async def _start(self, command: StartChild, versions: Mapping[str, int]) -> Failed | None:
         try:
-            wanted = await self._wanted(command)
+            wanted = await self._wanted(command, versions)
         except (FlowNotFound, InvalidInput) as error:
             return Failed(command.call_id, str(error))
         answer = await persistently(lambda: self._store.apply(wanted))
@@ -113,18 +127,14 @@ class ChildTasks:
                     return Failed(command.call_id, f"child_refused: {error}")
                 return None
 
-    async def _wanted(self, command: StartChild) -> StartFlowChild:
-        if self._depth is None:
-            own_id = self._claim.run_id
-            ancestors = await persistently(
-                lambda: self._runs.ancestors(own_id, limit=CHILD_DEPTH_MAX)
-            )
-            self._depth = len(ancestors)
-        if self._depth >= CHILD_DEPTH_MAX:
+    async def _wanted(self, command: StartChild, versions: Mapping[str, int]) -> StartFlowChild:
+        if await self._stands() >= CHILD_DEPTH_MAX:
             problem = f"stands {CHILD_DEPTH_MAX} generations down, which is the limit"
             raise InvalidInput("child_refused", problem)
         name = command.flow
-        version = command.version or await persistently(lambda: self._definitions.newest(name))
+        version = command.version or versions.get(name)
+        if version is None:
+            raise FlowNotFound(name)
         flow = await persistently(lambda: self._definitions.flow(name, version))
         run_id = self._id(command.call_id)
         submission = Submit(
@@ -142,16 +152,28 @@ class ChildTasks:
         return StartFlowChild(child=child, start=start)
 
 
+    async def _stands(self) -> int:
+        """How many generations down. Who is nobody's child need not ask."""
+        if self._depth is None:
+            async with self._asking:
+                own_id = self._claim.run_id
+                if self._depth is None:
+                    ancestors = await persistently(
+                        lambda: self._runs.ancestors(own_id, limit=CHILD_DEPTH_MAX)
+                    )
+                    self._depth = len(ancestors)
+        return self._depth
+
+
 def _step(call_id: str) -> str:
     return f"call\0{call_id}"
 
 
-def _outcome(call_id: str, record: RunRecord) -> Answered | Failed:
+def _outcome(call_id: str, run_id: RunId, child: EndedChild) -> Answered | Failed:
     """The child's shared state is the result of its call."""
-    status = record.run.status
-    if status is RunStatus.SUCCEEDED:
-        assert record.result is not None
-        return Answered(call_id, json.loads(record.result))
-    error = {} if record.error is None else json.loads(record.error)
-    message = error.get("message") or f"run {record.run.id}"
-    return Failed(call_id, f"child_{status.value}: {message}")
+    if child.status is RunStatus.SUCCEEDED:
+        assert child.result is not None
+        return Answered(call_id, json.loads(child.result))
+    error = {} if child.error is None else json.loads(child.error)
+    message = error.get("message") or f"run {run_id}"
+    return Failed(call_id, f"child_{child.status.value}: {message}")

@@ -10,9 +10,10 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Never, TypeGuard
 
 from headway.core.command.advance import Advanced, AdvanceFlow, End, Go, ParkFor
+from headway.core.command.look import HearNews, KeptTask, LoadTask, News
 from headway.core.document import NULL, encode_document
 from headway.core.errors import InfrastructureError, StoreClosed, TooLarge
 from headway.core.flow.commands import CallFunction, CallService, CancelCall, Command, StartChild
@@ -25,7 +26,7 @@ from headway.core.ids import SECOND, Instant, RunId
 from headway.core.run.status import RunStatus
 from headway.core.world import InboxItem
 from headway.log import event_log
-from headway.ports.flow_reader import FlowReader, KeptTask
+from headway.ports.flow_reader import FlowReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.context import RunContext
@@ -40,6 +41,8 @@ from headway.services.patience import AGAIN_S, persistently
 
 SLOT_KEPT_US: Final = SECOND
 """Who waits for less stays: to park and be claimed again costs more."""
+CALLS: Final = frozenset[type]({CallService, CallFunction, StartChild, CancelCall})
+"""After these the driver has something to do, or to wait for."""
 CHILD_LOOK_US: Final = 10 * SECOND
 """How often a task that waits for its children looks at them, should nobody tell it."""
 
@@ -97,7 +100,10 @@ class Drive:
         self._pin = pin
         claim = context.execution.claim
         self._ledger = Ledger(claim, pin.get("parent_id"))
-        self._children = ChildTasks(claim, desk.store, desk.runs, desk.flows, desk.definitions)
+        self._claim = claim
+        self._children = ChildTasks(
+            claim, desk.store, desk.runs, desk.definitions, is_child=bool(pin.get("parent_id"))
+        )
         self._calls: dict[str, asyncio.Task[None]] = {}
         self._ended: list[Answered | Failed] = []
         """Calls that have ended, and are not in the state yet."""
@@ -107,6 +113,8 @@ class Drive:
         """Of the inbox: in the state, and not stored yet."""
         self._read_seq = 0
         self._has_unread = False
+        self._may_have_children = False
+        """What is started may have been started already, by whoever held the task before."""
 
     async def run(self) -> AdvanceFlow:
         await self._load(is_new=self._context.generation == 1 and not self._pin.get("is_kept"))
@@ -129,6 +137,7 @@ class Drive:
         parts = None
         rows: Sequence[Any] = ()
         if not is_new:
+            self._may_have_children = True
             kept = await persistently(self._kept)
             self._desk.clock.heard(kept.now)
             self._ledger.load(kept)
@@ -142,9 +151,8 @@ class Drive:
         )
 
     async def _kept(self) -> KeptTask:
-        kept = await self._desk.flows.kept(self._run_id)
-        assert kept is not None
-        return kept
+        kept = await self._desk.store.apply(LoadTask(self._claim))
+        return kept or await _told_soon()
 
     async def _walk(self) -> AdvanceFlow:
         happened: Sequence[Happened] = [Woken(), *await self._inbox()]
@@ -175,8 +183,10 @@ class Drive:
 
     def _step(self, happened: Sequence[Happened]) -> Commit:
         """Let all of it happen, for one commit."""
-        merged = Commit(is_changed=False)
         now = self._desk.clock.now()
+        if len(happened) == 1:
+            return step(self._state, happened[0], now)
+        merged = Commit(is_changed=False)
         for one in happened:
             commit = step(self._state, one, now)
             if not commit.is_changed:
@@ -196,8 +206,7 @@ class Drive:
         advance = self._ledger.advance(self._state, commit, consumed=self._taken, then=Go())
         answer = await self._desk.store.apply(advance)
         if answer is False:
-            # It was asked to end, or is another's, and is told so soon: nothing more is done here.
-            await asyncio.Event().wait()
+            await _told_soon()
         assert isinstance(answer, Advanced)
         self._ledger.landed()
         self._desk.clock.heard(answer.now)
@@ -211,11 +220,10 @@ class Drive:
         state = self._state
         if state.is_over:
             return self._over(commit)
-        has_calls = any(
-            isinstance(one, CallService | CallFunction | StartChild | CancelCall)
-            for one in commit.commands
-        )
-        if has_calls or not self._is_idle():
+        for one in commit.commands:
+            if type(one) in CALLS:
+                return None
+        if not self._is_idle():
             return None
         return self._parked(commit)
 
@@ -252,6 +260,9 @@ class Drive:
     # What is done after a step.
 
     async def _perform(self, commands: Sequence[Command]) -> None:
+        if len(commands) == 1 and self._may_wait_for(commands[0]):
+            self._ended.append(await self._outcome(commands[0]))
+            return
         known = {one.call_id for one in self._stepped} | self._calls.keys()
         starts: list[StartChild] = []
         for command in commands:
@@ -266,22 +277,36 @@ class Drive:
                     await self._cancel(call_id)
                 case _:
                     pass  # For whoever watches, or under way already.
+        may_exist, self._may_have_children = self._may_have_children, False
         if starts:
-            happened = await self._children.start(starts)
-            self._ended += [one for one in happened if isinstance(one, Answered | Failed)]
+            self._ended += await self._children.start(starts, may_exist=may_exist)
+
+    def _may_wait_for(self, command: Command) -> TypeGuard[CallService | CallFunction]:
+        """Whether nothing but the end of this one call can move the task, and it has no time limit.
+
+        Then it needs no task of its own. A signal that comes meanwhile stays in the inbox, where
+        all but the driver see it already.
+        """
+        return (
+            isinstance(command, CallFunction | CallService)
+            and not (self._calls or self._ended)
+            and all(one.call_id != command.call_id for one in self._stepped)
+            and wake_at(self._state) is None
+        )
 
     async def _call(self, command: CallService | CallFunction) -> None:
         try:
-            if isinstance(command, CallFunction):
-                outcome = await self._desk.functions.call(command)
-            else:
-                outcome = await self._desk.workers.call(
-                    command, run_id=self._run_id, generation=self._context.generation
-                )
-            self._ended.append(outcome)
+            self._ended.append(await self._outcome(command))
         finally:
             self._calls.pop(command.call_id, None)
             self._news.ring()
+
+    async def _outcome(self, command: CallService | CallFunction) -> Answered | Failed:
+        if isinstance(command, CallFunction):
+            return await self._desk.functions.call(command)
+        return await self._desk.workers.call(
+            command, run_id=self._run_id, generation=self._context.generation
+        )
 
     async def _cancel(self, call_id: str) -> None:
         call = self._calls.pop(call_id, None)
@@ -300,7 +325,10 @@ class Drive:
             if self._ended:
                 self._stepped, self._ended = self._ended, []
                 happened += self._stepped
-            happened += await self._inbox()
+            if self._has_unread:
+                happened += await self._inbox()
+            elif happened:
+                return happened
             wakes_at = wake_at(self._state)
             now = self._desk.clock.now()
             if wakes_at is not None and wakes_at <= now:
@@ -321,17 +349,30 @@ class Drive:
         if not self._has_unread:
             return []
         self._has_unread = False
-        items = await persistently(lambda: self._desk.flows.unread(self._run_id))
+        items = (await self._news_of()).unread
         fresh = [item for item in items if item.seq > self._read_seq]
         happened: list[Happened] = [_signal(item) for item in fresh if item.kind == SIGNAL]
         if fresh:
             self._read_seq = fresh[-1].seq
             self._taken += [item.seq for item in fresh]
-        if any(item.kind == CHILD_ENDED for item in fresh) and self._children.open:
-            ended = await self._children.look()
-            self._stepped += [one for one in ended if isinstance(one, Answered | Failed)]
+        ended_ids = [RunId(json.loads(item.payload)) for item in fresh if item.kind == CHILD_ENDED]
+        if ended_ids and self._children.open:
+            ended = self._children.ended((await self._news_of(*ended_ids)).ended)
+            self._stepped += ended
             happened += ended
         return happened
+
+    async def _news_of(self, *child_ids: RunId) -> News:
+        news = await persistently(
+            lambda: self._desk.store.apply(HearNews(self._claim, child_ids))
+        )
+        return news or await _told_soon()
+
+
+async def _told_soon() -> Never:
+    """It was asked to end, or is another's, and is told so soon: nothing more is done here."""
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets it")
 
 
 def _signal(item: InboxItem) -> Signalled:

@@ -48,6 +48,10 @@ class Functions:
                 result = await function(*given)
             else:
                 result = await asyncio.to_thread(function, *given)
+        except asyncio.CancelledError as error:
+            if _is_being_cancelled():
+                raise
+            return Failed(command.call_id, told(error))  # Of something that it waited for.
         except Exception as error:  # A function may raise anything: it is the node's error.
             return Failed(command.call_id, told(error))
         return answered(command.call_id, result)
@@ -55,6 +59,8 @@ class Functions:
 
 def answered(call_id: str, result: Any) -> Answered | Failed:
     """Its result, if it is a document; it is of no use to ask for another one."""
+    if result is None or isinstance(result, bool):
+        return Answered(call_id, result)
     try:
         text = encode_document(result, place="result")
     except InvalidInput as error:
@@ -68,8 +74,15 @@ _KEPT_APART: Final = (dict, list, tuple)
 def own(value: Any) -> Any:
     """A copy, so that whoever changes it changes nothing of the task."""
     if isinstance(value, Mapping):
+        if not value:
+            return {}
         return json.loads(encode(dict(value)))
     return json.loads(encode(value)) if isinstance(value, _CONTAINERS) else value
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def told(error: BaseException) -> str:

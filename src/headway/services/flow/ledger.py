@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.core.command.advance import AdvanceFlow, End, Go, ParkFor
+from headway.core.command.look import KeptTask
 from headway.core.document import BYTE_COUNT_MAX
 from headway.core.errors import TooLarge
 from headway.core.flow.kept import SharedValue, encode, to_row
@@ -12,7 +13,6 @@ from headway.core.flow.state import Commit, State
 from headway.core.flow.stored import Stored, cursor_of
 from headway.core.ids import RunId
 from headway.core.run.run import Claim
-from headway.ports.flow_reader import KeptTask
 
 
 class Ledger:
@@ -23,12 +23,15 @@ class Ledger:
         self._parent_id = parent_id
         self._sizes: dict[str, int] = {}
         """Of the keys of the shared state that are stored."""
-        self._coming: dict[str, int] = {}
-        """As they will be once the step is stored."""
+        self._size = 0
+        """Of all of them together."""
+        self._coming: dict[str, int | None] = {}
+        """Those that the step changes, as they will be; None: it will be gone."""
         self._standing: str | None = None
 
     def load(self, kept: KeptTask) -> None:
         self._sizes = {key: len(value) for key, value in kept.shared.items()}
+        self._size = sum(self._sizes.values())
         self._standing = kept.flow_run.standing
 
     def is_news(self, state: State, commit: Commit) -> bool:
@@ -52,20 +55,24 @@ class Ledger:
     ) -> AdvanceFlow:
         """The command that stores the step. TooLarge when its state would be more than may be."""
         run_id = self._claim.run_id
+        rows = tuple([to_row(run_id, row) for row in commit.rows])
+        # Mostly the output of a node is what it writes there: it is encoded once.
+        texts = {id(row.output): text.output for row, text in zip(commit.rows, rows, strict=True)}
         added: list[SharedValue] = []
         changed: list[SharedValue] = []
         removed: list[tuple[RunId, str]] = []
-        self._coming = dict(self._sizes) if commit.shared_keys else self._sizes
+        self._coming = {}
         for key in sorted(commit.shared_keys):
             name = encode(key)
             if key in state.shared:
-                value = encode(state.shared[key])
+                found = state.shared[key]
+                value = texts.get(id(found)) or encode(found)
                 self._coming[key] = len(value)
                 (changed if key in self._sizes else added).append(SharedValue(run_id, name, value))
             elif key in self._sizes:
-                del self._coming[key]
+                self._coming[key] = None
                 removed.append((run_id, name))
-        if commit.shared_keys and sum(self._coming.values()) > BYTE_COUNT_MAX:
+        if self._coming and self._size + self._growth() > BYTE_COUNT_MAX:
             raise TooLarge("shared state", f"is more than {BYTE_COUNT_MAX:,} bytes")
         columns = _columns(state, commit, then)
         self._coming_standing: str = columns["standing"]
@@ -76,15 +83,25 @@ class Ledger:
             shared_added=tuple(added),
             shared_changed=tuple(changed),
             shared_removed=tuple(removed),
-            rows=tuple([to_row(run_id, row) for row in commit.rows]),
+            rows=rows,
             consumed=tuple(consumed),
             then=then,
         )
 
     def landed(self) -> None:
         """The step is stored."""
-        self._sizes = self._coming
+        self._size += self._growth()
+        for key, size in self._coming.items():
+            if size is None:
+                del self._sizes[key]
+            else:
+                self._sizes[key] = size
         self._standing = self._coming_standing
+
+    def _growth(self) -> int:
+        """How much larger the shared state becomes."""
+        sizes = self._sizes
+        return sum([(size or 0) - sizes.get(key, 0) for key, size in self._coming.items()])
 
 
 def _columns(state: State, commit: Commit, then: Go | ParkFor | End) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from headway.core.command.look import KeptTask
 from headway.core.flow.kept import SIGNAL
 from headway.core.flow.run_state import retry_state, shown_shared
 from headway.core.flow.state import NodeRun, NodeRunStatus, State
@@ -12,7 +13,7 @@ from headway.core.flow.stored import load_state
 from headway.core.ids import Instant, RunId
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
-from headway.ports.flow_reader import FlowReader, KeptTask, Task
+from headway.ports.flow_reader import FlowReader, Task
 from headway.services.flow.definitions import Definitions
 from headway.services.flow.ledger import stored
 from headway.services.flow.waiting import APPROVAL, awaited_key
