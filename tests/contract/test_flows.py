@@ -1,5 +1,6 @@
 """Flows in versions, and what a step of a task writes, on every backend."""
 
+import asyncio
 import json
 from uuid import uuid4
 
@@ -11,12 +12,13 @@ from headway.core.command.cancel import CancelAnswer, RequestCancel
 from headway.core.command.claim import Claimed, ClaimRuns
 from headway.core.command.flow import FlowSaved, FlowStart, Moved, PublishFlow, StartFlow
 from headway.core.command.inbox import NotActive, Posted
+from headway.core.command.look import HearNews, KeptTask, LoadTask, News
 from headway.core.command.prune import PruneRuns
 from headway.core.command.settle import Settled, TooLate
 from headway.core.command.signal import Answered, PostSignal
 from headway.core.command.submit import Accepted, Busy, Submit
 from headway.core.document import NULL, Document
-from headway.core.flow.kept import FLOW_JOB, NodeRunRow, SharedValue, VersionStatus
+from headway.core.flow.kept import FLOW_JOB, EndedChild, NodeRunRow, SharedValue, VersionStatus
 from headway.core.ids import FLOW_LANE, InstanceId, Instant, Key, RunId
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
@@ -155,7 +157,9 @@ async def test_r5_11_a_signal_is_kept_and_wakes_who_is_parked(store: SqlStore) -
     early = await store.apply(signal)
     assert isinstance(early, Posted)
     claim = await claimed(store)
-    (item,) = await store.flows.unread(RUN)
+    news = await store.apply(HearNews(claim))
+    assert isinstance(news, News)
+    (item,) = news.unread
     assert json.loads(item.payload) == {"key": "go", "value": 1}
     parked = an_advance(claim, ParkFor("event", None, Document("{}")))
     assert isinstance(await store.apply(parked), Advanced)
@@ -172,12 +176,64 @@ async def test_r5_11_a_signal_is_kept_and_wakes_who_is_parked(store: SqlStore) -
     assert record is not None
     assert record.run.is_parked
     assert record.run.unread_count == 0
-    assert await store.flows.unread(RUN) == []
+    kept = await store.flows.kept(RUN)
+    assert kept is not None
+    assert list(kept.unread) == []
     assert [one.flow_run.run_id for one in await _waiting(store, "event")] == [RUN]
     await store.apply(signal)
     record = await store.runs.run(RUN)
     assert record is not None
     assert not record.run.is_parked
+
+
+async def test_i2_a_driver_reads_its_task_under_its_claim_and_with_what_came_in(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """R5.4: of a node that calls, also the node runs since it was entered; else none."""
+    await store.apply(a_start())
+    claim = await claimed(store)
+    entered = '{"frames":[{"node":"b","at":1,"since":1,"launched":3}],"rows":2,"last":""}'
+    columns = {"node": "b", "standing": entered, "waits_for": None}
+    await store.apply(an_advance(claim, Go(), rows=(a_row(1), a_row(2)), columns=columns))
+    signal = PostSignal(run_id=RUN, key="go", value=Document("1"))
+    posted, kept = await asyncio.gather(store.apply(signal), store.apply(LoadTask(claim)))
+    assert isinstance(posted, Posted)
+    assert isinstance(kept, KeptTask)
+    assert dict(kept.shared) == {"x ": "1"}
+    assert [row.seq for row in kept.rows] == [2]
+    assert [item.seq for item in kept.unread] == [posted.seq]
+    assert (kept.flow_run.standing, kept.now) == (entered, clock())
+    # What a step of the same batch takes in is not told once more.
+    taken = an_advance(claim, Go(), consumed=(posted.seq,))
+    _, news = await asyncio.gather(store.apply(taken), store.apply(HearNews(claim)))
+    assert news == News(unread=())
+    kept = await store.apply(LoadTask(claim))
+    assert isinstance(kept, KeptTask)
+    assert (list(kept.rows), list(kept.unread)) == ([], [])
+    stale = Claim(RUN, "another")
+    assert await store.apply(LoadTask(stale)) is False
+    assert await store.apply(HearNews(stale)) is False
+
+
+async def test_r5_2_who_has_children_hears_how_those_that_are_over_have_ended(
+    store: SqlStore,
+) -> None:
+    await store.apply(a_start())
+    claim = await claimed(store)
+    good, bad, open_one, gone = (RunId(f"child-{number}") for number in range(4))
+    for child in (good, bad, open_one):
+        await store.apply(a_start(child, key=child))
+    ends = {good: End(None, Document('{"x":2}')), bad: End(Document('"no"'), NULL)}
+    for _ in range(3):
+        held = await claimed(store)
+        if held.run_id in ends:
+            await store.apply(an_advance(held, ends[held.run_id]))
+    news = await store.apply(HearNews(claim, (good, bad, open_one, gone)))
+    assert isinstance(news, News)
+    assert news.ended == {
+        good: EndedChild(RunStatus.SUCCEEDED, '{"x":2}', None),
+        bad: EndedChild(RunStatus.FAILED, None, '"no"'),
+    }
 
 
 async def _waiting(store: SqlStore, kind: str) -> list:  # type: ignore[type-arg]

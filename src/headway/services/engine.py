@@ -38,9 +38,11 @@ from headway.services.execution import Ending, Execution
 from headway.services.job import Job
 from headway.services.output import Output
 from headway.services.patience import is_set_within, persistently
-from headway.services.sweep import clean_locks, sweep
+from headway.services.sweep import clean_locks, sweep, wake_on_time
 
 SWEEP_S: Final = 1.0
+FULL_SWEEP_COUNT_MAX: Final = 10
+"""So many rounds follow each other at once when much is due; then others have their turn."""
 LOOK_S: Final = 1.0
 KEEP_S: Final = 60.0
 FILES_SWEEP_S: Final = 2.0
@@ -102,6 +104,8 @@ class Engine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._looked_at_s = float("-inf")
         self._unknown: set[Claim] = set()
+        self._waking: set[RunId] = set()
+        """Parked runs whose timers somebody waits for here."""
         self._has_stopped = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -271,7 +275,18 @@ class Engine:
             await is_set_within(self._has_stopped, every_s)
 
     async def _sweep(self) -> None:
-        await sweep(self._store, self._reader, self._life_lock)
+        swept = await sweep(self._store, self._reader, self._life_lock)
+        for _ in range(FULL_SWEEP_COUNT_MAX):
+            if not swept.is_full:
+                break
+            swept = await sweep(self._store, self._reader, self._life_lock)
+        fresh = [one for one in swept.soon if one[1] not in self._waking]
+        if fresh:
+            self._waking |= {run_id for _, run_id in fresh}
+            waking = wake_on_time(
+                self._store, fresh, awaited=self._waking, stopped=self._has_stopped
+            )
+            self._group.create_task(waking)
 
     async def _look_after(self) -> None:
         """What others have decided about our runs: hints tell us sooner, this is certain."""

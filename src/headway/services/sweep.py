@@ -6,13 +6,18 @@ clock, before it does anything.
 """
 
 import asyncio
-from typing import Final
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
 
 from headway.core.command.cancel import ForceCancel
 from headway.core.command.expire import Expire
 from headway.core.command.instance import DeclareDead, ReleaseOrphan, RetireInstance
 from headway.core.command.wait import Wake
-from headway.core.ids import Instant
+from headway.core.errors import InfrastructureError
+from headway.core.ids import SECOND, Instant, RunId, later
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
@@ -20,16 +25,29 @@ from headway.ports.life_lock import LifeLock
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.family import end_children
+from headway.services.patience import is_set_within
 
-COUNT_MAX: Final = 500
+COUNT_MAX: Final = 1_000
+AHEAD_S: Final = 2.0
+"""So far ahead a round looks for timers; rounds are not so far apart."""
+TICK_S: Final = 0.02
+"""Timers that end within it are woken together, by the one that ends last."""
 
 
-async def sweep(store: Store, reader: RunReader, life_lock: LifeLock) -> None:
+class Swept(NamedTuple):
+    soon: Sequence[tuple[float, RunId]]
+    """Parked runs whose timers end before the next round, and in how many seconds, in order."""
+    is_full: bool
+    """There may be more that is due."""
+
+
+async def sweep(store: Store, reader: RunReader, life_lock: LifeLock) -> Swept:
     """One round, of which all that comes together shares a transaction.
 
     What is left over after it waits for the next.
     """
     now = await reader.now()
+    asked_at_s = time.monotonic()
     instances = await reader.instances()
     # One process may have had several lives: all are looked at before its lock is removed.
     locks = {instance.life_lock for instance in instances if instance.life_lock is not None}
@@ -40,12 +58,48 @@ async def sweep(store: Store, reader: RunReader, life_lock: LifeLock) -> None:
             await _bury(store, reader, DeclareDead(instance.id, is_proven=is_proven))
     for lock in free:
         life_lock.remove(lock)
-    due = await reader.runs_due(now, limit=COUNT_MAX)
+    found = await reader.runs_due(later(now, seconds=AHEAD_S), limit=COUNT_MAX)
+    due = [run for run in found if run.due_at is not None and run.due_at <= now]
     for run in due:
         if run.children_by is not None:
             await end_children(store, reader, run.id)
     commands = [command for run in due if (command := _command_for(run, now)) is not None]
     await asyncio.gather(*(store.apply(command) for command in commands))
+    passed_s = time.monotonic() - asked_at_s
+    soon = [
+        ((run.due_at - now) / SECOND - passed_s, run.id)
+        for run in found[len(due) :]
+        if run.is_parked and run.due_at is not None and run.due_at == run.wake_at
+    ]
+    return Swept(soon, is_full=len(due) == COUNT_MAX)
+
+
+async def wake_on_time(
+    store: Store,
+    soon: Sequence[tuple[float, RunId]],
+    *,
+    awaited: set[RunId],
+    stopped: asyncio.Event,
+) -> None:
+    """Wake each when its timer ends, with those that end at about the same time.
+
+    Until then it is among `awaited`. Who is missed, or was a little too early, is found by the
+    next round.
+    """
+    began_s = time.monotonic()
+    waiting = deque(soon)
+    while waiting:
+        in_s = began_s + waiting[0][0] + TICK_S - time.monotonic()
+        if await is_set_within(stopped, max(0.0, in_s)):
+            return
+        passed_s = time.monotonic() - began_s
+        wakes: list[Wake] = []
+        while waiting and waiting[0][0] <= passed_s:
+            _, run_id = waiting.popleft()
+            awaited.discard(run_id)
+            wakes.append(Wake(run_id))
+        with suppress(InfrastructureError):
+            await asyncio.gather(*map(store.apply, wakes))
 
 
 async def clean_locks(reader: RunReader, life_lock: LifeLock) -> None:

@@ -6,6 +6,7 @@ from html import escape
 from math import isinf
 from typing import Final
 
+from tests.bench.engine.contestants import OF_CHILDREN, OF_WORKERS
 from tests.bench.engine.order import Work
 from tests.bench.engine.results import UNITS, Measure, Result
 
@@ -45,13 +46,18 @@ PANELS: Final[Mapping[Work, tuple[str, Measure, str]]] = {
         Measure.RATE,
         "jobs of 1 ms per second, 50 at once: more is better",
     ),
+    Work.FLOWS: (
+        "Flows of ten steps, each durable",
+        Measure.STEP_RATE,
+        "steps per second: more is better",
+    ),
     Work.RECOVERY: (
         "100 jobs of a killed process run again",
         Measure.UNTIL,
         "seconds since the kill: less is better",
     ),
 }
-COLUMNS: Final = ((Work.DRAIN, Work.KEYED), (Work.PICKUP, Work.RECOVERY))
+COLUMNS: Final = ((Work.DRAIN, Work.KEYED), (Work.PICKUP, Work.RECOVERY, Work.FLOWS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +92,12 @@ def chart(results: Sequence[Result]) -> str:
 
 def _panel(work: Work, results: Sequence[Result]) -> Panel:
     title, measure, note = PANELS[work]
-    bars = tuple(_bar(result, measure) for result in results if result.work is work)
+    bars = tuple(
+        _bar(result, measure)
+        for result in results
+        # What only headway does stands in the table.
+        if result.work is work and result.entry.detail not in (OF_WORKERS, OF_CHILDREN)
+    )
     return Panel(title=title, note=note, bars=bars)
 
 

@@ -20,6 +20,13 @@ SLEEPER_COUNT: Final = 10_000
 BLOCKED_COUNT: Final = 10_000
 BEHIND_ONE_KEY: Final = "behind one key"
 IN_A_PAUSED_LANE: Final = "in a paused lane"
+OF_FUNCTIONS: Final = "functions"
+OF_WORKERS: Final = "a worker over HTTP"
+OF_CHILDREN: Final = "a list of 2,000, a child task each"
+CHILD_COUNT: Final = 2_000
+REMOTE_SHARE: Final = 0.3
+"""Of the flows, where each step goes to a worker."""
+PARKED_COUNT: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +39,8 @@ class Scale:
     watch_s: float
     """For how long an idle engine is watched."""
     finished_count: int
+    parked_count: int
+    """How many parked tasks are weighed."""
 
 
 FULL: Final = Scale(
@@ -39,8 +48,10 @@ FULL: Final = Scale(
         Work.DRAIN: 3,
         Work.PICKUP: 3,
         Work.KEYED: 3,
+        Work.FLOWS: 3,
         Work.RECOVERY: 3,
         Work.SLEEPERS: 1,
+        Work.PARKED: 1,
         Work.IDLE: 1,
         Work.STARTUP: 5,
     },
@@ -48,6 +59,7 @@ FULL: Final = Scale(
     spread_s=60.0,
     watch_s=20.0,
     finished_count=1_000_000,
+    parked_count=100_000,
 )
 QUICK: Final = Scale(
     rounds=dict.fromkeys(Work, 1) | {Work.DRAIN: 3, Work.PICKUP: 2, Work.KEYED: 2},
@@ -55,6 +67,7 @@ QUICK: Final = Scale(
     spread_s=20.0,
     watch_s=5.0,
     finished_count=50_000,
+    parked_count=15_000,
 )
 
 
@@ -89,8 +102,10 @@ OUR_JOB_COUNTS: Final[Mapping[Work, int]] = {
     Work.DRAIN: 8_000,
     Work.PICKUP: 200,
     Work.KEYED: 5_000,
+    Work.FLOWS: 1_000,
     Work.RECOVERY: RECOVERED_COUNT,
     Work.SLEEPERS: SLEEPER_COUNT,
+    Work.PARKED: PARKED_COUNT,
     Work.IDLE: BLOCKED_COUNT,
     Work.STARTUP: 1,
 }
@@ -103,7 +118,7 @@ CONTESTANTS: Final = (
         title=OURS,
         store="sqlite",
         durability="power",
-        job_counts={Work.DRAIN: 8_000},
+        job_counts={Work.DRAIN: 8_000, Work.FLOWS: 1_000},
     ),
     Contestant(system=OURS, title=OURS, store="postgres", job_counts=OUR_JOB_COUNTS),
     Contestant(
@@ -131,6 +146,7 @@ CONTESTANTS: Final = (
             Work.DRAIN: 600,
             Work.PICKUP: 100,
             Work.KEYED: 300,
+            Work.FLOWS: 100,
             Work.RECOVERY: RECOVERED_COUNT,
         },
         is_restarted=True,
@@ -162,6 +178,7 @@ CONTESTANTS: Final = (
             Work.DRAIN: 600,
             Work.PICKUP: 100,
             Work.KEYED: 300,
+            Work.FLOWS: 100,
             Work.RECOVERY: RECOVERED_COUNT,
         },
         is_restarted=True,
@@ -238,6 +255,13 @@ def _orders(work: Work, contestant: Contestant, scale: Scale) -> Iterator[tuple[
                     work_s=KEYED_WORK_S,
                 ),
             )
+        case Work.FLOWS:
+            yield from _flow_orders(contestant, fewer)
+        case Work.PARKED:
+            yield (
+                "",
+                replace(order, spread_s=scale.spread_s, parked_count=scale.parked_count),
+            )
         case Work.SLEEPERS:
             yield "", replace(order, concurrent_count=SLEEPER_COUNT, spread_s=scale.spread_s)
         case Work.IDLE:
@@ -245,3 +269,11 @@ def _orders(work: Work, contestant: Contestant, scale: Scale) -> Iterator[tuple[
                 yield variant, replace(order, variant=variant, watch_s=scale.watch_s)
         case _:
             yield "", order
+
+
+def _flow_orders(contestant: Contestant, order: Order) -> Iterator[tuple[str, Order]]:
+    yield OF_FUNCTIONS, replace(order, variant=OF_FUNCTIONS)
+    if contestant.is_ours and contestant.durability != "power":
+        fewer = round(order.job_count * REMOTE_SHARE)
+        yield OF_WORKERS, replace(order, variant=OF_WORKERS, job_count=fewer)
+        yield OF_CHILDREN, replace(order, variant=OF_CHILDREN, job_count=CHILD_COUNT)

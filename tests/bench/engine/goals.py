@@ -1,10 +1,17 @@
 """What must hold, and whether it does."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from tests.bench.engine.contestants import BEHIND_ONE_KEY, IN_A_PAUSED_LANE, STORES, Contestant
+from tests.bench.engine.contestants import (
+    BEHIND_ONE_KEY,
+    IN_A_PAUSED_LANE,
+    OF_FUNCTIONS,
+    OF_WORKERS,
+    STORES,
+    Contestant,
+)
 from tests.bench.engine.order import Work
 from tests.bench.engine.results import UNITS, Measure, Result
 from tests.bench.figures import Series
@@ -25,6 +32,8 @@ class Goal:
     """Times the best other, which is the least that is wanted; else the most that is allowed."""
     is_any_store: bool = False
     """The others may use any store."""
+    is_least: bool = False
+    """The least that is wanted, though it is no ratio."""
     detail: str = ""
 
 
@@ -44,7 +53,8 @@ class Verdict:
         return self.goal.aim is not None and self._reaches(self.goal.aim)
 
     def _reaches(self, limit: float) -> bool:
-        return self.value.median >= limit if self.goal.is_ratio else self.value.median <= limit
+        is_least = self.goal.is_ratio or self.goal.is_least
+        return self.value.median >= limit if is_least else self.value.median <= limit
 
     def __str__(self) -> str:
         goal, value = self.goal, self.value
@@ -59,9 +69,10 @@ class Verdict:
             )
         form, unit = UNITS[goal.measure]
         aim = "" if goal.aim is None else f" (aim {goal.aim:g}{unit})"
+        bound = "more" if goal.is_least else "less"
         return (
             f"{place}: {goal.measure} {value.median:{form}}{unit}; "
-            f"must be {goal.limit:g}{unit} or less{aim}: {self._word()}"
+            f"must be {goal.limit:g}{unit} or {bound}{aim}: {self._word()}"
         )
 
     def _word(self) -> str:
@@ -96,17 +107,47 @@ def _at_most(
     ]
 
 
+def _at_least(
+    work: Work, measure: Measure, limit: float, *, aim: float | None = None, detail: str = ""
+) -> list[Goal]:
+    return [
+        replace(goal, is_least=True)
+        for goal in _at_most(work, measure, (limit, limit), aim=aim, detail=detail)
+    ]
+
+
 def _at_least_times(
-    work: Work, limit: float, store: str, durability: str = "", *, is_any_store: bool = False
+    work: Work,
+    limit: float,
+    store: str,
+    durability: str = "",
+    *,
+    measure: Measure = Measure.RATE,
+    is_any_store: bool = False,
+    detail: str = "",
 ) -> Goal:
     return Goal(
         work=work,
         store=store,
         durability=durability,
-        measure=Measure.RATE,
+        measure=measure,
         limit=limit,
         is_ratio=True,
         is_any_store=is_any_store,
+        detail=detail,
+    )
+
+
+def _flow_steps(store: str, durability: str) -> Goal:
+    """Of functions, beside the best other that commits each step, wherever it keeps them."""
+    return _at_least_times(
+        Work.FLOWS,
+        5,
+        store,
+        durability,
+        measure=Measure.STEP_RATE,
+        is_any_store=True,
+        detail=OF_FUNCTIONS,
     )
 
 
@@ -117,9 +158,14 @@ GOALS: Final = (
     *_at_most(Work.PICKUP, Measure.P50, (2, 4)),
     *(_at_least_times(Work.KEYED, 5, *where, is_any_store=True) for where in USUAL),
     *_at_most(Work.KEYED, Measure.VIOLATIONS, (0, 0)),
+    *(_flow_steps(*where) for where in USUAL),
+    *_at_least(Work.FLOWS, Measure.STEP_RATE, 1_000, aim=2_000, detail=OF_WORKERS),
     *_at_most(Work.RECOVERY, Measure.UNTIL, (20, 20), aim=2),
     *_at_most(Work.SLEEPERS, Measure.MEMORY, (150, 150)),
     *_at_most(Work.SLEEPERS, Measure.P99, (1_000, 1_000)),
+    *_at_least(Work.PARKED, Measure.SHARE, 90),
+    *_at_most(Work.PARKED, Measure.MEMORY, (200, 200)),
+    *_at_most(Work.PARKED, Measure.P99, (1_000, 1_000)),
     *_at_most(Work.IDLE, Measure.CPU_SHARE, (2, 2), detail=BEHIND_ONE_KEY),
     *_at_most(Work.IDLE, Measure.CPU_SHARE, (2, 2), detail=IN_A_PAUSED_LANE),
     *_at_most(Work.STARTUP, Measure.UNTIL, (2, 2)),

@@ -17,14 +17,22 @@ class Work(StrEnum):
     """From the call that submits a job to the job's first line, on an idle worker."""
     KEYED = "w4"
     """One at a time per key, in order, a few at a time overall."""
+    FLOWS = "w5"
+    """Flows of ten steps that do nothing, each durable before the next begins."""
     RECOVERY = "w6"
     """Jobs that run when their process is killed: until all of them run elsewhere."""
     SLEEPERS = "sleepers"
     """Many jobs that sleep: what they weigh, and how late they wake."""
+    PARKED = "parked"
+    """Tasks of flows that wait: what they cost others, what they weigh, how late they go on."""
     IDLE = "idle"
     """What it costs to have many jobs that cannot start."""
     STARTUP = "startup"
     """From the start of the program to the first line of its first job, beside many finished."""
+
+
+STEP_COUNT = 10
+"""Of a flow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +52,8 @@ class Order:
     """Over how long the sleepers wake."""
     watch_s: float = 0.0
     """For how long an idle system is watched."""
+    parked_count: int = 0
+    """How many tasks are parked when they are weighed."""
     is_apart: bool = False
     """Another process submits."""
     variant: str = ""
@@ -59,6 +69,8 @@ class Order:
 class Answer:
     count: int = 0
     elapsed_s: float = 0.0
+    reference_s: float = 0.0
+    """What the same took without what is measured."""
     cpu_s: float = 0.0
     """Of the worker's process alone: what a server spends is not in it."""
     times_ms: tuple[float, ...] = ()

@@ -17,6 +17,8 @@ from headway.services.admit import admit
 from tests.bench.engine.opened import opened_engine, resume, submit_many, until_all_ended
 from tests.bench.engine.order import Answer, Order, Work, as_argument, give_answer, received_order
 from tests.bench.engine.ours_at_rest import sleep_together, start_up, stay, wait_idly
+from tests.bench.engine.ours_flows import flows
+from tests.bench.engine.ours_parked import park
 from tests.bench.engine.pickups import time_pickups
 from tests.bench.engine.referee import Referee
 from tests.bench.stopwatch import Stopwatch
@@ -124,6 +126,8 @@ CARRIED_OUT: Final[Mapping[Work, Callable[[Order], Awaitable[Answer]]]] = {
     Work.DRAIN: drain,
     Work.PICKUP: pickup,
     Work.KEYED: keyed,
+    Work.FLOWS: flows,
+    Work.PARKED: park,
     Work.SLEEPERS: sleep_together,
     Work.IDLE: wait_idly,
     Work.STARTUP: start_up,

@@ -51,14 +51,14 @@ async def sleep_together(order: Order) -> Answer:
 
     async with opened_engine(order, job) as headway:
         await asyncio.sleep(SETTLE_S)
-        before_bytes = _memory_bytes()
+        before_bytes = memory_bytes()
         await submit_many(headway, order.job_count)
         await resume(headway)
         await are_asleep.wait()
         base_s = time.perf_counter() + SLEEP_BEGINS_S + order.job_count / 1_000
         may_know.set()
         await asyncio.sleep(base_s - time.perf_counter())
-        memory_bytes = _memory_bytes() - before_bytes
+        weight_bytes = memory_bytes() - before_bytes
         watch = Stopwatch()
         with watch:
             await have_woken.wait()
@@ -67,11 +67,11 @@ async def sleep_together(order: Order) -> Answer:
         elapsed_s=watch.elapsed_s,
         cpu_s=watch.cpu_s,
         times_ms=tuple(wakes),
-        memory_bytes=memory_bytes,
+        memory_bytes=weight_bytes,
     )
 
 
-def _memory_bytes() -> int:
+def memory_bytes() -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == "VmRSS":

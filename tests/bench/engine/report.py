@@ -29,11 +29,19 @@ and an empty database. **CPU** is that of the worker's process; a server's own i
 - **W4**: 1,000 keys in turn, one job at a time per key, in order, 50 at once overall, each job
   sleeping 1 ms. Jobs that began too early, out of order or above the limit are counted as
   violations.
+- **W5**: flows of ten steps that do nothing, 100 at once; each step is durable before the next
+  begins. The tasks of headway are queued before the clock starts, the workflows of DBOS are
+  started under it. Where a step goes to a worker, that is one process more on the same machine;
+  where a list becomes child tasks, a step is a whole child. The aim is 20,000 steps/s of functions
+  on SQLite.
 - **W6**: a process is killed (SIGKILL) while it runs 100 jobs: until all have begun again in
   another one, which is there already and idle, with default settings. All systems wait at the
   same time.
 - **Sleepers**: 10,000 jobs in `ctx.sleep`: the process's memory above that of the same engine
   without them, and how late they go on when their wakes are spread over a minute.
+- **Parked tasks**: the rate of W5's flows of functions beside 10,000 tasks that wait for a time,
+  an event or a person, of the rate without them; what parked tasks weigh in the process (100,000
+  of them, unless `--quick`); and how late timers go on, 50 a second, beside the 10,000.
 - **Idle**: the share of a core that an engine takes while 10,000 runs are queued and none can
   start.
 - **Start-up**: from the start of the program, imports and all, to the first line of its first

@@ -22,6 +22,9 @@ class Measure(StrEnum):
     MEMORY = "memory"
     CPU_SHARE = "CPU"
     CPU_TIME = "CPU time"
+    STEP_RATE = "steps/s"
+    STEP_CPU = "CPU per step"
+    SHARE = "rate beside them"
 
 
 def _percentile_ms(percent: int) -> Callable[[Answer], float]:
@@ -38,6 +41,9 @@ VALUE_OF: Final[Mapping[Measure, Callable[[Answer], float]]] = {
     Measure.MEMORY: lambda answer: answer.memory_bytes / 1e6,
     Measure.CPU_SHARE: lambda answer: answer.cpu_s / answer.elapsed_s * 100,
     Measure.CPU_TIME: lambda answer: answer.cpu_s,
+    Measure.STEP_RATE: lambda answer: answer.count / answer.elapsed_s,
+    Measure.STEP_CPU: lambda answer: answer.cpu_s / answer.count * 1e6,
+    Measure.SHARE: lambda answer: answer.reference_s / answer.elapsed_s * 100,
 }
 UNITS: Final[Mapping[Measure, tuple[str, str]]] = {
     Measure.RATE: (",.0f", "/s"),
@@ -49,13 +55,18 @@ UNITS: Final[Mapping[Measure, tuple[str, str]]] = {
     Measure.MEMORY: (",.0f", " MB"),
     Measure.CPU_SHARE: (".2f", "%"),
     Measure.CPU_TIME: (".2f", " s"),
+    Measure.STEP_RATE: (",.0f", "/s"),
+    Measure.STEP_CPU: (",.0f", " µs"),
+    Measure.SHARE: (".0f", "%"),
 }
 MEASURES: Final[Mapping[Work, tuple[Measure, ...]]] = {
     Work.DRAIN: (Measure.RATE, Measure.CPU),
     Work.PICKUP: (Measure.P50, Measure.P99, Measure.CPU),
     Work.KEYED: (Measure.RATE, Measure.CPU, Measure.VIOLATIONS),
+    Work.FLOWS: (Measure.STEP_RATE, Measure.STEP_CPU),
     Work.RECOVERY: (Measure.UNTIL,),
     Work.SLEEPERS: (Measure.MEMORY, Measure.P50, Measure.P99),
+    Work.PARKED: (Measure.SHARE, Measure.MEMORY, Measure.P50, Measure.P99),
     Work.IDLE: (Measure.CPU_SHARE,),
     Work.STARTUP: (Measure.UNTIL, Measure.CPU_TIME),
 }

@@ -14,8 +14,10 @@ TITLES: Final[Mapping[Work, str]] = {
     Work.DRAIN: "W2: jobs that do nothing",
     Work.PICKUP: "W3: from the call to the job's first line",
     Work.KEYED: "W4: one at a time per key",
+    Work.FLOWS: "W5: flows of ten steps",
     Work.RECOVERY: "W6: 100 jobs of a killed process run again",
     Work.SLEEPERS: "10,000 jobs that sleep",
+    Work.PARKED: "10,000 parked tasks",
     Work.IDLE: "10,000 jobs that cannot start",
     Work.STARTUP: "Start-up beside many finished runs",
 }

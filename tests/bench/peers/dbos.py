@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from dbos import DBOS, DBOSClient
 
 from tests.bench.engine.marks import hold
-from tests.bench.engine.order import Answer, Order, Work, give_answer, received_order
+from tests.bench.engine.order import STEP_COUNT, Answer, Order, Work, give_answer, received_order
 from tests.bench.engine.pickups import time_pickups
 from tests.bench.engine.referee import Referee
 from tests.bench.stopwatch import Stopwatch
@@ -33,6 +33,19 @@ async def keyed(number: int) -> None:
     referee.enter(key, number)
     await asyncio.sleep(order.work_s)
     referee.leave(key)
+
+
+@DBOS.step()
+async def add_one(given: int) -> int:
+    return given + 1
+
+
+@DBOS.workflow()
+async def ten_steps() -> int:
+    count = 0
+    for _ in range(STEP_COUNT):
+        count = await add_one(count)
+    return count
 
 
 @DBOS.workflow()
@@ -82,6 +95,17 @@ def _wait_for_all(order: Order) -> None:
             time.sleep(0.05)
 
 
+async def walk(order: Order) -> Answer:
+    """All of them are started at once, which is part of the time."""
+    watch = Stopwatch()
+    with watch:
+        starts = (DBOS.start_workflow_async(ten_steps) for _ in range(order.job_count))
+        await asyncio.gather(*starts)
+        await asyncio.to_thread(_wait_for_all, order)
+    count = order.job_count * STEP_COUNT
+    return Answer(count=count, elapsed_s=watch.elapsed_s, cpu_s=watch.cpu_s)
+
+
 async def pickup(order: Order) -> Answer:
     await DBOS.register_queue_async("work", polling_interval_sec=POLL_S[order.work])
     await asyncio.sleep(1.5)
@@ -113,7 +137,12 @@ async def main() -> None:
     if order.work is Work.RECOVERY:
         await stay(order)
         return
-    carry_out = {Work.DRAIN: work_off, Work.KEYED: work_off, Work.PICKUP: pickup}
+    carry_out = {
+        Work.DRAIN: work_off,
+        Work.KEYED: work_off,
+        Work.PICKUP: pickup,
+        Work.FLOWS: walk,
+    }
     give_answer(order, await carry_out[order.work](order))
     os._exit(0)
 

@@ -151,7 +151,6 @@ class ChildTasks:
         start = FlowStart(flow=name, version=version, node=flow.start)
         return StartFlowChild(child=child, start=start)
 
-
     async def _stands(self) -> int:
         """How many generations down. Who is nobody's child need not ask."""
         if self._depth is None:

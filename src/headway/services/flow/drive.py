@@ -363,9 +363,7 @@ class Drive:
         return happened
 
     async def _news_of(self, *child_ids: RunId) -> News:
-        news = await persistently(
-            lambda: self._desk.store.apply(HearNews(self._claim, child_ids))
-        )
+        news = await persistently(lambda: self._desk.store.apply(HearNews(self._claim, child_ids)))
         return news or await _told_soon()
 
 

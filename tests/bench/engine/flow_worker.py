@@ -1,0 +1,34 @@
+"""`python -m tests.bench.engine.flow_worker`: a worker with one service, until it is killed.
+
+It prints its address. Who starts it tells the registry: there is no server here.
+"""
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+
+from headway.worker.server import CallServer
+from headway.worker.services import Services
+from tests.bench.engine.marks import FOR_EVER_S
+
+services = Services()
+
+
+@services
+async def add_one(given: Any) -> int:
+    return (given or 0) + 1
+
+
+async def main() -> None:
+    runner = web.AppRunner(CallServer(services).application(), access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    print(f"http://127.0.0.1:{port}", flush=True)
+    await asyncio.sleep(FOR_EVER_S)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
