@@ -7,13 +7,15 @@ from headway.core.command.report import SaveCheckpoint, SetWindow
 from headway.core.command.settle import Complete
 from headway.core.command.submit import Busy
 from headway.core.command.wait import GiveSlotBack, Park, Wake, WantSlot
-from headway.core.ids import RunId
+from headway.core.ids import RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN
 from headway.core.run.status import RunStatus
 from headway.core.run.window import Window
-from headway.testing import a_claim, a_message, a_submit, claim_of, document
+from headway.services.sweep import sweep, wake_on_time
+from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, document
+from headway.testing.locks import NO_LOCKS
 from tests.contract.backends import read_all
 from tests.contract.scenes import (
     claimed,
@@ -40,6 +42,29 @@ async def test_r4_14_a_parked_run_holds_nothing_but_its_key(store: SqlStore) -> 
     assert (await lane_view(store)).held_count == 0
     assert await claimed(store, a_claim(await instance(store))) == ()
     assert await store.apply(a_submit()) == Busy(one.run_id)
+
+
+async def test_i18_a_sweep_tells_whose_timer_ends_soon_and_that_one_is_woken_on_time(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """And never too early, nor by a program that stops: the next sweep finds it."""
+    one = await running(store)
+    await store.apply(Park(claim_of(one), wake_at=later(clock(), seconds=1.5)))
+    far = await running(store, "far")
+    await store.apply(Park(claim_of(far), wake_at=later(clock(), seconds=90)))
+    swept = await sweep(store, store.runs, NO_LOCKS)
+    assert ([run_id for _, run_id in swept.soon], swept.is_full) == ([one.run_id], False)
+    stopped, awaited, due_now = asyncio.Event(), {one.run_id}, [(-1.0, one.run_id)]
+    await wake_on_time(store, due_now, awaited=awaited, stopped=stopped)
+    assert (await state(store, one.run_id)).is_parked
+    assert awaited == set()
+    clock.advance(2)
+    stopped.set()
+    await wake_on_time(store, due_now, awaited=awaited, stopped=stopped)
+    assert (await state(store, one.run_id)).is_parked
+    stopped.clear()
+    await wake_on_time(store, due_now, awaited=awaited, stopped=stopped)
+    assert not (await state(store, one.run_id)).is_parked
 
 
 async def test_r4_14_a_woken_run_goes_on_from_its_checkpoint_under_a_new_claim(

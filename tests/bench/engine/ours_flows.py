@@ -14,6 +14,7 @@ from tests.bench.engine.order import STEP_COUNT, Answer, Order
 from tests.bench.stopwatch import Stopwatch
 
 STARTER_COUNT: Final = 500
+WARM_COUNT: Final = 10
 FLOW: Final = "bench"
 HEARTBEAT_S: Final = 5.0
 LOOK_S: Final = 0.05
@@ -153,6 +154,7 @@ async def _held_count(headway: Headway) -> int:
 async def _of_workers(order: Order) -> Answer:
     async with opened_flows(order) as (headway, _), _worker(headway):
         await headway.flows.publish(FLOW, REMOTE)
+        await walk(headway, WARM_COUNT, None)  # What is slow to import is imported at the first.
         return await walk(headway, order.job_count, None)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from headway.core.command.advance import AdvanceFlow
 from headway.core.command.child import StartChild
 from headway.core.command.command import Command
 from headway.core.command.fire import FireSchedule
@@ -16,6 +17,8 @@ from headway.core.schedule import Schedule
 
 def document_length(command: Command[Any]) -> int:
     """The length of the document that `command` brings along, or 0."""
+    if isinstance(command, AdvanceFlow):  # Most commands, where there are flows.
+        return sum([len(row.output) + len(row.input) for row in command.rows])
     match command:
         case Submit(params=document) | SaveKey(params=document):
             return len(document)

@@ -1,6 +1,7 @@
 """What is stored of flows: definitions in versions, and for each task the parts of its state."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -149,6 +150,17 @@ def _path(path: tuple[str, ...]) -> str:
     return _encode(path)
 
 
+def _prep(prep: Mapping[str, Any]) -> str:
+    if len(prep) == 1 and "input_key" in prep:  # Most nodes have nothing else.
+        return _input_key(prep["input_key"])
+    return _encode(prep) if prep else "{}"
+
+
+@lru_cache(maxsize=4_096)
+def _input_key(text: str) -> str:
+    return _encode({"input_key": text})
+
+
 def to_row(run_id: RunId, row: NodeRun) -> NodeRunRow:
     worker = row.worker
     return NodeRunRow(
@@ -159,7 +171,7 @@ def to_row(run_id: RunId, row: NodeRun) -> NodeRunRow:
         row.branch,
         row.attempt,
         row.status.value,
-        encode(row.prep),
+        _prep(row.prep),
         encode(row.input),
         encode(row.output),
         row.error,

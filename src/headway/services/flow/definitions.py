@@ -1,5 +1,6 @@
 """Flows as they were published. A version never changes, so it is read once."""
 
+import asyncio
 from typing import Final
 
 from headway.core.errors import FlowNotFound
@@ -14,6 +15,7 @@ class Definitions:
     def __init__(self, flows: FlowReader) -> None:
         self._flows = flows
         self._read: dict[tuple[str, int], tuple[Flow, str]] = {}
+        self._reading = asyncio.Lock()
 
     async def flow(self, name: str, version: int) -> Flow:
         """FlowNotFound when there is no such version."""
@@ -26,6 +28,11 @@ class Definitions:
         known = self._read.get((name, version))
         if known is not None:
             return known
+        async with self._reading:  # A thousand tasks may begin with it at the same time.
+            known = self._read.get((name, version))
+            return known or await self._learn(name, version)
+
+    async def _learn(self, name: str, version: int) -> tuple[Flow, str]:
         saved = await self._flows.version(name, version)
         if saved is None:
             raise FlowNotFound(name, version)

@@ -321,14 +321,12 @@ class Drive:
         """What has happened, as soon as anything has; nothing: the task may be parked."""
         while True:  # Until something has happened.
             self._has_unread |= self._news.stopped_ringing()
-            happened: list[Happened] = []
-            if self._ended:
-                self._stepped, self._ended = self._ended, []
-                happened += self._stepped
-            if self._has_unread:
-                happened += await self._inbox()
-            elif happened:
-                return happened
+            ended, self._ended = self._ended, []
+            self._stepped = list(ended)
+            if ended and not self._has_unread:
+                return ended
+            # What came in during a call goes before its end, so that the next node sees it.
+            happened: list[Happened] = [*await self._inbox(), *ended]
             wakes_at = wake_at(self._state)
             now = self._desk.clock.now()
             if wakes_at is not None and wakes_at <= now:

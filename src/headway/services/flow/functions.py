@@ -59,8 +59,8 @@ class Functions:
 
 def answered(call_id: str, result: Any) -> Answered | Failed:
     """Its result, if it is a document; it is of no use to ask for another one."""
-    if result is None or isinstance(result, bool):
-        return Answered(call_id, result)
+    if result is None or isinstance(result, bool) or _is_small(result):
+        return Answered(call_id, result)  # Nothing can be wrong with it.
     try:
         text = encode_document(result, place="result")
     except InvalidInput as error:
@@ -68,6 +68,11 @@ def answered(call_id: str, result: Any) -> Answered | Failed:
     return Answered(call_id, json.loads(text) if isinstance(result, _KEPT_APART) else result)
 
 
+def _is_small(result: Any) -> bool:
+    return type(result) is int and -_SMALL < result < _SMALL
+
+
+_SMALL: Final = 1 << 63
 _KEPT_APART: Final = (dict, list, tuple)
 
 

@@ -27,6 +27,8 @@ class Ledger:
         """Of all of them together."""
         self._coming: dict[str, int | None] = {}
         """Those that the step changes, as they will be; None: it will be gone."""
+        self._growth = 0
+        """How much larger the shared state becomes by it."""
         self._standing: str | None = None
 
     def load(self, kept: KeptTask) -> None:
@@ -72,7 +74,10 @@ class Ledger:
             elif key in self._sizes:
                 self._coming[key] = None
                 removed.append((run_id, name))
-        if self._coming and self._size + self._growth() > BYTE_COUNT_MAX:
+        self._growth = sum(
+            [(size or 0) - self._sizes.get(key, 0) for key, size in self._coming.items()]
+        )
+        if self._coming and self._size + self._growth > BYTE_COUNT_MAX:
             raise TooLarge("shared state", f"is more than {BYTE_COUNT_MAX:,} bytes")
         columns = _columns(state, commit, then)
         self._coming_standing: str = columns["standing"]
@@ -90,18 +95,13 @@ class Ledger:
 
     def landed(self) -> None:
         """The step is stored."""
-        self._size += self._growth()
+        self._size += self._growth
         for key, size in self._coming.items():
             if size is None:
                 del self._sizes[key]
             else:
                 self._sizes[key] = size
         self._standing = self._coming_standing
-
-    def _growth(self) -> int:
-        """How much larger the shared state becomes."""
-        sizes = self._sizes
-        return sum([(size or 0) - sizes.get(key, 0) for key, size in self._coming.items()])
 
 
 def _columns(state: State, commit: Commit, then: Go | ParkFor | End) -> dict[str, Any]:

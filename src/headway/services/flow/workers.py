@@ -52,6 +52,7 @@ class Workers:
         self._clock = clock
         self._known: Sequence[LiveWorker] = ()
         self._read_at_s = float("-inf")
+        self._looking = asyncio.Lock()
         self._busy: Counter[str] = Counter()
         self._turns = count()
 
@@ -132,17 +133,22 @@ class Workers:
 
     async def _choose(self, command: CallService) -> LiveWorker | None:
         now_s = time.monotonic()
-        if now_s - self._read_at_s >= REGISTRY_KEPT_S:
-            await self._look()
+        await self._look(unless_since_s=now_s - REGISTRY_KEPT_S)
         chosen = self._chosen(command)
         if chosen is None and self._read_at_s < now_s:  # Somebody may have come since.
-            await self._look()
+            await self._look(unless_since_s=now_s)
             chosen = self._chosen(command)
         return chosen
 
-    async def _look(self) -> None:
-        self._known = await self._reader.workers()
-        self._read_at_s = time.monotonic()
+    async def _look(self, *, unless_since_s: float) -> None:
+        """One looks for all who want to know."""
+        if self._read_at_s > unless_since_s:
+            return
+        async with self._looking:
+            if self._read_at_s <= unless_since_s:
+                looked_at_s = time.monotonic()
+                self._known = await self._reader.workers()
+                self._read_at_s = looked_at_s
 
     def _chosen(self, command: CallService) -> LiveWorker | None:
         return choose(
