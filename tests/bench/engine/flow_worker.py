@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from headway.process import run_process
 from headway.worker.server import CallServer
 from headway.worker.services import Services
 from tests.bench.engine.marks import FOR_EVER_S
@@ -31,4 +32,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run_process(main())
