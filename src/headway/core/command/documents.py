@@ -16,9 +16,13 @@ from headway.core.schedule import Schedule
 
 
 def document_length(command: Command[Any]) -> int:
-    """The length of the document that `command` brings along, or 0."""
+    """The length of the documents that `command` brings along, or 0."""
     if isinstance(command, AdvanceFlow):  # Most commands, where there are flows.
         return sum([len(row.output) + len(row.input) for row in command.rows])
+    return _length_of_one(command)
+
+
+def _length_of_one(command: Command[Any]) -> int:
     match command:
         case Submit(params=document) | SaveKey(params=document):
             return len(document)
