@@ -13,8 +13,11 @@ from tests.bench.engine.environments import REQUIREMENTS, version_of
 from tests.bench.engine.goals import verdicts
 from tests.bench.engine.order import Answer, Order, Work, as_argument, received_order
 from tests.bench.engine.referee import Referee
+from tests.bench.engine.report import write_engine_part
 from tests.bench.engine.results import Measure, Result
+from tests.bench.machine import this_machine
 from tests.bench.page import replace_part
+from tests.bench.places import Places
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -133,6 +136,31 @@ def test_a_part_of_the_page_is_replaced_alone(tmp_path: Path) -> None:
     assert text.startswith("top\n<!-- engine -->\n\nnew\n<!-- end of engine -->\n")
     assert "old store" in text
     assert "old engine" not in text
+
+
+def test_the_steps_of_flows_are_judged_recorded_and_drawn(tmp_path: Path) -> None:
+    page, picture = tmp_path / "page.md", tmp_path / "page.svg"
+    page.write_text("<!-- engine -->\n<!-- end of engine -->\n")
+    seconds = {"headway": 0.8, "dbos": 5.0}
+    results = [result(one, seconds[one.contestant.system]) for one in entries(Work.FLOWS)]
+    judged = verdicts(results)
+    assert [verdict.holds for verdict in judged] == [True] * 4
+    slower = [result(one, 1.1) for one in entries(Work.FLOWS)]
+    assert [verdict.holds for verdict in verdicts(slower)] == [False] * 4
+    write_engine_part(
+        results,
+        judged,
+        [],
+        places=Places((), {}, ()),
+        machine=this_machine(),
+        command="bench",
+        page=page,
+        picture=picture,
+    )
+    text = page.read_text()
+    assert "| headway, a worker over HTTP | SQLite (process) | 1,250/s |" in text
+    assert "must be 1000/s or more (aim 2000/s): holds" in text
+    assert "Flows of ten steps" in picture.read_text()
 
 
 def test_every_other_system_is_pinned() -> None:
