@@ -18,7 +18,7 @@ from itertools import cycle, islice
 from typing import Any, Final
 from uuid import uuid4
 
-from headway import Headway
+from headway import Headway, RunHandle
 from headway.core.command.lane import SetLane
 from headway.core.command.submit import Submit
 from headway.core.errors import MessageRefused, QuestionNotOpen
@@ -26,7 +26,6 @@ from headway.core.ids import MAIN_LANE, Instant, Key, RunId
 from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
 from headway.services.admit import admit
-from headway.services.handle import RunHandle
 from tests.services import start_redis, start_redis_cluster
 from tests.torture.claims import Size, Step
 from tests.torture.crowd import Crowd, crowd
@@ -80,7 +79,7 @@ class Talk:
         run_id = RunId(str(uuid4()))
         store = self.hw.store
         await admit(store, Submit(run_id=run_id, key=Key(run_id), job=kind))
-        run = RunHandle(run_id, store=store, runs=store.runs, events=store.events)
+        run = self.hw.run(run_id)
         self.findings.runs += 1
         while not await _is_ready(kind, run):  # noqa: ASYNC110 - It runs in another process.
             await asyncio.sleep(0.05)
