@@ -6,6 +6,8 @@ import json
 import os
 import sys
 import tempfile
+from contextlib import suppress
+from typing import Any
 
 from examples.agent_chat.agent import Agent, Endpoint
 from examples.agent_chat.scripted import Script, served
@@ -16,19 +18,31 @@ TALK = {"job": "chat", "key": "ann"}
 
 async def show(run: RunHandle) -> None:
     """Print what happens to the run, as it happens."""
+    is_speaking = False
     async for event in run.events():
         said = json.loads(event.payload)
-        match event.type:
-            case "token":
-                print(said["text"], end="", flush=True)
-            case "permission_request":
-                print(f"\n[it asks {said['call_id']}: {said['question']}]", flush=True)
-            case "permission_result":
-                print(f"[{said['outcome']} by {said['by']}: {said['answer']}]", flush=True)
-            case "queued_message":
-                print(f"\n[{said['by']} adds: {said['message']['text']}]", flush=True)
-            case "run_state_changed" if said["to"] not in ("queued", "running"):
-                print(f"\n[{said['to']}]", flush=True)
+        if event.type == "token":
+            print(said["text"] if is_speaking else f"agent: {said['text']}", end="", flush=True)
+            is_speaking = True
+        elif line := told(event.type, said):
+            print("\n" * is_speaking + line, flush=True)
+            is_speaking = False
+
+
+def told(kind: str, said: dict[str, Any]) -> str:
+    """An event as a line for people; empty: they need not see it."""
+    match kind:
+        case "permission_request":
+            return f"  [it asks {said['call_id']}: {said['question']}]"
+        case "permission_result":
+            return f"  [{said['outcome']} by {said['by']}: {said['answer']}]"
+        case "tool":
+            return f"  [{said['name']}: {said['result']}]"
+        case "queued_message":
+            return f"{said['by']} adds: {said['message']['text']}"
+        case "run_state_changed" if said["to"] not in ("queued", "running"):
+            return f"  [{said['to']}]"
+    return ""
 
 
 async def until(run: RunHandle, kind: str) -> None:
@@ -39,50 +53,56 @@ async def until(run: RunHandle, kind: str) -> None:
 
 async def demonstrate(hw: Headway, script: Script) -> None:
     async with asyncio.TaskGroup() as group:
-        print("— streaming")
-        run = await hw.continue_(**TALK, params={"text": "good morning"})
-        await show(run)
-        print("— permission")
-        run = await hw.continue_(**TALK, params={"text": "delete my notes"})
-        shown = group.create_task(show(run))
-        await until(run, "permission_request")
-        (call_id,) = await run.questions()
-        await run.answer(call_id, {"approved": True}, by="ann")
+
+        async def turn(heading: str, text: str) -> tuple[RunHandle, asyncio.Task[None]]:
+            print(f"\n— {heading}\nann: {text}", flush=True)
+            run = await hw.continue_(**TALK, params={"text": text})
+            return run, group.create_task(show(run))
+
+        run, shown = await turn("an answer that streams", "good morning")
         await shown
-        print("— a message in the middle")
-        run = await hw.continue_(**TALK, params={"text": "delete, but wait"})
-        shown = group.create_task(show(run))
+        run, shown = await turn("a tool that waits for a yes", "delete my notes")
+        await answer(run, is_allowed=True)
+        await shown
+        run, shown = await turn("a message in the middle of a turn", "delete, but wait")
         await script.waits.wait()
-        await hw.continue_(
-            **TALK, params={"text": "only the old ones"}, on_conflict="steer", by="bob"
-        )
+        added = {"text": "only the old ones"}
+        await hw.continue_(**TALK, params=added, on_conflict="steer", by="bob")
         script.may_go_on.set()
-        await until(run, "permission_request")
-        (call_id,) = await run.questions()
-        await run.answer(call_id, {"approved": False}, by="ann")
+        await answer(run, is_allowed=False)
         await shown
-        print("— cancel")
-        run = await hw.continue_(**TALK, params={"text": "count"})
-        shown = group.create_task(show(run))
+        run, shown = await turn("a cancel", "count")
         await until(run, "token")
+        await asyncio.sleep(1)
         await run.cancel(by="ann")
         await shown
 
 
+async def answer(run: RunHandle, *, is_allowed: bool) -> None:
+    await until(run, "permission_request")
+    await asyncio.sleep(1)  # As a person does.
+    (call_id,) = await run.questions()
+    await run.answer(call_id, {"approved": is_allowed}, by="ann")
+
+
 async def talk(hw: Headway) -> None:
     """A line is a turn, or goes into the one under way; `y` and `n` answer what it asks."""
+    typed = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(typed), sys.stdin
+    )
     async with asyncio.TaskGroup() as group:
-        while line := (await asyncio.to_thread(sys.stdin.readline)).strip():
-            active = await hw.active.get("ann")
+        while line := (await typed.readline()).decode().strip():
+            active = await hw.active.get(TALK["key"])
             questions = {} if active is None else await active.questions()
             if active is not None and questions and line in ("y", "n"):
                 await active.answer(next(iter(questions)), {"approved": line == "y"}, by="you")
-            else:
-                run = await hw.continue_(
-                    **TALK, params={"text": line}, on_conflict="steer", by="you"
-                )
-                if active is None:
-                    group.create_task(show(run))
+                continue
+            run = await hw.continue_(**TALK, params={"text": line}, on_conflict="steer", by="you")
+            if active is None or run.id != active.id:  # Else it is shown already.
+                group.create_task(show(run))
+        if left := await hw.active.get(TALK["key"]):
+            await left.cancel(by="you")
 
 
 async def main() -> None:
@@ -90,7 +110,7 @@ async def main() -> None:
     parser.add_argument("--url", help="such as http://127.0.0.1:11434/v1")
     parser.add_argument("--model", default="scripted")
     wanted = parser.parse_args()
-    script, secret = Script(word_s=0.02), os.environ.get("OPENAI_API_KEY", "")
+    script, secret = Script(word_s=0.1), os.environ.get("OPENAI_API_KEY", "")
     with tempfile.TemporaryDirectory() as folder:
         async with served(script) as url:
             hw = Headway(f"sqlite:///{folder}/chat.db")
@@ -101,4 +121,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    with suppress(KeyboardInterrupt):
+        asyncio.run(main())

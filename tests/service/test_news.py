@@ -113,6 +113,26 @@ async def test_i8_two_who_wait_for_one_run_both_wake(
     assert first.result().run.status is second.result().run.status is RunStatus.CANCELED
 
 
+async def test_i8_what_happens_during_a_look_is_not_missed(
+    here: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends after the look has read it, and before it is heard: nobody tells it again."""
+    monkeypatch.setattr(news, "LOOK_S", 3_600)
+    run_id = await submitted(here)
+    (run,) = handles(here, [run_id])
+    read = SqlRunReader.run
+
+    async def read_and_end(reader: SqlRunReader, wanted: RunId) -> Any:
+        record = await read(reader, wanted)
+        await here.apply(RequestCancel(run_id=wanted))
+        await asyncio.sleep(0)  # Who listens hears of it before the reader does.
+        return record
+
+    monkeypatch.setattr(SqlRunReader, "run", read_and_end)
+    async with asyncio.timeout(20):
+        assert (await run.ended()).run.status is RunStatus.CANCELED
+
+
 async def test_i8_nobody_looks_when_nobody_waits(
     here: SqlStore, there: SqlStore, reads: Reads
 ) -> None:
