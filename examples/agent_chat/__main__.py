@@ -6,14 +6,19 @@ import json
 import os
 import sys
 import tempfile
-from contextlib import suppress
-from typing import Any
 
 from examples.agent_chat.agent import Agent, Endpoint
 from examples.agent_chat.scripted import Script, served
 from headway import Headway, RunHandle
 
 TALK = {"job": "chat", "key": "ann"}
+LINES = {
+    "permission_request": "  [it asks {call_id}: {question}]",
+    "permission_result": "  [{outcome} by {by}: {answer}]",
+    "tool": "  [{name}: {result}]",
+    "queued_message": "{by} adds: {message[text]}",
+    "run_state_changed": "  [{to}]",
+}
 
 
 async def show(run: RunHandle) -> None:
@@ -22,43 +27,32 @@ async def show(run: RunHandle) -> None:
     async for event in run.events():
         said = json.loads(event.payload)
         if event.type == "token":
-            print(said["text"] if is_speaking else f"agent: {said['text']}", end="", flush=True)
+            print("" if is_speaking else "agent: ", said["text"], sep="", end="", flush=True)
             is_speaking = True
-        elif line := told(event.type, said):
-            print("\n" * is_speaking + line, flush=True)
+        elif event.type in LINES and said.get("to") not in ("queued", "running"):
+            print("\n" * is_speaking + LINES[event.type].format(**said), flush=True)
             is_speaking = False
-
-
-def told(kind: str, said: dict[str, Any]) -> str:
-    """An event as a line for people; empty: they need not see it."""
-    match kind:
-        case "permission_request":
-            return f"  [it asks {said['call_id']}: {said['question']}]"
-        case "permission_result":
-            return f"  [{said['outcome']} by {said['by']}: {said['answer']}]"
-        case "tool":
-            return f"  [{said['name']}: {said['result']}]"
-        case "queued_message":
-            return f"{said['by']} adds: {said['message']['text']}"
-        case "run_state_changed" if said["to"] not in ("queued", "running"):
-            return f"  [{said['to']}]"
-    return ""
 
 
 async def until(run: RunHandle, kind: str) -> None:
     async for event in run.events():
         if event.type == kind:
-            return
+            return await asyncio.sleep(1)  # As a person, who takes a moment.
+
+
+async def answer(run: RunHandle, *, is_allowed: bool) -> None:
+    await until(run, "permission_request")
+    (call_id,) = await run.questions()
+    await run.answer(call_id, {"approved": is_allowed}, by="ann")
 
 
 async def demonstrate(hw: Headway, script: Script) -> None:
+    async def turn(heading: str, text: str) -> tuple[RunHandle, asyncio.Task[None]]:
+        print(f"\n— {heading}\nann: {text}", flush=True)
+        run = await hw.continue_(**TALK, params={"text": text})
+        return run, group.create_task(show(run))
+
     async with asyncio.TaskGroup() as group:
-
-        async def turn(heading: str, text: str) -> tuple[RunHandle, asyncio.Task[None]]:
-            print(f"\n— {heading}\nann: {text}", flush=True)
-            run = await hw.continue_(**TALK, params={"text": text})
-            return run, group.create_task(show(run))
-
         run, shown = await turn("an answer that streams", "good morning")
         await shown
         run, shown = await turn("a tool that waits for a yes", "delete my notes")
@@ -66,34 +60,23 @@ async def demonstrate(hw: Headway, script: Script) -> None:
         await shown
         run, shown = await turn("a message in the middle of a turn", "delete, but wait")
         await script.waits.wait()
-        added = {"text": "only the old ones"}
-        await hw.continue_(**TALK, params=added, on_conflict="steer", by="bob")
+        await hw.active.queue_message("ann", {"text": "only the old ones"}, by="bob")
         script.may_go_on.set()
         await answer(run, is_allowed=False)
         await shown
-        run, shown = await turn("a cancel", "count")
+        run, _ = await turn("a cancel", "count")
         await until(run, "token")
-        await asyncio.sleep(1)
         await run.cancel(by="ann")
-        await shown
-
-
-async def answer(run: RunHandle, *, is_allowed: bool) -> None:
-    await until(run, "permission_request")
-    await asyncio.sleep(1)  # As a person does.
-    (call_id,) = await run.questions()
-    await run.answer(call_id, {"approved": is_allowed}, by="ann")
 
 
 async def talk(hw: Headway) -> None:
     """A line is a turn, or goes into the one under way; `y` and `n` answer what it asks."""
     typed = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(typed), sys.stdin
-    )
+    protocol, loop = asyncio.StreamReaderProtocol(typed), asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: protocol, sys.stdin)
     async with asyncio.TaskGroup() as group:
         while line := (await typed.readline()).decode().strip():
-            active = await hw.active.get(TALK["key"])
+            active = await hw.active.get("ann")
             questions = {} if active is None else await active.questions()
             if active is not None and questions and line in ("y", "n"):
                 await active.answer(next(iter(questions)), {"approved": line == "y"}, by="you")
@@ -101,8 +84,7 @@ async def talk(hw: Headway) -> None:
             run = await hw.continue_(**TALK, params={"text": line}, on_conflict="steer", by="you")
             if active is None or run.id != active.id:  # Else it is shown already.
                 group.create_task(show(run))
-        if left := await hw.active.get(TALK["key"]):
-            await left.cancel(by="you")
+        await hw.active.abort("ann", by="you")
 
 
 async def main() -> None:
@@ -121,5 +103,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    with suppress(KeyboardInterrupt):
-        asyncio.run(main())
+    asyncio.run(main())

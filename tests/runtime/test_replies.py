@@ -8,7 +8,7 @@ import pytest
 from redis.exceptions import BusyLoadingError, InvalidResponse, NoScriptError, ResponseError
 from redis.exceptions import ConnectionError as ConnectionLost
 
-from headway.adapters.redis.replies import READ_BYTE_COUNT, Replies
+from headway.adapters.redis.replies import LONG_BYTE_COUNT, Replies
 
 SENT: Final = (
     b"$8\r\nresolved\r\n"
@@ -49,11 +49,16 @@ async def test_r4_12_replies_are_whole_in_whatever_pieces_they_come(size: int) -
     assert not await replies.can_read()  # Nothing is left over.
 
 
-async def test_r4_12_a_reply_larger_than_a_read_is_whole() -> None:
+@pytest.mark.parametrize(
+    "lengths", [[200_000], [LONG_BYTE_COUNT + 1], [70_000, 500_000, 3], [1_000] * 1_000]
+)
+async def test_r4_12_a_long_reply_is_whole_and_the_next_is_read(lengths: list[int]) -> None:
     replies, stream = reading()
-    text = bytes(range(256)) * (READ_BYTE_COUNT // 64)
-    stream.feed_data(b"*2\r\n" + 2 * (b"$%d\r\n%b\r\n" % (len(text), text)) + b":7\r\n")
-    assert await read(replies, 2) == [[text, text], 7]
+    texts = [bytes(range(256)) * (length // 256) + b"\r\n" for length in lengths]
+    parts = b"".join(b"$%d\r\n%b\r\n" % (len(text), text) for text in texts)
+    stream.feed_data(b":1\r\n*%d\r\n%b:7\r\n" % (len(texts), parts))
+    assert await read(replies, 3) == [1, texts, 7]
+    assert not await replies.can_read()
 
 
 async def test_r4_12_a_refusal_is_a_reply_and_the_next_is_read() -> None:

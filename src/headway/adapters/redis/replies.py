@@ -10,6 +10,8 @@ from redis.exceptions import ConnectionError as ConnectionLost
 from redis.exceptions import InvalidResponse
 
 READ_BYTE_COUNT: Final = 65_536
+LONG_BYTE_COUNT: Final = 4 * READ_BYTE_COUNT
+"""A reply that is longer is read by the driver, line by line."""
 _END: Final = b"\r\n"
 _BYTES, _ARRAY, _NUMBER, _WORD, _ERROR = b"$*:+-"
 
@@ -34,19 +36,19 @@ class Replies(_AsyncRESP2Parser):
                 try:
                     reply, self._pos = self._cut(self._pos)
                 except _Incomplete as missing:
-                    byte_count = max(missing.byte_count, READ_BYTE_COUNT)
+                    self._buffer, self._pos = self._buffer[self._pos :], 0
+                    if len(self._buffer) + missing.byte_count > LONG_BYTE_COUNT:
+                        # To cut it anew with each piece would cost its length squared.
+                        return await super().read_response(disable_decoding=True)
                 else:
                     if self._pos == len(self._buffer):
                         self._buffer, self._pos = b"", 0
                     return reply
-            else:
-                byte_count = READ_BYTE_COUNT
             assert self._stream is not None  # It is there while there is a connection.
-            come = await self._stream.read(byte_count)
+            come = await self._stream.read(READ_BYTE_COUNT)
             if not come:
                 raise ConnectionLost("the server has closed the connection")
-            self._buffer = self._buffer[self._pos :] + come
-            self._pos = 0
+            self._buffer += come
 
     def _cut(self, at: int) -> tuple[Any, int]:
         """The reply that begins at `at`, and where the next one does."""
