@@ -44,6 +44,12 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("wide_excepts", "src/headway/services/reach.py"): (
         "The top of a hold: a mistake of ours costs this run its hints, and nothing else."
     ),
+    ("tasks_without_an_owner", "src/headway/services/news.py"): (
+        "It lives from the first who waits to the last, and none of them outlives the others."
+    ),
+    ("wide_excepts", "src/headway/services/news.py"): (
+        "The top of a loop on which all who wait rely: a mistake of ours is told, and they look."
+    ),
     ("wide_excepts", "src/headway/services/engine.py"): (
         "The top of an execution and of a round: a mistake of ours is told and costs only this one."
     ),

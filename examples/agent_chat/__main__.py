@@ -12,77 +12,79 @@ from examples.agent_chat.scripted import Script, served
 from headway import Headway, RunHandle
 
 TALK = {"job": "chat", "key": "ann"}
+LINES = {
+    "permission_request": "  [it asks {call_id}: {question}]",
+    "permission_result": "  [{outcome} by {by}: {answer}]",
+    "tool": "  [{name}: {result}]",
+    "queued_message": "{by} adds: {message[text]}",
+    "run_state_changed": "  [{to}]",
+}
 
 
 async def show(run: RunHandle) -> None:
     """Print what happens to the run, as it happens."""
+    is_speaking = False
     async for event in run.events():
         said = json.loads(event.payload)
-        match event.type:
-            case "token":
-                print(said["text"], end="", flush=True)
-            case "permission_request":
-                print(f"\n[it asks {said['call_id']}: {said['question']}]", flush=True)
-            case "permission_result":
-                print(f"[{said['outcome']} by {said['by']}: {said['answer']}]", flush=True)
-            case "queued_message":
-                print(f"\n[{said['by']} adds: {said['message']['text']}]", flush=True)
-            case "run_state_changed" if said["to"] not in ("queued", "running"):
-                print(f"\n[{said['to']}]", flush=True)
+        if event.type == "token":
+            print("" if is_speaking else "agent: ", said["text"], sep="", end="", flush=True)
+            is_speaking = True
+        elif event.type in LINES and said.get("to") not in ("queued", "running"):
+            print("\n" * is_speaking + LINES[event.type].format(**said), flush=True)
+            is_speaking = False
 
 
 async def until(run: RunHandle, kind: str) -> None:
     async for event in run.events():
         if event.type == kind:
-            return
+            return await asyncio.sleep(1)  # As a person, who takes a moment.
+
+
+async def answer(run: RunHandle, *, is_allowed: bool) -> None:
+    await until(run, "permission_request")
+    (call_id,) = await run.questions()
+    await run.answer(call_id, {"approved": is_allowed}, by="ann")
 
 
 async def demonstrate(hw: Headway, script: Script) -> None:
+    async def turn(heading: str, text: str) -> tuple[RunHandle, asyncio.Task[None]]:
+        print(f"\n— {heading}\nann: {text}", flush=True)
+        run = await hw.continue_(**TALK, params={"text": text})
+        return run, group.create_task(show(run))
+
     async with asyncio.TaskGroup() as group:
-        print("— streaming")
-        run = await hw.continue_(**TALK, params={"text": "good morning"})
-        await show(run)
-        print("— permission")
-        run = await hw.continue_(**TALK, params={"text": "delete my notes"})
-        shown = group.create_task(show(run))
-        await until(run, "permission_request")
-        (call_id,) = await run.questions()
-        await run.answer(call_id, {"approved": True}, by="ann")
+        run, shown = await turn("an answer that streams", "good morning")
         await shown
-        print("— a message in the middle")
-        run = await hw.continue_(**TALK, params={"text": "delete, but wait"})
-        shown = group.create_task(show(run))
+        run, shown = await turn("a tool that waits for a yes", "delete my notes")
+        await answer(run, is_allowed=True)
+        await shown
+        run, shown = await turn("a message in the middle of a turn", "delete, but wait")
         await script.waits.wait()
-        await hw.continue_(
-            **TALK, params={"text": "only the old ones"}, on_conflict="steer", by="bob"
-        )
+        await hw.active.queue_message("ann", {"text": "only the old ones"}, by="bob")
         script.may_go_on.set()
-        await until(run, "permission_request")
-        (call_id,) = await run.questions()
-        await run.answer(call_id, {"approved": False}, by="ann")
+        await answer(run, is_allowed=False)
         await shown
-        print("— cancel")
-        run = await hw.continue_(**TALK, params={"text": "count"})
-        shown = group.create_task(show(run))
+        run, _ = await turn("a cancel", "count")
         await until(run, "token")
         await run.cancel(by="ann")
-        await shown
 
 
 async def talk(hw: Headway) -> None:
     """A line is a turn, or goes into the one under way; `y` and `n` answer what it asks."""
+    typed = asyncio.StreamReader()
+    protocol, loop = asyncio.StreamReaderProtocol(typed), asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: protocol, sys.stdin)
     async with asyncio.TaskGroup() as group:
-        while line := (await asyncio.to_thread(sys.stdin.readline)).strip():
+        while line := (await typed.readline()).decode().strip():
             active = await hw.active.get("ann")
             questions = {} if active is None else await active.questions()
             if active is not None and questions and line in ("y", "n"):
                 await active.answer(next(iter(questions)), {"approved": line == "y"}, by="you")
-            else:
-                run = await hw.continue_(
-                    **TALK, params={"text": line}, on_conflict="steer", by="you"
-                )
-                if active is None:
-                    group.create_task(show(run))
+                continue
+            run = await hw.continue_(**TALK, params={"text": line}, on_conflict="steer", by="you")
+            if active is None or run.id != active.id:  # Else it is shown already.
+                group.create_task(show(run))
+        await hw.active.abort("ann", by="you")
 
 
 async def main() -> None:
@@ -90,7 +92,7 @@ async def main() -> None:
     parser.add_argument("--url", help="such as http://127.0.0.1:11434/v1")
     parser.add_argument("--model", default="scripted")
     wanted = parser.parse_args()
-    script, secret = Script(word_s=0.02), os.environ.get("OPENAI_API_KEY", "")
+    script, secret = Script(word_s=0.1), os.environ.get("OPENAI_API_KEY", "")
     with tempfile.TemporaryDirectory() as folder:
         async with served(script) as url:
             hw = Headway(f"sqlite:///{folder}/chat.db")

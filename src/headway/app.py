@@ -47,6 +47,7 @@ from headway.services.job import (
 from headway.services.key_rows import Keys
 from headway.services.lane_settings import Lanes
 from headway.services.mirror import Mirror
+from headway.services.news import RunNews
 from headway.services.output import Output
 from headway.services.own_lanes import OwnLanes
 from headway.services.reach import Reach
@@ -219,7 +220,7 @@ class Headway:
     @property
     def active(self) -> ActiveRuns:
         """The active run of a key, on whichever instance: speak to it, stop it, await its end."""
-        return ActiveRuns(self.store, self.store.runs, self.store.events)
+        return ActiveRuns(self.store, self.store.runs, self.store.events, self._news)
 
     @property
     def workers(self) -> Workers:
@@ -233,8 +234,9 @@ class Headway:
 
     def run(self, run_id: str) -> RunHandle:
         """A handle to a run that was started before, by whomever."""
+        store = self.store
         return RunHandle(
-            RunId(run_id), store=self.store, runs=self.store.runs, events=self.store.events
+            RunId(run_id), store=store, runs=store.runs, events=store.events, news=self._news
         )
 
     async def explain(self, run_id: str) -> Explanation:
@@ -294,7 +296,9 @@ class Headway:
             idempotency_key=idempotency_key,
             by=by,
         )
-        return await submitted_run(store, submission, runs=store.runs, events=store.events)
+        return await submitted_run(
+            store, submission, runs=store.runs, events=store.events, news=self._news
+        )
 
     async def start(
         self, job: str, *, key: str | None = None, params: dict[str, Any] | None = None, **more: Any
@@ -315,7 +319,8 @@ class Headway:
         The schema must be there: SchemaMismatch, and nothing is made.
         """
         await check_database(self._urls)
-        self._store = await open_store(self._urls, durability=self._durability)
+        store = self._store = await open_store(self._urls, durability=self._durability)
+        self._news = RunNews(store, store.runs)
         self._own_lanes = OwnLanes(self._store)
         try:
             yield self
@@ -330,6 +335,7 @@ class Headway:
             self._store = await open_store(self._urls, durability=self._durability, now=now)
             opened.push_async_callback(self._close)
             store, clock = self._store, self._clock or SystemClock()
+            self._news = RunNews(store, store.runs)
             self._own_lanes = OwnLanes(store)
             await self._own_lanes.prepare(self._jobs.values())
             life_lock = life_lock_for(self._urls, store)

@@ -31,6 +31,7 @@ from headway.services.flow.flows import Flows
 from headway.services.flow.functions import Functions
 from headway.services.flow.workers import Workers
 from headway.services.handle import RunHandle
+from headway.services.news import RunNews
 from headway.services.reach import Reach
 
 __all__ = [
@@ -159,12 +160,13 @@ async def opened_readers(urls: Sequence[str]) -> AsyncIterator[Readers]:
 async def opened_flows(urls: Sequence[str]) -> AsyncIterator[Flows]:
     """Flows and tasks without an engine: what is started is driven by others."""
     store = await open_store(urls)
+    news = RunNews(store, store.runs)
     try:
         flows = Flows(
             SystemIds(),
             {},
             lambda run_id: RunHandle(
-                RunId(run_id), store=store, runs=store.runs, events=store.events
+                RunId(run_id), store=store, runs=store.runs, events=store.events, news=news
             ),
         )
         await flows.open(flow_desk(store, SystemClock(), flows.functions, networks=()))

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from headway.adapters.sql.store import SqlStore
+from headway.core.command.expire import Expire
 from headway.core.command.inbox import ANSWER, ConsumeInbox, NotActive, Posted, PostToInbox
 from headway.core.command.prune import PruneRuns
 from headway.core.command.question import (
@@ -188,6 +189,23 @@ async def test_r4_9_people_know_how_long_they_have(store: SqlStore, clock: FakeC
     assert json.loads(told.payload) == {
         "call_id": "1.1", "question": {"tool": "delete"}, "schema": None, "timeout_s": 7,
     }  # fmt: skip
+
+
+async def test_r4_14_a_person_has_no_longer_than_the_run_has(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    claim = claim_of(await running(store, timeout_s=10))
+    clock.advance(4)
+    await store.apply(AskQuestion(claim, "1.1", QUESTION, timeout_s=7))
+    await store.apply(AskQuestion(claim, "1.2", QUESTION, timeout_s=5))
+    asked = await store.runs.questions(claim.run_id)
+    wanted = [later(clock(), seconds=6), later(clock(), seconds=5)]
+    assert sorted(one.answer_by for one in asked) == sorted(wanted)
+    *_, first, second = await events(store, claim.run_id)
+    assert [json.loads(told.payload)["timeout_s"] for told in (first, second)] == [6, 5]
+    clock.advance(6)
+    assert await store.apply(Expire(claim.run_id))  # Asking has not put off its end.
+    assert isinstance(await store.apply(an_answer(claim.run_id)), NotActive)
 
 
 async def test_r4_9_who_answered_and_when_is_on_the_record(

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from headway.adapters.sql import read_runs
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.key_row import SaveKey
 from headway.core.command.settle import Complete
@@ -79,12 +80,33 @@ async def test_r1_10_a_list_can_be_filtered(store: SqlStore, clock: FakeClock) -
     assert await pages(store, RunFilter(key=Key("nobody")), limit=10) == []
 
 
+async def test_i8_many_runs_are_asked_for_at_once(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_runs, "_IDS_AT_ONCE", 2)
+    mine, others = await instance(store), await instance(store)
+    held = [await running(store, key, lane=key, by=mine) for key in "abc"]
+    aside = await running(store, "d", lane="d", by=others)
+    queued = await submitted(store, "e")
+    asked = [*(one.run_id for one in held[:2]), aside.run_id, queued, RunId("none")]
+    found = await store.runs.held_among(mine, asked)
+    assert {run.claim for run in found} == {claim_of(one) for one in held[:2]}
+    assert {run.status for run in found} == {RunStatus.RUNNING}
+    seqs = await store.runs.run_seqs(asked)
+    assert seqs == {held[0].run_id: 2, held[1].run_id: 2, aside.run_id: 2, queued: 1}
+    await store.apply(Complete(claim_of(held[0])))
+    assert await store.runs.held_among(mine, asked[:1]) == []
+    assert (await store.runs.run_seqs(asked[:1])) == {held[0].run_id: 3}
+
+
 async def test_r1_10_what_is_not_there_is_none_or_empty(store: SqlStore) -> None:
     assert await store.runs.run(RunId("none")) is None
     assert list(await store.runs.inbox(RunId("none"))) == []
     assert list(await store.runs.instances()) == []
     assert list(await store.runs.keys(limit=10)) == []
     assert list(await store.runs.runs_held_by(InstanceId("none"), limit=10)) == []
+    assert list(await store.runs.held_among(InstanceId("none"), [RunId("none")])) == []
+    assert await store.runs.run_seqs([RunId("none")]) == {}
     assert list(await store.runs.oldest_runs(after_seq=0, limit=10)) == []
     snapshot = await store.runs.snapshot()
     assert (snapshot.seq, snapshot.runs, snapshot.keys) == (0, [], [])

@@ -12,6 +12,7 @@ from headway.core.command.wait import GiveSlotBack, Park, Wake
 from headway.core.ids import SECOND, Instant, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus
+from headway.services import sweep as sweeping
 from headway.services.sweep import sweep
 from headway.testing import FakeClock, a_claim, a_message, claim_of
 from headway.testing.locks import NO_LOCKS
@@ -65,6 +66,20 @@ async def test_i18_the_sweep_goes_by_the_databases_clock(store: SqlStore, clock:
     await sweep(store, store.runs, NO_LOCKS)
     assert await status(store, run_id) is RunStatus.TIMED_OUT
     assert (await state(store, orphan.run_id)).death_count == 1
+
+
+async def test_r2_8_the_sweep_goes_on_while_more_is_due(
+    store: SqlStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeping, "COUNT_MAX", 2)
+    run_ids = [await submitted(store, f"key-{one}", queue_timeout_s=10) for one in range(5)]
+    dead = await instance(store, ttl_s=10)
+    orphans = [await running(store, f"o-{one}", lane=f"o-{one}", by=dead) for one in range(5)]
+    clock.advance(10)
+    await sweep(store, store.runs, NO_LOCKS)
+    assert {await status(store, run_id) for run_id in run_ids} == {RunStatus.TIMED_OUT}
+    assert {(await state(store, one.run_id)).death_count for one in orphans} == {1}
+    assert dead not in {one.id for one in await store.runs.instances()}
 
 
 async def test_i18_a_machine_whose_clock_is_wrong_asks_the_servers(

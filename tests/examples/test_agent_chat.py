@@ -144,7 +144,7 @@ def test_one_command_shows_it_all(tmp_path: Path) -> None:
     for line in (
         "you said: good morning",
         "[answered by ann: {'approved': True}]",
-        "[bob adds: only the old ones]",
+        "bob adds: only the old ones",
         "[answered by ann: {'approved': False}]",
         "[canceled]",
     ):

@@ -14,6 +14,18 @@ RUNTIME: Final = (
         backend="redis",
     ),
     Mutant(
+        name="who waits in memory does not look whether it was answered",
+        file="adapters/memory/runtime_store.py",
+        edits=(
+            (
+                "        if interrupt.answer is not None:\n            return",
+                "        if False:\n            return",
+            ),
+        ),
+        test_file="tests/runtime/test_interrupts.py",
+        test="test_r4_12_an_answer_between_creating_and_subscribing_is_not_lost",
+    ),
+    Mutant(
         name="nobody looks again when the line to Redis was down",
         file="adapters/redis/line.py",
         edits=(("            self.tell(LOOK)\n", "            pass\n"),),

@@ -58,4 +58,32 @@ SERVICES: Final = (
         test_file="tests/service/test_order.py",
         test="test_r2_8_a_run_that_waits_too_long_in_the_queue_is_timed_out",
     ),
+    Mutant(
+        name="who waits for a run of another process is told by hints alone",
+        file="services/news.py",
+        edits=(("            self._tell_all(asked, found)\n", ""),),
+        test_file="tests/service/test_news.py",
+        test="test_i8_many_who_wait_share_one_look_and_each_wakes_for_its_own",
+    ),
+    Mutant(
+        name="what happens while a handle looks is missed",
+        file="services/news.py",
+        edits=(("        if self._told_seq > run_seq:\n", "        if False:\n"),),
+        test_file="tests/service/test_news.py",
+        test="test_i8_what_happens_during_a_look_is_not_missed",
+    ),
+    Mutant(
+        name="the sweep moves five hundred a second and no more",
+        file="services/sweep.py",
+        edits=(("        if len(due) < COUNT_MAX or due <= moved:", "        if due:"),),
+        test_file="tests/contract/test_timeouts.py",
+        test="test_r2_8_the_sweep_goes_on_while_more_is_due",
+    ),
+    Mutant(
+        name="who waits for a person is looked at no more often than others",
+        file="services/engine.py",
+        edits=(("if one.asking_count])", "if False])"),),
+        test_file="tests/service/test_looks.py",
+        test="test_i8_only_who_waits_for_a_person_is_looked_at_often",
+    ),
 )

@@ -4,8 +4,15 @@ import asyncio
 
 import pytest
 
-from headway.core.ids import RunId
-from headway.ports.runtime_store import CANCELLED, SHUTDOWN, Hint, ResolveAnswer, RuntimeTerms
+from headway.core.ids import Key, RunId
+from headway.ports.runtime_store import (
+    CANCELLED,
+    SHUTDOWN,
+    Hint,
+    InjectAnswer,
+    ResolveAnswer,
+    RuntimeTerms,
+)
 from tests.runtime.scenes import (
     NO,
     SHARED,
@@ -14,6 +21,7 @@ from tests.runtime.scenes import (
     Runtime,
     a_claim,
     a_key,
+    until,
     until_waiting,
 )
 
@@ -169,6 +177,39 @@ async def test_r4_9_cleaning_up_wakes_who_still_waits(runtime: Runtime, another:
         await until_waiting(runtime, claim.run_id, "call-1")
         await another.cleanup_execution(key, claim)
     assert wait.result() is None
+
+
+async def test_r4_15_a_lease_that_ends_is_not_the_end_of_a_question(place: Place) -> None:
+    key, claim = a_key(), a_claim()
+    async with place.opened(RuntimeTerms(lease_ttl_s=0.05)) as store:
+        await store.acquire_lease(key, claim)
+        async with asyncio.TaskGroup() as group:
+            wait = group.create_task(store.wait_for_interrupt(claim.run_id, "call-1"))
+            await until_waiting(store, claim.run_id, "call-1")
+            if place.is_memory:  # There only its owner ends it.
+                await store.release_lease(key, claim)
+            await until(lambda: _takes(store, key), what="the lease is over")
+            assert not wait.done()
+            answer = await store.resolve_interrupt(claim.run_id, "call-1", YES)
+            assert answer is ResolveAnswer.RESOLVED
+        assert wait.result() == YES
+
+
+async def _takes(store: Runtime, key: Key) -> bool:
+    return await store.acquire_lease(key, a_claim()) is None
+
+
+async def test_r4_15_a_question_that_times_out_is_not_the_end_of_the_run(
+    runtime: Runtime, another: Runtime
+) -> None:
+    key, claim = a_key(), a_claim()
+    await runtime.acquire_lease(key, claim)
+    await runtime.mark_interactive(key, claim)
+    assert await runtime.wait_for_interrupt(claim.run_id, "call-1", timeout_s=0.05) is None
+    assert await runtime.renew_lease(key, claim)
+    assert not await runtime.is_cancelled(claim.run_id)
+    told = await another.inject_message(key, claim.run_id, YES)
+    assert told is InjectAnswer.INJECTED
 
 
 async def test_r4_9_who_takes_over_finds_the_answer(runtime: Runtime, another: Runtime) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from headway import Headway, RunContext
 from headway.adapters.sql.store import SqlStore
-from headway.services import claiming, engine, handle
+from headway.services import claiming, engine, news
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -32,7 +32,7 @@ async def test_i8_with_every_hint_lost_polling_still_starts_and_finds_the_end(
     monkeypatch.setattr(SqlStore, "accompany", hear_nothing)
     monkeypatch.setattr(claiming, "POLL_S", 0.01)
     monkeypatch.setattr(engine, "LOOK_S", 0.01)
-    monkeypatch.setattr(handle, "POLL_S", 0.01)
+    monkeypatch.setattr(news, "LOOK_S", 0.01)
     async with no_op(url) as hw:
         runs = [await hw.start("work", params={"number": number}) for number in range(5)]
         assert [await run.result() for run in runs] == list(range(5))
@@ -43,7 +43,7 @@ async def test_i8_no_hint_is_missed_by_one_who_looks_while_it_comes(
 ) -> None:
     monkeypatch.setattr(claiming, "POLL_S", 3_600)
     monkeypatch.setattr(engine, "LOOK_S", 3_600)
-    monkeypatch.setattr(handle, "POLL_S", 3_600)
+    monkeypatch.setattr(news, "LOOK_S", 3_600)
     async with no_op(url) as hw, asyncio.timeout(60):
         for number in range(50):
             run = await hw.start("work", params={"number": number})

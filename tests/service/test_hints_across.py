@@ -17,9 +17,10 @@ from headway.core.command.submit import Submit
 from headway.core.ids import MAIN_LANE, Key, LaneName, RunId
 from headway.core.run.events import Event
 from headway.core.run.status import RunStatus
-from headway.services import claiming, engine, handle
+from headway.services import claiming, engine, news
 from headway.services.admit import admit
 from headway.services.handle import RunHandle
+from headway.services.news import RunNews
 from tests.contract.backends import database_on
 from tests.service.scenes import looked_at
 from tests.services import PostgresServer
@@ -50,7 +51,7 @@ async def elsewhere(url: str) -> AsyncIterator[SqlStore]:
 def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claiming, "POLL_S", HOUR_S)
     monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
-    monkeypatch.setattr(handle, "POLL_S", HOUR_S)
+    monkeypatch.setattr(news, "LOOK_S", HOUR_S)
 
 
 def with_jobs(url: str) -> Headway:
@@ -78,7 +79,8 @@ async def submit(store: SqlStore, job: str) -> RunHandle:
     """As a process does that has not registered the job."""
     run_id = RunId(f"{job}-{asyncio.get_running_loop().time()}")
     await admit(store, Submit(run_id=run_id, key=Key(run_id), job=job))
-    return RunHandle(run_id, store=store, runs=store.runs, events=store.events)
+    shared = RunNews(store, store.runs)
+    return RunHandle(run_id, store=store, runs=store.runs, events=store.events, news=shared)
 
 
 async def until_heard(listener: SqlStore, speaker: SqlStore) -> None:
@@ -256,7 +258,7 @@ async def test_i8_with_every_hint_lost_polling_still_converges(
     monkeypatch.setattr(SqlStore, "accompany", hear_nothing)
     monkeypatch.setattr(claiming, "POLL_S", 0.01)
     monkeypatch.setattr(engine, "LOOK_S", 0.01)
-    monkeypatch.setattr(handle, "POLL_S", 0.01)
+    monkeypatch.setattr(news, "LOOK_S", 0.01)
     hw = with_jobs(url)
     hw._lease_ttl_s = 0.5  # A third of it is how often an engine looks after its runs.
     async with hw, asyncio.timeout(60):

@@ -17,6 +17,7 @@ from headway import (
     Refusal,
     RunContext,
     RunHandle,
+    RunNotActive,
 )
 from headway.core.command import inbox
 from headway.core.run.events import EventType
@@ -242,6 +243,24 @@ async def test_r4_9_nobody_answers_and_the_default_stands(url: str) -> None:
         assert [(one["outcome"], one["by"]) for one in told] == [("timed_out", None)]
         with pytest.raises(Exception, match=r"default\.count: must be of type integer"):
             await (await hw.start("mistaken")).result()
+
+
+async def test_r4_15_a_lease_a_persons_time_and_the_runs_are_three_clocks(url: str) -> None:
+    """The shortest is the lease, which is renewed; the longest the person's, which saves nobody."""
+    hw, heard = Headway(url, lease_ttl_s=0.5), list[Any]()
+
+    @hw.job(timeout_s=2)
+    async def asks(ctx: RunContext) -> None:
+        heard.append(await ctx.interrupt("in time?", timeout_s=0.01))
+        await ctx.interrupt("at all?", timeout_s=3_600, call_id="last")
+
+    async with asyncio.timeout(60), hw:
+        run = await hw.start("asks")
+        ended = (await run.ended()).run
+        assert heard == [None]  # A question that nobody answers in time ends itself alone.
+        assert (ended.status, ended.generation) == (RunStatus.TIMED_OUT, 1)
+        with pytest.raises(RunNotActive):
+            await run.answer("last", "yes")
 
 
 async def test_r4_9_a_cancel_answers_all_that_a_run_asks_at_once(url: str) -> None:

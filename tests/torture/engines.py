@@ -25,6 +25,7 @@ from headway.ports.run_reader import RunFilter
 from headway.services.doctor import Checked, examine
 from headway.services.engine import SWEEP_S
 from headway.services.handle import RunHandle
+from headway.services.news import RunNews
 from tests.torture.at_work import AtWork, Pause
 from tests.torture.authority import Authority
 from tests.torture.claims import Size, Step, seq_of, until_quiet
@@ -190,9 +191,9 @@ class Torment:
             await asyncio.sleep(0.2)
 
     def _handle(self, run_id: RunId) -> RunHandle:
-        return RunHandle(
-            run_id, store=self._store, runs=self._store.runs, events=self._store.events
-        )
+        store = self._store
+        news = RunNews(store, store.runs)  # Nobody waits for the end of any.
+        return RunHandle(run_id, store=store, runs=store.runs, events=store.events, news=news)
 
 
 async def judge(store: SqlStore, folder: Path, torment: Torment) -> Findings:

@@ -18,7 +18,7 @@ from itertools import cycle, islice
 from typing import Any, Final
 from uuid import uuid4
 
-from headway import Headway
+from headway import Headway, RunHandle
 from headway.core.command.lane import SetLane
 from headway.core.command.submit import Submit
 from headway.core.errors import MessageRefused, QuestionNotOpen
@@ -26,7 +26,6 @@ from headway.core.ids import MAIN_LANE, Instant, Key, RunId
 from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
 from headway.services.admit import admit
-from headway.services.handle import RunHandle
 from tests.services import start_redis, start_redis_cluster
 from tests.torture.claims import Size, Step
 from tests.torture.crowd import Crowd, crowd
@@ -45,7 +44,7 @@ TALK_COUNT: Final = 12
 PAUSE_S_MAX: Final = 1.0
 WAKE_MS_MAX: Final = 2_000
 END_S_MAX: Final = 60.0
-"""A run that is spoken to and has not ended by then never heard it."""
+"""A run that is spoken to and has not ended by then never heard it, or never began to listen."""
 TALKS_BETWEEN: Final = 4
 
 
@@ -63,24 +62,28 @@ class Talk:
         for kind in cycle(("asking", "hearing", "hanging")):
             if self.is_enough:
                 return
-            run = await self._begun(kind)
-            await asyncio.sleep(random.uniform(0, PAUSE_S_MAX))
-            said = await self._say(kind, run)
             try:
                 async with asyncio.timeout(END_S_MAX):
-                    record = await run.ended()
+                    await self._talk_once(kind)
             except TimeoutError:
                 self.findings.lost += 1
-                continue
-            result = None if record.result is None else json.loads(record.result)
-            self._compare(kind, said, result, record.run.status)
             self.talk_count += 1
+
+    async def _talk_once(self, kind: str) -> None:
+        run = await self._begun(kind)
+        await asyncio.sleep(random.uniform(0, PAUSE_S_MAX))
+        said = await self._say(kind, run)
+        record = await run.ended()
+        if kind == "hanging":
+            self.findings.lost += record.run.status is not RunStatus.CANCELED
+        else:
+            compare(said, [] if record.result is None else json.loads(record.result), self.findings)
 
     async def _begun(self, kind: str) -> RunHandle:
         run_id = RunId(str(uuid4()))
         store = self.hw.store
         await admit(store, Submit(run_id=run_id, key=Key(run_id), job=kind))
-        run = RunHandle(run_id, store=store, runs=store.runs, events=store.events)
+        run = self.hw.run(run_id)
         self.findings.runs += 1
         while not await _is_ready(kind, run):  # noqa: ASYNC110 - It runs in another process.
             await asyncio.sleep(0.05)
@@ -115,14 +118,15 @@ class Talk:
             except MessageRefused:
                 await asyncio.sleep(0.05)
 
-    def _compare(self, kind: str, said: list[Any], heard: Any, status: RunStatus) -> None:
-        if kind == "hanging":
-            self.findings.lost += status is not RunStatus.CANCELED
-            return
-        heard = heard or []
-        self.findings.lost += len(set(said) - set(heard))
-        self.findings.executed_twice += len(heard) - len(set(heard))
-        self.findings.out_of_order += heard != sorted(heard, key=said.index) if heard else 0
+
+def compare(said: Sequence[str], heard: Sequence[Any], findings: Findings) -> None:
+    """What was accepted, beside what the job was told: all of it, once, in order, nothing else."""
+    known = [word for word in heard if word in said]
+    findings.lost += sum(word not in heard for word in said)
+    findings.executed_twice += len(known) - len(set(known))
+    findings.out_of_order += known != sorted(known, key=said.index)
+    strangers = [word for word in heard if word not in said]
+    findings.faults += [f"a job was told {word!r}, which nobody has said" for word in strangers]
 
 
 async def _is_ready(kind: str, run: RunHandle) -> bool:

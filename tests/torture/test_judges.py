@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -15,6 +15,7 @@ from tests.torture.authority import Authority
 from tests.torture.engine import STEPPED
 from tests.torture.ledger import BEGIN, END, STEP, WAIT, Line
 from tests.torture.replay import Findings
+from tests.torture.steering import compare
 
 HEARTBEAT: Final = 100
 PAUSE: Final = Pause(pid=1, from_ns=1_000_000, to_ns=3_000_000)
@@ -110,3 +111,24 @@ def test_a_record_keeps_the_columns_of_others(
     table = [one for one in record.RECORD.read_text().splitlines() if one.startswith("|")]
     assert table[0] == "|  | claims on sqlite | kills on sqlite |"
     assert table[3:] == ["| runs | 1,000 | 8 |", "| lost | 0 | 0 |"]
+
+
+@pytest.mark.parametrize(
+    ("heard", "found"),
+    [
+        (["a", "b", "c"], Findings()),
+        (["a", "c"], Findings(lost=1)),
+        ([], Findings(lost=3)),
+        (["a", "b", "b", "c"], Findings(executed_twice=1)),
+        (["b", "a", "c"], Findings(out_of_order=1)),
+        (
+            ["a", "b", {"approved": False}],
+            Findings(lost=1, faults=["a job was told {'approved': False}, which nobody has said"]),
+        ),
+    ],
+    ids=["all is well", "one is lost", "all are lost", "twice", "out of order", "a stranger"],
+)
+def test_i3_what_a_job_was_told_is_what_was_accepted(heard: list[Any], found: Findings) -> None:
+    findings = Findings()
+    compare(["a", "b", "c"], heard, findings)
+    assert findings == found

@@ -1,6 +1,6 @@
 """What can be read of runs, keys, lanes and instances. Readers change nothing and lock nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -96,6 +96,16 @@ class RunReader(Protocol):
         ...
 
     async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[HeldRun]: ...
+
+    async def held_among(
+        self, instance_id: InstanceId, run_ids: Collection[RunId]
+    ) -> Sequence[HeldRun]:
+        """Those of `run_ids` that the instance holds, in any order."""
+        ...
+
+    async def run_seqs(self, run_ids: Collection[RunId]) -> Mapping[RunId, int]:
+        """How many events each has had; runs that are not there are left out."""
+        ...
 
     async def ancestors(self, run_id: RunId, *, limit: int) -> Sequence[Run]:
         """Its parent, the parent's parent and so on, as far as they are still there."""

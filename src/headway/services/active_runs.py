@@ -16,6 +16,7 @@ from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunFilter, RunReader
 from headway.ports.store import Store
 from headway.services.handle import RunHandle
+from headway.services.news import RunNews
 
 WAIT_S: Final = 15.0
 WAIT_S_MIN: Final = 0.1
@@ -32,10 +33,11 @@ class Queueing(NamedTuple):
 
 
 class ActiveRuns:
-    def __init__(self, store: Store, runs: RunReader, events: EventReader) -> None:
+    def __init__(self, store: Store, runs: RunReader, events: EventReader, news: RunNews) -> None:
         self._store = store
         self._runs = runs
         self._events = events
+        self._news = news
 
     async def get(self, key: str) -> RunHandle | None:
         """The run of the key that has begun and is not over; one that is queued is not active."""
@@ -43,8 +45,13 @@ class ActiveRuns:
         found = await self._runs.list_runs(wanted, limit=1)
         if not found:
             return None
-        run_id = found[0].run.id
-        return RunHandle(run_id, store=self._store, runs=self._runs, events=self._events)
+        return RunHandle(
+            found[0].run.id,
+            store=self._store,
+            runs=self._runs,
+            events=self._events,
+            news=self._news,
+        )
 
     async def queue_message(self, key: str, message: Any, *, by: str = "") -> Queueing:
         """Give the message to the active run, if its loop takes one now; a refusal is an answer."""

@@ -28,6 +28,7 @@ from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.handle import RunHandle
+from headway.services.news import RunNews
 
 
 async def admit(store: Store, submission: Submit) -> RunId:
@@ -36,7 +37,7 @@ async def admit(store: Store, submission: Submit) -> RunId:
 
 
 async def submitted_run(
-    store: Store, submission: Submit, *, runs: RunReader, events: EventReader
+    store: Store, submission: Submit, *, runs: RunReader, events: EventReader, news: RunNews
 ) -> RunHandle:
     """The same, in the hands of whoever submits; with what was accepted, if that is known here."""
     answer = await store.apply(submission)
@@ -45,7 +46,7 @@ async def submitted_run(
     # One that continues has its documents from another run.
     if isinstance(answer, Accepted) and answer.run and submission.mode is Mode.START:
         accepted = RunRecord(answer.run, submission.params)
-    return RunHandle(run_id, store=store, runs=runs, events=events, accepted=accepted)
+    return RunHandle(run_id, store=store, runs=runs, events=events, news=news, accepted=accepted)
 
 
 def admitted(submission: Submit, answer: SubmitAnswer) -> RunId:

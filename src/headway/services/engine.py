@@ -9,7 +9,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -41,8 +41,6 @@ from headway.services.patience import is_set_within, persistently
 from headway.services.sweep import clean_locks, sweep, wake_on_time
 
 SWEEP_S: Final = 1.0
-FULL_SWEEP_COUNT_MAX: Final = 10
-"""So many rounds follow each other at once when much is due; then others have their turn."""
 LOOK_S: Final = 1.0
 KEEP_S: Final = 60.0
 FILES_SWEEP_S: Final = 2.0
@@ -102,6 +100,8 @@ class Engine:
         self._executing: dict[RunId, Execution] = {}
         """The latest of each run: one that was lost may live on beside it, and is told no more."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._heartbeat_s = lease_ttl_s / 3
+        self._look_every_s = min(LOOK_S, self._heartbeat_s / 2)
         self._looked_at_s = float("-inf")
         self._unknown: set[Claim] = set()
         self._waking: set[RunId] = set()
@@ -117,7 +117,7 @@ class Engine:
         self._loops = [
             self._group.create_task(self._claiming.poll()),
             self._group.create_task(self._repeat(SWEEP_S, self._sweep)),
-            self._group.create_task(self._repeat(LOOK_S, self._look_after)),
+            self._group.create_task(self._repeat(self._look_every_s, self._look_after)),
             self._group.create_task(self._repeat(KEEP_S, self._keep)),
             self._group.create_task(self._repeat(FILES_SWEEP_S, self._output.sweep)),
             self._group.create_task(self._repeat(LEASE_LOOK_S, self._begin_anew_if_lost)),
@@ -275,12 +275,8 @@ class Engine:
             await is_set_within(self._has_stopped, every_s)
 
     async def _sweep(self) -> None:
-        swept = await sweep(self._store, self._reader, self._life_lock)
-        for _ in range(FULL_SWEEP_COUNT_MAX):
-            if not swept.is_full:
-                break
-            swept = await sweep(self._store, self._reader, self._life_lock)
-        fresh = [one for one in swept.soon if one[1] not in self._waking]
+        soon = await sweep(self._store, self._reader, self._life_lock)
+        fresh = [one for one in soon if one[1] not in self._waking]
         if fresh:
             self._waking |= {run_id for _, run_id in fresh}
             waking = wake_on_time(
@@ -289,24 +285,39 @@ class Engine:
             self._group.create_task(waking)
 
     async def _look_after(self) -> None:
-        """What others have decided about our runs: hints tell us sooner, this is certain."""
+        """What others have decided about our runs: hints tell us sooner, this is certain.
+
+        Whoever waits for a person is looked at every time, all others before a heartbeat is over.
+        """
         now_s = time.monotonic()
-        is_due = now_s - self._looked_at_s >= self._lease_ttl_s / 3
-        if not (is_due or any(one.asking_count for one in self._executing.values())):
-            return
-        self._looked_at_s = now_s
-        found = await self.look()
+        if now_s - self._looked_at_s + self._look_every_s > self._heartbeat_s:
+            self._looked_at_s = now_s
+            await self._look_at_all()
+        else:
+            executing = self._executing.values()
+            await self.look([one.claim.run_id for one in executing if one.asking_count])
+
+    async def _look_at_all(self) -> None:
+        mine = _at_present(self._executing.values())
+        held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
+        self._tell_all(mine, held)
         # What we hold and nobody executes came of a claim whose answer was lost. Seen twice, it
         # is not one whose answer is only on its way.
-        unknown = found - {one.claim for one in self._executing.values()}
+        executed = {one.claim for one in self._executing.values()}
+        unknown = {run.claim for run in held} - executed
         for claim in unknown & self._unknown:
             await give_up(self._store, claim)
         self._unknown = unknown
 
-    async def look(self) -> set[Claim]:
-        """Tell every execution what was decided about its run; all claims that we hold."""
-        mine = {one.claim: (one, one.awaited_slot) for one in self._executing.values()}
-        held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
+    async def look(self, run_ids: Collection[RunId]) -> None:
+        """Tell those of these runs that are executed here what was decided about them."""
+        executing = (self._executing.get(run_id) for run_id in run_ids)
+        mine = _at_present(one for one in executing if one is not None)
+        if mine:
+            asked = [claim.run_id for claim in mine]
+            self._tell_all(mine, await self._reader.held_among(self._instance_id, asked))
+
+    def _tell_all(self, mine: "_Looked", held: Sequence[HeldRun]) -> None:
         found = {run.claim: run for run in held}
         for claim, (execution, awaited_slot) in mine.items():
             run = found.get(claim)
@@ -316,7 +327,6 @@ class Engine:
             has_slot = run is not None and run.slot is not None
             if has_slot and execution.awaited_slot is awaited_slot:
                 execution.got_slot()
-        return set(found)
 
     def _tell(self, execution: Execution, run: HeldRun | None) -> None:
         if execution.is_settling:
@@ -366,6 +376,14 @@ class Engine:
             await self._store.apply(RetireInstance(self._instance_id))
         except InfrastructureError as error:  # Others will find out when the lease has run out.
             log.warning("left_without_a_word", extra={"reason": str(error)})
+
+
+_Looked = dict[Claim, tuple[Execution, "asyncio.Future[None] | None"]]
+
+
+def _at_present(executions: Iterable[Execution]) -> _Looked:
+    """Each with the slot that it waits for, as of now: before the database is asked."""
+    return {one.claim: (one, one.awaited_slot) for one in executions}
 
 
 def _first(error: BaseException) -> BaseException:

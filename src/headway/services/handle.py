@@ -2,9 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from headway.core.command.cancel import GRACE_S, CancelAnswer, RequestCancel
 from headway.core.command.inbox import (
@@ -38,9 +38,8 @@ from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.family import end_children
-from headway.services.patience import is_set_within
+from headway.services.news import RunNews
 
-POLL_S: Final = 1.0
 PAGE_COUNT: Final = 500
 
 
@@ -73,6 +72,7 @@ class RunHandle:
         store: Store,
         runs: RunReader,
         events: EventReader,
+        news: RunNews,
         accepted: RunRecord | None = None,
     ) -> None:
         self.id = run_id
@@ -81,6 +81,7 @@ class RunHandle:
         self._store = store
         self._runs = runs
         self._events = events
+        self._news = news
 
     def __repr__(self) -> str:
         return f"RunHandle({self.id!r})"
@@ -217,20 +218,22 @@ class RunHandle:
 
     async def ended(self) -> RunRecord:
         """The run, once it is over, however it ended."""
-        with _News(self._store, self.id) as news:
+        with self._news.about(self.id) as news:
             while True:  # Until the run ends; whoever does not want to wait sets a timeout.
-                news.clear()  # Before the look, or what happens during it would be missed.
+                news.begin_look()
                 record = await self.record()
+                news.has_seen(record.run.run_seq)
                 if record.run.status in TERMINAL:
                     return record
                 await news.wait()
 
     async def events(self, *, after_seq: int = 0) -> AsyncIterator[Event]:
         """Its events in their order, as they happen, until the run is over."""
-        with _News(self._store, self.id) as news:
+        with self._news.about(self.id) as news:
             while True:  # Until the run is over.
-                news.clear()
-                is_over = (await self.record()).run.status in TERMINAL  # Before the events.
+                news.begin_look()
+                run = (await self.record()).run  # Before the events.
+                news.has_seen(run.run_seq)
                 while True:  # Until there are no more for now.
                     page = await self._events.events(
                         after_seq=after_seq, limit=PAGE_COUNT, run_id=self.id
@@ -240,7 +243,7 @@ class RunHandle:
                         yield event
                     if len(page.events) < PAGE_COUNT:
                         break
-                if is_over:
+                if run.status in TERMINAL:
                     return
                 await news.wait()
 
@@ -252,29 +255,3 @@ def _error_of(record: RunRecord) -> Any:
     reason = "" if record.cancel is None else json.loads(record.cancel)["reason"]
     is_told = reason and record.run.status is RunStatus.CANCELED
     return {"code": "canceled", "message": reason} if is_told else None
-
-
-class _News:
-    """Wakes when this process has written something about the run, and every second anyway."""
-
-    def __init__(self, store: Store, run_id: RunId) -> None:
-        self._run_id = run_id
-        self._changed = asyncio.Event()
-        self._store = store
-
-    def __enter__(self) -> Self:
-        self._stop_listening = self._store.listen(self._note)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop_listening()
-
-    def _note(self, events: Sequence[Event]) -> None:
-        if any(event.run_id == self._run_id for event in events):
-            self._changed.set()
-
-    def clear(self) -> None:
-        self._changed.clear()
-
-    async def wait(self) -> None:
-        await is_set_within(self._changed, POLL_S)  # Another process may be executing it.

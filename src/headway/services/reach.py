@@ -6,10 +6,11 @@ time until the next poll. A run that is over in a moment is never heard of here.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from headway.core.command.inbox import ANSWER
 from headway.core.errors import InfrastructureError, LeaseLost, RuntimeUnavailable
@@ -27,6 +28,7 @@ from headway.services.runtime_lease import HeldLease
 
 SETTLED_S: Final = 0.05
 """A run that lasts longer is registered, and can be told of news."""
+SETTLED_TOGETHER_S: Final = 0.01
 UNSAID_COUNT_MAX: Final = 10_000
 UNWIND_S: Final = 5.0
 _TO_CANCELLING: Final = f'"to":"{RunStatus.CANCELLING.value}"'
@@ -48,22 +50,24 @@ class Reach:
         self._store = store
         self._runs = runs
         self._lease_ttl_s = lease_ttl_s
-        self._fresh: list[Execution] = []
+        self._fresh: deque[tuple[float, Execution]] = deque()
         self._has_fresh = asyncio.Event()
         self._unsaid: dict[tuple[RunId, Hint], None] = {}
         self._has_unsaid = asyncio.Event()
+        self._to_look: set[RunId] = set()
         self._should_look = asyncio.Event()
         self._holds: set[asyncio.Task[None]] = set()
         self.heard: set[RunId] = set()
         """Runs that others can speak to through the runtime store."""
 
-    def serves(self, look: Callable[[], Awaitable[Any]]) -> None:
-        """`look` is how the engine learns from the database what was decided about its runs."""
+    def serves(self, look: Callable[[Collection[RunId]], Awaitable[None]]) -> None:
+        """`look` is how the engine learns from the database what was decided about runs."""
         self._look = look
 
     def began(self, execution: Execution) -> None:
         """For the engine: an execution that has just begun."""
-        self._fresh.append(execution)
+        settled_s = asyncio.get_running_loop().time() + SETTLED_S
+        self._fresh.append((settled_s, execution))
         self._has_fresh.set()
 
     async def __aenter__(self) -> Self:
@@ -96,16 +100,19 @@ class Reach:
     # What is executed here.
 
     async def _take_up(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:  # Until it is cancelled.
             await self._has_fresh.wait()
             self._has_fresh.clear()
-            fresh, self._fresh = self._fresh, []
-            await asyncio.sleep(SETTLED_S)
-            for execution in fresh:
-                if not execution.is_over:
-                    hold = self._group.create_task(self._hold(execution))
-                    self._holds.add(hold)
-                    hold.add_done_callback(self._holds.discard)
+            while self._fresh:
+                left_s = self._fresh[0][0] - loop.time()
+                await asyncio.sleep(max(left_s, SETTLED_TOGETHER_S))
+                while self._fresh and self._fresh[0][0] <= loop.time():
+                    _, execution = self._fresh.popleft()
+                    if not execution.is_over:
+                        hold = self._group.create_task(self._hold(execution))
+                        self._holds.add(hold)
+                        hold.add_done_callback(self._holds.discard)
 
     async def _hold(self, execution: Execution) -> None:
         """Hold the lease of its key and hear what others say to it, until it is over."""
@@ -169,6 +176,7 @@ class Reach:
 
     def _hear(self, execution: Execution, hint: Hint) -> None:
         if hint in (Hint.CANCEL, Hint.LOOK):
+            self._to_look.add(execution.claim.run_id)
             self._should_look.set()
         if hint is not Hint.CANCEL:
             execution.news.set()
@@ -177,8 +185,9 @@ class Reach:
         while True:  # Until it is cancelled.
             await self._should_look.wait()
             self._should_look.clear()
+            told, self._to_look = self._to_look, set()
             try:
-                await self._look()
+                await self._look(told)
             except InfrastructureError as error:  # The poll will find it.
                 log.warning("look_failed", extra={"reason": str(error)})
 

@@ -27,27 +27,26 @@ from headway.ports.store import Store
 from headway.services.family import end_children
 from headway.services.patience import is_set_within
 
-COUNT_MAX: Final = 1_000
+COUNT_MAX: Final = 500
+PAGE_COUNT_MAX: Final = 20
+"""So many times in a round there may be more; then the engine's other loops are due too."""
 AHEAD_S: Final = 2.0
 """So far ahead a round looks for timers; rounds are not so far apart."""
 TICK_S: Final = 0.02
 """Timers that end within it are woken together, by the one that ends last."""
 
-
-class Swept(NamedTuple):
-    soon: Sequence[tuple[float, RunId]]
-    """Parked runs whose timers end before the next round, and in how many seconds, in order."""
-    is_full: bool
-    """There may be more that is due."""
+Soon = Sequence[tuple[float, RunId]]
+"""Parked runs whose timers end before the next round, and in how many seconds, in order."""
 
 
-async def sweep(store: Store, reader: RunReader, life_lock: LifeLock) -> Swept:
-    """One round, of which all that comes together shares a transaction.
+class _Page(NamedTuple):
+    due: set[RunId]
+    soon: Soon
 
-    What is left over after it waits for the next.
-    """
+
+async def sweep(store: Store, reader: RunReader, life_lock: LifeLock) -> Soon:
+    """One round: all that is to be done now, of which what comes together shares a transaction."""
     now = await reader.now()
-    asked_at_s = time.monotonic()
     instances = await reader.instances()
     # One process may have had several lives: all are looked at before its lock is removed.
     locks = {instance.life_lock for instance in instances if instance.life_lock is not None}
@@ -58,6 +57,20 @@ async def sweep(store: Store, reader: RunReader, life_lock: LifeLock) -> Swept:
             await _bury(store, reader, DeclareDead(instance.id, is_proven=is_proven))
     for lock in free:
         life_lock.remove(lock)
+    moved: set[RunId] = set()
+    for _ in range(PAGE_COUNT_MAX):
+        page = await _move_due(store, reader)
+        # What would not move waits for the next round.
+        if len(page.due) < COUNT_MAX or page.due <= moved:
+            return page.soon
+        moved |= page.due
+    return ()
+
+
+async def _move_due(store: Store, reader: RunReader) -> _Page:
+    """As many as are looked at together."""
+    now = await reader.now()
+    asked_at_s = time.monotonic()
     found = await reader.runs_due(later(now, seconds=AHEAD_S), limit=COUNT_MAX)
     due = [run for run in found if run.due_at is not None and run.due_at <= now]
     for run in due:
@@ -71,12 +84,12 @@ async def sweep(store: Store, reader: RunReader, life_lock: LifeLock) -> Swept:
         for run in found[len(due) :]
         if run.is_parked and run.due_at is not None and run.due_at == run.wake_at
     ]
-    return Swept(soon, is_full=len(due) == COUNT_MAX)
+    return _Page({run.id for run in due}, soon)
 
 
 async def wake_on_time(
     store: Store,
-    soon: Sequence[tuple[float, RunId]],
+    soon: Soon,
     *,
     awaited: set[RunId],
     stopped: asyncio.Event,
@@ -112,10 +125,12 @@ async def _bury(store: Store, reader: RunReader, death: DeclareDead) -> None:
     if not await store.apply(death):
         return  # It has renewed its lease in the meantime.
     instance_id = death.instance_id
-    held = await reader.runs_held_by(instance_id, limit=COUNT_MAX)
-    await asyncio.gather(*(store.apply(ReleaseOrphan(run.id, instance_id)) for run in held))
-    if len(held) < COUNT_MAX:
-        await store.apply(RetireInstance(instance_id))
+    for _ in range(PAGE_COUNT_MAX):
+        held = await reader.runs_held_by(instance_id, limit=COUNT_MAX)
+        await asyncio.gather(*(store.apply(ReleaseOrphan(run.id, instance_id)) for run in held))
+        if len(held) < COUNT_MAX:
+            await store.apply(RetireInstance(instance_id))
+            return
 
 
 def _command_for(run: Run, now: Instant) -> Expire | ForceCancel | Wake | None:

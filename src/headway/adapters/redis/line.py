@@ -10,7 +10,7 @@ from redis.exceptions import ClusterError, MovedError, ResponseError
 from redis.exceptions import ConnectionError as ConnectionLost
 
 from headway.adapters.redis.address import Node
-from headway.adapters.redis.pipe import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S
+from headway.adapters.redis.pipe import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, Word, packed
 
 Words = Sequence[str]
 Listener = Callable[[Words], None]
@@ -64,7 +64,7 @@ class Line:
         self.was_up = False
         self._dial = dial
         self._is_sharded = True
-        self._outbox: list[tuple[Any, ...]] = []
+        self._outbox: list[tuple[Word, ...]] = []
         self._has_mail = asyncio.Event()
         self._to_leave: set[bytes] = set()
         self._leaving: asyncio.TimerHandle | None = None
@@ -120,9 +120,8 @@ class Line:
             del self._outbox[:_COMMANDS_AT_ONCE]
             if not self._outbox:
                 self._has_mail.clear()
-            packed = connection.pack_commands(commands)
             async with asyncio.timeout(CALL_TIMEOUT_S):
-                await connection.send_packed_command(packed, check_health=False)
+                await connection.send_packed_command(packed(commands), check_health=False)
 
     async def _read(self, connection: AbstractConnection) -> None:
         loop = asyncio.get_running_loop()

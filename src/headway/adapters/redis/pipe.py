@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
-from redis.exceptions import RedisClusterException, RedisError
+from redis.exceptions import RedisClusterException, RedisError, ResponseError
 from redis.exceptions import TimeoutError as DriverTimeout
 
 from headway.core.errors import StoreClosed
@@ -29,10 +29,9 @@ class Overloaded(RedisError):
 
 class Pipe:
     def __init__(self, kind: type[AbstractConnection], **arguments: Any) -> None:
-        pool = ConnectionPool(
+        self._pool = ConnectionPool(
             connection_class=kind, max_connections=BATCH_COUNT_MAX + 1, **arguments
         )
-        self._client = Redis.from_pool(pool)
         self._waiting: deque[_Call] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lessons: dict[str, asyncio.Lock] = {}
@@ -64,7 +63,7 @@ class Pipe:
             async with lesson:
                 return
         async with lesson:
-            await self.call("SCRIPT LOAD", script)
+            await self.call("SCRIPT", "LOAD", script)
 
     async def close(self) -> None:
         """Whoever still waits for a reply gets StoreClosed."""
@@ -74,7 +73,7 @@ class Pipe:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         _answer(self._next_batch(count_max=WAITING_COUNT_MAX), StoreClosed())
-        await self._client.aclose()
+        await self._pool.aclose()
 
     async def _send_all(self) -> None:
         while batch := self._next_batch():
@@ -102,10 +101,31 @@ class Pipe:
         return batch
 
     async def _send(self, calls: list[tuple[Word, ...]]) -> list[Any]:
-        pipeline = self._client.pipeline(transaction=False)
-        for words in calls:
-            pipeline.execute_command(*words)
-        return list(await pipeline.execute(raise_on_error=False))
+        connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+        try:  # A connection that is left in the middle of this is closed by the driver.
+            await connection.send_packed_command(packed(calls), check_health=False)
+            return [await _reply(connection) for _ in calls]
+        finally:
+            await self._pool.release(connection)
+
+
+async def _reply(connection: AbstractConnection) -> Any:
+    """What the server says, also when it refuses."""
+    try:
+        return await connection.read_response()
+    except ResponseError as refusal:
+        return refusal
+
+
+def packed(calls: Iterable[Sequence[Word]]) -> bytes:
+    """Calls as the server reads them."""
+    parts: list[bytes] = []
+    for words in calls:
+        parts.append(b"*%d\r\n" % len(words))
+        for word in words:
+            raw = word if isinstance(word, bytes) else str(word).encode()
+            parts.append(b"$%d\r\n%b\r\n" % (len(raw), raw))
+    return b"".join(parts)
 
 
 def _answer(calls: list[_Call], reply: Any) -> None:

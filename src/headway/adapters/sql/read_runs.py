@@ -1,6 +1,6 @@
 """Reading runs, lanes, keys and instances. Lists go by keyset, and never count a whole table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -48,6 +48,7 @@ _LAST_SEQS: Final = sa.select(
     .scalar_subquery()
 ).select_from(saved_keys)
 _SORTED_SEQ: Final = runs.c.seq + sa.literal_column("0")
+_IDS_AT_ONCE: Final = 500
 
 
 class SqlRunReader:
@@ -139,10 +140,17 @@ class SqlRunReader:
         # Only heads are held, so the index of heads serves.
         is_held = _IS_HEAD & (runs.c.instance_id == instance_id)
         rows = await self._rows(_HELD.where(is_held).order_by(_SORTED_SEQ).limit(limit))
-        return [
-            HeldRun(row.id, row.token, RunStatus(row.status), row.slot, row.unread_count)
-            for row in rows
-        ]
+        return [_held(row) for row in rows]
+
+    async def held_among(
+        self, instance_id: InstanceId, run_ids: Collection[RunId]
+    ) -> Sequence[HeldRun]:
+        rows = await self._rows_of(run_ids, _HELD.where(runs.c.instance_id == instance_id))
+        return [_held(row) for row in rows]
+
+    async def run_seqs(self, run_ids: Collection[RunId]) -> Mapping[RunId, int]:
+        rows = await self._rows_of(run_ids, sa.select(runs.c.id, runs.c.run_seq))
+        return {RunId(row.id): row.run_seq for row in rows}
 
     async def ancestors(self, run_id: RunId, *, limit: int) -> Sequence[Run]:
         async def read(connection: AsyncConnection) -> Sequence[Run]:
@@ -193,6 +201,15 @@ class SqlRunReader:
 
         return await self._database.with_retry(read)
 
+    async def _rows_of(
+        self, run_ids: Collection[RunId], query: sa.Select[Any]
+    ) -> Sequence[sa.Row[Any]]:
+        wanted, found = list(run_ids), list[sa.Row[Any]]()
+        for first in range(0, len(wanted), _IDS_AT_ONCE):
+            some = wanted[first : first + _IDS_AT_ONCE]
+            found += await self._rows(query.where(runs.c.id.in_(some)))
+        return found
+
 
 async def _snapshot(connection: AsyncConnection) -> Snapshot:
     seq = await connection.scalar(sa.select(stream.c.seq))
@@ -213,6 +230,10 @@ async def _snapshot(connection: AsyncConnection) -> Snapshot:
 
 async def _lanes(connection: AsyncConnection) -> list[LaneView]:
     return [to_lane_view(row) for row in await connection.execute(LANES)]
+
+
+def _held(row: sa.Row[Any]) -> HeldRun:
+    return HeldRun(row.id, row.token, RunStatus(row.status), row.slot, row.unread_count)
 
 
 def _record(row: sa.Row[Any]) -> RunRecord:

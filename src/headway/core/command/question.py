@@ -14,7 +14,7 @@ from headway.core.answer_schema import check_schema, misfit
 from headway.core.command.command import Needs
 from headway.core.document import Document, check_name, encode_document
 from headway.core.duration import check_seconds
-from headway.core.ids import later
+from headway.core.ids import SECOND, later
 from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN, Claim, Run
 from headway.core.world import Question, World
@@ -88,7 +88,7 @@ class AskQuestion:
     schema: Document | None = None
     """A JSON Schema; an answer that does not fit is refused."""
     timeout_s: float = ANSWER_TIMEOUT_S
-    """How long whoever asks will wait: for people to know."""
+    """How long whoever asks will wait, if the run has that long: for people to know."""
 
     def __post_init__(self) -> None:
         check_name(self.call_id, place="call_id", length_max=CALL_ID_LENGTH_MAX)
@@ -109,13 +109,16 @@ class AskQuestion:
         if known is not None and known.generation == run.generation:
             return Asked(known.answer)
         earlier = self._earlier(world, run)
+        answer_by = later(world.now, seconds=self.timeout_s)
+        if run.run_by is not None:  # Waiting for a person is part of the time that it may take.
+            answer_by = min(answer_by, max(run.run_by, world.now))
         question = Question(
             run.id,
             self.call_id,
             run.generation,
             self.question,
             world.now,
-            later(world.now, seconds=self.timeout_s),
+            answer_by,
             self.schema,
             None,
             None,
@@ -128,15 +131,16 @@ class AskQuestion:
                 answered_at=earlier.answered_at,
             )
         _put(world, question)
-        world.emit(run, EventType.PERMISSION_REQUEST, self._told())
+        timeout_s = min(self.timeout_s, (answer_by - world.now) / SECOND)
+        world.emit(run, EventType.PERMISSION_REQUEST, self._told(timeout_s))
         return Asked(question.answer)
 
-    def _told(self) -> str:
+    def _told(self, timeout_s: float) -> str:
         call_id = encode_document(self.call_id, place="call_id")
         schema = "null" if self.schema is None else self.schema
         return (
             f'{{"call_id":{call_id},"question":{self.question},"schema":{schema},'
-            f'"timeout_s":{json.dumps(self.timeout_s)}}}'
+            f'"timeout_s":{json.dumps(timeout_s)}}}'
         )
 
     def _earlier(self, world: World, run: Run) -> Question | None:
