@@ -94,7 +94,8 @@ def interrupt_view(interrupt: Interrupt) -> str:
         f'{{"run_id":"{asked.run_id}","call_id":{_text(asked.call_id)}'
         f',"key":{_text(interrupt.key)},"job":{_text(interrupt.job)}'
         f',"lane":{_text(interrupt.lane)},"asked_at":{_at(asked.asked_at)}'
-        f',"question":{asked.question}}}'
+        f',"question":{asked.question},"schema":{asked.answer_schema or "null"}'
+        f',"default":{asked.default_answer or "null"},"answer_by":{_at(asked.answer_by)}}}'
     )
 
 
@@ -110,13 +111,15 @@ def schedule_view(schedule: Schedule, saved: SavedSchedule | None) -> str:
     """`saved` is None as long as no instance has looked at the schedule."""
     is_current = saved is not None and saved.expression == schedule.expression
     last_at = saved.last_slot_at if saved is not None and is_current else None
-    next_at = None if last_at is None else schedule.next_slot(after=last_at)
+    is_paused = saved is not None and bool(saved.is_paused)
+    next_at = None if last_at is None or is_paused else schedule.next_slot(after=last_at)
     return (
         f'{{"name":{_text(schedule.name)},"expression":{_text(schedule.expression)}'
         f',"time_zone":{_text(schedule.time_zone)},"missed":"{schedule.missed.value}"'
         f',"job":{_text(schedule.job)},"key":{_text(schedule.key)}'
         f',"lane":{_text(schedule.lane)},"params":{veiled(schedule.params)}'
-        f',"decided_until":{_at(last_at)},"next_slot_at":{_at(next_at)}}}'
+        f',"decided_until":{_at(last_at)},"next_slot_at":{_at(next_at)}'
+        f',"paused":{_flag(is_paused)}}}'
     )
 
 

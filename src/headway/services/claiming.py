@@ -17,7 +17,8 @@ from headway.core.command.files import DropFiles, FinishFile, OutputPrepared
 from headway.core.command.inbox import ConsumeInbox
 from headway.core.command.instance import RegisterInstance, RenewInstance
 from headway.core.command.key_row import DeleteKey, SaveKey
-from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.pause import PauseSchedule
+from headway.core.command.prune import CountPrunable, ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.question import AskQuestion, CloseQuestion
 from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.errors import InfrastructureError, StoreClosed
@@ -53,11 +54,13 @@ MAKES_NO_ROOM: Final = frozenset[type](
         CloseQuestion,
         ConfirmDelivery,
         ConsumeInbox,
+        CountPrunable,
         DeleteKey,
         DropFiles,
         FinishFile,
         ForgetSubmissions,
         OutputPrepared,
+        PauseSchedule,
         PruneEvents,
         PruneRuns,
         RegisterInstance,

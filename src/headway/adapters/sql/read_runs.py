@@ -186,6 +186,10 @@ class SqlRunReader:
         rows = await self._rows(query.order_by(remembered.c.at).limit(limit))
         return [key for (key,) in rows]
 
+    async def count_submissions(self, *, before: Instant) -> int:
+        ((count,),) = await self._rows(sa.select(sa.func.count()).where(remembered.c.at <= before))
+        return int(count)
+
     async def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
         async def read(connection: AsyncConnection) -> Sequence[sa.Row[Any]]:
             rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()

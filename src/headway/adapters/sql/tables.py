@@ -179,6 +179,7 @@ questions: Final = _table(
     sa.Column("asked_at", sa.BigInteger, nullable=False),
     sa.Column("answer_by", sa.BigInteger, nullable=False),
     sa.Column("answer_schema", _text()),
+    sa.Column("default_answer", _text()),
     sa.Column("answer", _text()),
     sa.Column("answered_by", _name()),
     sa.Column("answered_at", sa.BigInteger),
@@ -212,6 +213,7 @@ schedules: Final = _table(
     sa.Column("time_zone", _name(), nullable=False),
     sa.Column("last_slot_at", sa.BigInteger, nullable=False),
     sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("is_paused", sa.SmallInteger, nullable=False),
 )
 
 remembered: Final = _table(
