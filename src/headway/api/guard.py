@@ -14,6 +14,7 @@ from headway.api.access import Access, Scope
 from headway.api.problem import Problem, internal, problem_of
 from headway.core.document import BYTE_COUNT_MAX
 from headway.core.errors import Error
+from headway.trace import TRACEPARENT, adopt_trace
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -80,6 +81,7 @@ class Guard:
         self._check_host(headers)
         self._check_origin(headers, scope)
         self._check_scope(headers, scope, method, path)
+        adopt_trace(headers.get(TRACEPARENT))
         return await _body(headers, receive)
 
     def _check_host(self, headers: Mapping[str, str]) -> None:

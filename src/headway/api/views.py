@@ -58,6 +58,7 @@ def run_view(record: RunRecord) -> str:
         f',"ended_at":{_at(run.ended_at)},"wake_at":{_at(run.wake_at)}'
         f',"run_by":{_at(run.run_by)},"cancel_by":{_at(run.cancel_by)}'
         f',"continued_from":{_or_null(run.continued_from)},"parent_id":{_or_null(run.parent_id)}'
+        f',"traceparent":{_or_null(run.traceparent)}'
         f',"params":{veiled(record.params)},"progress":{record.progress or "null"}'
         f',"checkpoint":{record.checkpoint or "null"},"result":{record.result or "null"}'
         f',"error":{record.error or "null"},"cancel":{record.cancel or "null"}}}'

@@ -117,6 +117,9 @@ class RunView(BaseModel):
     cancel_by: datetime | None
     continued_from: str | None
     parent_id: str | None
+    traceparent: str | None = Field(
+        description="The trace in which it was submitted, as W3C Trace Context writes it."
+    )
     params: Any
     progress: Any
     checkpoint: Any

@@ -95,6 +95,7 @@ runs: Final = _table(
     sa.Column("children_by", sa.BigInteger),
     sa.Column("existing", _name(16)),
     sa.Column("deletes_files", sa.SmallInteger),
+    sa.Column("traceparent", _name(55)),
     sa.Column("params", _text(), nullable=False),
     sa.Column("progress", _text()),
     sa.Column("checkpoint", _text()),
@@ -121,6 +122,10 @@ runs: Final = _table(
     _small_index("due_at"),
     _small_index("child_of", "seq"),
     sa.Index("ix_runs_key_seq", "key", "seq"),
+    # For lists: what is asked for most, each in the order of its pages.
+    sa.Index("ix_runs_status_seq", "status", "seq"),
+    sa.Index("ix_runs_job_seq", "job", "seq"),
+    sa.Index("ix_runs_lane_seq", "lane", "seq"),
 )
 RUN_COLUMNS: Final = [runs.c[name] for name in Run._fields]
 

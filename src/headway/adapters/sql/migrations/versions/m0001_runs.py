@@ -222,6 +222,7 @@ def _create_runs() -> None:
         sa.Column("children_by", sa.BigInteger(), nullable=True),
         sa.Column("existing", sa.String(length=16), nullable=True),
         sa.Column("deletes_files", sa.SmallInteger(), nullable=True),
+        sa.Column("traceparent", sa.String(length=55), nullable=True),
         sa.Column("params", DOCUMENT, nullable=False),
         sa.Column("progress", DOCUMENT, nullable=True),
         sa.Column("checkpoint", DOCUMENT, nullable=True),
@@ -264,7 +265,8 @@ def _create_runs() -> None:
         sqlite_where=sa.text("due_at IS NOT NULL"),
         postgresql_where=sa.text("due_at IS NOT NULL"),
     )
-    op.create_index("ix_runs_key_seq", "runs", ["key", "seq"], if_not_exists=True)
+    for column in ("key", "status", "job", "lane"):
+        op.create_index(f"ix_runs_{column}_seq", "runs", [column, "seq"], if_not_exists=True)
     op.create_index(
         "uq_runs_head_key",
         "runs",
