@@ -1,7 +1,7 @@
 """Traces: the one that a run belongs to, and spans for whoever has OpenTelemetry at work.
 
-Nothing is imported here. A program that wants spans has imported `opentelemetry` and set a tracer
-provider; any other pays for one look. The trace of a run is kept and passed on in either case: it
+Nothing is imported here. A program that wants spans has imported OpenTelemetry's SDK and set a
+tracer provider; any other pays for one look. The trace of a run is kept and passed on in either case: it
 comes with whoever submits, is stored with the run, and goes with every call to a worker.
 """
 
@@ -109,10 +109,10 @@ class _Recorded(Span):
 
 def _api() -> Any:
     """OpenTelemetry's, if somebody in this program listens to it."""
-    api: Any = sys.modules.get("opentelemetry.trace")
-    if api is None or isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
+    if "opentelemetry.sdk.trace" not in sys.modules:  # Its API alone is many a library's.
         return None
-    return api
+    api: Any = sys.modules["opentelemetry.trace"]
+    return None if isinstance(api.get_tracer_provider(), api.ProxyTracerProvider) else api
 
 
 def _remote(api: Any, traceparent: str | None) -> Any:
