@@ -1,8 +1,8 @@
 """Traces: the one that a run belongs to, and spans for whoever has OpenTelemetry at work.
 
 Nothing is imported here. A program that wants spans has imported OpenTelemetry's SDK and set a
-tracer provider; any other pays for one look. The trace of a run is kept and passed on in either case: it
-comes with whoever submits, is stored with the run, and goes with every call to a worker.
+tracer provider; any other pays for one look. The trace of a run is kept and passed on in either
+case: it comes with whoever submits, is stored with the run, and goes with every call to a worker.
 """
 
 import re

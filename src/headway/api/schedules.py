@@ -17,12 +17,6 @@ from headway.core.schedule import Schedule
 def schedules_router(face: Face) -> APIRouter:
     router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=StrictRoute)
 
-    def known(name: str) -> Schedule:
-        schedule = face.schedules.get(name.strip())
-        if schedule is None:
-            raise Problem(404, "schedule_not_found", f"there is no schedule {name!r}")
-        return schedule
-
     @router.get("", response_class=Response, responses={200: {"model": ScheduleList}, **problems()})
     async def list_schedules() -> Response:
         """The schedules of this server, by name."""
@@ -33,6 +27,11 @@ def schedules_router(face: Face) -> APIRouter:
         ]
         return json_answer(f'{{"schedules":{listed(texts)}}}')
 
+    _change(router, face)
+    return router
+
+
+def _change(router: APIRouter, face: Face) -> None:
     @router.patch(
         "/{name}",
         response_class=Response,
@@ -40,7 +39,7 @@ def schedules_router(face: Face) -> APIRouter:
     )
     async def set_schedule(name: NamePath, body: ScheduleBody) -> Response:
         """Pause or resume a schedule. What would have come while it was paused does not come."""
-        schedule = known(name)
+        schedule = _known(face, name)
         saved = await face.store.apply(PauseSchedule(schedule, is_paused=body.paused))
         return json_answer(schedule_view(schedule, saved))
 
@@ -52,7 +51,7 @@ def schedules_router(face: Face) -> APIRouter:
     )
     async def run_schedule(name: NamePath) -> Response:
         """Start now what the schedule would start at its next slot, which comes all the same."""
-        schedule = known(name)
+        schedule = _known(face, name)
         handle = await face.submit(
             schedule.job,
             key=schedule.key,
@@ -64,4 +63,9 @@ def schedules_router(face: Face) -> APIRouter:
         text = run_view(await handle.record())
         return json_answer(text, status=201, location=f"/api/runs/{handle.id}")
 
-    return router
+
+def _known(face: Face, name: str) -> Schedule:
+    schedule = face.schedules.get(name.strip())
+    if schedule is None:
+        raise Problem(404, "schedule_not_found", f"there is no schedule {name!r}")
+    return schedule

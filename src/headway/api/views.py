@@ -5,7 +5,7 @@ Documents are JSON already: they are put in as they are, and never taken apart o
 
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from headway.core.ids import Instant
@@ -20,14 +20,13 @@ from headway.core.world import Instance, SavedKey, SavedSchedule
 from headway.ports.board_reader import Interrupt
 from headway.ports.run_reader import LaneView
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  # In UTC, like all that is counted from it.
 _text = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def instant(at: Instant) -> str:
     """RFC 3339 in UTC, to the microsecond."""
-    moment = EPOCH + timedelta(microseconds=at)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06d}Z"
+    return f"{(EPOCH + timedelta(microseconds=at)).isoformat(timespec='microseconds')}Z"
 
 
 def _at(at: Instant | None) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 import json as jsonlib
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -11,6 +11,9 @@ from rich.console import Console
 from headway.bootstrap import check_database, display, upgrade_database
 from headway.cli.show import Json, print_json
 from headway.settings import load_settings
+
+if TYPE_CHECKING:
+    from headway.services.retention import Removed
 
 
 async def upgrade(*, json: Json = False) -> None:
@@ -68,27 +71,25 @@ async def prune(
     from headway.cli.load import load_app  # noqa: PLC0415
     from headway.services.retention import DAY_S, Keeper  # noqa: PLC0415
 
-    given = {
-        "runs_s": runs_days,
-        "events_s": events_days,
-        "idempotency_keys_s": idempotency_keys_days,
-    }
     hw = load_app(app)
-    retention = dataclasses.replace(
-        hw.retention, **{name: days * DAY_S for name, days in given.items() if days is not None}
-    )
+    given = {"runs_s": runs_days, "events_s": events_days}
+    given["idempotency_keys_s"] = idempotency_keys_days
+    kept_s = {name: days * DAY_S for name, days in given.items() if days is not None}
     async with hw.without_engine():
+        retention = dataclasses.replace(hw.retention, **kept_s)
         keeper = Keeper(hw.store, hw.store.runs, hw.store.events, retention)
         with Console(stderr=True).status("counting" if dry_run else "removing"):
             removed = await (keeper.prunable() if dry_run else keeper.prune_all())
     if json:
         print_json({"dry_run": dry_run, "database": display(hw.urls), **removed._asdict()})
         return
-    print(
-        f"{'would remove' if dry_run else 'removed'}:"
-        f" {removed.run_count:,} runs, {removed.event_count:,} events,"
-        f" {removed.idempotency_key_count:,} idempotency keys\ndatabase: {display(hw.urls)}"
-    )
+    print(f"{'would remove' if dry_run else 'removed'}: {_counted(removed)}")
+    print(f"database: {display(hw.urls)}")
+
+
+def _counted(removed: "Removed") -> str:
+    runs, events, keys = (f"{count:,}" for count in removed)
+    return f"{runs} runs, {events} events, {keys} idempotency keys"
 
 
 def _say(version: str, sentence: str, urls: Sequence[str], *, as_json: bool) -> None:
