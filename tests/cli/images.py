@@ -1,4 +1,4 @@
-"""`python -m tests.cli.images [FOLDER]`: what commands show on a terminal, as images for the README.
+"""`python -m tests.cli.images [FOLDER]`: what commands show on a terminal, for the README.
 
 Real commands in a pseudo-terminal, asked of a real server that executes real runs.
 """
@@ -52,17 +52,15 @@ async def draw(folder: Path) -> None:
         async with hw, served_here(hw) as address:
             await hw.lanes.set("accounts", max_concurrent=3, max_queued=100)
             await hw.lanes.set("agents", max_concurrent=2, is_paused=True)
-            for key in ("ann", "bob", "cem", "dan", "eve"):
-                run = await hw.start(
-                    "mirror", key=key, params={"url": f"https://example.org/{key}"}
-                )
-                if key == "ann":
-                    watched = run.id
+            runs = [
+                await hw.start("mirror", key=key, params={"url": f"https://example.org/{key}"})
+                for key in ("ann", "bob", "cem", "dan", "eve")
+            ]
             await hw.start("agent", key="ann-chat")
             for name, words, last in (
-                ("watch", ("run", "watch", watched), "page 4"),
+                ("watch", ("run", "watch", runs[0].id), "page 4"),
                 ("lanes", ("lane", "list"), None),
-                ("explain", ("run", "explain", run.id), None),
+                ("explain", ("run", "explain", runs[-1].id), None),
             ):
                 screen = await asyncio.to_thread(shown, words, address, last)
                 write(folder / f"terminal-{name}.svg", words, screen)
