@@ -189,6 +189,11 @@ class Headway:
         return registered_job(self._jobs, job).parameters.schema()
 
     @property
+    def retention(self) -> Retention:
+        """How long what is over is kept."""
+        return self._retention
+
+    @property
     def store(self) -> SqlStore:
         """What is underneath: every command and every reader."""
         if self._store is None:

@@ -2,14 +2,22 @@
 
 `log.info("run_claimed", extra={"run_id": "r1"})` reads `run_claimed run_id=r1` under any handler.
 Whoever keeps records apart finds `record.event` and `record.run_id`.
+
+What is executed sets `about`: whatever is logged meanwhile, by whomever, is of that run.
 """
 
 import logging
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Final
 
 # Beside these a value is shown in quotes, so that it is plain where it begins and ends.
 _SEPARATORS: Final = frozenset(" =\"'\\")
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+about: Final[ContextVar[Mapping[str, str]]] = ContextVar("about", default=_NOTHING)
+"""Fields of what is going on in this context, such as `run_id`, `key` and `job`."""
 
 
 class EventLog(logging.LoggerAdapter[logging.Logger]):

@@ -59,6 +59,11 @@ class Settings(BaseSettings):
     worker_networks: Annotated[tuple[str, ...], NoDecode] = ()
     """Where workers may be besides this host: networks such as 10.0.0.0/8, separated by blanks."""
 
+    log_format: Literal["text", "json"] = "text"
+    """How `serve` and `worker` log: lines for people, or a JSON object on each line."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is less than this is not logged."""
+
     @model_validator(mode="before")
     @classmethod
     def _split_lists(cls, values: dict[str, object]) -> dict[str, object]:

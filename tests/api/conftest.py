@@ -27,21 +27,26 @@ async def served(
     register(hw)
     if has_schedule:
         register_schedule(hw)
+    async with hw, served_here(hw, access=access) as address, Client(address, hw) as client:
+        yield client
+
+
+@asynccontextmanager
+async def served_here(hw: Headway, *, access: Access | None = None) -> AsyncIterator[str]:
+    """The address of a server for it, in this event loop."""
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    async with hw:
-        serving = asyncio.create_task(
-            serve(
-                hw,
-                host="127.0.0.1",
-                port=0,
-                access=access or Access(()),
-                allowed_hosts=(),
-                version="0",
-                on_ready=address.set_result,
-            )
+    serving = asyncio.create_task(
+        serve(
+            hw,
+            host="127.0.0.1",
+            port=0,
+            access=access or Access(()),
+            allowed_hosts=(),
+            version="0",
+            on_ready=address.set_result,
         )
-        serving.add_done_callback(lambda _: address.cancel())
-        async with Client(await address, hw) as client:
-            yield client
-        serving.cancel()
-        await asyncio.wait([serving])
+    )
+    serving.add_done_callback(lambda _: address.cancel())
+    yield await address
+    serving.cancel()
+    await asyncio.wait([serving])

@@ -24,7 +24,12 @@ async def listen(ctx: RunContext) -> list[Any]:
 
 
 async def ask(ctx: RunContext) -> Any:
-    return await ctx.interrupt({"tool": "delete", "count": 9})
+    return await ctx.interrupt(
+        {"tool": "delete", "count": 9},
+        schema={"type": "object", "required": ["approved"]},
+        default={"approved": False},
+        timeout_s=60,
+    )
 
 
 def register(hw: Headway) -> None:

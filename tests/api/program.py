@@ -1,5 +1,6 @@
 """A server as a process of its own, with the jobs of the tests."""
 
+import json
 import os
 import subprocess
 import sys
@@ -58,5 +59,8 @@ def _address(serving: "subprocess.Popen[bytes]", log: Path) -> str:
         for line in log.read_text().splitlines():
             if line.startswith("headway serves "):
                 return line.split()[2]
+            if '"server_ready"' in line:
+                address: str = json.loads(line)["address"]
+                return address
         time.sleep(LOOK_S)
     raise AssertionError(log.read_text())

@@ -90,5 +90,12 @@ async def test_schedules_are_listed_with_their_next_slot_and_can_be_run_now(url:
         ran = await client.post("/api/schedules/yearly/run")
         assert (ran.status, ran["job"], ran["key"], ran["lane"]) == (201, "echo", "yearly", "cron")
         assert (await client.ended(ran["id"]))["result"] == "happy new year"
+        paused = await client.call("PATCH", "/api/schedules/yearly", {"paused": True})
+        assert (paused.status, paused["paused"], paused["next_slot_at"]) == (200, True, None)
+        assert (await client.get("/api/schedules"))["schedules"] == [paused.body]
+        resumed = await client.call("PATCH", "/api/schedules/yearly", {"paused": False})
+        assert (resumed["paused"], resumed["next_slot_at"]) == (False, schedule["next_slot_at"])
+        absent = await client.call("PATCH", "/api/schedules/never", {"paused": True})
+        assert (absent.status, absent["code"]) == (404, "schedule_not_found")
         missing = await client.post("/api/schedules/never/run")
         assert (missing.status, missing["code"]) == (404, "schedule_not_found")

@@ -1,5 +1,7 @@
 """What waits for a person, over HTTP: seen, answered once, gone."""
 
+from datetime import datetime, timedelta
+
 import pytest
 
 from tests.api.client import Client
@@ -16,6 +18,14 @@ async def test_r4_13_what_waits_for_a_person_is_listed_until_it_is_answered(
     (waiting,) = (await client.get("/api/interrupts"))["interrupts"]
     assert (waiting["run_id"], waiting["key"], waiting["job"]) == (run_id, "ann", "ask")
     assert waiting["question"] == {"tool": "delete", "count": 9}
+    assert (waiting["schema"]["required"], waiting["default"]) == (
+        ["approved"],
+        {"approved": False},
+    )
+    asked_at, answer_by = (
+        datetime.fromisoformat(waiting[name]) for name in ("asked_at", "answer_by")
+    )
+    assert answer_by - asked_at == timedelta(seconds=60)
     assert waiting["call_id"] == told.data["payload"]["call_id"]
     answer = {"call_id": waiting["call_id"], "approved": True}
     assert (await client.post(f"/api/runs/{run_id}/resume", answer)).status == 200

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli import keys, lanes, runs, schedules, watch
+from headway.cli import database, keys, lanes, runs, schedules, watch
 from headway.cli.client.client import Refused
 from headway.cli.faults import EXIT_BUSY, EXIT_NOT_FOUND, EXIT_REFUSED, end_with
 from headway.core.errors import InvalidInput
@@ -161,6 +161,32 @@ async def test_schedules_are_listed_and_run_now(said: Said) -> None:
     (run_id,) = await said.lines(schedules.run("yearly"))
     *_, outcome = await said.lines(watch.watch(run_id))
     assert outcome.endswith(": happy new year")
+
+
+async def test_a_schedule_is_paused_and_resumed(said: Said) -> None:
+    (paused,) = await said.lines(schedules.pause("yearly"))
+    assert paused.split("\t")[-1] == "paused"
+    assert await said.lines(schedules.list_()) == [paused]
+    (resumed,) = await said.json(schedules.resume("yearly", json=True))
+    assert resumed["paused"] is False
+    with pytest.raises(Refused, match="there is no schedule 'never'") as missing:
+        await schedules.pause("never")
+    assert exit_code(missing.value) == EXIT_NOT_FOUND
+
+
+async def test_i19_what_is_over_is_removed_by_hand_and_told_before(
+    said: Said, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWAY_DATABASE_URL", url)
+    (run_id,) = await said.lines(runs.submit("echo", key="ann"))
+    await said.lines(watch.watch(run_id))
+    told, where = await said.lines(database.prune(runs_days=0, events_days=0, dry_run=True))
+    assert told.startswith("would remove: 1 runs, ")
+    assert where.startswith("database: sqlite:///")
+    assert len(await said.lines(runs.list_())) == 1
+    (removed,) = await said.json(database.prune(runs_days=0, json=True))
+    assert (removed["run_count"], removed["event_count"]) == (1, 0)
+    assert await said.lines(runs.list_()) == []
 
 
 async def test_s4_what_others_have_said_cannot_move_the_cursor(said: Said) -> None:

@@ -9,8 +9,8 @@ from headway.settings import load_settings
 from tests.cli.command import SECRET, refusal
 
 KEYS = (
-    "allowed_hosts, app, data, database_url, database_urls, durability, host, mirror, port,"
-    " redis_url, token, tokens, url, worker_networks"
+    "allowed_hosts, app, data, database_url, database_urls, durability, host, log_format,"
+    " log_level, mirror, port, redis_url, token, tokens, url, worker_networks"
 )
 VARIABLES = ", ".join(f"HEADWAY_{key.upper()}" for key in KEYS.split(", "))
 

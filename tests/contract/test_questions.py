@@ -182,9 +182,9 @@ async def test_r4_9_an_answer_that_does_not_fit_is_refused_and_the_question_stay
 
 async def test_r4_9_people_know_how_long_they_have(store: SqlStore, clock: FakeClock) -> None:
     claim = claim_of(await running(store))
-    await store.apply(AskQuestion(claim, "1.1", QUESTION, timeout_s=7))
+    await store.apply(AskQuestion(claim, "1.1", QUESTION, timeout_s=7, default=NO))
     (asked,) = await store.runs.questions(claim.run_id)
-    assert asked.answer_by == later(clock(), seconds=7)
+    assert (asked.answer_by, asked.default_answer) == (later(clock(), seconds=7), NO)
     (*_, told) = await events(store, claim.run_id)
     assert json.loads(told.payload) == {
         "call_id": "1.1", "question": {"tool": "delete"}, "schema": None, "timeout_s": 7,

@@ -11,6 +11,7 @@ from headway.adapters.sql.store import SqlStore
 from headway.adapters.sql.tables import schedules
 from headway.core.command.fire import Begun, Dropped, FireAnswer, Fired, FireSchedule, NotDue
 from headway.core.command.lane import SetLane
+from headway.core.command.pause import PauseSchedule
 from headway.core.command.submit import Accepted, Busy, NoRoom
 from headway.core.ids import CRON_LANE, SECOND, Instant
 from headway.core.run.events import EventType
@@ -238,3 +239,56 @@ async def test_r2_2_a_schedule_that_was_decided_meanwhile_is_not_written(
         if isinstance(refused, GuardFailed):  # Else the event's number was met before.
             assert refused.args[0].table is schedules
         assert await read_all(store) == before
+
+
+@pytest.mark.parametrize("missed", Missed)
+async def test_i18_a_paused_schedule_starts_nothing_and_makes_up_for_nothing(
+    store: SqlStore, clock: FakeClock, missed: Missed
+) -> None:
+    hourly = a_schedule(missed=missed)
+    slot_at = await begun(store, clock, hourly)
+    paused = await store.apply(PauseSchedule(hourly, is_paused=True))
+    assert (paused.is_paused, await store.board.schedules()) == (1, [paused])
+    clock.advance(5 * HOUR_S)
+    # Whoever looks is told of the next slot: by then it may have been resumed.
+    sixth_at = Instant(slot_at + round(5 * HOUR_S * SECOND))
+    assert await store.apply(fire(hourly)) == NotDue(sixth_at, clock())
+    await store.apply(PauseSchedule(hourly, is_paused=False))
+    assert await store.apply(fire(hourly)) == NotDue(sixth_at, clock())
+    clock.advance(HOUR_S)
+    answer = await fired(store, hourly)
+    assert isinstance(answer, Fired)
+    assert (answer.slot_at, len(await runs(store))) == (sixth_at, 1)
+
+
+async def test_i18_what_is_paused_stays_so_when_its_expression_changes_or_nobody_has_seen_it(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    hourly = a_schedule()
+    before = await store.apply(PauseSchedule(hourly, is_paused=True))
+    assert await store.apply(PauseSchedule(hourly, is_paused=True)) == before
+    other = a_schedule(expression="*/5 * * * *")
+    assert await store.apply(fire(other)) == Begun(clock())
+    clock.advance(HOUR_S)
+    assert isinstance(await store.apply(fire(other)), NotDue)
+    assert await runs(store) == []
+    await store.apply(PauseSchedule(other, is_paused=False))
+    told = [event.type for event in await events(store)]
+    assert told == [
+        EventType.SCHEDULE_PAUSED, EventType.SCHEDULE_CHANGED, EventType.SCHEDULE_RESUMED,
+    ]  # fmt: skip
+
+
+async def test_i18_a_clock_that_went_back_and_a_pause_fire_no_slot_again(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    hourly = a_schedule()
+    await begun(store, clock, hourly)
+    clock.advance(HOUR_S)
+    assert isinstance(await fired(store, hourly), Fired)
+    clock.advance(-HOUR_S / 2)
+    for is_paused in (True, False):
+        await store.apply(PauseSchedule(hourly, is_paused=is_paused))
+    clock.advance(HOUR_S / 2)
+    assert isinstance(await store.apply(fire(hourly)), NotDue)
+    assert len(await runs(store)) == 1

@@ -7,6 +7,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
+from urllib.request import urlopen
 
 from tests.cli.command import command, environment
 from tests.services.process import free_port, wait_until
@@ -72,6 +73,11 @@ class Site:
             return answer.status, json.loads(text) if text.startswith((b"{", b"[")) else None
         finally:
             connection.close()
+
+    def text(self, path: str) -> str:
+        """What is there, as it is."""
+        with urlopen(f"{self.address}{path}", timeout=TIMEOUT_S) as answer:  # noqa: S310
+            return str(answer.read(), "utf-8")
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """What is answered to a call that must not be refused."""

@@ -9,8 +9,9 @@ from headway.adapters.sql.store import open_store
 from headway.core.command.settle import Complete
 from headway.core.errors import InvalidInput
 from headway.services import retention
-from headway.services.retention import DAY_S, Keeper
+from headway.services.retention import DAY_S, Keeper, Removed
 from headway.testing import FakeClock, claim_of
+from tests.contract.backends import read_all
 from tests.contract.scenes import running, submitted
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -41,6 +42,31 @@ async def test_i19_what_is_over_and_old_goes_a_few_at_a_time_and_nothing_else(
         assert {event.key for event in page.events} == {"young", "new"}
         assert page.last_seq == last_seq
         assert await store.runs.oldest_submissions(before=clock(), limit=9) == ["young"]
+    finally:
+        await store.close()
+
+
+async def test_i19_what_would_go_is_told_before_it_goes(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "BATCH_COUNT", 2)
+    monkeypatch.setattr(retention, "BATCHES_MAX", 1)
+    clock = FakeClock()
+    store = await open_store([url], now=clock)
+    keeper = Keeper(store, store.runs, store.events, Retention())
+    try:
+        for number in range(5):
+            one = await running(store, f"old-{number}", idempotency_key=f"{number}")
+            await store.apply(Complete(claim_of(one)))
+        old_seq = (await store.events.events(after_seq=0, limit=0)).last_seq
+        clock.advance(31 * DAY_S)
+        await running(store, "old-3")  # A busy key keeps its runs.
+        before = await read_all(store)
+        told = await keeper.prunable()
+        assert told == Removed(4, old_seq, 5)
+        assert await read_all(store) == before
+        assert await keeper.prune_all() == told
+        assert await keeper.prunable() == Removed(0, 0, 0)
     finally:
         await store.close()
 

@@ -1,7 +1,7 @@
 """The HTTP application: routes behind one guard."""
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -19,12 +19,13 @@ from headway.api.health import health_router
 from headway.api.interrupts import interrupts_router
 from headway.api.metrics import Metrics, metrics_router
 from headway.api.page import add_page
-from headway.api.problem import Problem, internal, problem_of
+from headway.api.problem import Problem, internal, problem_of, unfit
 from headway.api.reference import reference_router
 from headway.api.runs import runs_router
 from headway.api.schedules import schedules_router
 from headway.api.script import script_router
 from headway.api.session import session_router
+from headway.api.submit import SubmitFirst
 from headway.api.wire_v1 import wire_v1_router
 from headway.core.errors import Error
 from headway.services.event_feed import EventFeed
@@ -74,7 +75,8 @@ def build_application(
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(Error, _error)
     app.add_exception_handler(Exception, _mistake)
-    return Guard(app, access=access, hosts=hosts, on_answer=metrics.note_answer)
+    first = SubmitFirst(app, face)
+    return Guard(first, access=access, hosts=hosts, on_answer=metrics.note_answer)
 
 
 def _operation_id(route: APIRoute) -> str:
@@ -116,21 +118,5 @@ async def _mistake(_: Request, error: Exception) -> Response:
 
 
 async def _invalid_request(_: Request, error: Exception) -> Response:
-    """All faults at once, each with its place; the first one's is the sentence."""
     assert isinstance(error, RequestValidationError)
-    faults = [{"place": _place(fault["loc"]), "problem": fault["msg"]} for fault in error.errors()]
-    first = faults[0]
-    detail = f"{first['place']}: {_lowered(first['problem'])}"
-    more: dict[str, Any] = {"place": first["place"], "faults": faults}
-    return _answered(Problem(422, "invalid_input", detail, more))
-
-
-def _lowered(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]
-
-
-def _place(where: tuple[Any, ...]) -> str:
-    named = where[1:] if len(where) > 1 else where
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named).lstrip(
-        "."
-    )
+    return _answered(unfit(error.errors()))

@@ -5,20 +5,19 @@ bounded, so that no route can be kept waiting by its client.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from headway.api.access import Access, Scope
+from headway.api.asgi import App, Message, Receive, Send
+from headway.api.asgi import Scope as AsgiScope
 from headway.api.problem import Problem, internal, problem_of
 from headway.core.document import BYTE_COUNT_MAX
 from headway.core.errors import Error
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+from headway.trace import TRACEPARENT, adopt_trace
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 PAGE_PREFIX: Final = "/ui/"
@@ -57,7 +56,7 @@ class Guard:
         self._access = access
         self._hosts = frozenset(host.lower() for host in hosts) | LOOPBACK_HOSTS
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -74,17 +73,17 @@ class Guard:
         except Exception as error:  # Our own mistake, told without its inside.
             await answer.end_with(internal(error))
 
-    async def _admit(self, scope: MutableMapping[str, Any], receive: Receive) -> bytes:
+    async def _admit(self, scope: AsgiScope, receive: Receive) -> bytes:
         headers = _headers(scope)
         method, path = scope["method"], scope["path"]
         self._check_host(headers)
         self._check_origin(headers, scope)
         self._check_scope(headers, scope, method, path)
+        adopt_trace(headers.get(TRACEPARENT))
         return await _body(headers, receive)
 
     def _check_host(self, headers: Mapping[str, str]) -> None:
-        host = urlsplit(f"//{headers.get('host', '')}").hostname
-        if host not in self._hosts:
+        if _host_name(headers.get("host", "")) not in self._hosts:
             raise Problem(
                 421, "unknown_host", "this server does not answer to that Host; see allowed_hosts"
             )
@@ -99,11 +98,12 @@ class Guard:
             raise Problem(403, "cross_origin", "a page of another origin may not call this server")
 
     def _check_scope(
-        self, headers: Mapping[str, str], scope: MutableMapping[str, Any], method: str, path: str
+        self, headers: Mapping[str, str], scope: AsgiScope, method: str, path: str
     ) -> None:
         if path in OPEN_PATHS or path.startswith(PAGE_PREFIX) or path in PAGE_PATHS:
             return
-        has = self._access.scope_of(headers, _cookies(headers))
+        cookies = _cookies(headers) if "cookie" in headers else {}
+        has = self._access.scope_of(headers, cookies)
         if has is None:
             raise Problem(
                 401,
@@ -117,6 +117,15 @@ class Guard:
             detail = f"this token's scope is {has.word}; {needs.word} is needed"
             raise Problem(403, "forbidden", detail, {"scope": needs.word})
         scope.setdefault("state", {})["scope"] = has
+
+
+@lru_cache(maxsize=100)
+def _host_name(host: str) -> str | None:
+    """Without its port; most requests say the same."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
 
 
 def _needed(method: str, path: str) -> Scope:
@@ -139,7 +148,7 @@ def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
 
 def _cookies(headers: Mapping[str, str]) -> dict[str, str]:
     try:
-        parsed: SimpleCookie = SimpleCookie(headers.get("cookie", ""))
+        parsed: SimpleCookie = SimpleCookie(headers["cookie"])
     except CookieError:
         return {}
     return {name: morsel.value for name, morsel in parsed.items()}

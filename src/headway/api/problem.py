@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
@@ -116,3 +116,17 @@ def internal(error: BaseException) -> Problem:
     log.error("request_broke", exc_info=error, extra={"error_id": error_id})
     detail = f"headway has made a mistake; its log tells more under {error_id}"
     return Problem(500, "internal", detail, {"error_id": error_id})
+
+
+def unfit(errors: Sequence[Mapping[str, Any]]) -> Problem:
+    """All faults of a request at once, each with its place; the first one's is the sentence."""
+    faults = [{"place": _place(fault["loc"]), "problem": fault["msg"]} for fault in errors]
+    place, problem = faults[0]["place"], faults[0]["problem"]
+    detail = f"{place}: {problem[:1].lower()}{problem[1:]}"
+    return Problem(422, "invalid_input", detail, {"place": place, "faults": faults})
+
+
+def _place(where: tuple[Any, ...]) -> str:
+    named = where[1:] if len(where) > 1 else where
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in named]
+    return "".join(parts).lstrip(".")

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.cursor import read_cursor, write_cursor
 from headway.api.face import Face
+from headway.api.submit import submitted
 from headway.api.views import explanation_view, listed, run_view
 from headway.api.wire import (
     CancelBody,
@@ -49,9 +50,7 @@ def runs_router(face: Face) -> APIRouter:
         409 names the run that keeps the key busy. With the same Idempotency-Key the same run is
         answered, however often it is asked for.
         """
-        handle = await face.submit(**body.model_dump(), idempotency_key=idempotency_key)
-        text = run_view(handle.accepted or await handle.record())
-        return json_answer(text, status=201, location=f"/api/runs/{handle.id}")
+        return await submitted(face, body, idempotency_key)
 
     @router.get("", response_class=Response, responses={200: {"model": RunPage}, **problems()})
     async def list_runs(

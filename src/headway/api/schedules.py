@@ -9,7 +9,9 @@ from headway.api.board import NamePath
 from headway.api.face import Face
 from headway.api.problem import Problem
 from headway.api.views import listed, run_view, schedule_view
-from headway.api.wire import RunView, ScheduleList
+from headway.api.wire import RunView, ScheduleBody, ScheduleList, ScheduleView
+from headway.core.command.pause import PauseSchedule
+from headway.core.schedule import Schedule
 
 
 def schedules_router(face: Face) -> APIRouter:
@@ -25,6 +27,22 @@ def schedules_router(face: Face) -> APIRouter:
         ]
         return json_answer(f'{{"schedules":{listed(texts)}}}')
 
+    _change(router, face)
+    return router
+
+
+def _change(router: APIRouter, face: Face) -> None:
+    @router.patch(
+        "/{name}",
+        response_class=Response,
+        responses={200: {"model": ScheduleView}, **problems(404, body=True)},
+    )
+    async def set_schedule(name: NamePath, body: ScheduleBody) -> Response:
+        """Pause or resume a schedule. What would have come while it was paused does not come."""
+        schedule = _known(face, name)
+        saved = await face.store.apply(PauseSchedule(schedule, is_paused=body.paused))
+        return json_answer(schedule_view(schedule, saved))
+
     @router.post(
         "/{name}/run",
         status_code=201,
@@ -33,9 +51,7 @@ def schedules_router(face: Face) -> APIRouter:
     )
     async def run_schedule(name: NamePath) -> Response:
         """Start now what the schedule would start at its next slot, which comes all the same."""
-        schedule = face.schedules.get(name.strip())
-        if schedule is None:
-            raise Problem(404, "schedule_not_found", f"there is no schedule {name!r}")
+        schedule = _known(face, name)
         handle = await face.submit(
             schedule.job,
             key=schedule.key,
@@ -47,4 +63,9 @@ def schedules_router(face: Face) -> APIRouter:
         text = run_view(await handle.record())
         return json_answer(text, status=201, location=f"/api/runs/{handle.id}")
 
-    return router
+
+def _known(face: Face, name: str) -> Schedule:
+    schedule = face.schedules.get(name.strip())
+    if schedule is None:
+        raise Problem(404, "schedule_not_found", f"there is no schedule {name!r}")
+    return schedule

@@ -5,7 +5,7 @@ Documents are JSON already: they are put in as they are, and never taken apart o
 
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from headway.core.ids import Instant
@@ -20,14 +20,13 @@ from headway.core.world import Instance, SavedKey, SavedSchedule
 from headway.ports.board_reader import Interrupt
 from headway.ports.run_reader import LaneView
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001  # In UTC, like all that is counted from it.
 _text = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def instant(at: Instant) -> str:
     """RFC 3339 in UTC, to the microsecond."""
-    moment = EPOCH + timedelta(microseconds=at)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond:06d}Z"
+    return f"{(EPOCH + timedelta(microseconds=at)).isoformat(timespec='microseconds')}Z"
 
 
 def _at(at: Instant | None) -> str:
@@ -58,6 +57,7 @@ def run_view(record: RunRecord) -> str:
         f',"ended_at":{_at(run.ended_at)},"wake_at":{_at(run.wake_at)}'
         f',"run_by":{_at(run.run_by)},"cancel_by":{_at(run.cancel_by)}'
         f',"continued_from":{_or_null(run.continued_from)},"parent_id":{_or_null(run.parent_id)}'
+        f',"traceparent":{_or_null(run.traceparent)}'
         f',"params":{veiled(record.params)},"progress":{record.progress or "null"}'
         f',"checkpoint":{record.checkpoint or "null"},"result":{record.result or "null"}'
         f',"error":{record.error or "null"},"cancel":{record.cancel or "null"}}}'
@@ -94,7 +94,8 @@ def interrupt_view(interrupt: Interrupt) -> str:
         f'{{"run_id":"{asked.run_id}","call_id":{_text(asked.call_id)}'
         f',"key":{_text(interrupt.key)},"job":{_text(interrupt.job)}'
         f',"lane":{_text(interrupt.lane)},"asked_at":{_at(asked.asked_at)}'
-        f',"question":{asked.question}}}'
+        f',"question":{asked.question},"schema":{asked.answer_schema or "null"}'
+        f',"default":{asked.default_answer or "null"},"answer_by":{_at(asked.answer_by)}}}'
     )
 
 
@@ -110,13 +111,15 @@ def schedule_view(schedule: Schedule, saved: SavedSchedule | None) -> str:
     """`saved` is None as long as no instance has looked at the schedule."""
     is_current = saved is not None and saved.expression == schedule.expression
     last_at = saved.last_slot_at if saved is not None and is_current else None
-    next_at = None if last_at is None else schedule.next_slot(after=last_at)
+    is_paused = saved is not None and bool(saved.is_paused)
+    next_at = None if last_at is None or is_paused else schedule.next_slot(after=last_at)
     return (
         f'{{"name":{_text(schedule.name)},"expression":{_text(schedule.expression)}'
         f',"time_zone":{_text(schedule.time_zone)},"missed":"{schedule.missed.value}"'
         f',"job":{_text(schedule.job)},"key":{_text(schedule.key)}'
         f',"lane":{_text(schedule.lane)},"params":{veiled(schedule.params)}'
-        f',"decided_until":{_at(last_at)},"next_slot_at":{_at(next_at)}}}'
+        f',"decided_until":{_at(last_at)},"next_slot_at":{_at(next_at)}'
+        f',"paused":{_flag(is_paused)}}}'
     )
 
 

@@ -80,6 +80,13 @@ class KeyBody(Body):
     )
 
 
+class ScheduleBody(Body):
+    paused: bool = Field(
+        description="While it is, no slot comes. Afterwards slots count from that instant.",
+        examples=[True],
+    )
+
+
 class SessionBody(Body):
     token: Annotated[str, Field(max_length=1_000)]
 
@@ -110,6 +117,9 @@ class RunView(BaseModel):
     cancel_by: datetime | None
     continued_from: str | None
     parent_id: str | None
+    traceparent: str | None = Field(
+        description="The trace in which it was submitted, as W3C Trace Context writes it."
+    )
     params: Any
     progress: Any
     checkpoint: Any
@@ -169,6 +179,11 @@ class InterruptView(BaseModel):
     lane: str
     asked_at: datetime
     question: Any
+    schema_: dict[str, Any] | None = Field(
+        alias="schema", description="A JSON Schema: an answer that does not fit is refused."
+    )
+    default: Any = Field(description="With what the job goes on when nobody answers in time.")
+    answer_by: datetime = Field(description="When the job waits no longer.")
 
 
 class InterruptList(BaseModel):
@@ -186,7 +201,8 @@ class ScheduleView(BaseModel):
     lane: str
     params: Any
     decided_until: datetime | None = Field(description="Null: no instance has looked at it yet.")
-    next_slot_at: datetime | None
+    next_slot_at: datetime | None = Field(description="Null also while it is paused.")
+    paused: bool
 
 
 class ScheduleList(BaseModel):

@@ -1,5 +1,7 @@
 """`headway schedule …`: what runs again and again."""
 
+from typing import Any
+
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
 from headway.cli.show import Json, print_json, print_rows
@@ -21,12 +23,7 @@ async def list_(*, app: str | None = None, json: Json = False) -> None:
         for schedule in found:
             print_json(schedule)
         return
-    names = ("name", "expression", "time_zone", "job", "key", "next_slot_at")
-    print_rows(
-        ("schedule", "expression", "time zone", "job", "key", "next"),
-        ([schedule[name] for name in names] for schedule in found),
-        empty="there are no schedules",
-    )
+    _show(found)
 
 
 async def run(name: str, /, *, app: str | None = None, json: Json = False) -> None:
@@ -44,3 +41,54 @@ async def run(name: str, /, *, app: str | None = None, json: Json = False) -> No
     async with connected(app) as client:
         started = await client.post(f"/api/schedules/{named(name)}/run")
     print_json(started) if json else print(started["id"])
+
+
+async def pause(name: str, /, *, app: str | None = None, json: Json = False) -> None:
+    """Let a schedule start nothing until it is resumed; what runs goes on.
+
+    Parameters
+    ----------
+    name
+        The schedule.
+    app
+        Without a server: where the schedules are, as `module:name`.
+    json
+        Print one JSON object.
+    """
+    await _change(name, {"paused": True}, app, as_json=json)
+
+
+async def resume(name: str, /, *, app: str | None = None, json: Json = False) -> None:
+    """Let a paused schedule go on, with the next slot from now.
+
+    Parameters
+    ----------
+    name
+        The schedule.
+    app
+        Without a server: where the schedules are, as `module:name`.
+    json
+        Print one JSON object.
+    """
+    await _change(name, {"paused": False}, app, as_json=json)
+
+
+async def _change(name: str, wanted: dict[str, Any], app: str | None, *, as_json: bool) -> None:
+    async with connected(app) as client:
+        schedule = await client.patch(f"/api/schedules/{named(name)}", wanted)
+    print_json(schedule) if as_json else _show([schedule])
+
+
+def _show(schedules: list[Any]) -> None:
+    names = ("name", "expression", "time_zone", "job", "key")
+    rows = ([*(schedule[name] for name in names), _next(schedule)] for schedule in schedules)
+    print_rows(
+        ("schedule", "expression", "time zone", "job", "key", "next"),
+        rows,
+        empty="there are no schedules",
+    )
+
+
+def _next(schedule: Any) -> str | None:
+    slot_at: str | None = schedule["next_slot_at"]
+    return "paused" if schedule["paused"] else slot_at

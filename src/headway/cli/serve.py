@@ -1,6 +1,5 @@
 """`headway serve`: the jobs of a file of yours, as a service."""
 
-import logging
 from importlib.metadata import version
 from typing import Annotated
 
@@ -10,9 +9,13 @@ from rich.console import Console
 from headway.api.access import Access, Scope, Token
 from headway.api.server import serve as serve_http
 from headway.cli.load import load_app
+from headway.cli.log_lines import begin_logging
 from headway.core.errors import ConfigurationError
+from headway.log import event_log
 from headway.process import run_process
 from headway.settings import Settings, load_settings
+
+log = event_log(__name__)
 
 
 def serve(
@@ -38,11 +41,13 @@ def serve(
 async def _serve(*, app: str | None, host: str | None, port: int | None) -> None:
     settings = load_settings()
     access = Access(tokens_of(settings))
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # It tells of its plugins.
+    begin_logging(settings)
     console = Console(stderr=True)
 
     def ready(address: str) -> None:
+        if settings.log_format == "json":
+            log.info("server_ready", extra={"address": address, "needs_token": not access.is_open})
+            return
         console.print(f"headway serves [bold]{address}[/]  (API: {address}/openapi.json)")
         if access.is_open:
             console.print("no token is set: whoever can reach this address can do everything")

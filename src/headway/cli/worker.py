@@ -1,15 +1,18 @@
 """`headway worker`: the services of a file of yours, for flows to call."""
 
-import logging
-
 from rich.console import Console
 
 from headway.bootstrap import wait_for_signal
 from headway.cli.load import module_at
+from headway.cli.log_lines import begin_logging
 from headway.core.errors import ConfigurationError
+from headway.log import event_log
 from headway.process import run_process
+from headway.settings import load_settings
 from headway.worker.program import Worker
 from headway.worker.services import Services
+
+log = event_log(__name__)
 
 
 def worker(
@@ -35,11 +38,15 @@ def worker(
 
 
 async def _work(place: str | None, *, url: str | None, registry: str | None) -> None:
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    settings = load_settings()
+    begin_logging(settings)
     services = load_services(place)
     async with Worker(services, url=url, registry_url=registry) as working:
-        console = Console(stderr=True)
-        console.print(f"worker {working.id} serves [bold]{working.url}[/]")
+        if settings.log_format == "json":
+            log.info("worker_ready", extra={"worker_id": working.id, "url": working.url})
+        else:
+            console = Console(stderr=True)
+            console.print(f"worker {working.id} serves [bold]{working.url}[/]")
         await wait_for_signal()
 
 

@@ -18,7 +18,7 @@ _MARK_TEXT: Final = f'"{MARK}"'
 def sealed(
     params: Mapping[str, Any], names: Iterable[str], *, kept: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`params` with what `names` says marked as secret; what is only shown as set is as in `kept`."""
+    """`params`, those of `names` marked as secret; what is only shown as set is as in `kept`."""
     after = dict(params)
     for name in names:
         value = after.get(name)

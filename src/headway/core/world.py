@@ -59,6 +59,8 @@ class Question(NamedTuple):
     """When whoever asks will wait no longer."""
     answer_schema: Document | None
     """What an answer must look like."""
+    default_answer: Document | None
+    """What counts when nobody answers in time; None: a no."""
     answer: Document | None
     answered_by: str | None
     answered_at: Instant | None
@@ -83,6 +85,7 @@ class SavedSchedule(NamedTuple):
     last_slot_at: Instant
     """The last slot that was decided; before there is one, the instant from which they count."""
     revision: int
+    is_paused: int = 0
 
 
 class Remembered(NamedTuple):

@@ -132,3 +132,7 @@ class RunReader(Protocol):
     async def oldest_submissions(self, *, before: Instant, limit: int) -> Sequence[str]:
         """Idempotency keys that were used then or earlier, the oldest first."""
         ...
+
+    async def count_submissions(self, *, before: Instant) -> int:
+        """How many idempotency keys were used then or earlier."""
+        ...

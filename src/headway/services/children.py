@@ -31,6 +31,7 @@ from headway.services.admit import admitted
 from headway.services.execution import Execution
 from headway.services.job import Job, encoded_params, registered_job
 from headway.services.patience import is_set_within, persistently
+from headway.trace import current_trace
 
 POLL_S: Final = 1.0
 POLICIES: Final = frozenset({OnConflict.REJECT, OnConflict.ENQUEUE, OnConflict.REPLACE})
@@ -82,6 +83,7 @@ class Children:
             recovery=registered.recovery,
             on_conflict=policy,
             parent_id=claimed.run_id,
+            traceparent=current_trace(),
         )
         return await self._start(step, submission)
 

@@ -19,7 +19,8 @@ from headway.core.command.inbox import ConsumeInbox
 from headway.core.command.instance import RegisterInstance, RenewInstance
 from headway.core.command.key_row import DeleteKey, SaveKey
 from headway.core.command.look import HearNews, LoadTask
-from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.pause import PauseSchedule
+from headway.core.command.prune import CountPrunable, ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.question import AskQuestion, CloseQuestion
 from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.errors import InfrastructureError, StoreClosed
@@ -55,6 +56,7 @@ MAKES_NO_ROOM: Final = frozenset[type](
         CloseQuestion,
         ConfirmDelivery,
         ConsumeInbox,
+        CountPrunable,
         DeleteKey,
         DropFiles,
         FinishFile,
@@ -62,6 +64,7 @@ MAKES_NO_ROOM: Final = frozenset[type](
         HearNews,
         LoadTask,
         OutputPrepared,
+        PauseSchedule,
         PruneEvents,
         PruneRuns,
         RegisterInstance,

@@ -252,6 +252,7 @@ class RunContext:
             if schema is None
             else encode_document(schema, place="schema", byte_count_max=SCHEMA_BYTE_COUNT_MAX),
             timeout_s,
+            None if default is None else encode_document(default, place="default"),
         )
         fault = None if schema is None or default is None else misfit(schema, default)
         if fault is not None:

@@ -70,7 +70,7 @@ class Engine:
         stop_wait_s: float,
         lease_ttl_s: float,
         life_lock: LifeLock,
-        keep: Callable[[], Awaitable[None]],
+        keep: Callable[[], Awaitable[object]],
         output: Output,
         on_start: Callable[[Execution], None] | None = None,
     ) -> None:
@@ -262,7 +262,7 @@ class Engine:
 
     # The loops.
 
-    async def _repeat(self, every_s: float, action: Callable[[], Awaitable[None]]) -> None:
+    async def _repeat(self, every_s: float, action: Callable[[], Awaitable[object]]) -> None:
         while not self._has_stopped.is_set():
             try:
                 await action()

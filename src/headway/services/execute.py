@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from headway.core.command.advance import AdvanceFlow
+from headway.core.command.advance import AdvanceFlow, End
 from headway.core.command.cancel import ConfirmDelivery
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, TooLate
 from headway.core.command.wait import Park, Retry
@@ -14,7 +14,7 @@ from headway.core.document import Document, encode_document
 from headway.core.errors import InfrastructureError, InvalidInput, TooLarge
 from headway.core.ids import Instant
 from headway.core.run.run import Claim
-from headway.log import event_log
+from headway.log import about, event_log
 from headway.ports.clock import Clock
 from headway.ports.store import Store
 from headway.services.blocking import JobExited, call_in_thread
@@ -25,6 +25,7 @@ from headway.services.files import RunFiles
 from headway.services.job import Job
 from headway.services.output import Output
 from headway.services.patience import persistently
+from headway.trace import Span, adopted_span
 
 AT_ONCE: Final = Instant(0)
 
@@ -44,25 +45,34 @@ async def execute(
 
     When it is to end early its task is cancelled: `give_up` says what becomes of the run then.
     """
+    claimed = execution.claimed
+    of_run = {"run_id": claimed.run_id, "key": claimed.key, "job": claimed.job}
+    about.set(of_run)
     files = RunFiles(execution, output)
     context = RunContext(execution, store, clock, children=children, files=files)
     try:
-        await _execute(store, job, execution, context)
+        with adopted_span(f"run {job.name}", claimed.traceparent, of_run) as span:
+            await _execute(store, job, execution, context, span)
     finally:
         await files.leave()
 
 
-async def _execute(store: Store, job: Job, execution: Execution, context: RunContext) -> None:
+async def _execute(
+    store: Store, job: Job, execution: Execution, context: RunContext, span: Span
+) -> None:
     try:
         execution.begin()
         outcome = await _outcome(job, context, execution)
         execution.is_settling = True
+        if (error := _error_in(outcome)) is not None:
+            span.fail(error)
         await context.end()
         await context.files.end(is_given_up=False)
         answer = await persistently(lambda: store.apply(outcome))
     except asyncio.CancelledError:
         if execution.ending is None:  # Not the engine's: the program itself is ending.
             raise
+        span.fail(execution.ending.value)
         await context.files.end(is_given_up=True)
         if execution.ending is not Ending.LOST:
             await persistently(lambda: give_up(store, execution.claim))
@@ -109,6 +119,14 @@ def _failure(job: Job, execution: Execution, error: BaseException) -> Fail | Ret
         delay_s = job.backoff.delay_s(attempt, share=random.random())  # noqa: S311
         return Retry(execution.claim, said, delay_s)
     return Fail(execution.claim, said)
+
+
+def _error_in(outcome: Complete | Fail | Retry | AdvanceFlow) -> Document | None:
+    match outcome:
+        case Fail(error=error) | Retry(error=error) | AdvanceFlow(then=End(error=error)):
+            return error
+        case _:
+            return None
 
 
 def _result(claim: Claim, result: Any) -> Complete | Fail:

@@ -3,12 +3,14 @@
 Several instances may do so at once: each command looks again, on locked rows.
 """
 
+import sys
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.prune import CountPrunable, ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.duration import check_seconds
-from headway.core.ids import Instant, later
+from headway.core.ids import Instant, RunId, later
 from headway.core.run.transitions import TERMINAL
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
@@ -33,6 +35,14 @@ class Retention:
             check_seconds(getattr(self, place), place=f"retention.{place}")
 
 
+class Removed(NamedTuple):
+    """How much of each kind."""
+
+    run_count: int
+    event_count: int
+    idempotency_key_count: int
+
+
 class Keeper:
     """Removes what is older than its retention."""
 
@@ -48,16 +58,42 @@ class Keeper:
         self._events = events
         self._retention = retention
 
-    async def prune(self) -> None:
-        """One round."""
-        now = await self._runs.now()
-        await self._prune_runs(later(now, seconds=-self._retention.runs_s))
-        await self._prune_events(later(now, seconds=-self._retention.events_s))
-        await self._forget(later(now, seconds=-self._retention.idempotency_keys_s))
+    async def prune(self, *, batches_max: int = BATCHES_MAX) -> Removed:
+        """One round, which leaves to the next what is more than so many batches of a kind."""
+        now, kept = await self._runs.now(), self._retention
+        return Removed(
+            await self._prune_runs(later(now, seconds=-kept.runs_s), batches_max),
+            await self._prune_events(later(now, seconds=-kept.events_s), batches_max),
+            await self._forget(later(now, seconds=-kept.idempotency_keys_s), batches_max),
+        )
 
-    async def _prune_runs(self, before: Instant) -> None:
+    async def prune_all(self) -> Removed:
+        """To the end: all that was old enough when it began."""
+        return await self.prune(batches_max=sys.maxsize)
+
+    async def prunable(self) -> Removed:
+        """What `prune_all` would remove; changes nothing."""
+        now, kept = await self._runs.now(), self._retention
+        runs_before = later(now, seconds=-kept.runs_s)
+        run_count = event_count = 0
+        async for run_ids in self._old_runs(runs_before, sys.maxsize):
+            run_count += await self._store.apply(CountPrunable(run_ids, ended_before=runs_before))
+        async for seqs in self._old_events(later(now, seconds=-kept.events_s), sys.maxsize):
+            event_count += len(seqs)
+        old_at = later(now, seconds=-kept.idempotency_keys_s)
+        return Removed(run_count, event_count, await self._runs.count_submissions(before=old_at))
+
+    async def _prune_runs(self, before: Instant, batches_max: int) -> int:
+        count = 0
+        async for run_ids in self._old_runs(before, batches_max):
+            count += await self._store.apply(PruneRuns(run_ids, ended_before=before))
+        return count
+
+    async def _old_runs(
+        self, before: Instant, batches_max: int
+    ) -> AsyncIterator[tuple[RunId, ...]]:
         after_seq = 0
-        for _ in range(BATCHES_MAX):
+        for _ in range(batches_max):
             oldest = await self._runs.oldest_runs(after_seq=after_seq, limit=BATCH_COUNT)
             ended = tuple(
                 run.id
@@ -65,26 +101,35 @@ class Keeper:
                 if run.status in TERMINAL and run.ended_at is not None and run.ended_at < before
             )
             if ended:
-                await self._store.apply(PruneRuns(ended, ended_before=before))
+                yield ended
             # They stand in the order in which they were accepted: the rest is younger still.
             if len(oldest) < BATCH_COUNT or oldest[-1].queued_at >= before:
                 return
             after_seq = oldest[-1].seq
 
-    async def _prune_events(self, before: Instant) -> None:
-        pruned_seq = (await self._events.events(after_seq=0, limit=0)).pruned_seq
-        for _ in range(BATCHES_MAX):
-            page = await self._events.events(after_seq=pruned_seq, limit=BATCH_COUNT)
+    async def _prune_events(self, before: Instant, batches_max: int) -> int:
+        count = 0
+        async for seqs in self._old_events(before, batches_max):
+            await self._store.apply(PruneEvents(seqs[-1]))
+            count += len(seqs)
+        return count
+
+    async def _old_events(self, before: Instant, batches_max: int) -> AsyncIterator[list[int]]:
+        after_seq = (await self._events.events(after_seq=0, limit=0)).pruned_seq
+        for _ in range(batches_max):
+            page = await self._events.events(after_seq=after_seq, limit=BATCH_COUNT)
             old = [event.seq for event in page.events if event.at < before]
-            if not old:
-                return
-            pruned_seq = await self._store.apply(PruneEvents(old[-1]))
+            if old:
+                yield old
             if len(old) < BATCH_COUNT:
                 return
+            after_seq = old[-1]
 
-    async def _forget(self, before: Instant) -> None:
-        for _ in range(BATCHES_MAX):
+    async def _forget(self, before: Instant, batches_max: int) -> int:
+        count = 0
+        for _ in range(batches_max):
             old = await self._runs.oldest_submissions(before=before, limit=BATCH_COUNT)
             if not old:
-                return
-            await self._store.apply(ForgetSubmissions(tuple(old), before=before))
+                break
+            count += await self._store.apply(ForgetSubmissions(tuple(old), before=before))
+        return count

@@ -12,6 +12,7 @@ from headway.core.secret import is_veiled
 from headway.ports.run_reader import RunReader
 from headway.services.job import Job, encoded_params
 from headway.services.key_rows import saved_params
+from headway.trace import current_trace
 
 
 async def submission_of(
@@ -53,6 +54,7 @@ async def submission_of(
         existing=_choice(existing, mode),
         idempotency_key=idempotency_key,
         by=by,
+        traceparent=current_trace(),
     )
 
 

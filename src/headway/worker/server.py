@@ -9,7 +9,8 @@ from aiohttp import web
 
 from headway.core.document import BYTE_COUNT_MAX, decode_document, encode_document
 from headway.core.errors import InvalidInput
-from headway.log import event_log
+from headway.log import about, event_log
+from headway.trace import TRACEPARENT, adopted_span
 from headway.worker.services import Call, ServiceError, Services
 
 CALL_ID_HEADER: Final = "Headway-Call-Id"
@@ -65,7 +66,12 @@ class CallServer:
             int(generation) if generation.isdecimal() and len(generation) < 10 else 0,
             asyncio.Event(),
         )
-        return _answer(await self._called(name, given, call))
+        about.set({"run_id": call.id.partition(".")[0], "call_id": call.id, "service": name})
+        with adopted_span(f"serve {name}", request.headers.get(TRACEPARENT), about.get()) as span:
+            told = await self._called(name, given, call)
+            if "error" in told:
+                span.fail(told["error"])
+        return _answer(told)
 
     async def _called(self, name: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
         self.load += 1

@@ -15,6 +15,7 @@ from fastapi import FastAPI, Response
 from fastapi.responses import StreamingResponse
 
 from headway.api.wire import SubmitBody
+from headway.process import run_process
 
 EVENT = b'id: %d\nevent: run_state_changed\ndata: {"seq":%d,"said":"' + b"x" * 250 + b'"}\n\n'
 ANSWER = '{"id":"0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10","said":"' + "x" * 700 + '"}'
@@ -70,7 +71,7 @@ def main() -> None:
         timeout_graceful_shutdown=1,
     )
     Path(sys.argv[1]).write_text(f"http://127.0.0.1:{listener.getsockname()[1]}")
-    asyncio.run(uvicorn.Server(config).serve(sockets=[listener]))
+    run_process(uvicorn.Server(config).serve(sockets=[listener]))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.clock import NOW_SQL, machine_now
 from headway.adapters.sql.database import Database
+from headway.adapters.sql.page_runs import page_queries
 from headway.adapters.sql.read_board import HAS_NOT_STARTED, IS_OPEN, LANES, to_lane_view
 from headway.adapters.sql.read_situation import read_situation
 from headway.adapters.sql.tables import (
@@ -25,7 +26,6 @@ from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.run.explain import Situation
 from headway.core.run.run import Run, RunRecord
 from headway.core.run.status import RunStatus
-from headway.core.run.transitions import ACTIVE
 from headway.core.world import InboxItem, Instance, Question, SavedKey
 from headway.ports.run_reader import HeldRun, LaneView, RunFilter, Snapshot
 
@@ -74,22 +74,14 @@ class SqlRunReader:
     async def list_runs(
         self, wanted: RunFilter, *, limit: int, before_seq: int | None = None
     ) -> Sequence[RunRecord]:
-        query = _RECORDS.limit(limit)
-        if wanted.statuses:
-            query = query.where(runs.c.status.in_([status.value for status in wanted.statuses]))
-        if wanted.statuses and wanted.statuses <= ACTIVE:
-            query = query.where(_IS_ACTIVE).order_by(_SORTED_SEQ.desc())
-        else:
-            query = query.order_by(runs.c.seq.desc())
-        if wanted.key is not None:
-            query = query.where(runs.c.key == wanted.key)
-        if wanted.lane is not None:
-            query = query.where(runs.c.lane == wanted.lane)
-        if wanted.job is not None:
-            query = query.where(runs.c.job == wanted.job)
-        if before_seq is not None:
-            query = query.where(runs.c.seq < before_seq)
-        return [_record(row) for row in await self._rows(query)]
+        queries = page_queries(_RECORDS, wanted, limit=limit, before_seq=before_seq)
+
+        async def read(connection: AsyncConnection) -> list[RunRecord]:
+            found = [_record(row) for one in queries for row in await connection.execute(one)]
+            return sorted(found, key=lambda record: record.run.seq, reverse=True)[:limit]
+
+        # A run that moves between two queries would be in both, or in neither.
+        return await self._database.with_retry(read, at_one_instant=len(queries) > 1)
 
     async def snapshot(self) -> Snapshot:
         return await self._database.with_retry(_snapshot, at_one_instant=True)
@@ -193,6 +185,10 @@ class SqlRunReader:
         query = sa.select(remembered.c.idempotency_key).where(remembered.c.at <= before)
         rows = await self._rows(query.order_by(remembered.c.at).limit(limit))
         return [key for (key,) in rows]
+
+    async def count_submissions(self, *, before: Instant) -> int:
+        ((count,),) = await self._rows(sa.select(sa.func.count()).where(remembered.c.at <= before))
+        return int(count)
 
     async def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
         async def read(connection: AsyncConnection) -> Sequence[sa.Row[Any]]:

@@ -95,6 +95,7 @@ runs: Final = _table(
     sa.Column("children_by", sa.BigInteger),
     sa.Column("existing", _name(16)),
     sa.Column("deletes_files", sa.SmallInteger),
+    sa.Column("traceparent", _name(55)),
     sa.Column("params", _text(), nullable=False),
     sa.Column("progress", _text()),
     sa.Column("checkpoint", _text()),
@@ -121,6 +122,10 @@ runs: Final = _table(
     _small_index("due_at"),
     _small_index("child_of", "seq"),
     sa.Index("ix_runs_key_seq", "key", "seq"),
+    # For lists: what is asked for most, each in the order of its pages.
+    sa.Index("ix_runs_status_seq", "status", "seq"),
+    sa.Index("ix_runs_job_seq", "job", "seq"),
+    sa.Index("ix_runs_lane_seq", "lane", "seq"),
 )
 RUN_COLUMNS: Final = [runs.c[name] for name in Run._fields]
 
@@ -179,6 +184,7 @@ questions: Final = _table(
     sa.Column("asked_at", sa.BigInteger, nullable=False),
     sa.Column("answer_by", sa.BigInteger, nullable=False),
     sa.Column("answer_schema", _text()),
+    sa.Column("default_answer", _text()),
     sa.Column("answer", _text()),
     sa.Column("answered_by", _name()),
     sa.Column("answered_at", sa.BigInteger),
@@ -212,6 +218,7 @@ schedules: Final = _table(
     sa.Column("time_zone", _name(), nullable=False),
     sa.Column("last_slot_at", sa.BigInteger, nullable=False),
     sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("is_paused", sa.SmallInteger, nullable=False),
 )
 
 remembered: Final = _table(

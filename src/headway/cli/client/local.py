@@ -13,8 +13,9 @@ from urllib.parse import unquote
 
 from headway.api.access import Access
 from headway.api.application import build_application
+from headway.api.asgi import Message, Receive
 from headway.api.events import pack
-from headway.api.guard import Guard, Message, Receive
+from headway.api.guard import Guard
 from headway.api.metrics import Metrics
 from headway.bootstrap import display
 from headway.cli.client.client import Answer, refusal

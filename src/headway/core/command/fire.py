@@ -47,6 +47,16 @@ class Fired:
 FireAnswer = Begun | NotDue | Dropped | Fired
 
 
+def begun_schedule(
+    schedule: Schedule, before: SavedSchedule | None, *, from_at: Instant
+) -> SavedSchedule:
+    """The row of a schedule whose slots count from `from_at`; what is paused stays so."""
+    revision, is_paused = (0, 0) if before is None else (before.revision, before.is_paused)
+    return SavedSchedule(
+        schedule.name, schedule.expression, schedule.time_zone, from_at, revision + 1, is_paused
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class FireSchedule:
     schedule: Schedule
@@ -61,11 +71,14 @@ class FireSchedule:
         schedule = self.schedule
         saved = world.schedules.get(schedule.name)
         if saved is None:
-            return self._begin(world, from_at=world.now, revision=1)
+            return self._begin(world, None, from_at=world.now)
         if (saved.expression, saved.time_zone) != (schedule.expression, schedule.time_zone):
             # Not before what is decided, or a clock that went back would fire a slot again.
             from_at = max(world.now, saved.last_slot_at)
-            return self._begin(world, from_at=from_at, revision=saved.revision + 1)
+            return self._begin(world, saved, from_at=from_at)
+        if saved.is_paused:
+            # Slots pass by undecided; whoever asks is to look again at each, for it may be resumed.
+            return NotDue(schedule.next_slot(after=max(world.now, saved.last_slot_at)), world.now)
         due = schedule.due(after=saved.last_slot_at, now=world.now)
         if due is None:
             return NotDue(schedule.next_slot(after=saved.last_slot_at), world.now)
@@ -79,11 +92,10 @@ class FireSchedule:
         )
         return Fired(due.slot_at, self._submission().decide(world))
 
-    def _begin(self, world: World, *, from_at: Instant, revision: int) -> Begun:
-        name, expression = self.schedule.name, self.schedule.expression
-        time_zone = self.schedule.time_zone
-        saved = SavedSchedule(name, expression, time_zone, from_at, revision)
-        world.schedules[name] = world.changes.schedules[name] = saved
+    def _begin(self, world: World, before: SavedSchedule | None, *, from_at: Instant) -> Begun:
+        saved = begun_schedule(self.schedule, before, from_at=from_at)
+        world.schedules[saved.name] = world.changes.schedules[saved.name] = saved
+        expression, time_zone = saved.expression, saved.time_zone
         self._announce(
             world, EventType.SCHEDULE_CHANGED, expression=expression, time_zone=time_zone
         )

@@ -1,5 +1,6 @@
 """Retention: what is over and old enough is removed, a few rows at a time."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headway.core.command.command import Needs
@@ -14,27 +15,11 @@ class PruneRuns:
     ended_before: Instant
 
     def need(self, needs: Needs) -> None:
-        for run_id in self.run_ids:
-            needs.run(run_id)
-            needs.pruned_ids[run_id] = None
+        _need(needs, self.run_ids)
 
     def decide(self, world: World) -> int:
-        """How many were over and old enough.
-
-        A busy key keeps its runs: one may be continued. An active parent keeps its children: it
-        may look for them again. And who has children that must end first is needed for that.
-        """
-        removed = [
-            run_id
-            for run_id in self.run_ids
-            if (run := world.run(run_id)) is not None
-            and run.status in TERMINAL
-            and run.ended_at is not None
-            and run.ended_at < self.ended_before
-            and world.head_of(run.key) is None
-            and not run.is_parent
-            and not (run.parent_id is not None and world.is_active(run.parent_id))
-        ]
+        """How many were removed."""
+        removed = _prunable(world, self.run_ids, self.ended_before)
         for run_id in removed:
             run = world.runs.pop(run_id)
             world.changes.runs_removed[run_id] = None
@@ -43,6 +28,45 @@ class PruneRuns:
                 if newest.get(run.key) == run_id:
                     del newest[run.key]
         return len(removed)
+
+
+@dataclass(frozen=True, slots=True)
+class CountPrunable:
+    """Look how many `PruneRuns` would remove; changes nothing."""
+
+    run_ids: tuple[RunId, ...]
+    ended_before: Instant
+
+    def need(self, needs: Needs) -> None:
+        _need(needs, self.run_ids)
+
+    def decide(self, world: World) -> int:
+        return len(_prunable(world, self.run_ids, self.ended_before))
+
+
+def _need(needs: Needs, run_ids: Iterable[RunId]) -> None:
+    for run_id in run_ids:
+        needs.run(run_id)
+        needs.pruned_ids[run_id] = None
+
+
+def _prunable(world: World, run_ids: Iterable[RunId], ended_before: Instant) -> list[RunId]:
+    """Those that are over and old enough.
+
+    A busy key keeps its runs: one may be continued. An active parent keeps its children: it may
+    look for them again. And who has children that must end first is needed for that.
+    """
+    return [
+        run_id
+        for run_id in run_ids
+        if (run := world.run(run_id)) is not None
+        and run.status in TERMINAL
+        and run.ended_at is not None
+        and run.ended_at < ended_before
+        and world.head_of(run.key) is None
+        and not run.is_parent
+        and not (run.parent_id is not None and world.is_active(run.parent_id))
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,8 @@ class AskQuestion:
     """A JSON Schema; an answer that does not fit is refused."""
     timeout_s: float = ANSWER_TIMEOUT_S
     """How long whoever asks will wait, if the run has that long: for people to know."""
+    default: Document | None = None
+    """With what whoever asks goes on when nobody answers in time: for people to know."""
 
     def __post_init__(self) -> None:
         check_name(self.call_id, place="call_id", length_max=CALL_ID_LENGTH_MAX)
@@ -120,6 +122,7 @@ class AskQuestion:
             world.now,
             answer_by,
             self.schema,
+            self.default,
             None,
             None,
             None,

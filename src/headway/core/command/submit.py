@@ -108,6 +108,8 @@ class Submit:
     is_unattended: bool = False
     """Nobody waits for the answer (a schedule's): a refusal is recorded, as a run `rejected`."""
     by: str = ""
+    traceparent: str | None = None
+    """The trace that it belongs to. No part of the request: whoever repeats it is in another."""
 
     def __post_init__(self) -> None:
         trim_names(self, "key", "lane", "job")
@@ -264,6 +266,7 @@ class Submit:
             parent_id=self.parent_id,
             child_of=None if rank is None else self.parent_id,
             existing=self._to_prepare(),
+            traceparent=self.traceparent,
         )
         world.add_run(run, self.params, state_payload(None, status, details))
         if rank is not None:

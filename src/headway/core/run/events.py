@@ -41,6 +41,8 @@ class EventType(StrEnum):
     """It has registered."""
     SCHEDULE_CHANGED = "schedule_changed"
     """It is new, or has another expression or time zone."""
+    SCHEDULE_PAUSED = "schedule_paused"
+    SCHEDULE_RESUMED = "schedule_resumed"
     SCHEDULE_FIRED = "schedule_fired"
     SCHEDULE_DROPPED = "schedule_dropped"
     """Slots were missed, up to the one it names."""

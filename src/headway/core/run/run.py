@@ -110,6 +110,8 @@ class Run(NamedTuple):
     """What is to be done with the key's output before the job begins; None: nothing, or no more."""
     deletes_files: int | None = None
     """1: once it is canceled, the files that it has made go, and its checkpoint with them."""
+    traceparent: str | None = None
+    """The trace in which it was submitted, as W3C Trace Context writes it."""
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> "Run":

@@ -34,6 +34,7 @@ from headway.ports.store import Store
 from headway.services.admit import admitted
 from headway.services.flow.definitions import Definitions
 from headway.services.patience import persistently
+from headway.trace import current_trace
 
 FIRST: Final = 1
 """A task has no attempts of its own: its nodes have."""
@@ -144,6 +145,7 @@ class ChildTasks:
             lane=FLOW_LANE,
             params=encode_document(dict(command.params), place="params"),
             parent_id=self._claim.run_id,
+            traceparent=current_trace(),
         )
         child = StartRun(
             claim=self._claim, attempt=FIRST, step=_step(command.call_id), submission=submission

@@ -38,6 +38,7 @@ from headway.services.flow.task_view import (
 from headway.services.flow.waiting import APPROVAL
 from headway.services.handle import RunHandle
 from headway.services.job import Job
+from headway.trace import current_trace
 
 F = TypeVar("F", bound=FlowFunction)
 Definition = str | Mapping[str, Any]
@@ -152,6 +153,7 @@ class Flows(FlowBook):
             job=FLOW_JOB,
             lane=FLOW_LANE if lane is None else LaneName(lane),
             params=encode_document(params or {}, place="params"),
+            traceparent=current_trace(),
             **more,
         )
 

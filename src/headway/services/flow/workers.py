@@ -22,6 +22,7 @@ from headway.ports.store import Store
 from headway.ports.worker_client import WorkerClient, WorkerUnreachable
 from headway.ports.worker_reader import WorkerReader
 from headway.services.flow.flow_clock import FlowClock
+from headway.trace import inner_span, trace_headers
 
 CALL_TIMEOUT_S: Final = 300.0
 """For a call whose node does not say how long it may take."""
@@ -96,10 +97,22 @@ class Workers:
             return Failed(command.call_id, f"{NO_WORKER}: {error}")
         if chosen is None:
             return Failed(command.call_id, NO_WORKER)
+        call_id = f"{run_id}.{command.call_id}"
+        about = {"run_id": run_id, "call_id": call_id, "worker_id": chosen.id}
+        with inner_span(f"call {command.service}", about) as span:
+            answer = await self._ask(chosen, command, call_id, generation)
+            if isinstance(answer, Failed):
+                span.fail(answer.error)
+        return answer
+
+    async def _ask(
+        self, chosen: LiveWorker, command: CallService, call_id: str, generation: int
+    ) -> Answered | Failed:
         worker = Worker(chosen.id, chosen.url)
         headers = {
-            CALL_ID_HEADER: f"{run_id}.{command.call_id}",
+            CALL_ID_HEADER: call_id,
             GENERATION_HEADER: str(generation),
+            **trace_headers(),
         }
         body = encode({"input": command.input, "params": dict(command.params)}).encode()
         self._busy[chosen.id] += 1
@@ -113,7 +126,7 @@ class Workers:
         except WorkerUnreachable as error:
             return Failed(command.call_id, f"unreachable: {error}", worker)
         except asyncio.CancelledError:
-            await self._cancel(chosen, headers[CALL_ID_HEADER])
+            await self._cancel(chosen, call_id)
             raise
         finally:
             self._busy[chosen.id] -= 1

@@ -137,6 +137,7 @@ def _create_questions() -> None:
         sa.Column("asked_at", sa.BigInteger(), nullable=False),
         sa.Column("answer_by", sa.BigInteger(), nullable=False),
         sa.Column("answer_schema", DOCUMENT, nullable=True),
+        sa.Column("default_answer", DOCUMENT, nullable=True),
         sa.Column("answer", DOCUMENT, nullable=True),
         sa.Column("answered_by", sa.String(length=255), nullable=True),
         sa.Column("answered_at", sa.BigInteger(), nullable=True),
@@ -221,6 +222,7 @@ def _create_runs() -> None:
         sa.Column("children_by", sa.BigInteger(), nullable=True),
         sa.Column("existing", sa.String(length=16), nullable=True),
         sa.Column("deletes_files", sa.SmallInteger(), nullable=True),
+        sa.Column("traceparent", sa.String(length=55), nullable=True),
         sa.Column("params", DOCUMENT, nullable=False),
         sa.Column("progress", DOCUMENT, nullable=True),
         sa.Column("checkpoint", DOCUMENT, nullable=True),
@@ -263,7 +265,8 @@ def _create_runs() -> None:
         sqlite_where=sa.text("due_at IS NOT NULL"),
         postgresql_where=sa.text("due_at IS NOT NULL"),
     )
-    op.create_index("ix_runs_key_seq", "runs", ["key", "seq"], if_not_exists=True)
+    for column in ("key", "status", "job", "lane"):
+        op.create_index(f"ix_runs_{column}_seq", "runs", [column, "seq"], if_not_exists=True)
     op.create_index(
         "uq_runs_head_key",
         "runs",
@@ -322,6 +325,7 @@ def _create_schedules() -> None:
         sa.Column("time_zone", sa.String(length=255), nullable=False),
         sa.Column("last_slot_at", sa.BigInteger(), nullable=False),
         sa.Column("revision", sa.BigInteger(), nullable=False),
+        sa.Column("is_paused", sa.SmallInteger(), nullable=False),
         sa.PrimaryKeyConstraint("name", name="pk_schedules"),
         if_not_exists=True,
         mysql_charset="utf8mb4",

@@ -1,0 +1,68 @@
+"""`POST /api/runs`, the one call that comes in thousands: answered before any routing.
+
+Its route is declared like every other, so that the OpenAPI document has it, and leads to the same
+functions; but to find a route and to work out what it wants takes longer than to accept a run.
+"""
+
+from typing import Any, Final
+
+from fastapi import Response
+from pydantic import TypeAdapter, ValidationError
+
+from headway.api.answers import json_answer, strict_json
+from headway.api.asgi import App, Receive, Scope, Send
+from headway.api.face import Face
+from headway.api.problem import unfit
+from headway.api.views import run_view
+from headway.api.wire import Name, SubmitBody
+
+PATH: Final = "/api/runs"
+_IDEMPOTENCY_KEY: Final = b"idempotency-key"
+_body: Final = TypeAdapter(SubmitBody)
+_key: Final[TypeAdapter[str]] = TypeAdapter(Name)
+
+
+async def submitted(face: Face, body: SubmitBody, idempotency_key: str | None) -> Response:
+    """The answer to a submission that is well-formed."""
+    handle = await face.submit(**vars(body), idempotency_key=idempotency_key)
+    text = run_view(handle.accepted or await handle.record())
+    return json_answer(text, status=201, location=f"{PATH}/{handle.id}")
+
+
+class SubmitFirst:
+    """Behind the guard, which has read the body whole, and in front of everything else."""
+
+    def __init__(self, app: App, face: Face) -> None:
+        self._app = app
+        self._face = face
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("path") != PATH or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        message = await receive()
+        body = _checked(_body, _given(message["body"]), "body")
+        answer = await submitted(self._face, body, _idempotency_key(scope))
+        await answer(scope, receive, send)
+
+
+def _given(body: bytes) -> Any:
+    if not body:
+        raise unfit([{"loc": ("body",), "msg": "Field required"}])
+    return strict_json(body)
+
+
+def _idempotency_key(scope: Scope) -> str | None:
+    for name, value in scope["headers"]:
+        if name == _IDEMPOTENCY_KEY:
+            key: str = _checked(_key, value.decode("latin-1"), "header", "idempotency-key")
+            return key
+    return None
+
+
+def _checked(kind: TypeAdapter[Any], given: object, *place: str) -> Any:
+    try:
+        return kind.validate_python(given, from_attributes=True)
+    except ValidationError as error:
+        faults = [{**fault, "loc": (*place, *fault["loc"])} for fault in error.errors()]
+        raise unfit(faults) from None

@@ -1,0 +1,75 @@
+"""A submission is answered before any routing, and in the same words as its route would."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.api.access import Access
+from headway.api.application import build_application
+from headway.api.events import pack
+from headway.api.guard import Guard
+from headway.api.metrics import Metrics
+from headway.api.submit import SubmitFirst
+from headway.app import Headway
+from headway.cli.client.local import LocalTransport
+from headway.services.event_feed import EventFeed
+from tests.api.jobs import register
+
+pytestmark = pytest.mark.backend("sqlite")
+
+BODIES = [
+    b'{"job":"stay","key":"ann"}',
+    b'{"job":"stay","key":"ann","on_conflict":"enqueue","params":{}}',
+    b'{"job":"fly"}',
+    b'{"job":""}',
+    b'{"job":5,"kee":"ann"}',
+    b'{"job":"echo","timeout_s":-1}',
+    b'{"job":"echo","params":{"shout":true}}',
+    b'{"job":"echo","job":"stay"}',
+    b'{"job":NaN}',
+    b'{"job"',
+    b'"echo"',
+    b"[]",
+    b"null",
+    b"{}",
+    b"",
+    b'{"job":"echo","params":{"said":"\xff"}}',
+]
+OF_THE_RUN = {"id", "key", "seq", "ready_seq", "queued_at", "active_run_id"}
+
+
+def comparable(told: Any) -> Any:
+    return {name: value for name, value in told.items() if name not in OF_THE_RUN}
+
+
+async def answers(url: str, body: bytes, *, is_first: bool) -> list[tuple[int, Any]]:
+    """What is answered to the same body twice, with routing or without."""
+    hw = Headway(url)
+    register(hw)
+    async with hw, EventFeed(hw.store, hw.store.events, pack=pack) as feed:
+        guard = build_application(hw, feed, Metrics(), access=Access(()), hosts=(), version="0")
+        first = guard._app
+        assert isinstance(first, SubmitFirst)
+        app = guard if is_first else Guard(first._app, access=Access(()), hosts=())
+        transport = LocalTransport(app, "here")
+        told = [await transport.request("POST", "/api/runs", body) for _ in range(2)]
+    return [(one.status, comparable(json.loads(one.body))) for one in told]
+
+
+@pytest.mark.parametrize("body", BODIES)
+async def test_i15_both_ways_accept_and_refuse_alike(tmp_path: Path, body: bytes) -> None:
+    ways = [
+        await answers(f"sqlite:///{tmp_path}/{name}.db", body, is_first=name == "first")
+        for name in ("first", "routed")
+    ]
+    first, routed = ways
+    assert [code for code, _ in first] == [code for code, _ in routed]
+    assert [_without_words(told) for told in first] == [_without_words(told) for told in routed]
+
+
+def _without_words(told: tuple[int, Any]) -> Any:
+    """The place of each fault is a promise, and its words are not."""
+    code, answer = told
+    return answer if code < 400 else {name: answer.get(name) for name in ("code", "place")}

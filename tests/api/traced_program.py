@@ -1,0 +1,94 @@
+"""A server and a worker in one program, for tests of traces: `DATABASE_URL [sdk]`.
+
+A job and a flow are submitted over HTTP within the trace of their caller. Printed is what the
+worker was sent, what runs have kept, and, with the SDK, every span.
+"""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+import aiohttp
+
+from headway import Headway, RunContext
+from headway.trace import current_trace
+from headway.worker.program import Worker
+from headway.worker.services import Services
+from tests.api.conftest import served_here
+
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+FLOW = {
+    "start": "ask",
+    "nodes": {"ask": {"kind": "executor", "service": "say", "post": {"output_key": "out"}}},
+    "edges": [],
+}
+
+
+def remembered_spans() -> Any:
+    """All spans of this program, as they end."""
+    from opentelemetry import trace  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import (  # noqa: PLC0415
+        InMemorySpanExporter,
+    )
+
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+    return exporter
+
+
+def as_json(span: Any) -> dict[str, Any]:
+    return {
+        "name": span.name,
+        "kind": span.kind.name,
+        "trace_id": f"{span.context.trace_id:032x}",
+        "span_id": f"{span.context.span_id:016x}",
+        "parent_id": None if span.parent is None else f"{span.parent.span_id:016x}",
+        "status": span.status.status_code.name,
+        "attributes": dict(span.attributes),
+    }
+
+
+async def main(url: str, *, has_sdk: bool) -> None:
+    exporter = remembered_spans() if has_sdk else None
+    services = Services()
+    sent: list[str | None] = []
+    hw = Headway(url)
+
+    @hw.job
+    async def fail(ctx: RunContext) -> None:
+        await ctx.call("child")
+        raise ValueError("no")
+
+    @hw.job
+    async def child(ctx: RunContext) -> None:
+        """Over at once."""
+
+    @services
+    async def say(given: Any) -> str:
+        sent.append(current_trace())
+        return "said"
+
+    async with hw, served_here(hw) as address, aiohttp.ClientSession(address) as session:
+        await hw.flows.publish("ask", FLOW)
+        async with Worker(services, registry_url=address) as worker:
+            await worker.registered()
+            headers = {"traceparent": TRACEPARENT}
+            kept = []
+            for path, body in (("/api/runs", {"job": "fail"}), ("/api/flows/ask/tasks", {})):
+                async with session.post(path, json=body, headers=headers) as answer:
+                    told = await answer.json()
+                    assert answer.status == 201, told
+                run = hw.run(told["id"])
+                await run.ended()
+                kept.append((await run.record()).run.traceparent)
+    spans = [] if exporter is None else [as_json(span) for span in exporter.get_finished_spans()]
+    print(json.dumps({"sent": sent, "kept": kept, "spans": spans}))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], has_sdk="sdk" in sys.argv[2:]))

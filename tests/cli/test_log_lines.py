@@ -1,0 +1,123 @@
+"""S4: what servers and workers log, in text and in JSON, and what is never in it."""
+
+import io
+import json
+import logging
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from headway import Headway, RunContext
+from headway.cli.log_lines import JsonLines, TextLines, secrets_of
+from headway.log import event_log
+from headway.settings import Settings
+from tests.api.program import served_apart
+from tests.cli.command import command, environment
+
+SETTINGS = Settings(
+    token="t0ken-of-sixteen",
+    tokens=("read=0ther-of-sixteen",),
+    database_url="postgresql://ann:p%40ss-word@db/x",
+    redis_url="redis://:r3dis-word@cache",
+)
+SECRETS = ("t0ken-of-sixteen", "0ther-of-sixteen", "p%40ss-word", "p@ss-word", "r3dis-word")
+
+Logged = Callable[[], str]
+
+
+@pytest.fixture(params=[JsonLines, TextLines])
+def logged(request: pytest.FixtureRequest) -> Iterator[Logged]:
+    """What was logged since, in either form."""
+    shown = io.StringIO()
+    handler = logging.StreamHandler(shown)
+    handler.setFormatter(request.param(secrets_of(SETTINGS)))
+    logger = logging.getLogger("headway")
+    logger.addHandler(handler)
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    yield shown.getvalue
+    logger.setLevel(level)
+    logger.removeHandler(handler)
+
+
+def test_s4_no_secret_is_told_in_whatever_words_it_comes(logged: Logged) -> None:
+    log = event_log("headway.tests")
+    for secret in SECRETS:
+        log.warning("refused", extra={"reason": f"cannot reach {secret}@db"})
+        try:
+            raise ValueError(secret)  # noqa: TRY301
+        except ValueError:
+            log.exception("broke")
+        logging.getLogger("headway.other").warning("says %s", secret)
+    assert logged().count("(secret)") >= 3 * len(SECRETS)
+    assert [secret for secret in SECRETS if secret in logged()] == []
+
+
+@pytest.mark.parametrize("logged", [JsonLines], indirect=True)
+def test_s4_a_field_with_the_name_of_a_secret_is_not_shown(logged: Logged) -> None:
+    event_log("headway.tests").warning("refused", extra={"token": "unknown to us", "count": 3})
+    (line,) = _lines(logged())
+    assert (line["event"], line["token"], line["count"]) == ("refused", "(secret)", 3)
+    assert (line["level"], line["logger"]) == ("warning", "headway.tests")
+
+
+@pytest.mark.backend("sqlite")
+@pytest.mark.parametrize("logged", [JsonLines], indirect=True)
+async def test_what_a_run_logs_has_its_id_its_key_and_its_job(logged: Logged, url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job
+    async def fail(ctx: RunContext) -> None:
+        logging.getLogger("headway.mine").info("about to fail")
+        raise ValueError("no")
+
+    @hw.job
+    def fail_in_a_thread(ctx: Any) -> None:
+        logging.getLogger("headway.mine").info("about to fail")
+
+    async with hw:
+        for name in ("fail", "fail_in_a_thread"):
+            run = await hw.start(name, key="ann")
+            await run.ended()
+            lines = [line for line in _lines(logged()) if line.get("run_id") == run.id]
+            assert {line["event"] for line in lines} >= {"about to fail"}
+            assert {(line["key"], line["job"]) for line in lines} == {("ann", name)}
+    (failed,) = [line for line in _lines(logged()) if line["event"] == "job_failed"]
+    assert (failed["job"], "ValueError: no" in failed["traceback"]) == ("fail", True)
+
+
+@pytest.mark.backend("sqlite")
+async def test_a_server_writes_json_and_nothing_else(tmp_path: Path) -> None:
+    with served_apart(tmp_path, HEADWAY_LOG_FORMAT="json", HEADWAY_TOKEN=SECRETS[0]) as program:
+        async with aiohttp.ClientSession(program.address) as session:
+            headers = {"authorization": f"Bearer {SECRETS[0]}"}
+            body = {"job": "echo", "params": {"said": 1}}
+            async with session.post("/api/runs", json=body, headers=headers) as answer:
+                assert answer.status == 201
+    lines = _lines((tmp_path / "server.log").read_text())
+    (ready,) = [line for line in lines if line["event"] == "server_ready"]
+    assert (ready["address"], ready["needs_token"]) == (program.address, True)
+    assert SECRETS[0] not in str(lines)
+
+
+def test_a_worker_writes_json_too(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        command("worker", "--registry", "http://127.0.0.1:9"),
+        cwd=tmp_path,
+        env=environment(HEADWAY_LOG_FORMAT="json"),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as working:
+        assert working.stderr is not None
+        events = []
+        while "worker_ready" not in events:
+            events.append(json.loads(working.stderr.readline())["event"])
+        working.terminate()
+
+
+def _lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]

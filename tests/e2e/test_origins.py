@@ -1,0 +1,240 @@
+"""A page of another origin can do nothing, whatever it sends; nor one that renames us.
+
+In a real browser: what it sends along (`Origin`, `Sec-Fetch-Site`) cannot be forged by a page, and
+what it leaves out, such as an Origin on a plain GET, is as real. The other origin is another port.
+"""
+
+import re
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+import pytest
+from playwright.async_api import Browser, Page, Playwright
+
+from tests.e2e.site import Site
+from tests.services.programs import chromium_program
+
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
+
+OTHER_NAME: Final = "rebound.test"
+COUNTED: Final = re.compile(r'headway_http_requests_total\{status="(\d+)"\} (\S+)')
+BODY: Final = '{"job":"say","key":"theirs","params":{"said":"owned"}}'
+FETCH: Final = """async ([url, method, mode, type]) => {
+  const sent = {method, mode, credentials: "include"};
+  if (method !== "GET" && method !== "HEAD") {
+    sent.body = BODY;
+    sent.headers = {"content-type": type};
+  }
+  try {
+    const answer = await fetch(url, sent);
+    return answer.type === "opaque" ? "opaque" : `${answer.status} ${await answer.text()}`;
+  } catch (error) {
+    return "refused";
+  }
+}""".replace("BODY", repr(BODY))
+LISTEN: Final = """url => new Promise(done => {
+  const source = new EventSource(url);
+  source.onopen = () => done("open");
+  source.onmessage = () => done("heard");
+  source.onerror = () => { done("refused"); source.close(); };
+})"""
+LOAD: Final = """([kind, url]) => new Promise(done => {
+  const element = document.createElement(kind);
+  element.onload = () => done("loaded");
+  element.onerror = () => done("refused");
+  element.src = url;
+  document.body.append(element);
+})"""
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Serves an empty page under every path."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/html")
+        self.end_headers()
+        self.wfile.write(EMPTY_PAGE.encode())
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
+        """Nothing."""
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[str]:
+    """The address of a server that is not ours."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Stranger)
+    serving = threading.Thread(target=server.serve_forever)
+    serving.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    serving.join()
+    server.server_close()
+
+
+EMPTY_PAGE: Final = "<!doctype html><title>theirs</title><body></body>"
+
+
+@asynccontextmanager
+async def opened(browser: Browser, address: str) -> AsyncIterator[Page]:
+    context = await browser.new_context()
+    page = await context.new_page()
+    await page.goto(address)
+    yield page
+    await context.close()
+
+
+class Answered:
+    """How often the site has answered with a status, by its own account, since this was made."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._before = self._counts()
+
+    def _counts(self) -> dict[int, float]:
+        lines = self._site.text("/metrics").splitlines()
+        found = (COUNTED.fullmatch(line) for line in lines)
+        return {int(one[1]): float(one[2]) for one in found if one is not None}
+
+    def __call__(self) -> dict[int, int]:
+        """Without what it was asked here."""
+        after = self._counts()
+        before = Counter(self._before) + Counter({200: 1})
+        return {
+            code: int(after[code] - before[code]) for code in after if after[code] > before[code]
+        }
+
+
+@pytest.fixture
+def untouched(site: Site) -> Iterator[None]:
+    """Whatever the test does, it changes nothing."""
+    before = _standing(site)
+    yield
+    assert _standing(site) == before
+
+
+def _standing(site: Site) -> Any:
+    state = site.call("GET", "/api/state")
+    return state["lanes"], state["keys"], site.call("GET", "/api/runs?key=theirs")
+
+
+METHODS: Final = [
+    ("GET", "/api/state"),
+    ("HEAD", "/api/state"),
+    ("POST", "/api/runs"),
+    ("PUT", "/api/keys/theirs"),
+    ("PATCH", "/api/lanes/main"),
+    ("DELETE", "/api/keys/theirs"),
+    ("OPTIONS", "/api/runs"),
+]
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize(("method", "path"), METHODS)
+async def test_s3_another_origin_is_refused_whatever_the_method(
+    browser: Browser, site: Site, elsewhere: str, method: str, path: str
+) -> None:
+    """Where the browser asks for permission first, it is that which is refused."""
+    async with opened(browser, elsewhere) as page:
+        answered = Answered(site)
+        wanted = [f"{site.address}{path}", method, "cors", "application/json"]
+        assert await page.evaluate(FETCH, wanted) == "refused"
+        assert answered() == {403: 1}
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+async def test_s3_so_are_requests_of_which_the_page_hears_nothing(
+    browser: Browser, site: Site, elsewhere: str, method: str
+) -> None:
+    """These need no permission of ours to be sent: they do arrive, and are refused on arrival."""
+    async with opened(browser, elsewhere) as page:
+        answered = Answered(site)
+        wanted = [f"{site.address}/api/runs", method, "no-cors", "text/plain"]
+        assert await page.evaluate(FETCH, wanted) in ("opaque", "refused")
+        assert answered() == {403: 1}
+
+
+@pytest.mark.parametrize("path", ["/api/events", "/api/events?after=0"])
+async def test_s3_another_origin_hears_no_events(
+    browser: Browser, site: Site, elsewhere: str, path: str
+) -> None:
+    site.submit("ann", job="say", params={"said": "hello"})
+    async with opened(browser, elsewhere) as page:
+        answered = Answered(site)
+        assert await page.evaluate(LISTEN, f"{site.address}{path}") == "refused"
+        assert answered() == {403: 1}
+
+
+@pytest.mark.parametrize(("kind", "path"), [("script", "/events.js"), ("img", "/api/state")])
+async def test_s3_nothing_of_ours_can_be_loaded_into_their_page(
+    browser: Browser, site: Site, elsewhere: str, kind: str, path: str
+) -> None:
+    async with opened(browser, elsewhere) as page:
+        answered = Answered(site)
+        assert await page.evaluate(LOAD, [kind, f"{site.address}{path}"]) == "refused"
+        assert answered() == {403: 1}
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded"])
+async def test_s3_a_form_that_is_sent_from_elsewhere_changes_nothing(
+    browser: Browser, site: Site, elsewhere: str, kind: str
+) -> None:
+    run_id = site.begun("ann", params={"url": "https://example.org/ann"})
+    async with opened(browser, elsewhere) as page:
+        action = f"{site.address}/api/runs/{run_id}/cancel"
+        async with page.expect_navigation():
+            await page.evaluate(
+                "([action, kind]) => { const form = document.createElement('form');"
+                " form.action = action; form.method = 'post'; form.enctype = kind;"
+                " document.body.append(form); form.submit(); }",
+                [action, kind],
+            )
+        assert "another origin" in await page.inner_text("body")
+    assert site.call("GET", f"/api/runs/{run_id}")["status"] == "running"
+
+
+async def test_s3_our_own_page_is_not_refused(browser: Browser, site: Site) -> None:
+    """The same requests, from where they belong: so it is their origin that the others lack."""
+    async with opened(browser, f"{site.address}/ui/") as page:
+        for method, code in (("GET", "200"), ("POST", "201")):
+            wanted = [f"{site.address}/api/runs", method, "cors", "application/json"]
+            assert (await page.evaluate(FETCH, wanted)).split()[0] == code
+        assert await page.evaluate(LISTEN, f"{site.address}/api/events") == "open"
+
+
+@pytest.mark.usefixtures("untouched")
+async def test_s3_a_page_that_calls_us_by_a_name_of_its_own_is_refused(
+    playwright: Playwright, browser: Browser, site: Site
+) -> None:
+    """A name that was rebound to our address: to the browser that is one origin, to us another."""
+    rebound = await playwright.chromium.launch(
+        executable_path=chromium_program(),
+        args=[
+            "--no-sandbox",
+            f"--host-resolver-rules=MAP {OTHER_NAME} 127.0.0.1",
+            # Not every browser has it, so it must not be what helps.
+            "--disable-features=LocalNetworkAccessChecks",
+        ],
+    )
+    theirs = f"http://{OTHER_NAME}:{site.port}"
+    try:
+        page = await rebound.new_page()
+        # What their server gave before the name was ours.
+        await page.route(
+            f"{theirs}/theirs",
+            lambda route: route.fulfill(body=EMPTY_PAGE, content_type="text/html"),
+        )
+        await page.goto(f"{theirs}/theirs")
+        answered = Answered(site)
+        for method, path in METHODS:
+            wanted = [f"{theirs}{path}", method, "cors", "application/json"]
+            assert (await page.evaluate(FETCH, wanted)).startswith("421"), method
+        assert await page.evaluate(LISTEN, f"{theirs}/api/events") == "refused"
+        assert set(answered()) == {421}  # Some twice: a browser tries that status again.
+    finally:
+        await rebound.close()
