@@ -33,6 +33,8 @@ class Claimed(NamedTuple):
     """The executor had it already, waited without a slot, and has one again."""
     existing: str | None = None
     """What is to be done with the key's output before the job begins."""
+    unread_count: int = 0
+    """What is in its inbox already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,4 +136,5 @@ class ClaimRuns:
             run_by=after.run_by,
             is_resumed=is_resumed,
             existing=after.existing,
+            unread_count=after.unread_count,
         )

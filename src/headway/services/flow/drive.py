@@ -109,7 +109,8 @@ class Drive:
         self._has_unread = False
 
     async def run(self) -> AdvanceFlow:
-        await self._load(is_new=self._context.generation == 1 and not self._pin.get("is_kept"))
+        is_kept = self._pin.get("is_kept") or self._context.execution.claimed.unread_count
+        await self._load(is_new=self._context.generation == 1 and not is_kept)
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
@@ -147,7 +148,8 @@ class Drive:
         return kept
 
     async def _walk(self) -> AdvanceFlow:
-        happened: Sequence[Happened] = [Woken(), *await self._inbox()]
+        # Signals first: they came before its node was reached, or before its time was over.
+        happened: Sequence[Happened] = [*await self._inbox(), Woken()]
         while True:  # Until it is over, or parks, or its execution is ended.
             try:
                 commit = self._step(happened)
@@ -165,7 +167,7 @@ class Drive:
                 log.warning("step_not_stored", extra={"reason": str(error)})
                 await asyncio.sleep(AGAIN_S)
                 await self._load()
-                happened = [Woken(), *self._stepped, *await self._inbox()]
+                happened = [*self._stepped, *await self._inbox(), Woken()]
                 continue
             await self._perform(commit.commands)
             self._stepped.clear()
@@ -276,12 +278,25 @@ class Drive:
                 outcome = await self._desk.functions.call(command)
             else:
                 outcome = await self._desk.workers.call(
-                    command, run_id=self._run_id, generation=self._context.generation
+                    command,
+                    run_id=self._run_id,
+                    generation=self._context.generation,
+                    tell=lambda figures: self._tell(command.call_id, figures),
                 )
             self._ended.append(outcome)
         finally:
             self._calls.pop(command.call_id, None)
             self._news.ring()
+
+    def _tell(self, call_id: str, figures: dict[str, Any]) -> None:
+        """What a worker says of a call is the progress of the task, with the place in the flow."""
+        place: dict[str, Any] = {"node": self._state.frames[0].node.key}
+        frame = self._state.frames[-1]
+        if frame.branch_count > 1:
+            place["branch"] = next(
+                (index for index, one in frame.open.items() if one.call_id == call_id), None
+            )
+        self._group.create_task(self._context.progress(**figures | place))
 
     async def _cancel(self, call_id: str) -> None:
         call = self._calls.pop(call_id, None)

@@ -83,11 +83,17 @@ class Workers:
     # Calls.
 
     async def call(
-        self, command: CallService, *, run_id: RunId, generation: int
+        self,
+        command: CallService,
+        *,
+        run_id: RunId,
+        generation: int,
+        tell: Callable[[dict[str, Any]], None],
     ) -> Answered | Failed:
         """Ask one live worker that offers the service, and tell how it went.
 
-        Whoever cancels this has the worker told, and does not wait long for it.
+        What it says of its progress meanwhile is told to `tell`. Whoever cancels this has the
+        worker told, and does not wait long for it.
         """
         try:
             chosen = await self._choose(command)
@@ -108,6 +114,7 @@ class Workers:
                 body,
                 headers=headers,
                 timeout_s=self._left_s(command),
+                hear=lambda line: _is_progress(line, tell),
             )
         except WorkerUnreachable as error:
             return Failed(command.call_id, f"unreachable: {error}", worker)
@@ -167,6 +174,18 @@ class Workers:
             await self._client.post(
                 f"{worker.url}/cancel/{call_id}", b"{}", headers={}, timeout_s=CANCEL_TIMEOUT_S
             )
+
+
+def _is_progress(line: bytes, tell: Callable[[dict[str, Any]], None]) -> bool:
+    """Whether a line of an answer tells of progress, which is then told."""
+    try:
+        said: Any = decode_document(line.decode(), place="progress")
+    except (InvalidInput, UnicodeDecodeError):
+        return False
+    if not isinstance(said, dict) or not isinstance(said.get("progress"), dict):
+        return False
+    tell(said["progress"])
+    return True
 
 
 def _outcome(call_id: str, status: int, answer: bytes, worker: Worker) -> Answered | Failed:
