@@ -22,7 +22,7 @@ from tests.service.flow.scenes import told
 
 ADDRESS: Final = "http://127.0.0.1:8080"
 ROOT: Final = Path(__file__).parents[3]
-COMMIT_COUNT: Final = 25
+COMMIT_COUNT: Final = 23
 """As many as the program makes when nobody kills it, or one or two less."""
 
 

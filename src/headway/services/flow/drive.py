@@ -148,8 +148,11 @@ class Drive:
         return kept
 
     async def _walk(self) -> AdvanceFlow:
-        # Signals first: they came before its node was reached, or before its time was over.
-        happened: Sequence[Happened] = [*await self._inbox(), Woken()]
+        happened: Sequence[Happened] = [Woken(), *await self._inbox()]
+        if self._context.generation == 1:
+            # Signals first: nobody has reached a node before. Later on, one may be under way whose
+            # input they must not change.
+            happened = [*happened[1:], *happened[:1]]
         while True:  # Until it is over, or parks, or its execution is ended.
             try:
                 commit = self._step(happened)
@@ -167,7 +170,7 @@ class Drive:
                 log.warning("step_not_stored", extra={"reason": str(error)})
                 await asyncio.sleep(AGAIN_S)
                 await self._load()
-                happened = [*self._stepped, *await self._inbox(), Woken()]
+                happened = [Woken(), *self._stepped, *await self._inbox()]
                 continue
             await self._perform(commit.commands)
             self._stepped.clear()
