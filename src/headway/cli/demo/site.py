@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from headway.api.access import Access
 from headway.api.server import serve
 from headway.app import Headway
-from headway.cli.client.client import Client
+from headway.cli.client.client import Client, Refused
 from headway.cli.client.http import opened_http
 from headway.core.errors import ConfigurationError
 from headway.services.context import RunContext
@@ -54,6 +54,11 @@ async def opened_site(folder: Path) -> AsyncIterator[Site]:
                 has_page = (await http.request("GET", "/ui/", None)).status == 200
                 (found,) = (await client.get("/api/workers"))["workers"]
                 yield Site(client, address, found["url"], has_page)
+        except Refused:  # By a server that has been told to stop, and ends soon; else it is meant.
+            await asyncio.wait([serving], timeout=STOP_S)
+            if serving.done():
+                raise asyncio.CancelledError from None
+            raise
         finally:
             serving.remove_done_callback(ends)
             serving.cancel()
