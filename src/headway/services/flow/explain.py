@@ -73,7 +73,7 @@ def _awaiting(found: Explanation, task: TaskView, node: str, kind: str) -> Expla
         sentence=(
             f"Its node {node!r} waits for {what}, in {task.awaited_key!r} of the shared state."
         ),
-        remedy=f"An answer from the page, or: {command}" if kind == APPROVAL else command,
+        remedy=command,
     )
 
 
