@@ -61,7 +61,8 @@ bench: setup services-setup ## The engine beside other systems, the store beside
 mutants: setup services-setup ## Plant twenty-eight bugs, one after the other, and see the tests notice
 	$(BIN)/python -m tests.mutants
 
-demo: setup ## See what headway does
+demo: setup ## See what headway does: a server with its page, a worker, runs and flows
+	@$(BIN)/python hatch_build.py || echo "The page could not be built; the demo goes on without it."
 	$(BIN)/python -m headway demo
 
 clean: ## Remove the environment, the caches and what was built

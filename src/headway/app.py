@@ -41,6 +41,7 @@ from headway.services.job import (
     Backoff,
     Job,
     JobFunction,
+    is_own,
     job_of,
     registered_job,
 )
@@ -208,7 +209,7 @@ class Headway:
     @property
     def jobs(self) -> Mapping[str, Job]:
         """What is registered, by name."""
-        return self._jobs
+        return {name: job for name, job in self._jobs.items() if not is_own(name)}
 
     @property
     def schedules(self) -> Mapping[str, Schedule]:
@@ -246,7 +247,7 @@ class Headway:
 
     async def explain(self, run_id: str) -> Explanation:
         """Why the run does not move, who holds it, and what would free it."""
-        return await explain_run(self.store.runs, RunId(run_id))
+        return await self.flows.explained(await explain_run(self.store.runs, RunId(run_id)))
 
     async def doctor(self) -> Examination:
         """Check the promises on the whole database, while it is in use; changes nothing."""
@@ -324,13 +325,15 @@ class Headway:
         The schema must be there: SchemaMismatch, and nothing is made.
         """
         await check_database(self._urls)
-        store = self._store = await open_store(self._urls, durability=self._durability)
-        self._news = RunNews(store, store.runs)
-        self._own_lanes = OwnLanes(self._store)
-        try:
+        async with AsyncExitStack() as opened:
+            store = self._store = await open_store(self._urls, durability=self._durability)
+            opened.push_async_callback(self._close)
+            self._news = RunNews(store, store.runs)
+            self._own_lanes = OwnLanes(store)
+            clock = self._clock or SystemClock()
+            opened.push_async_callback(self.flows.close)
+            await self.flows.open(flow_desk(store, clock, self.flows.functions, networks=()))
             yield self
-        finally:
-            await self._close()
 
     async def __aenter__(self) -> Self:
         if self._store is not None:
@@ -368,6 +371,7 @@ class Headway:
                 lease_ttl_s=self._lease_ttl_s,
                 life_lock=life_lock,
                 keep=keeper.prune,
+                look_around=self.flows.look,
                 output=output,
                 on_start=None if reach is None else reach.began,
             )

@@ -20,18 +20,14 @@ from headway.adapters.system.clock import SystemClock
 from headway.adapters.system.ids import SystemIds
 from headway.adapters.system.life_lock import FileLifeLock, runtime_folder
 from headway.adapters.system.signals import wait_for_signal
-from headway.core.ids import RunId
 from headway.ports.clock import Clock
 from headway.ports.runtime_store import RuntimeStore, RuntimeTerms
 from headway.ports.worker_client import WorkerClient
 from headway.services.flow.definitions import Definitions
 from headway.services.flow.drive import Desk
 from headway.services.flow.flow_clock import FlowClock
-from headway.services.flow.flows import Flows
 from headway.services.flow.functions import Functions
 from headway.services.flow.workers import Workers
-from headway.services.handle import RunHandle
-from headway.services.news import RunNews
 from headway.services.reach import Reach
 
 __all__ = [
@@ -48,7 +44,6 @@ __all__ = [
     "flow_desk",
     "life_lock_for",
     "open_store",
-    "opened_flows",
     "opened_reach",
     "opened_readers",
     "opened_runtime_store",
@@ -154,28 +149,6 @@ async def opened_readers(urls: Sequence[str]) -> AsyncIterator[Readers]:
             yield Readers(SqlRunReader(database), SqlDoctorReader(database))
     finally:
         await database.close()
-
-
-@asynccontextmanager
-async def opened_flows(urls: Sequence[str]) -> AsyncIterator[Flows]:
-    """Flows and tasks without an engine: what is started is driven by others."""
-    store = await open_store(urls)
-    news = RunNews(store, store.runs)
-    try:
-        flows = Flows(
-            SystemIds(),
-            {},
-            lambda run_id: RunHandle(
-                RunId(run_id), store=store, runs=store.runs, events=store.events, news=news
-            ),
-        )
-        await flows.open(flow_desk(store, SystemClock(), flows.functions, networks=()))
-        try:
-            yield flows
-        finally:
-            await flows.close()
-    finally:
-        await store.close()
 
 
 @asynccontextmanager

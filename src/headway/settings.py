@@ -1,4 +1,7 @@
-"""Configuration, parsed and checked once: `HEADWAY_*` variables, or `headway.toml`, or nothing."""
+"""Configuration, parsed and checked once: `HEADWAY_*` variables, or `headway.toml`, or nothing.
+
+The names by which the first flow centre was configured are understood besides (R5.13).
+"""
 
 import os
 from collections.abc import Iterable
@@ -8,6 +11,7 @@ from pydantic import ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -20,6 +24,8 @@ PREFIX: Final = "HEADWAY_"
 FILE_NAME: Final = "headway.toml"
 # Read by our own tests and tools, not by the program.
 OTHERS: Final = (f"{PREFIX}TEST_",)
+# As programs of the first flow centre are told; headway's own variables win over them.
+FIRST_NAMES: Final = {"url": "SCHEDULER_BASE", "database_url": "SCHEDULER_DB"}
 
 
 class Settings(BaseSettings):
@@ -87,7 +93,18 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+        first = InitSettingsSource(settings_cls, init_kwargs=_said_in_first_names())
+        return init_settings, env_settings, first, TomlConfigSettingsSource(settings_cls)
+
+
+def _said_in_first_names() -> dict[str, str]:
+    """`SCHEDULER_BASE` is a server's address, `SCHEDULER_DB` a SQLite file or a database's URL."""
+    said = {name: os.environ.get(variable, "") for name, variable in FIRST_NAMES.items()}
+    if f"{PREFIX}DATABASE_URLS" in os.environ:
+        said["database_url"] = ""
+    elif said["database_url"] and "://" not in said["database_url"]:
+        said["database_url"] = f"sqlite:///{said['database_url']}"
+    return {name: value for name, value in said.items() if value}
 
 
 def load_settings() -> Settings:

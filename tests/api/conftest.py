@@ -9,6 +9,7 @@ import pytest
 from headway.api.access import Access
 from headway.api.server import serve
 from headway.app import Headway
+from headway.core.command.instance import LEASE_TTL_S
 from tests.api.client import Client
 from tests.api.jobs import register, register_schedule
 
@@ -21,9 +22,13 @@ async def client(url: str) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def served(
-    url: str, *, access: Access | None = None, has_schedule: bool = False
+    url: str,
+    *,
+    access: Access | None = None,
+    has_schedule: bool = False,
+    lease_ttl_s: float = LEASE_TTL_S,
 ) -> AsyncIterator[Client]:
-    hw = Headway(url, stop_wait_s=0)
+    hw = Headway(url, stop_wait_s=0, lease_ttl_s=lease_ttl_s)
     register(hw)
     if has_schedule:
         register_schedule(hw)

@@ -6,7 +6,8 @@ import pytest
 
 from headway.core.errors import ConfigurationError
 from headway.settings import load_settings
-from tests.cli.command import SECRET, refusal
+from headway.worker.program import Worker
+from tests.cli.command import SECRET, headway, refusal
 
 KEYS = (
     "allowed_hosts, app, data, database_url, database_urls, durability, host, log_format,"
@@ -19,7 +20,7 @@ VARIABLES = ", ".join(f"HEADWAY_{key.upper()}" for key in KEYS.split(", "))
 def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of this process, with none of our variables set."""
     monkeypatch.chdir(folder)
-    for name in VARIABLES.split(", "):
+    for name in (*VARIABLES.split(", "), "SCHEDULER_BASE", "SCHEDULER_DB"):
         monkeypatch.delenv(name, raising=False)
     return folder
 
@@ -95,3 +96,54 @@ def test_a_variable_wins_over_the_file_and_the_file_over_nothing(
 def test_several_addresses_are_a_list_or_separated_by_blanks(here: Path, text: str) -> None:
     (here / "headway.toml").write_text(text)
     assert load_settings().urls == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("said", "url"),
+    [
+        ("./scheduler.db", "sqlite:///./scheduler.db"),
+        ("/var/lib/scheduler.db", "sqlite:////var/lib/scheduler.db"),
+        ("postgresql://ann@db/runs", "postgresql://ann@db/runs"),
+    ],
+)
+def test_r5_13_scheduler_db_is_a_file_or_an_address(
+    here: Path, monkeypatch: pytest.MonkeyPatch, said: str, url: str
+) -> None:
+    (here / "headway.toml").write_text("database_url = 'sqlite:///of-the-file.db'")
+    monkeypatch.setenv("SCHEDULER_DB", said)
+    assert load_settings().urls == (url,)
+
+
+def test_r5_13_scheduler_base_is_the_server_and_headways_own_names_win(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHEDULER_BASE", "http://localhost:8070")
+    monkeypatch.setenv("SCHEDULER_DB", "./scheduler.db")
+    assert load_settings().url == "http://localhost:8070"
+    monkeypatch.setenv("HEADWAY_URL", "http://localhost:9000")
+    monkeypatch.setenv("HEADWAY_DATABASE_URLS", "x y")
+    settings = load_settings()
+    assert (settings.url, settings.urls) == ("http://localhost:9000", ("x", "y"))
+
+
+def test_r5_13_commands_use_the_file_that_scheduler_db_names(here: Path) -> None:
+    ended = headway("db", "upgrade", folder=here, SCHEDULER_DB="./scheduler.db")
+    assert ended.code == 0
+    assert (here / "scheduler.db").exists()
+    shown = headway("config", "show", folder=here, SCHEDULER_DB="./scheduler.db").out
+    assert "database_url\tsqlite:///./scheduler.db\tSCHEDULER_DB" in shown.splitlines()
+
+
+def test_r5_13_a_worker_takes_its_addresses_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WORKER_URL", "http://127.0.0.1:8099")
+    monkeypatch.setenv("REGISTRY_URL", "http://127.0.0.1:8077/")
+    worker = Worker()
+    assert (worker.wanted_url, worker.registry_url) == (
+        "http://127.0.0.1:8099",
+        "http://127.0.0.1:8077",
+    )
+    monkeypatch.delenv("WORKER_URL")
+    assert Worker().wanted_url == "http://127.0.0.1:8080"
+    assert Worker(registry_url="http://127.0.0.1:1").registry_url == "http://127.0.0.1:1"

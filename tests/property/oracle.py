@@ -160,6 +160,7 @@ class Oracle(Letters):
             checkpoint=run.documents.get("checkpoint"),
             run_by=run.run_by,
             is_resumed=is_resumed,
+            unread_count=run.unread_count,
         )
 
     def go_on_from_the_last_that_started(self, run: Told) -> None:

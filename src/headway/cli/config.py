@@ -5,7 +5,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from headway.cli.show import Json, print_json, print_rows
-from headway.settings import FILE_NAME, PREFIX, Settings, load_settings
+from headway.settings import FILE_NAME, FIRST_NAMES, PREFIX, Settings, load_settings
 
 HIDDEN: Final = "(secret)"
 SECRETS: Final = frozenset({"token", "tokens"})
@@ -61,4 +61,6 @@ def _without_password(address: str) -> str:
 def _source(name: str, settings: Settings) -> str:
     if f"{PREFIX}{name.upper()}" in os.environ:
         return f"{PREFIX}{name.upper()}"
+    if os.environ.get(FIRST_NAMES.get(name, "")) and name in settings.model_fields_set:
+        return FIRST_NAMES[name]
     return FILE_NAME if name in settings.model_fields_set else "default"

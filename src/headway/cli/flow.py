@@ -1,19 +1,23 @@
-"""`headway flow …`: flows in this database."""
+"""`headway flow …`: check definitions, publish them, look at them, start tasks."""
 
 import json as jsonlib
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from headway.bootstrap import opened_flows
+from headway.cli.client.client import named
+from headway.cli.client.connect import connected
+from headway.cli.show import Json, ago, print_json, print_rows
 from headway.core.errors import ConfigurationError, InvalidFlow, InvalidInput
 from headway.core.flow.parse import read_flow
-from headway.settings import load_settings
 
-EXIT_FAULTY = 1
+Fault = tuple[str, str]
+EXIT_FAULTY: Final = 1
+PAGE_COUNT_MAX: Final = 1_000
 
 
-def validate(file: Path, /, *, json: bool = False) -> None:
+def validate(file: Path, /, *, json: Json = False) -> None:
     """Check a definition without a database; ends with 1 when it has faults.
 
     Parameters
@@ -23,26 +27,25 @@ def validate(file: Path, /, *, json: bool = False) -> None:
     json
         Print one JSON object instead of lines.
     """
-    faults: tuple[tuple[str, str], ...] = ()
-    warnings: tuple[tuple[str, str], ...] = ()
+    faults: tuple[Fault, ...] = ()
+    warnings: tuple[Fault, ...] = ()
     try:
         warnings = read_flow(_read(file)).warnings
     except InvalidFlow as error:
         faults = error.faults
     if json:
-        print(jsonlib.dumps({"faults": _listed(faults), "warnings": _listed(warnings)}))
+        print_json({"faults": _listed(faults), "warnings": _listed(warnings)})
     else:
         for place, problem in faults:
             print(f"fault    {place}: {problem}")
-        for place, problem in warnings:
-            print(f"warning  {place}: {problem}")
+        _warn(_listed(warnings))
         if not faults:
             print("good")
     if faults:
         sys.exit(EXIT_FAULTY)
 
 
-async def push(name: str, file: Path, /, *, json: bool = False) -> None:
+async def push(name: str, file: Path, /, *, json: Json = False) -> None:
     """Publish a definition as the newest version of a flow.
 
     Parameters
@@ -54,32 +57,35 @@ async def push(name: str, file: Path, /, *, json: bool = False) -> None:
     json
         Print one JSON object instead of lines.
     """
-    async with opened_flows(load_settings().urls) as flows:
-        made = await flows.publish(name, _read(file))
+    definition = _read(file).encode()
+    async with connected() as client:
+        made = await client.put(f"/api/flows/{named(name)}", definition)
     if json:
-        told = {"name": made.name, "version": made.version, "is_new": made.is_new}
-        print(jsonlib.dumps(told | {"warnings": _listed(made.warnings)}))
+        print_json(made)
         return
-    for place, problem in made.warnings:
-        print(f"warning  {place}: {problem}")
-    print(f"{made.name} version {made.version}" + ("" if made.is_new else " (as it was)"))
+    _warn(made["warnings"])
+    print(f"{made['name']} version {made['version']}" + ("" if made["is_new"] else " (as it was)"))
 
 
-async def list_flows(*, json: bool = False) -> None:
-    """The flows, by name.
+async def list_flows(*, json: Json = False) -> None:
+    """List the flows, by name.
 
     Parameters
     ----------
     json
         Print one JSON object for each.
     """
-    async with opened_flows(load_settings().urls) as flows:
-        found = await flows.list(limit=1_000)
-    for flow in found:
-        if json:
-            print(jsonlib.dumps({"name": flow.name, "version": flow.published, "id": flow.id}))
-        else:
-            print(f"{flow.name}  version {flow.published}")
+    async with connected() as client:
+        found = (await client.get("/api/flows", limit=PAGE_COUNT_MAX))["flows"]
+    if json:
+        for flow in found:
+            print_json(flow)
+        return
+    print_rows(
+        ("flow", "version", "published"),
+        ((flow["name"], flow["version"], f"{ago(flow['updated_at'])} ago") for flow in found),
+        empty="there are no flows",
+    )
 
 
 async def show(name: str, /, *, version: int | None = None) -> None:
@@ -92,9 +98,9 @@ async def show(name: str, /, *, version: int | None = None) -> None:
     version
         Another version than the published one.
     """
-    async with opened_flows(load_settings().urls) as flows:
-        found = await flows.version(name, version)
-    print(jsonlib.dumps(jsonlib.loads(found.definition), indent=2, ensure_ascii=False))
+    async with connected() as client:
+        found = await client.get(f"/api/flows/{named(name)}", version=version)
+    print(jsonlib.dumps(found["definition"], indent=2, ensure_ascii=False))
 
 
 async def graph(name: str, /, *, version: int | None = None) -> None:
@@ -107,8 +113,8 @@ async def graph(name: str, /, *, version: int | None = None) -> None:
     version
         Another version than the published one.
     """
-    async with opened_flows(load_settings().urls) as flows:
-        print(await flows.graph(name, version))
+    async with connected() as client:
+        print(await client.text(f"/api/flows/{named(name)}/graph", version=version))
 
 
 async def start(
@@ -130,9 +136,9 @@ async def start(
     given = parsed(params, place="--params")
     if not isinstance(given, dict):
         raise InvalidInput("--params", "must be a JSON object")
-    async with opened_flows(load_settings().urls) as flows:
-        run = await flows.start(name, params=given, key=key, version=version)
-    print(run.id)
+    wanted = {"params": given, "key": key, "version": version}
+    async with connected() as client:
+        print((await client.post(f"/api/flows/{named(name)}/tasks", wanted))["id"])
 
 
 def parsed(text: str, *, place: str) -> Any:
@@ -149,5 +155,10 @@ def _read(file: Path) -> str:
         raise ConfigurationError(f"{file} cannot be read: {error}") from None
 
 
-def _listed(faults: tuple[tuple[str, str], ...]) -> list[dict[str, str]]:
+def _listed(faults: Iterable[Fault]) -> list[dict[str, str]]:
     return [{"place": place, "problem": problem} for place, problem in faults]
+
+
+def _warn(warnings: Iterable[dict[str, str]]) -> None:
+    for warning in warnings:
+        print(f"warning  {warning['place']}: {warning['problem']}")

@@ -30,7 +30,7 @@ def _group(name: str, help_text: str) -> App:
     return group
 
 
-_add(app, "demo:demo", "demo", "Watch a small board of runs at work.")
+_add(app, "demo.demo:demo", "demo", "Watch runs and flows at work.")
 _add(app, "serve:serve", "serve", "Serve runs over HTTP.")
 _add(
     app,

@@ -1,19 +1,25 @@
-"""`headway task …`: tasks of flows in this database."""
+"""`headway task …`: look at tasks of flows, follow them, steer them."""
 
 import asyncio
-import json as jsonlib
+from collections.abc import AsyncIterator
+from typing import Any, Final
 
-from headway.bootstrap import opened_flows
+from headway.cli.client.client import Client, named
+from headway.cli.client.connect import connected
 from headway.cli.flow import parsed
-from headway.core.flow.state import NodeRun
-from headway.services.flow.task_view import TaskView
-from headway.settings import load_settings
+from headway.cli.show import Json, ago, plain, print_json, print_rows, short
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import TERMINAL
 
-WATCH_S = 0.5
+WATCH_S: Final = 0.5
+EXIT_UNSUCCESSFUL: Final = 1
+ANSWERS: Final[dict[str, bool]] = {"yes": True, "no": False}
+ROW_COUNT: Final = 1_000
+"""How many node runs are asked for at once."""
 
 
-async def list_tasks(*, flow: str | None = None, limit: int = 50, json: bool = False) -> None:
-    """The tasks that moved last.
+async def list_tasks(*, flow: str | None = None, limit: int = 50, json: Json = False) -> None:
+    """List the tasks that moved last.
 
     Parameters
     ----------
@@ -24,13 +30,27 @@ async def list_tasks(*, flow: str | None = None, limit: int = 50, json: bool = F
     json
         Print one JSON object for each.
     """
-    async with opened_flows(load_settings().urls) as flows:
-        for task in await flows.tasks(flow=flow, limit=limit):
-            print(jsonlib.dumps(_presented(task)) if json else _line(task))
+    async with connected() as client:
+        found = (await client.get("/api/tasks", flow=flow, limit=limit))["tasks"]
+    if json:
+        for task in found:
+            print_json(task)
+        return
+    print_rows(
+        ("task", "flow", "state", "node", "waits for", "moved"),
+        (_columns(task) for task in found),
+        empty="there are no such tasks",
+    )
 
 
-async def get(task_id: str, /, *, json: bool = False) -> None:
-    """A task with its node runs.
+def _columns(task: Any) -> tuple[Any, ...]:
+    flow = f"{task['flow']} v{task['version']}"
+    where = (task["node"], task["waits_for"])
+    return (task["id"], flow, task["status"], *where, f"{ago(task['updated_at'])} ago")
+
+
+async def get(task_id: str, /, *, json: Json = False) -> None:
+    """Show a task with its node runs.
 
     Parameters
     ----------
@@ -39,37 +59,40 @@ async def get(task_id: str, /, *, json: bool = False) -> None:
     json
         Print one JSON object instead of lines.
     """
-    async with opened_flows(load_settings().urls) as flows:
-        task = await flows.task(task_id)
-        rows = await flows.node_runs(task_id)
+    async with connected() as client:
+        task = await client.get(f"/api/tasks/{named(task_id)}")
+        rows = [row async for row in node_runs(client, task_id)]
     if json:
-        told = _presented(task) | {"node_runs": [_row(row) for row in rows]}
-        print(jsonlib.dumps(told, ensure_ascii=False))
+        print_json(task | {"node_runs": rows})
         return
     print(_line(task))
-    print(jsonlib.dumps(task.shared, ensure_ascii=False))
+    print(short(task["shared"]))
     for row in rows:
-        print(_row_line(row))
+        print(node_run_line(row))
 
 
-async def watch(task_id: str, /) -> None:
-    """Print what its nodes do, until it is over.
+async def watch(task_id: str, /) -> int:
+    """Print what its nodes do, until it is over. Ends with 0 when it completes, else with 1.
 
     Parameters
     ----------
     task_id
         The task.
     """
-    seq = 0
-    async with opened_flows(load_settings().urls) as flows:
+    seq, told = 0, ""
+    async with connected() as client:
         while True:  # Until it is over.
-            task = await flows.task(task_id)  # Before its node runs, so that none is missed.
-            for row in await flows.node_runs(task_id, after_seq=seq):
-                seq = row.seq
-                print(_row_line(row), flush=True)
-            if not task.run.is_active:
+            # Before its node runs, so that none is missed.
+            task = await client.get(f"/api/tasks/{named(task_id)}")
+            async for row in node_runs(client, task_id, after=seq):
+                seq = row["seq"]
+                print(node_run_line(row), flush=True)
+            if task["status"] in TERMINAL:
                 print(_line(task))
-                return
+                return 0 if task["status"] == RunStatus.SUCCEEDED else EXIT_UNSUCCESSFUL
+            if task["waits_for"] and told != task["node"]:
+                print(_line(task), flush=True)
+            told = task["node"] if task["waits_for"] else ""
             await asyncio.sleep(WATCH_S)
 
 
@@ -85,8 +108,9 @@ async def signal(task_id: str, key: str, value: str, /) -> None:
     value
         Its value, as JSON: 5, "text", true.
     """
-    async with opened_flows(load_settings().urls) as flows:
-        await flows.signal(task_id, key, parsed(value, place="value"))
+    wanted = {"key": key, "value": parsed(value, place="value")}
+    async with connected() as client:
+        await client.post(f"/api/tasks/{named(task_id)}/signal", wanted)
 
 
 async def approve(task_id: str, answer: str = "yes", /) -> None:
@@ -99,13 +123,13 @@ async def approve(task_id: str, answer: str = "yes", /) -> None:
     answer
         `yes`, `no`, or an action in words.
     """
-    given: bool | str = {"yes": True, "no": False}.get(answer, answer)
-    async with opened_flows(load_settings().urls) as flows:
-        await flows.approve(task_id, given)
+    wanted = {"answer": ANSWERS.get(answer, answer)}
+    async with connected() as client:
+        await client.post(f"/api/tasks/{named(task_id)}/approve", wanted)
 
 
 async def cancel(task_id: str, /, *, reason: str = "") -> None:
-    """Ask for the end of a task.
+    """Ask for the end of a task; print its state.
 
     Parameters
     ----------
@@ -114,9 +138,9 @@ async def cancel(task_id: str, /, *, reason: str = "") -> None:
     reason
         Why; it is kept with the task.
     """
-    async with opened_flows(load_settings().urls) as flows:
-        await flows.task(task_id)
-        print(await flows.handle(task_id).cancel(reason=reason))
+    async with connected() as client:
+        task = await client.post(f"/api/tasks/{named(task_id)}/cancel", {"reason": reason})
+    print(task["status"])
 
 
 async def rerun(task_id: str, node: str, /) -> None:
@@ -129,43 +153,37 @@ async def rerun(task_id: str, node: str, /) -> None:
     node
         Where the new one begins.
     """
-    async with opened_flows(load_settings().urls) as flows:
-        print((await flows.rerun(task_id, node)).id)
+    async with connected() as client:
+        print((await client.post(f"/api/tasks/{named(task_id)}/rerun", {"node": node}))["id"])
 
 
-def _line(task: TaskView) -> str:
-    waits = f", waits for {task.waits_for}" if task.waits_for else ""
-    return f"{task.id}  {task.flow} v{task.version}  {task.status.value} at {task.node}{waits}"
+async def node_runs(client: Client, task_id: str, *, after: int = 0) -> AsyncIterator[Any]:
+    """All from the one after `after` on, in the order of their ends."""
+    path = f"/api/tasks/{named(task_id)}/node-runs"
+    while True:  # Until a page is not full.
+        rows = (await client.get(path, after=after, limit=ROW_COUNT))["node_runs"]
+        for row in rows:
+            yield row
+        if len(rows) < ROW_COUNT:
+            return
+        after = rows[-1]["seq"]
 
 
-def _row_line(row: NodeRun) -> str:
-    place = "/".join(row.path) + ("" if row.branch is None else f"[{row.branch}]")
-    said = row.error or jsonlib.dumps(row.output, ensure_ascii=False)
-    by = f"  by {row.worker.id}" if row.worker else ""
-    return f"{row.seq:4}  {place}  {row.status.value}  {said[:200]}{by}"
+def node_run_line(row: Any) -> str:
+    by = f"  by {plain(row['worker']['id'])}" if row["worker"] else ""
+    action = f" -> {plain(row['action'])}" if row["action"] not in ("", "default") else ""
+    said = short(row["error"] or row["output"])
+    return f"{row['seq']:4}  {place_of(row)}  {row['status']}{action}  {said}{by}".rstrip()
 
 
-def _row(row: NodeRun) -> dict[str, object]:
-    return {
-        "seq": row.seq,
-        "node": "/".join(row.path),
-        "branch": row.branch,
-        "attempt": row.attempt,
-        "status": row.status.value,
-        "output": row.output,
-        "error": row.error,
-        "action": row.action,
-    }
+def place_of(row: Any) -> str:
+    """`sub/inner[2]`: the node, within its subflows, and its branch if there are several."""
+    is_whole = row["branch"] is None or row["action"] != ""
+    branch = "" if is_whole else f"[{row['branch']}]"
+    return plain("/".join(row["path"])) + branch
 
 
-def _presented(task: TaskView) -> dict[str, object]:
-    return {
-        "id": task.id,
-        "flow": task.flow,
-        "version": task.version,
-        "status": task.status.value,
-        "node": task.node,
-        "waits_for": task.waits_for,
-        "params": task.params,
-        "shared": task.shared,
-    }
+def _line(task: Any) -> str:
+    waits = f", waits for {task['waits_for']}" if task["waits_for"] else ""
+    where = f"{task['flow']} v{task['version']}  {task['status']} at {task['node']}{waits}"
+    return plain(f"{task['id']}  {where}")

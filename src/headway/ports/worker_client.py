@@ -1,5 +1,6 @@
 """The wire to one worker."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -9,9 +10,18 @@ class WorkerUnreachable(Exception):
 
 class WorkerClient(Protocol):
     async def post(
-        self, url: str, body: bytes, *, headers: dict[str, str], timeout_s: float
+        self,
+        url: str,
+        body: bytes,
+        *,
+        headers: dict[str, str],
+        timeout_s: float,
+        hear: Callable[[bytes], bool] | None = None,
     ) -> tuple[int, bytes]:
         """The status and the body of its answer; WorkerUnreachable when there is none.
+
+        Who gives `hear` listens to progress: an answer in lines is given to it line by line, and
+        the body is the first line that it does not take as such.
 
         Only addresses that are allowed are connected to, no redirect is followed, and an answer
         beyond the limit of documents is none (S5).

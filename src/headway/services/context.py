@@ -146,7 +146,7 @@ class RunContext:
         """Whether the job should come to its end. An async job is cancelled besides."""
         return self._execution.ending is not None
 
-    async def progress(self, **figures: Any) -> None:
+    async def progress(self, /, **figures: Any) -> None:
         """Replace the run's progress by `figures`; ten times a second it is written down."""
         await self._progress.put(encode_document(figures, place="progress"))
 

@@ -71,10 +71,12 @@ class Engine:
         lease_ttl_s: float,
         life_lock: LifeLock,
         keep: Callable[[], Awaitable[object]],
+        look_around: Callable[[], Awaitable[None]],
         output: Output,
         on_start: Callable[[Execution], None] | None = None,
     ) -> None:
-        """`keep` is called now and then, to remove what is over and old.
+        """`keep` is called now and then, to remove what is over and old; `look_around` every
+        second, for jobs of which others have brought the first run.
 
         `life_lock` stays held when the engine ends: whoever gave it lets it go afterwards.
         """
@@ -87,6 +89,7 @@ class Engine:
         self._lease_ttl_s = lease_ttl_s
         self._life_lock = life_lock
         self._keep = keep
+        self._look_around = look_around
         self._output = output
         self._claiming = Claiming(
             store,
@@ -119,6 +122,7 @@ class Engine:
             self._group.create_task(self._repeat(SWEEP_S, self._sweep)),
             self._group.create_task(self._repeat(self._look_every_s, self._look_after)),
             self._group.create_task(self._repeat(KEEP_S, self._keep)),
+            self._group.create_task(self._repeat(LOOK_S, self._look_around)),
             self._group.create_task(self._repeat(FILES_SWEEP_S, self._output.sweep)),
             self._group.create_task(self._repeat(LEASE_LOOK_S, self._begin_anew_if_lost)),
         ]

@@ -15,6 +15,8 @@ from headway.services.parameters import NOTHING, Parameters
 
 RETRY_COUNT_MAX: Final = 1_000
 OWN_LANE_PREFIX: Final = "job:"
+OWN_PREFIX: Final = "headway."
+"""Of the jobs that are headway's own: nobody else has such a name, or submits such a run."""
 JobFunction = Callable[..., Any]
 
 
@@ -62,10 +64,17 @@ class Job:
             raise InvalidInput("retries", f"must be 0 to {RETRY_COUNT_MAX:,}")
 
 
+def is_own(name: str) -> bool:
+    return name.startswith(OWN_PREFIX)
+
+
 def registered_job(jobs: Mapping[str, Job], name: str) -> Job:
     """The job of that name; InvalidInput lists what there is."""
+    if is_own(name):
+        problem = f"{name!r} is headway's own; a task of a flow is started by `flows.start`"
+        raise InvalidInput("job", problem)
     if name not in jobs:
-        known = ", ".join(sorted(jobs)) or "none"
+        known = ", ".join(sorted(one for one in jobs if not is_own(one))) or "none"
         raise InvalidInput("job", f"{name!r} is not registered; registered are: {known}")
     return jobs[name]
 
@@ -98,6 +107,9 @@ def job_of(
     if not callable(function):
         raise InvalidInput("job", "must be a function")
     checked = check_name(function.__name__ if name is None else name, place="job")
+    if is_own(checked):
+        problem = f"a name that begins with {OWN_PREFIX!r} is headway's own; choose another"
+        raise InvalidInput(f"job {checked!r}", problem)
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise InvalidInput(f"job {checked!r}", "must return its result, not yield")
     return Job(

@@ -46,9 +46,9 @@ class Worker:
         self._services = Services() if services is None else services
         self._services.include(built_in)
         wanted_url = url or os.environ.get("WORKER_URL") or DEFAULT_URL
-        self._wanted_url = check_worker_url(wanted_url)
+        self.wanted_url = check_worker_url(wanted_url)
         registry = registry_url or os.environ.get("REGISTRY_URL") or DEFAULT_REGISTRY_URL
-        self._registry_url = registry.rstrip("/")
+        self.registry_url = registry.rstrip("/")
         self.id = worker_id or f"worker-{uuid4().hex[:12]}"
         given_token = token or os.environ.get("HEADWAY_TOKEN")
         self._headers = {} if given_token is None else {"Authorization": f"Bearer {given_token}"}
@@ -97,7 +97,7 @@ class Worker:
 
     async def _bind(self) -> str:
         """The address that is really bound: the port that was wanted, or a free one if taken."""
-        parts = urlsplit(self._wanted_url)
+        parts = urlsplit(self.wanted_url)
         host = parts.hostname or "127.0.0.1"
         port = parts.port or {"http": 80, "https": 443}[parts.scheme]
         bound = _bound(host, port)
@@ -122,7 +122,7 @@ class Worker:
 
     async def _said(self, word: str, body: dict[str, object]) -> bool:
         try:
-            async with self._session.post(f"{self._registry_url}/{word}", json=body) as answer:
+            async with self._session.post(f"{self.registry_url}/{word}", json=body) as answer:
                 return answer.status == 200
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             log.warning("registry_awaited", extra={"reason": f"{type(error).__name__}: {error}"})

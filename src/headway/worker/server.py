@@ -1,7 +1,6 @@
 """The HTTP side of a worker: what it is asked, and what it is told to stop."""
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from headway.core.errors import InvalidInput
 from headway.log import about, event_log
 from headway.trace import TRACEPARENT, adopted_span
 from headway.worker.services import Call, ServiceError, Services
+from headway.worker.telling import Answering
 
 CALL_ID_HEADER: Final = "Headway-Call-Id"
 GENERATION_HEADER: Final = "Headway-Generation"
@@ -48,30 +48,37 @@ class CallServer:
             for call_id in list(self._calls):
                 self._stop(call_id)
 
-    async def _exec(self, request: web.Request) -> web.Response:
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["service"]
         if self.is_draining:
-            return _answer({"error": DRAINING}, status=503)
+            return web.json_response({"error": DRAINING}, status=503)
         if name not in self._services:
-            return _answer({"error": f"unknown service {name!r}"}, status=404)
+            return web.json_response({"error": f"unknown service {name!r}"}, status=404)
         try:
             given = decode_document((await request.read()).decode(), place="body")
         except (InvalidInput, UnicodeDecodeError) as error:
-            return _answer({"error": f"bad request: {error}"}, status=400)
+            return web.json_response({"error": f"bad request: {error}"}, status=400)
         if not isinstance(given, dict) or not isinstance(given.get("params") or {}, dict):
-            return _answer({"error": "bad request: must be an object"}, status=400)
+            return web.json_response({"error": "bad request: must be an object"}, status=400)
         generation = request.headers.get(GENERATION_HEADER, "")
-        call = Call(
-            request.headers.get(CALL_ID_HEADER, ""),
-            int(generation) if generation.isdecimal() and len(generation) < 10 else 0,
-            asyncio.Event(),
-        )
-        about.set({"run_id": call.id.partition(".")[0], "call_id": call.id, "service": name})
-        with adopted_span(f"serve {name}", request.headers.get(TRACEPARENT), about.get()) as span:
-            told = await self._called(name, given, call)
-            if "error" in told:
-                span.fail(told["error"])
-        return _answer(told)
+        async with asyncio.TaskGroup() as group:
+            answering = Answering(request, group)
+            call = Call(
+                request.headers.get(CALL_ID_HEADER, ""),
+                int(generation) if generation.isdecimal() and len(generation) < 10 else 0,
+                asyncio.Event(),
+                answering.tell,
+            )
+            about.set({"run_id": call.id.partition(".")[0], "call_id": call.id, "service": name})
+            traced = adopted_span(f"serve {name}", request.headers.get(TRACEPARENT), about.get())
+            try:
+                with traced as span:
+                    said = await self._called(name, given, call)
+                    if "error" in said:
+                        span.fail(said["error"])
+            finally:
+                answering.end()
+        return await answering.answer(said)
 
     async def _called(self, name: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
         self.load += 1
@@ -108,7 +115,7 @@ class CallServer:
 
     async def _cancel(self, request: web.Request) -> web.Response:
         self._stop(request.match_info["call_id"])
-        return _answer({"ok": "1"})
+        return web.json_response({"ok": "1"})
 
     def _stop(self, call_id: str) -> None:
         call, task = self._calls.pop(call_id, (None, None))
@@ -116,11 +123,3 @@ class CallServer:
             call.cancelled.set()
             if task is not None:
                 task.cancel()
-
-
-def _answer(body: dict[str, Any], *, status: int = 200) -> web.Response:
-    return web.Response(
-        body=json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"),
-        status=status,
-        content_type="application/json",
-    )

@@ -4,12 +4,13 @@ import asyncio
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from headway.core.document import check_name
+from headway.core.document import Document, check_name, encode_document
 from headway.core.errors import InvalidInput
 
 F = TypeVar("F", bound=Callable[..., Any])
+PROGRESS_BYTE_COUNT_MAX: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,17 @@ class Call:
     """Of the task that calls. Pass it on to whatever must not hear an older one."""
     cancelled: asyncio.Event
     """Set when nobody waits for the result any more. An `async def` is cancelled besides."""
+    tell: Callable[[Document], None]
+    """For `progress`."""
+
+    def progress(self, /, **figures: Any) -> None:
+        """Tell how far it is: the task's progress is replaced by `figures`, and the node's name.
+
+        As often as you like, from any thread; ten times a second it is sent. InvalidInput when the
+        figures are not JSON, or too many.
+        """
+        limit = PROGRESS_BYTE_COUNT_MAX
+        self.tell(encode_document(figures, place="progress", byte_count_max=limit))
 
 
 class ServiceError(Exception):

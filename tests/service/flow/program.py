@@ -1,8 +1,9 @@
 """A program that is killed at one of its commits, with a flow that has a node of each kind.
 
-`python -m tests.service.flow.program URL LEDGER WHEN NUMBER`: it starts a task, prints its id, and
-kills itself before or after (WHEN) the commit of that number which a task or its children make. If
-there are not so many, it prints `done`.
+`python -m tests.service.flow.program URL WORKER LEDGER WHEN NUMBER`: it starts a task, prints its
+id, and kills itself before or after (WHEN) the commit of that number which a task or its children
+make. If there are not so many, it prints how many there are. WORKER is the address of a worker with
+`services_with_effects`, which lives on.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from headway import Headway
 from headway.core.command.advance import AdvanceFlow
 from headway.core.command.flow import StartFlowChild
 from headway.services.flow.flows import Definition
+from headway.worker.services import Services
 from tests.service.flow.scenes import a_flow, local
 from tests.service.worker import append
 
@@ -60,6 +62,18 @@ EVERY_KIND: Definition = a_flow(
             "prep": {"input_key": "$params.fan"},
             "post": {"output_key": "fan"},
         },
+        "call": {
+            "kind": "executor",
+            "service": "one",
+            "prep": {"input_key": "$params.call"},
+            "post": {"output_key": "call"},
+        },
+        "both": {
+            "kind": "parallel",
+            "parallel_services": ["one", "two"],
+            "prep": {"input_key": "$params.both"},
+            "post": {"output_key": "both"},
+        },
         "last": local("effect", "$params.last"),
     },
     ("first", "which"),
@@ -70,7 +84,9 @@ EVERY_KIND: Definition = a_flow(
     ("hear", "ask"),
     ("ask", "approved", "ref"),
     ("ref", "fan"),
-    ("fan", "last"),
+    ("fan", "call"),
+    ("call", "both"),
+    ("both", "last"),
 )
 PARAMS: dict[str, Any] = {
     "first": "first",
@@ -79,9 +95,13 @@ PARAMS: dict[str, Any] = {
     "y": "y",
     "ref": "ref",
     "fan": ["fan-0", "fan-1"],
+    "call": "call",
+    "both": "both",
     "last": "last",
 }
-EFFECTS = ("first", "each-0", "each-1", "x", "y", "ref", "fan-0", "fan-1", "last")
+BY_FUNCTIONS = ("first", "each-0", "each-1", "x", "y", "ref", "fan-0", "fan-1", "last")
+BY_WORKERS = ("one:call", "one:both", "two:both")
+EFFECTS = (*BY_FUNCTIONS, *BY_WORKERS)
 SHARED: dict[str, Any] = {
     "go": 7,
     "ok": True,
@@ -91,6 +111,8 @@ SHARED: dict[str, Any] = {
     "heard": 7,
     "ref": {"effect": "ref"},
     "fan": [{"effect": "fan-0"}, {"effect": "fan-1"}],
+    "call": "one:call",
+    "both": ["one:both", "two:both"],
 }
 NODE_RUNS = [
     "first[0] ok",
@@ -107,6 +129,10 @@ NODE_RUNS = [
     "fan[0] ok",
     "fan[1] ok",
     "fan ok",
+    "call[0] ok",
+    "both[0] ok",
+    "both[1] ok",
+    "both ok",
     "last[0] ok",
 ]
 
@@ -122,7 +148,22 @@ def headway_with_effects(url: str, ledger: str) -> Headway:
     return hw
 
 
-def kill_at(hw: Headway, when: str, number: int) -> None:
+def services_with_effects(ledger: str) -> Services:
+    services = Services()
+
+    def add(name: str) -> None:
+        async def effect(given: str) -> str:
+            append(ledger, f"{name}:{given}")
+            return f"{name}:{given}"
+
+        services(effect, name=name)
+
+    for name in ("one", "two"):
+        add(name)
+    return services
+
+
+def kill_at(hw: Headway, when: str, number: int) -> Callable[[], int]:
     """Count the commits of tasks, and die at one of them as if the power had failed."""
     apply: Callable[[Any], Any] = hw.store.apply
     count = 0
@@ -140,10 +181,12 @@ def kill_at(hw: Headway, when: str, number: int) -> None:
         return answer
 
     hw.store.apply = counted  # type: ignore[method-assign]
+    return lambda: count
 
 
-async def main(url: str, ledger: str, when: str, number: str) -> None:
+async def main(url: str, worker: str, ledger: str, when: str, number: str) -> None:
     async with headway_with_effects(url, ledger) as hw:
+        await hw.workers.register("w", worker, ["one", "two"])
         await hw.flows.publish("inner", INNER)
         await hw.flows.publish("outer", EVERY_KIND)
         await hw.lanes.set("flow", max_concurrent=0)
@@ -151,10 +194,10 @@ async def main(url: str, ledger: str, when: str, number: str) -> None:
         await hw.flows.signal(run.id, "go", 7)
         await hw.flows.signal(run.id, "ok", True)
         print(run.id, flush=True)
-        kill_at(hw, when, int(number))
+        count = kill_at(hw, when, int(number))
         await hw.lanes.set("flow", max_concurrent=4)
         await run.result()
-        print("done", flush=True)
+        print(count(), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ import pytest
 from headway import Headway, InvalidInput, KeyBusy, RunFailed, RunNotActive, RunNotFound, RunStatus
 from headway.core.command.cancel import CancelAnswer
 from headway.core.errors import FlowNotFound, InvalidFlow, NotWaiting, RevisionConflict
-from headway.core.flow.kept import FLOW_JOB
 from headway.core.run.explain import Gate
 from tests.service.flow.scenes import a_flow, local, parked, told, until
 
@@ -138,6 +137,24 @@ async def test_r5_11_an_early_signal_is_kept_until_its_node_is_reached(place: st
         assert (view.status, view.shared) == (RunStatus.QUEUED, {"go": "early"})
         await hw.lanes.set("flow", max_concurrent=1)
         assert await run.result(30) == {"go": "early", "double": 2, "x": "early"}
+
+
+async def test_r5_11_signals_to_a_queued_task_are_there_when_its_first_node_is_reached(
+    place: str,
+) -> None:
+    hw = a_headway(place)
+    both = {"and": [{"exists": "$shared.one"}, {"exists": "$shared.two"}]}
+    flow = {"which": {"kind": "choice", "choice_cases": [{"action": "both", "expr": both}]}}
+    flow |= {"yes": local("double", "$shared.two"), "no": local("double", "$params.n")}
+    edges = (("which", "both", "yes"), ("which", "no"))
+    async with hw:
+        await hw.lanes.set("flow", max_concurrent=0)
+        await hw.flows.publish("early", a_flow(flow, *edges))
+        run = await hw.flows.start("early", params={"n": 1})
+        await hw.flows.signal(run.id, "one", 10)
+        await hw.flows.signal(run.id, "two", 20)
+        await hw.lanes.set("flow", max_concurrent=1)
+        assert await run.result(30) == {"one": 10, "two": 20, "double": 40}
 
 
 async def test_r5_3_a_person_approves_once(place: str) -> None:
@@ -314,12 +331,17 @@ async def test_dsgn_5_a_state_that_grows_too_large_fails_its_task_alone(place: s
         assert told(await hw.flows.node_runs(run.id)) == ["a[0] ok", "b error"]
 
 
-async def test_r5_1_a_run_of_the_job_of_flows_that_is_no_task_fails(place: str) -> None:
-    hw = a_headway(place)
+async def test_r5_1_the_job_of_flows_is_headways_own(place: str) -> None:
+    hw = Headway(place)
+    with pytest.raises(InvalidInput, match=r"^job 'headway.flow': a name that begins with"):
+        hw.job(name="headway.flow")(local)
     async with hw:
-        run = await hw.submit(FLOW_JOB)
-        with pytest.raises(RunFailed, match="is started by"):
-            await run.result(30)
+        await hw.flows.publish("f", a_flow({"a": local("none")}))
+        with pytest.raises(InvalidInput, match=r"'headway\.flow' is headway's own; a task"):
+            await hw.start("headway.flow")
+        with pytest.raises(InvalidInput, match=r"registered are: none$"):
+            await hw.start("other")
+        assert dict(hw.jobs) == {}
 
 
 async def test_r5_5_a_program_that_opens_the_database_goes_on_with_its_tasks(place: str) -> None:

@@ -1,7 +1,7 @@
 """The HTTP client for workers: one pool for the process, bounded in everything (S5)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -14,6 +14,7 @@ from headway.ports.worker_client import WorkerUnreachable
 CONNECTION_COUNT_MAX: Final = 1_000
 CONNECT_S: Final = 5.0
 HEADER_BYTE_COUNT_MAX: Final = 8_190
+LINES: Final = "application/x-ndjson"
 
 
 class HttpWorkerClient:
@@ -24,17 +25,26 @@ class HttpWorkerClient:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(
-        self, url: str, body: bytes, *, headers: dict[str, str], timeout_s: float
+        self,
+        url: str,
+        body: bytes,
+        *,
+        headers: dict[str, str],
+        timeout_s: float,
+        hear: Callable[[bytes], bool] | None = None,
     ) -> tuple[int, bytes]:
+        accepted = {} if hear is None else {"Accept": f"application/json, {LINES}"}
         try:
             self._allowed.check(urlsplit(url).hostname or "")
             async with self._opened().post(
                 url,
                 data=body,
-                headers={"Content-Type": "application/json", **headers},
+                headers={"Content-Type": "application/json", **accepted, **headers},
                 timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S),
                 allow_redirects=False,
             ) as response:
+                if hear is not None and response.content_type == LINES:
+                    return response.status, await _heard(response, hear)
                 return response.status, await _read(response)
         except TimeoutError:
             raise WorkerUnreachable(f"no answer within {timeout_s:g} s") from None
@@ -73,8 +83,29 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     byte_count = 0
     async for chunk in response.content.iter_any():
         byte_count += len(chunk)
-        if byte_count > BYTE_COUNT_MAX:
-            response.close()
-            raise WorkerUnreachable(f"the answer is more than {BYTE_COUNT_MAX:,} bytes")
+        _check(response, byte_count)
         chunks.append(chunk)
     return b"".join(chunks)
+
+
+async def _heard(response: aiohttp.ClientResponse, hear: Callable[[bytes], bool]) -> bytes:
+    """The line that is the answer; nothing, when it ends without one."""
+    async for line in _lines(response):
+        if not hear(line):
+            return line
+    return b""
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    rest = b""
+    async for chunk in response.content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line
+        _check(response, len(rest))
+
+
+def _check(response: aiohttp.ClientResponse, byte_count: int) -> None:
+    if byte_count > BYTE_COUNT_MAX:
+        response.close()
+        raise WorkerUnreachable(f"the answer is more than {BYTE_COUNT_MAX:,} bytes")

@@ -57,6 +57,10 @@ class Client:
     async def get(self, path: str, **query: str | int | Sequence[str] | None) -> Any:
         return await self._call("GET", f"{path}{_encoded(query)}")
 
+    async def text(self, path: str, **query: str | int | Sequence[str] | None) -> str:
+        """An answer that is not JSON."""
+        return (await self._asked("GET", f"{path}{_encoded(query)}", None)).decode()
+
     async def post(self, path: str, body: Any = None) -> Any:
         return await self._call("POST", path, body)
 
@@ -64,17 +68,22 @@ class Client:
         return await self._call("PATCH", path, body)
 
     async def put(self, path: str, body: Any) -> Any:
+        """Bytes are sent as they are."""
         return await self._call("PUT", path, body)
 
     async def delete(self, path: str) -> None:
         await self._call("DELETE", path)
 
     async def _call(self, method: str, path: str, body: Any = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        answer = await self._asked(method, path, data)
+        return json.loads(answer) if answer else None
+
+    async def _asked(self, method: str, path: str, data: bytes | None) -> bytes:
         answer = await self._transport.request(method, path, data)
         if answer.status >= 400:
             raise refusal(answer)
-        return json.loads(answer.body) if answer.body else None
+        return answer.body
 
     async def events(self, run_id: str) -> AsyncIterator[dict[str, Any]]:
         """The run's events as they happen, without an end: whoever has seen enough leaves.

@@ -34,6 +34,8 @@ class Claimed(NamedTuple):
     existing: str | None = None
     """What is to be done with the key's output before the job begins."""
     traceparent: str | None = None
+    unread_count: int = 0
+    """What is in its inbox already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,4 +138,5 @@ class ClaimRuns:
             is_resumed=is_resumed,
             existing=after.existing,
             traceparent=after.traceparent,
+            unread_count=after.unread_count,
         )

@@ -54,9 +54,11 @@ def begin(
 def step(state: State, happened: Happened, now: Instant) -> Commit:
     """Let one thing happen. When the run is over, or nobody waits for it, nothing changes."""
     walk = Walk(state, now)
+    # What a signal says is for the node that comes, which may need several: time moves the run on.
+    is_early = isinstance(happened, Signalled) and not state.frames[-1].is_entered
     if state.is_over or not _take(walk, happened):
         walk.commit.is_changed = False
-    else:
+    elif not is_early:
         _enter(walk)
     walk.commit.wake_at = wake_at(state)
     return walk.commit

@@ -37,6 +37,8 @@ class Gate(StrEnum):
     INBOX = "inbox"
     """Parked until somebody posts to its inbox."""
     CANCELLING = "cancelling"
+    NO_WORKER = "no_worker"
+    """Of a flow's task: its node needs a service that no live worker offers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -181,6 +181,11 @@ class FlowBook:
         self._jobs.pop(FLOW_JOB, None)
         await desk.workers.close()
 
+    async def look(self) -> None:
+        """For the engine: the first flow may be published by another process."""
+        if FLOW_JOB not in self._jobs and await self.desk.flows.has_flows():
+            self.serve()
+
     def serve(self) -> None:
         """Let the engine of this process drive tasks."""
         if FLOW_JOB not in self._jobs:

@@ -117,7 +117,8 @@ class Drive:
         """What is started may have been started already, by whoever held the task before."""
 
     async def run(self) -> AdvanceFlow:
-        await self._load(is_new=self._context.generation == 1 and not self._pin.get("is_kept"))
+        is_kept = self._pin.get("is_kept") or self._context.execution.claimed.unread_count
+        await self._load(is_new=self._context.generation == 1 and not is_kept)
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
@@ -156,6 +157,10 @@ class Drive:
 
     async def _walk(self) -> AdvanceFlow:
         happened: Sequence[Happened] = [Woken(), *await self._inbox()]
+        if self._context.generation == 1:
+            # Signals first: nobody has reached a node before. Later on, one may be under way whose
+            # input they must not change.
+            happened = [*happened[1:], *happened[:1]]
         while True:  # Until it is over, or parks, or its execution is ended.
             try:
                 commit = self._step(happened)
@@ -305,8 +310,21 @@ class Drive:
         if isinstance(command, CallFunction):
             return await self._desk.functions.call(command)
         return await self._desk.workers.call(
-            command, run_id=self._run_id, generation=self._context.generation
+            command,
+            run_id=self._run_id,
+            generation=self._context.generation,
+            tell=lambda figures: self._tell(command.call_id, figures),
         )
+
+    def _tell(self, call_id: str, figures: dict[str, Any]) -> None:
+        """What a worker says of a call is the progress of the task, with the place in the flow."""
+        place: dict[str, Any] = {"node": self._state.frames[0].node.key}
+        frame = self._state.frames[-1]
+        if frame.branch_count > 1:
+            place["branch"] = next(
+                (index for index, one in frame.open.items() if one.call_id == call_id), None
+            )
+        self._group.create_task(self._context.progress(**figures | place))
 
     async def _cancel(self, call_id: str) -> None:
         call = self._calls.pop(call_id, None)

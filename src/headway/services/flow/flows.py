@@ -22,12 +22,14 @@ from headway.core.flow.step import begin
 from headway.core.flow.stored import cursor_of
 from headway.core.ids import FLOW_LANE, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
+from headway.core.run.explain import Explanation
 from headway.core.run.status import RunStatus
 from headway.ports.flow_reader import Task, TaskFilter
 from headway.ports.id_source import IdSource
 from headway.services.admit import admitted
 from headway.services.flow.book import FlowBook
 from headway.services.flow.drive import Desk
+from headway.services.flow.explain import explained
 from headway.services.flow.functions import FlowFunction
 from headway.services.flow.task_view import (
     ROW_COUNT_MAX,
@@ -227,6 +229,14 @@ class Flows(FlowBook):
             raise InboxOverflow(run_id, answer.unread_count_max)
         if isinstance(answer, Answered):
             raise NotWaiting(run_id, is_answered=True)
+
+    async def explained(self, found: Explanation) -> Explanation:
+        """Why a task does not move, given why its run does not. Of other runs, that very thing."""
+        task = await self.desk.flows.task(found.run_id)
+        if task is None:
+            return found
+        view, state = await self._views.view_with_state(task)
+        return explained(found, view, state, offered=await self.desk.workers.offered())
 
     async def _task(self, task_id: str) -> Task:
         found = await self.desk.flows.task(RunId(task_id))

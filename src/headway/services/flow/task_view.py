@@ -59,8 +59,15 @@ class TaskViews:
         self._definitions = definitions
 
     async def view(self, task: Task) -> TaskView:
-        record, flow_run = task
+        return (await self.view_with_state(task))[0]
+
+    async def view_with_state(self, task: Task) -> tuple[TaskView, State]:
+        """With the state from which it is made, for whoever has to know more."""
         state, _ = await self._state(task)
+        return await self._view(task, state), state
+
+    async def _view(self, task: Task, state: State) -> TaskView:
+        record, flow_run = task
         is_active = record.run.is_active
         return TaskView(
             run=record.run,

@@ -8,9 +8,10 @@ from headway.core.flow.state import State
 
 APPROVAL: Final = "approval"
 EVENT: Final = "event"
+TIMER: Final = "timer"
 EVENT_KINDS: Final = frozenset({APPROVAL, EVENT})
 _BY_KIND: Final = {
-    Kind.TIMER: "timer",
+    Kind.TIMER: TIMER,
     Kind.WAIT_EVENT: EVENT,
     Kind.APPROVAL: APPROVAL,
 }

@@ -33,6 +33,8 @@ NO_WORKER: Final = "no worker"
 CALL_ID_HEADER: Final = "Headway-Call-Id"
 GENERATION_HEADER: Final = "Headway-Generation"
 
+Tell = Callable[[dict[str, Any]], None]
+
 
 class Workers:
     """The registry, and the way to those who are in it."""
@@ -85,11 +87,17 @@ class Workers:
     # Calls.
 
     async def call(
-        self, command: CallService, *, run_id: RunId, generation: int
+        self,
+        command: CallService,
+        *,
+        run_id: RunId,
+        generation: int,
+        tell: Tell,
     ) -> Answered | Failed:
         """Ask one live worker that offers the service, and tell how it went.
 
-        Whoever cancels this has the worker told, and does not wait long for it.
+        What it says of its progress meanwhile is told to `tell`. Whoever cancels this has the
+        worker told, and does not wait long for it.
         """
         try:
             chosen = await self._choose(command)
@@ -100,13 +108,13 @@ class Workers:
         call_id = f"{run_id}.{command.call_id}"
         about = {"run_id": run_id, "call_id": call_id, "worker_id": chosen.id}
         with inner_span(f"call {command.service}", about) as span:
-            answer = await self._ask(chosen, command, call_id, generation)
+            answer = await self._ask(chosen, command, call_id, generation, tell)
             if isinstance(answer, Failed):
                 span.fail(answer.error)
         return answer
 
     async def _ask(
-        self, chosen: LiveWorker, command: CallService, call_id: str, generation: int
+        self, chosen: LiveWorker, command: CallService, call_id: str, generation: int, tell: Tell
     ) -> Answered | Failed:
         worker = Worker(chosen.id, chosen.url)
         headers = {
@@ -122,6 +130,7 @@ class Workers:
                 body,
                 headers=headers,
                 timeout_s=self._left_s(command),
+                hear=lambda line: _is_progress(line, tell),
             )
         except WorkerUnreachable as error:
             return Failed(command.call_id, f"unreachable: {error}", worker)
@@ -186,6 +195,18 @@ class Workers:
             await self._client.post(
                 f"{worker.url}/cancel/{call_id}", b"{}", headers={}, timeout_s=CANCEL_TIMEOUT_S
             )
+
+
+def _is_progress(line: bytes, tell: Callable[[dict[str, Any]], None]) -> bool:
+    """Whether a line of an answer tells of progress, which is then told."""
+    try:
+        said: Any = decode_document(line.decode(), place="progress")
+    except (InvalidInput, UnicodeDecodeError):
+        return False
+    if not isinstance(said, dict) or not isinstance(said.get("progress"), dict):
+        return False
+    tell(said["progress"])
+    return True
 
 
 def _outcome(call_id: str, status: int, answer: bytes, worker: Worker) -> Answered | Failed:

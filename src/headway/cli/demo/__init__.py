@@ -1,0 +1,1 @@
+"""`headway demo`: runs and flows at work, on a server, a worker and a database of their own."""

@@ -1,0 +1,120 @@
+"""Where the demo happens: a server in this process, a worker in another, a database for an hour."""
+
+import asyncio
+import random
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from headway.api.access import Access
+from headway.api.server import serve
+from headway.app import Headway
+from headway.cli.client.client import Client, Refused
+from headway.cli.client.http import opened_http
+from headway.core.errors import ConfigurationError
+from headway.services.context import RunContext
+
+HOST: Final = "127.0.0.1"
+PORTS: Final = (8070, 0)
+"""The usual one, or a free one if that is taken."""
+SERVICES: Final = "headway.cli.demo.services:services"
+LOOK_S: Final = 0.05
+STOP_S: Final = 5.0
+WORKER_SILENT: Final = "the worker of the demo has ended"
+
+
+class Site(NamedTuple):
+    client: Client
+    address: str
+    worker: str
+    """Its address."""
+    has_page: bool
+
+
+@asynccontextmanager
+async def opened_site(folder: Path) -> AsyncIterator[Site]:
+    """Everything at work; it ends when this is left, or by Ctrl-C, which cancels who is inside."""
+    hw = Headway(f"sqlite:///{folder / 'demo.db'}")
+    hw.job()(mirror)
+    inside = asyncio.current_task()
+    assert inside is not None
+    async with hw:
+        ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        serving = asyncio.create_task(_serve(hw, ready))
+        # A signal ends the server, in good order; then nothing has any sense that goes on here.
+        ends = lambda _: inside.cancel()  # noqa: E731
+        serving.add_done_callback(ends)
+        try:
+            address = await ready
+            async with _worker(address, folder), opened_http(address, None) as http:
+                client = Client(http)
+                has_page = (await http.request("GET", "/ui/", None)).status == 200
+                (found,) = (await client.get("/api/workers"))["workers"]
+                yield Site(client, address, found["url"], has_page)
+        except Refused:  # By a server that has been told to stop, and ends soon; else it is meant.
+            await asyncio.wait([serving], timeout=STOP_S)
+            if serving.done():
+                raise asyncio.CancelledError from None
+            raise
+        finally:
+            serving.remove_done_callback(ends)
+            serving.cancel()
+            await asyncio.wait([serving])
+
+
+async def mirror(ctx: RunContext, page_count: int) -> dict[str, int]:
+    """Pretend to download pages; what it did is saved, so that Continue would go on from there."""
+    state = ctx.checkpoint or {"page": 0}
+    for page in range(state["page"] + 1, page_count + 1):
+        await asyncio.sleep(random.uniform(0.05, 0.2))  # noqa: S311  # Nothing is at stake.
+        await ctx.save_checkpoint({"page": page})
+        await ctx.progress(downloaded=page, of=page_count)
+    return {"pages": page_count}
+
+
+async def _serve(hw: Headway, ready: asyncio.Future[str]) -> None:
+    for port in PORTS:
+        try:
+            await serve(
+                hw,
+                host=HOST,
+                port=port,
+                access=Access(()),
+                allowed_hosts=(),
+                version=version("headway"),
+                on_ready=ready.set_result,
+            )
+        except ConfigurationError as error:
+            if port == PORTS[-1]:
+                ready.set_exception(error)
+        else:
+            return
+
+
+@asynccontextmanager
+async def _worker(address: str, folder: Path) -> AsyncIterator[None]:
+    """A worker process, once the server knows it."""
+    said = folder / "worker.log"
+    with said.open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "headway", "worker", SERVICES, "--registry", address,
+            stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    try:
+        while b"worker_registered" not in said.read_bytes():
+            if process.returncode is not None:
+                raise ConfigurationError(f"{WORKER_SILENT}: {said.read_text().strip()[-500:]}")
+            await asyncio.sleep(LOOK_S)
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            async with asyncio.timeout(STOP_S):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
