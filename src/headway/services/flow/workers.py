@@ -3,11 +3,11 @@
 import asyncio
 import json
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from headway.core.command.worker import HearWorker, RegisterWorker
@@ -16,7 +16,7 @@ from headway.core.errors import InfrastructureError, InvalidInput
 from headway.core.flow.commands import CallService
 from headway.core.flow.happened import Answered, Failed, Worker
 from headway.core.flow.kept import encode
-from headway.core.ids import SECOND, RunId
+from headway.core.ids import SECOND, Instant, RunId
 from headway.core.worker.worker import TTL_S, LiveWorker, choose, is_alive
 from headway.ports.store import Store
 from headway.ports.worker_client import WorkerClient, WorkerUnreachable
@@ -31,6 +31,14 @@ REGISTRY_KEPT_S: Final = 1.0
 NO_WORKER: Final = "no worker"
 CALL_ID_HEADER: Final = "Headway-Call-Id"
 GENERATION_HEADER: Final = "Headway-Generation"
+
+
+class HeldCall(NamedTuple):
+    """A call that a worker is at work on."""
+
+    run_id: RunId
+    service: str
+    called_at: Instant
 
 
 class Workers:
@@ -52,7 +60,8 @@ class Workers:
         self._clock = clock
         self._known: Sequence[LiveWorker] = ()
         self._read_at_s = float("-inf")
-        self._busy: Counter[str] = Counter()
+        self._held: defaultdict[str, list[HeldCall]] = defaultdict(list)
+        """What each worker is at work on for this program."""
         self._turns = count()
 
     # The registry.
@@ -76,6 +85,13 @@ class Workers:
             and (service is None or service in one.services)
         ]
         return sorted(alive, key=lambda one: (one.load, one.id))
+
+    def is_alive(self, worker: LiveWorker) -> bool:
+        return is_alive(worker.heartbeat_at, self._clock.now())
+
+    def calls_of(self, worker_id: str) -> Sequence[HeldCall]:
+        """What this program waits for from it; others may wait for more."""
+        return tuple(self._held.get(worker_id, ()))
 
     async def offered(self) -> Collection[str]:
         return {service for one in await self.list() for service in one.services}
@@ -101,7 +117,8 @@ class Workers:
             GENERATION_HEADER: str(generation),
         }
         body = encode({"input": command.input, "params": dict(command.params)}).encode()
-        self._busy[chosen.id] += 1
+        held = HeldCall(run_id, command.service, self._clock.now())
+        self._held[chosen.id].append(held)
         try:
             status, answer = await self._client.post(
                 f"{chosen.url}/exec/{quote(command.service, safe='')}",
@@ -115,9 +132,9 @@ class Workers:
             await self._cancel(chosen, headers[CALL_ID_HEADER])
             raise
         finally:
-            self._busy[chosen.id] -= 1
-            if not self._busy[chosen.id]:
-                del self._busy[chosen.id]
+            self._held[chosen.id].remove(held)
+            if not self._held[chosen.id]:
+                del self._held[chosen.id]
         return _outcome(command.call_id, status, answer, worker)
 
     @property
@@ -151,7 +168,7 @@ class Workers:
             now=self._clock.now(),
             excluded=command.excluded,
             is_weighted=command.is_weighted,
-            busy=self._busy,
+            busy={worker_id: len(calls) for worker_id, calls in self._held.items()},
             turn=next(self._turns),
         )
 
