@@ -36,7 +36,7 @@ GOOD = Seen(
     ],
 )
 def test_a_slow_or_growing_page_is_a_miss(change: dict[str, int], told: str) -> None:
-    found = replace(GOOD, **change).misses  # type: ignore[arg-type]
+    found = replace(GOOD, **change).misses
     assert [told in one for one in found] == ([True] if told else [])
 
 

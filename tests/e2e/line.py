@@ -1,74 +1,77 @@
 """A bad line between a browser and a server: it can swallow events, and ask for the wrong ones."""
 
+import asyncio
+import re
+from contextlib import suppress
 from typing import Final, Self
+from urllib.parse import urlsplit
 
-import aiohttp
-from aiohttp import web
-
-BLOCK_END: Final = b"\n\n"
+BUFFER_BYTE_COUNT: Final = 1 << 20
 FAR_AHEAD: Final = 1_000_000
-# What holds for one connection only.
-NOT_PASSED_ON: Final = {"connection", "transfer-encoding", "content-length", "content-encoding"}
+SNAPSHOT: Final = b"GET /api/state "
+STREAM: Final = re.compile(rb"GET /api/events\?after=(\d+)")
 
 
 class BadLine:
-    """Works inside `async with`."""
+    """Works inside `async with`. It hands bytes on, and changes no answer but by losing it."""
 
     def __init__(self, address: str) -> None:
-        self._server = address
+        parts = urlsplit(address)
+        assert parts.hostname and parts.port
+        self._host, self._port = parts.hostname, parts.port
         self.swallows = False
-        """Whether events are lost on the way."""
+        """Whether what comes on the stream is lost."""
         self.asks_ahead = False
         """Whether the next subscription asks for events that are not there yet."""
         self.snapshot_count = 0
+        self._ends: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(auto_decompress=True)
-        application = web.Application()
-        application.router.add_get("/{path:.*}", self._pass_on)
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
-        await site.start()
-        port = self._runner.addresses[0][1]
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
         self.address = f"http://127.0.0.1:{port}"
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        await self._session.close()
-        await self._runner.cleanup()
+        self._server.close()
+        for end in self._ends:
+            end.close()
 
-    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
-        is_stream = request.path == "/api/events"
-        self.snapshot_count += request.path == "/api/state"
-        query = dict(request.query)
-        if is_stream and self.asks_ahead:
-            self.asks_ahead = False
-            query["after"] = str(int(query["after"]) + FAR_AHEAD)
-        asked = self._session.get(
-            f"{self._server}{request.path}",
-            params=query,
-            headers={"accept": request.headers.get("accept", "*/*")},
-            timeout=aiohttp.ClientTimeout(total=None),
-        )
-        async with asked as answer:
-            headers = {
-                name: value
-                for name, value in answer.headers.items()
-                if name.lower() not in NOT_PASSED_ON
-            }
-            response = web.StreamResponse(status=answer.status, headers=headers)
-            await response.prepare(request)
-            if is_stream:
-                await self._stream(answer, response)
-            else:
-                await response.write(await answer.read())
-            return response
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
+        is_stream = asyncio.Event()
+        self._ends |= {writer, far_writer}
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._ask(reader, far_writer, is_stream))
+                group.create_task(self._answer(far_reader, writer, is_stream))
+        finally:
+            self._ends -= {writer, far_writer}
 
-    async def _stream(self, answer: aiohttp.ClientResponse, response: web.StreamResponse) -> None:
-        rest = b""
-        async for chunk in answer.content.iter_any():
-            *blocks, rest = (rest + chunk).split(BLOCK_END)
-            for block in blocks:
-                if not (self.swallows and b"data:" in block):
-                    await response.write(block + BLOCK_END)
+    async def _ask(
+        self,
+        reader: asyncio.StreamReader,
+        far_writer: asyncio.StreamWriter,
+        is_stream: asyncio.Event,
+    ) -> None:
+        """A browser that only reads sends each request at once."""
+        with suppress(ConnectionError):
+            while request := await reader.read(BUFFER_BYTE_COUNT):
+                self.snapshot_count += request.startswith(SNAPSHOT)
+                stream = STREAM.match(request)
+                is_stream.set() if stream else is_stream.clear()
+                if stream and self.asks_ahead:
+                    self.asks_ahead = False
+                    ahead = b"GET /api/events?after=%d" % (int(stream[1]) + FAR_AHEAD)
+                    request = ahead + request[stream.end() :]
+                far_writer.write(request)
+        far_writer.close()
+
+    async def _answer(
+        self, far_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_stream: asyncio.Event
+    ) -> None:
+        with suppress(ConnectionError):
+            while answer := await far_reader.read(BUFFER_BYTE_COUNT):
+                if not (self.swallows and is_stream.is_set()):
+                    writer.write(answer)
+        writer.close()

@@ -64,7 +64,7 @@ def a_busy_day(site: Site) -> Day:
 
 def a_few_tasks(site: Site) -> str:
     """Of one flow; the one that has come furthest is given back."""
-    told = {"url": "http://127.0.0.1:9", "services": ["ship", "sum", "transform"]}
+    told = {"url": "http://127.0.0.1:9", "services": ["label", "sum", "transform"]}
     site.call("POST", "/workers/register", {"id": "packer-1", **told})
     site.call("POST", "/workers/register", {"id": "packer-2", **told, "services": ["sum"]})
     site.publish("remind", ASK)

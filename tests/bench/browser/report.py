@@ -21,8 +21,8 @@ them an end and a new beginning. Meanwhile somebody types, opens rows and scroll
 - **Input**: from the key, the click or the wheel to the frame that shows what came of it.
 - **Memory**: the tab's own heap after its rubbish was collected, and all of the processes that draw
   and compute for it. *Before* is when a fifth of the time has gone.
-- **Must hold**: 95 of 100 inputs within {LATENCY_MS_MAX:.0f} ms; no more than {GROWTH_MAX:.0%} of the memory
-  at the end.
+- **Must hold**: 95 of 100 inputs within {LATENCY_MS_MAX:.0f} ms; at the end no more than
+  {GROWTH_MAX:.0%} of the memory.
 """
 
 

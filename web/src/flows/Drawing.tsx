@@ -1,5 +1,5 @@
 /** A flow as a picture. Nodes are buttons: arrows go from one to the next, Enter selects. */
-import { ActionIcon, Tooltip } from "@mantine/core";
+import { ActionIcon, Tooltip, VisuallyHidden } from "@mantine/core";
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 import { MinusIcon, PlusIcon } from "../parts/icons";
 import type { FlowGraph, FlowNode } from "./graph";
@@ -23,7 +23,7 @@ const STATE_WORDS: Record<NodeState, string> = {
   waiting: "waiting",
 };
 const ZOOMS = [0.4, 0.55, 0.75, 1, 1.25] as const;
-const ZOOM_LEAST = 0.55;
+const ZOOM_LEAST = 0.75;
 
 interface Props {
   graph: FlowGraph;
@@ -131,7 +131,7 @@ interface NodeProps {
 
 function NodeButton({ index, node, place, lit, isStart, isSelected, isReachable, ...heard }: NodeProps) {
   const known = lit?.states.get(node.key);
-  const words = [node.key, node.kind, known && STATE_WORDS[known.state], isStart && "start"].filter(Boolean).join(", ");
+  const words = [isStart && "the start", known && STATE_WORDS[known.state]].filter(Boolean).join(", ");
   return (
     <button
       type="button"
@@ -143,7 +143,6 @@ function NodeButton({ index, node, place, lit, isStart, isSelected, isReachable,
       data-start={isStart}
       data-testid="node"
       aria-pressed={isSelected}
-      aria-label={words}
       title={node.key}
       tabIndex={isReachable ? 0 : -1}
       {...heard}
@@ -155,6 +154,7 @@ function NodeButton({ index, node, place, lit, isStart, isSelected, isReachable,
         {node.kind.replace("_", " ")}
         {node.about && <span> {node.about}</span>}
       </span>
+      {words && <VisuallyHidden>, {words}</VisuallyHidden>}
       {known && (
         <span className={classes.mark} aria-hidden="true">
           {known.count > 1 ? `×${known.count}` : ""}

@@ -51,7 +51,7 @@ function told(event: EventView, payload: Record<string, unknown>): { words: stri
 }
 
 function nodeRunWords({ node, branch, attempt, status, action, error }: Record<string, unknown>): { words: string; tone: Tone } {
-  const where = `“${String(node)}”${typeof branch === "number" ? `, branch ${branch + 1}` : ""}${attempt === 1 ? "" : `, try ${String(attempt)}`}`;
+  const where = `“${String(node)}”${typeof branch === "number" && branch > 0 ? `, branch ${branch + 1}` : ""}${attempt === 1 ? "" : `, try ${String(attempt)}`}`;
   if (status === "error") return { words: `${where} failed: ${String(error)}`, tone: "error" };
   return { words: `${where} is done${action ? `, and leads on by “${String(action)}”` : ""}.`, tone: "plain" };
 }

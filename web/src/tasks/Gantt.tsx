@@ -33,7 +33,7 @@ export function Gantt({ task, rows, all, isUnderWay }: Props) {
   const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const box = useRef<HTMLDivElement>(null);
   const begin_ms = Date.parse(task.started_at ?? task.queued_at);
-  const bars = rows.map(barOf);
+  const bars = barsOf(rows);
   if (isUnderWay && task.started_at !== null) bars.push(barNow(task, all, begin_ms, now));
   const end_ms = Math.max(begin_ms + 1, task.ended_at === null ? now : Date.parse(task.ended_at), ...bars.slice(-1).map((bar) => bar.to_ms));
   const virtual = useVirtualizer({
@@ -74,9 +74,15 @@ export function Gantt({ task, rows, all, isUnderWay }: Props) {
   );
 }
 
-function barOf(row: NodeRunView): Bar {
+function barsOf(rows: NodeRunView[]): Bar[] {
+  // A node that makes one call has one branch, of which nobody need hear.
+  const branching = new Set(rows.filter((row) => row.branch !== null && row.branch > 0).map((row) => row.path.join("\u0000")));
+  return rows.map((row) => barOf(row, branching.has(row.path.join("\u0000"))));
+}
+
+function barOf(row: NodeRunView, isBranching: boolean): Bar {
   const tries = row.attempt > 1 ? `try ${row.attempt}` : "";
-  const branch = row.branch === null ? "" : `branch ${row.branch + 1}`;
+  const branch = row.branch === null || !isBranching ? "" : `branch ${row.branch + 1}`;
   return {
     id: String(row.seq),
     name: row.path.length > 1 ? row.path.join(" › ") : row.node,

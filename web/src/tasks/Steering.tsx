@@ -78,7 +78,7 @@ export function Waiting({ task, isElsewhere = false }: { task: TaskView; isElsew
   const words = waitWords(task);
   if (words === null) return null;
   return (
-    <section className={classes.waiting} data-testid="waiting" aria-label="What it waits for">
+    <section className={classes.waiting} data-elsewhere={isElsewhere} data-testid="waiting" aria-label="What it waits for">
       {isElsewhere && (
         <Link to="/tasks/$taskId" params={{ taskId: task.id }} dir="auto">
           {task.flow}: {nameOf(task)}

@@ -150,7 +150,7 @@ function Documents({ task, isActive }: { task: TaskView; isActive: boolean }) {
     <section className={classes.card}>
       <Tabs defaultValue="shared" keepMounted={false}>
         <Tabs.List>
-          <Tabs.Tab value="shared">Shared state</Tabs.Tab>
+          <Tabs.Tab value="shared">Shared</Tabs.Tab>
           <Tabs.Tab value="params">Parameters</Tabs.Tab>
           {isActive && <Tabs.Tab value="signal">Signal</Tabs.Tab>}
         </Tabs.List>

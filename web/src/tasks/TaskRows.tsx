@@ -9,6 +9,7 @@ import { useMoves } from "../news";
 import { Empty } from "../parts/Empty";
 import { Pill } from "../parts/Pill";
 import { errorText } from "../runs/reasons";
+import { isActive, type Status } from "../stream/model";
 import { ago, useNow } from "../time";
 import classes from "./TaskRows.module.css";
 import { nameOf, useShown } from "./words";
@@ -64,6 +65,11 @@ export function TaskRows({ flow }: { flow: string }) {
   );
 }
 
+function whereWords(task: TaskView, status: Status): string {
+  if (!isActive(status)) return `ended at ${task.node}`;
+  return task.waits_for === null ? `at ${task.node}` : `waits at ${task.node}`;
+}
+
 function TaskRow({ task }: { task: TaskView }) {
   const now = useNow();
   const shown = useShown(task);
@@ -77,7 +83,7 @@ function TaskRow({ task }: { task: TaskView }) {
         {nameOf(task)}
       </b>
       <span className={classes.node} dir="auto" data-failed={reason !== null}>
-        {reason ?? (task.waits_for === null ? `at ${task.node}` : `waits at ${task.node}`)}
+        {reason ?? whereWords(task, shown.status)}
       </span>
       <span className={classes.count}>v{task.version}</span>
       <span className={classes.when}>

@@ -14,7 +14,8 @@ export function litOf(graph: FlowGraph, task: TaskView, rows: NodeRunView[], isU
   }
   for (const row of rows) {
     arrive(row.node);
-    const isOwn = row.path.length <= 1 && row.branch === null;
+    // What a branch did, or what a try did that was not the last, is not yet what the node did.
+    const isOwn = row.path.length <= 1 && (row.branch === null || row.action !== "");
     const count = (states.get(row.node)?.count ?? 0) + (isOwn ? 1 : 0);
     states.set(row.node, { state: row.status, count });
     if (!isOwn || row.action === "") continue;
