@@ -17,7 +17,8 @@ class BadLine:
 
     def __init__(self, address: str) -> None:
         parts = urlsplit(address)
-        assert parts.hostname and parts.port
+        assert parts.hostname is not None
+        assert parts.port is not None
         self._host, self._port = parts.hostname, parts.port
         self.swallows = False
         """Whether what comes on the stream is lost."""
@@ -68,7 +69,10 @@ class BadLine:
         far_writer.close()
 
     async def _answer(
-        self, far_reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_stream: asyncio.Event
+        self,
+        far_reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        is_stream: asyncio.Event,
     ) -> None:
         with suppress(ConnectionError):
             while answer := await far_reader.read(BUFFER_BYTE_COUNT):

@@ -165,7 +165,7 @@ def _use(page: Page, *, until_s: float) -> None:
 def _figure_sum(page: Page) -> float:
     """What the first row has downloaded: it grows with each of its changes."""
     figures = page.get_by_label("key-00001", exact=True).get_by_test_id("figures")
-    shown = figures.get_by_text("downloaded").locator("xpath=following-sibling::dd")
+    shown = figures.get_by_text("downloaded", exact=True).locator("xpath=following-sibling::dd")
     return float(shown.inner_text().replace(",", ""))
 
 
