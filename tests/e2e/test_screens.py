@@ -97,9 +97,7 @@ async def violations(page: Page) -> list[str]:
     ]
 
 
-async def show(  # A case for every screen.
-    page: Page, viewer: Viewer, site: Site, screen: str, day: Day
-) -> None:
+async def show(page: Page, viewer: Viewer, site: Site, screen: str, day: Day) -> None:
     """Go to the screen, and wait until what it is about is there."""
     match screen:
         case "board":
@@ -115,44 +113,52 @@ async def show(  # A case for every screen.
         case "run":
             await viewer.go(page, f"runs/{day.run}")
             await expect(page.get_by_role("log", name="Log")).to_contain_text("128.jpg")
+        case "inbox":
+            await viewer.go(page, "inbox")
+            await expect(page.get_by_test_id("question")).to_have_count(2)
+        case "lanes":
+            await viewer.go(page, "lanes")
+            await expect(page.get_by_test_id("lane").first).to_be_visible()
+            await expect(page.get_by_test_id("depth").first).to_be_visible()
+        case "workers":
+            site.call("POST", "/workers/heartbeat", {"id": "packer-1", "load": 2})
+            await viewer.go(page, "workers")
+            await expect(page.get_by_text("Alive").first).to_be_visible()
+        case "task":
+            await viewer.go(page, f"tasks/{day.task}")
+            await expect(page.get_by_test_id("node-run").first).to_be_visible()
+            await page.get_by_test_id("node-run").nth(1).click()
+            await expect(page.get_by_test_id("node-run-details")).to_be_visible()
         case "flows":
             await viewer.go(page, "flows")
             await expect(page.get_by_test_id("flow").first).to_be_visible()
             await expect(page.get_by_text("1 warning").first).to_be_visible()
+        case _:
+            await show_flow(page, viewer, screen)
+
+
+async def show_flow(page: Page, viewer: Viewer, screen: str) -> None:
+    address = "flows/order%20to%20parcel"
+    match screen:
         case "flow":
-            await viewer.go(page, "flows/order%20to%20parcel")
+            await viewer.go(page, address)
             await page.get_by_test_id("node").nth(1).click()
             await expect(page.get_by_test_id("node-panel")).to_be_visible()
         case "editor":
-            await viewer.go(page, "flows/order%20to%20parcel?tab=definition")
+            await viewer.go(page, f"{address}?tab=definition")
             area = page.get_by_role("textbox", name="Definition")
             text = (await area.input_value()).replace('"approval"', '"magic"')
             await area.fill(text)
             await expect(page.get_by_test_id("fault")).to_have_count(1)
             await page.get_by_test_id("fault").click()
         case "tasks":
-            await viewer.go(page, "flows/order%20to%20parcel?tab=tasks")
+            await viewer.go(page, f"{address}?tab=tasks")
             await expect(page.get_by_test_id("task").first).to_be_visible()
-        case "start":
-            await viewer.go(page, "flows/order%20to%20parcel")
+        case _:
+            assert screen == "start"
+            await viewer.go(page, address)
             await page.get_by_role("button", name="Start a task").click()
             await expect(page.get_by_label("customer")).to_be_visible()
-        case "task":
-            await viewer.go(page, f"tasks/{day.task}")
-            await expect(page.get_by_test_id("node-run").first).to_be_visible()
-            await page.get_by_test_id("node-run").nth(1).click()
-            await expect(page.get_by_test_id("node-run-details")).to_be_visible()
-        case "workers":
-            site.call("POST", "/workers/heartbeat", {"id": "packer-1", "load": 2})
-            await viewer.go(page, "workers")
-            await expect(page.get_by_text("Alive").first).to_be_visible()
-        case "inbox":
-            await viewer.go(page, "inbox")
-            await expect(page.get_by_test_id("question")).to_have_count(2)
-        case _:
-            await viewer.go(page, screen)
-            await expect(page.get_by_test_id("lane").first).to_be_visible()
-            await expect(page.get_by_test_id("depth").first).to_be_visible()
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["1440", "390"])

@@ -47,6 +47,7 @@ IfMatch = Annotated[str | None, Header(max_length=100, description='A revision: 
 def flows_router(face: Face) -> APIRouter:
     router = APIRouter(prefix="/api", route_class=StrictRoute)
     _definitions(router, face)
+    _publishing(router, face)
     _versions(router, face)
     _tasks(router, face)
     _details(router, face)
@@ -73,6 +74,8 @@ def _definitions(router: APIRouter, face: Face) -> None:
         """A JSON Schema of definitions, for editors."""
         return json_answer(encoded(face.flows.schema()))
 
+
+def _publishing(router: APIRouter, face: Face) -> None:
     @router.post(
         "/flow-check",
         tags=["flows"],
