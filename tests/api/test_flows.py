@@ -6,6 +6,7 @@ from typing import Any, Final
 import pytest
 
 from tests.api.client import Client
+from tests.service.flow.hostile import hostile_worker
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -102,3 +103,29 @@ async def test_i11_a_task_is_canceled_and_workers_are_listed(client: Client) -> 
     await client.hw.workers.register("w", "http://127.0.0.1:9", ["sum"])
     (worker,) = (await client.get("/api/workers"))["workers"]
     assert (worker["id"], worker["services"], worker["load"]) == ("w", ["sum"], 0)
+    assert (worker["is_alive"], worker["calls"]) == (True, [])
+
+
+async def test_r5_10_a_worker_tells_what_is_held_and_a_silent_one_is_shown(client: Client) -> None:
+    async with hostile_worker() as address:
+        await client.hw.workers.register("w", address, ["silent"])
+        node = {"kind": "executor", "service": "silent"}
+        await client.call("PUT", "/api/flows/calls", {"start": "a", "nodes": {"a": node}})
+        task_id = (await client.post("/api/flows/calls/tasks", {}))["id"]
+        calls: list[Any] = []
+        while not calls:
+            (worker,) = (await client.get("/api/workers"))["workers"]
+            calls = worker["calls"]
+        assert [(one["task_id"], one["service"]) for one in calls] == [(task_id, "silent")]
+        await client.post(f"/api/tasks/{task_id}/cancel", {})
+        await client.hw.run(task_id).ended()
+    (worker,) = (await client.get("/api/workers?heard_within_s=86400"))["workers"]
+    assert worker["calls"] == []
+    assert (await client.get("/api/workers?heard_within_s=0.000001"))["workers"] == []
+
+
+async def test_i15_a_flow_that_is_read_tells_its_warnings(client: Client) -> None:
+    node = {"kind": "executor", "service": "nobody-offers-this"}
+    await client.call("PUT", "/api/flows/calls", {"start": "a", "nodes": {"a": node}})
+    (warning,) = (await client.get("/api/flows/calls"))["warnings"]
+    assert warning["place"] == "nodes.a"

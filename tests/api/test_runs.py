@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from headway.services.context import RunContext
 from tests.api.client import Client
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -141,3 +142,20 @@ async def test_i3_what_is_answered_at_once_is_what_is_stored(client: Client) -> 
         answer = await client.post("/api/runs", {**body, "lane": "held"})
         assert answer.status == 201
         assert answer.body == (await client.get(f"/api/runs/{answer['id']}")).body
+
+
+async def test_r1_8_the_files_of_a_run_are_listed_page_by_page(client: Client) -> None:
+    @client.hw.job
+    async def writes(ctx: RunContext) -> None:
+        for path in ("a.txt", "b/c.txt"):
+            async with ctx.file(path) as file:
+                await file.write(b"seven b")
+
+    run_id = await client.submitted("writes")
+    await client.hw.run(run_id).ended()
+    first = await client.get(f"/api/runs/{run_id}/files?limit=1")
+    (file,) = first["files"]
+    assert (file["path"], file["byte_count"], first["after"]) == ("a.txt", 7, "a.txt")
+    rest = await client.get(f"/api/runs/{run_id}/files?after=a.txt")
+    assert ([one["path"] for one in rest["files"]], rest["after"]) == (["b/c.txt"], None)
+    assert (await client.get("/api/runs/none/files")).status == 404

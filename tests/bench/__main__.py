@@ -10,6 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.bench import plan
+from tests.bench.browser import measure as browser
+from tests.bench.browser.measure import Seen, measure_page
+from tests.bench.browser.report import show_page, write_page_part
 from tests.bench.engine import contestants
 from tests.bench.engine.contestants import STORES
 from tests.bench.engine.field import open_field
@@ -50,6 +53,7 @@ class Measured:
     results: list[Result] = field(default_factory=list)
     steering: SteeringFigures = field(default_factory=SteeringFigures)
     served: list[Served] = field(default_factory=list)
+    seen: Seen | None = None
     excuses: list[str] = field(default_factory=list)
 
     @property
@@ -60,7 +64,8 @@ class Measured:
     def misses(self) -> list[str]:
         unheld = [str(one) for one in self.verdicts if not one.holds]
         too_slow = [one.miss for one in self.served if one.miss is not None]
-        return [*misses(self.figures), *unheld, *too_slow]
+        of_page = [] if self.seen is None else self.seen.misses
+        return [*misses(self.figures), *unheld, *too_slow, *of_page]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -83,6 +88,7 @@ def main(arguments: Sequence[str]) -> int:
             show_results(_console(), measured.results, measured.verdicts)
             show_steering(_console(), measured.steering)
             show_server(_console(), measured.served)
+            show_page(_console(), measured.seen)
         if asked.record:
             command = " ".join(["python -m tests.bench", *arguments])
             _record(measured, places, machine, command)
@@ -99,6 +105,8 @@ def _record(measured: Measured, places: Places, machine: Machine, command: str) 
         write_steering_part(measured.steering, machine, command)
     if measured.served:
         write_server_part(measured.served, machine, command)
+    if measured.seen is not None:
+        write_page_part(measured.seen, machine, command)
     if measured.results:
         write_engine_part(
             measured.results,
@@ -133,6 +141,7 @@ def _measure(
         total = step_count(places.all, whats, scale) + races.step_count
         total += STEERING_STEP_COUNT if asked.only.has_steering else 0
         total += server.STEP_COUNT if has_server else 0
+        total += browser.STEP_COUNT if asked.only.has_page else 0
         bar = progress.add_task("", total=total, completed=-1)
 
         def step(description: str) -> None:
@@ -147,6 +156,11 @@ def _measure(
         if has_server:
             served = measure_server(server.QUICK if asked.quick else server.FULL, step)
             measured.served = _gathered(served, print_json if asked.json else None)
+        if asked.only.has_page:
+            scale_of_page = browser.QUICK if asked.quick else browser.FULL
+            measured.seen = measure_page(scale_of_page, step)
+            if asked.json:
+                print_json(measured.seen)
         progress.update(bar, description="done", advance=1)
     return measured
 
@@ -184,6 +198,7 @@ class Wanted:
     works: tuple[Work, ...] = tuple(Work)
     has_steering: bool = True
     has_server: bool = True
+    has_page: bool = True
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -197,7 +212,7 @@ def _parser() -> argparse.ArgumentParser:
         help=(
             f"some stores ({', '.join(ALL_STORES)}), some measurements of the store "
             f"({', '.join(What)}), of the engine ({', '.join(Work)}), {STEERING}, {SERVER}, "
-            "or several"
+            f"{browser.NAME}, or several"
         ),
     )
     parser.add_argument("--ours", action="store_true", help="headway alone, without other systems")
@@ -215,7 +230,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _wanted(text: str) -> Wanted:
     names = [name.strip() for name in text.split(",")]
-    known = (*ALL_STORES, *What, *Work, STEERING, SERVER)
+    known = (*ALL_STORES, *What, *Work, STEERING, SERVER, browser.NAME)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise argparse.ArgumentTypeError(
@@ -224,15 +239,15 @@ def _wanted(text: str) -> Wanted:
     stores = tuple(name for name in ALL_STORES if name in names)
     whats = tuple(what for what in What if what in names)
     works = tuple(work for work in Work if work in names)
-    has_steering, has_server = STEERING in names, SERVER in names
-    if not whats and not works and not (has_steering or has_server):
+    beside = (STEERING in names, SERVER in names, browser.NAME in names)
+    if not whats and not works and not any(beside):
         whats, works = Wanted().whats, Wanted().works
     stores = stores or ALL_STORES
     if not whats and not works:
-        return Wanted((), (), (), has_steering, has_server)
+        return Wanted((), (), (), *beside)
     if not whats:  # The engine is not measured there.
         stores = tuple(store for store in stores if store in STORES)
-    return Wanted(stores, whats, works, has_steering, has_server)
+    return Wanted(stores, whats, works, *beside)
 
 
 if __name__ == "__main__":

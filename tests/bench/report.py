@@ -8,6 +8,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench.browser.measure import Seen
 from tests.bench.engine.results import Result
 from tests.bench.figures import Figure, Series
 from tests.bench.machine import Machine
@@ -64,7 +65,7 @@ def show(console: Console, figures: Sequence[Figure]) -> None:
         console.print(table)
 
 
-def print_json(figure: Figure | Result | Served) -> None:
+def print_json(figure: Figure | Result | Served | Seen) -> None:
     print(json.dumps(figure.as_json()), flush=True)
 
 

@@ -73,6 +73,10 @@ async def test_r1_8_the_ledger_is_read_by_run_by_part_and_page_by_page(store: Sq
     assert [file.path for file in found] == ["y"]
     assert list(await store.files.ended_runs([over, one.run_id, RunId("none")])) == [over]
     assert len(await store.files.files_of_run(over, data_id=DATA, limit=3)) == 3
+    await store.apply(finished(one, "z", part="1-3", data_id="other"))
+    made = await store.files.files_made(one.run_id, limit=2, after="x")
+    assert [file.path for file in made] == ["y", "z"]
+    assert len(await store.files.files_made(over, limit=3)) == 3
     paths: list[str] = []
     while page := await store.files.files_of_key(
         Key("bob"), data_id=DATA, limit=1, after=paths[-1] if paths else ""

@@ -58,3 +58,11 @@ async def say(ctx: RunContext, said: Any = None) -> Any:
     if isinstance(said, str):
         await ctx.log(said)
     return said
+
+
+@hw.flows.function
+def price(order: Any, params: dict[str, Any]) -> Any:
+    """What the order costs; one that is too large fails."""
+    if order["count"] > 1_000:
+        raise ValueError(f"nobody has {order['count']} of them")
+    return {"total": order["count"] * params.get("each", 1)}

@@ -121,6 +121,23 @@ class Site:
     def run(self, run_id: str) -> Any:
         return self.call("GET", f"/api/runs/{run_id}")
 
+    def publish(self, name: str, definition: Any) -> None:
+        self.call("PUT", f"/api/flows/{quote(name, safe='')}", definition)
+
+    def started(self, flow: str, **body: Any) -> str:
+        """The id of a task that was accepted."""
+        task_id: str = self.call("POST", f"/api/flows/{quote(flow, safe='')}/tasks", body)["id"]
+        return task_id
+
+    def waiting(self, task_id: str, kind: str) -> Any:
+        """The task, once it waits for that."""
+        wait_until(
+            lambda: self.call("GET", f"/api/tasks/{task_id}")["waits_for"] == kind,
+            what=f"task {task_id} waits for {kind}",
+            timeout_s=TIMEOUT_S,
+        )
+        return self.call("GET", f"/api/tasks/{task_id}")
+
     def has_file(self, path: str, *, of: str) -> bool:
         """Whether the key, of plain letters, has this file."""
         return (self._data / "keys" / of / path).is_file()

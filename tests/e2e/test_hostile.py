@@ -70,3 +70,35 @@ async def test_s8_the_policy_refuses_everything_from_elsewhere(viewer: Viewer, s
     )
     assert ran is False
     viewer.faults.clear()  # That the policy refused it is what we wanted.
+
+
+@pytest.mark.parametrize("text", ["<img src=x onerror=window.owned=1>", "\u202eevil", "__proto__"])
+async def test_s8_a_hostile_flow_is_text_on_every_screen(
+    viewer: Viewer, site: Site, text: str
+) -> None:
+    """Node keys, services, values: nothing of it is markup, or breaks the page."""
+    nodes = {
+        text: {"kind": "executor", "service": text, "prep": {"input_key": "$params.said"}},
+        "last": {"kind": "approval", "params": {"approval_key": "$shared.ok"}},
+    }
+    edges = [{"from": text, "action": "error", "to": "last"}, {"from": text, "to": text}]
+    site.publish(text, {"start": text, "nodes": nodes, "edges": edges})
+    site.call("POST", "/workers/register", {"id": text, "url": "http://x", "services": [text]})
+    task_id = site.started(text, key=text, params={"said": text})
+    site.waiting(task_id, "approval")
+    page = await viewer.open("flows", size=NARROW)
+    await page.get_by_test_id("flow").filter(has_text=text).click()
+    await expect(page.get_by_test_id("node")).to_have_count(2)
+    await page.get_by_test_id("node").first.click()
+    await expect(page.get_by_test_id("node-panel")).to_contain_text("executor")
+    await page.get_by_role("tab", name="Definition").click()
+    await expect(page.get_by_test_id("verdict")).to_contain_text("It can be published")
+    await page.get_by_role("tab", name="Tasks").click()
+    await page.get_by_test_id("task").filter(has_text=text).click()
+    await page.get_by_test_id("node-run").first.click()
+    await expect(page.get_by_test_id("node-run-details").get_by_label("Input")).to_have_text(text)
+    for screen in (f"tasks/{task_id}", "workers", f"runs/{task_id}"):
+        await viewer.go(page, screen)
+        await expect(page.get_by_text(text).first).to_be_visible()
+        assert await overflow_px(page) == 0
+        assert await is_untouched(page)

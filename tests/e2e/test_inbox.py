@@ -3,6 +3,7 @@
 import pytest
 from playwright.async_api import Browser, expect
 
+from tests.e2e.flows import ASK
 from tests.e2e.site import Site
 from tests.e2e.viewer import Viewer
 
@@ -69,3 +70,33 @@ async def test_a_lane_is_paused_limited_and_says_who_is_there(viewer: Viewer, si
     await expect(main).to_contain_text("1 of 3 at work, 0 in line")
     await main.get_by_role("button", name="Raise the limit of main").click()
     await expect(main).to_contain_text("1 of 4 at work")
+
+
+async def test_a_lane_shows_how_many_waited_since_the_page_was_opened(
+    viewer: Viewer, site: Site
+) -> None:
+    page = await viewer.open("lanes")
+    main = page.get_by_label("Lane main", exact=True)
+    site.call("PATCH", "/api/lanes/main", {"paused": True})
+    for key in ("ann", "bea"):
+        site.submit(key, params={"url": "x"})
+    depth = main.get_by_test_id("depth")
+    await expect(depth).to_contain_text("At most 2 in line")
+    site.call("PATCH", "/api/lanes/main", {"paused": False})
+    await expect(main).to_contain_text("0 in line")
+    # What was stays to be seen, also from another screen and back.
+    await viewer.go(page, "board")
+    await viewer.go(page, "lanes")
+    await expect(depth).to_contain_text("At most 2 in line")
+
+
+async def test_r5_11_a_task_that_waits_for_approval_is_answered_in_the_inbox(
+    viewer: Viewer, site: Site
+) -> None:
+    site.publish("asks", ASK)
+    task_id = site.started("asks", key="ann")
+    page = await viewer.open("inbox")
+    await expect(page.get_by_test_id("waiting")).to_contain_text("asks: ann")
+    await page.get_by_role("button", name="Approve").click()
+    await expect(page.get_by_text("Nobody waits for you")).to_be_visible()
+    assert site.waiting(task_id, "event")["shared"]["ok"] is True

@@ -95,3 +95,14 @@ async def test_r1_5_a_run_of_a_busy_key_is_refused_and_the_page_says_so(
 async def test_a_run_that_is_not_there_is_told(viewer: Viewer, site: Site) -> None:
     page = await viewer.open("runs/0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10")
     await expect(page.get_by_text("This run cannot be shown")).to_be_visible()
+
+
+async def test_r1_8_a_run_shows_the_files_that_it_has_made(viewer: Viewer, site: Site) -> None:
+    run_id = site.begun("ann", params={"url": "x"})
+    page = await viewer.open(f"runs/{run_id}")
+    await expect(page.get_by_test_id("pill")).to_have_text("Running")
+    await expect(page.get_by_test_id("files")).to_have_count(0)
+    site.tell(run_id, {"file": "photos/1.jpg"}, {"file": "photos/2.jpg"})
+    files = page.get_by_test_id("files")
+    await expect(files.get_by_role("listitem")).to_have_count(2)
+    await expect(files).to_contain_text("photos/1.jpg9 B")

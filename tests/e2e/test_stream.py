@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
+from tests.e2e.line import BadLine
 from tests.e2e.site import Site
 from tests.e2e.viewer import Viewer, row
 
@@ -68,6 +69,53 @@ async def test_r1_10_a_killed_server_is_told_and_the_page_recovers_by_itself(
     await expect(row(page, "bea").get_by_test_id("pill")).to_have_text("Done")
     await expect(row(page, "bea").get_by_test_id("figures")).to_contain_text("downloaded5")
     await viewer.leave()
+
+
+async def test_r1_10_events_that_were_lost_on_the_way_are_made_up_for(
+    browser: Browser, site: Site
+) -> None:
+    for key in ("ann", "bea"):
+        site.save(key)
+    ann = site.begun("ann")
+    async with BadLine(site.address) as line:
+        viewer = Viewer(browser, line.address)
+        page = await viewer.open()
+        await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
+        taken = line.snapshot_count
+        line.swallows = True
+        site.tell(ann, {"downloaded": 5}, "end")
+        site.ended(ann)
+        await page.wait_for_timeout(500)  # The line has lost it by now.
+        await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
+        line.swallows = False
+        bea = site.begun("bea")  # Its events have numbers that do not follow.
+        for key, word in (("ann", "Done"), ("bea", "Running")):
+            await expect(row(page, key).get_by_test_id("pill")).to_have_text(word)
+        await expect(row(page, "ann").get_by_test_id("figures")).to_contain_text("downloaded5")
+        assert line.snapshot_count == taken + 1
+        # And what comes after it is live again.
+        site.tell(bea, {"downloaded": 8})
+        await expect(row(page, "bea").get_by_test_id("figures")).to_contain_text("downloaded8")
+        assert line.snapshot_count == taken + 1
+        await viewer.leave()
+
+
+async def test_r1_10_whoever_is_told_to_resync_takes_the_snapshot_again(
+    browser: Browser, site: Site
+) -> None:
+    site.save("ann")
+    ann = site.begun("ann")
+    async with BadLine(site.address) as line:
+        line.asks_ahead = True  # For events that the server does not have: it tells so.
+        viewer = Viewer(browser, line.address)
+        page = await viewer.open()
+        await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
+        while line.snapshot_count < 2:
+            await page.wait_for_timeout(20)
+        site.tell(ann, {"downloaded": 5})
+        await expect(row(page, "ann").get_by_test_id("figures")).to_contain_text("downloaded5")
+        assert line.snapshot_count == 2  # What came after it was live.
+        await viewer.leave()
 
 
 async def test_s2_the_page_asks_for_the_token_once(browser: Browser, tmp_path: Path) -> None:

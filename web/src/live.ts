@@ -4,6 +4,7 @@ import type { EventView, KeyView, LaneView, RunView } from "./client";
 import { type Asked, type Connection, isActive, type LiveRun, type Patch, toLive, type Told } from "./stream/model";
 
 const LAST_COUNT_MAX = 5_000;
+const BY_NAME = new Intl.Collator("en", { numeric: true });
 
 type Watcher = (events: EventView[]) => void;
 
@@ -74,7 +75,7 @@ class Live {
     if (this.listed === null) {
       const keys = new Set(this.keys.keys());
       for (const [key, ids] of this.active) if (!ids.has(key)) keys.add(key);
-      this.listed = [...keys].sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
+      this.listed = [...keys].sort(BY_NAME.compare);
     }
     return this.listed;
   }
@@ -162,7 +163,7 @@ class Live {
       const ids = this.active.get(run.key) ?? new Set();
       if (isActive(run.status)) {
         this.runs.set(run.id, known);
-        if (ids.size === 0) this.listed = null;
+        if (ids.size === 0 && !this.keys.has(run.key)) this.listed = null;
         this.active.set(run.key, ids.add(run.id));
       } else {
         this.runs.delete(run.id);
@@ -181,7 +182,8 @@ class Live {
     if (this.last.size > LAST_COUNT_MAX && oldest !== undefined) this.last.delete(oldest);
   }
 
-  private tell(): void {
+  /** Whoever listens looks again. */
+  tell(): void {
     for (const listener of this.listeners) listener();
   }
 }

@@ -7,6 +7,7 @@ import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { queries } from "./api";
+import { watchDepths } from "./lanes/depth";
 import { live } from "./live";
 import { router } from "./routes";
 
@@ -19,6 +20,7 @@ const theme = createTheme({
 });
 
 live.connect();
+watchDepths();
 createRoot(document.getElementById("root") as HTMLElement).render(
   <StrictMode>
     {/* Everything comes from style sheets: none is written into the page. */}

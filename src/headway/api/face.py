@@ -7,6 +7,7 @@ from headway.core.run.explain import Explanation
 from headway.core.schedule import Schedule
 from headway.ports.board_reader import BoardReader
 from headway.ports.event_reader import EventReader
+from headway.ports.file_reader import FileReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.flow.flows import Flows
@@ -26,6 +27,9 @@ class ReadableStore(Store, Protocol):
 
     @property
     def events(self) -> EventReader: ...
+
+    @property
+    def files(self) -> FileReader: ...
 
 
 class Face(Protocol):

@@ -1,6 +1,7 @@
 """What requests about flows and tasks may say, and how tasks look in answers."""
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -10,8 +11,10 @@ from headway.api.wire import Body, Name, Seconds
 from headway.core.flow.faults import Fault
 from headway.core.flow.kept import SavedFlow
 from headway.core.flow.state import NodeRun
+from headway.core.ids import Instant
 from headway.core.worker.worker import LiveWorker
 from headway.services.flow.task_view import TaskView
+from headway.services.flow.workers import HeldCall
 
 
 class TaskBody(Body):
@@ -76,6 +79,8 @@ def task_view(task: TaskView) -> dict[str, Any]:
         "parent_id": task.run.parent_id,
         "rerun_of": task.rerun_of,
         "queued_at": instant(task.run.queued_at),
+        "started_at": _instant_or_none(task.run.started_at),
+        "ended_at": _instant_or_none(task.run.ended_at),
         "updated_at": instant(task.updated_at),
     }
 
@@ -99,14 +104,23 @@ def node_run_view(row: NodeRun) -> dict[str, Any]:
     }
 
 
-def worker_view(worker: LiveWorker) -> dict[str, Any]:
+def worker_view(worker: LiveWorker, *, is_alive: bool, calls: Sequence[HeldCall]) -> dict[str, Any]:
     return {
         "id": worker.id,
         "url": worker.url,
         "services": sorted(worker.services),
         "load": worker.load,
         "heartbeat_at": instant(worker.heartbeat_at),
+        "is_alive": is_alive,
+        "calls": [
+            {"task_id": one.run_id, "service": one.service, "called_at": instant(one.called_at)}
+            for one in calls
+        ],
     }
+
+
+def _instant_or_none(at: Instant | None) -> str | None:
+    return None if at is None else instant(at)
 
 
 def encoded(value: Any) -> str:

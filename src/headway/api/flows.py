@@ -6,6 +6,17 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.face import Face
+from headway.api.flow_answers import (
+    CheckView,
+    FlowDetailView,
+    FlowList,
+    NodeRunList,
+    PublishedView,
+    TaskList,
+    TaskView,
+    VersionList,
+    WorkerList,
+)
 from headway.api.flow_bodies import (
     ApproveBody,
     RerunBody,
@@ -19,21 +30,24 @@ from headway.api.flow_bodies import (
     worker_view,
 )
 from headway.api.problem import Problem
-from headway.api.wire import CancelBody, Name, Status
+from headway.api.wire import CancelBody, Name, Seconds, Status
 from headway.core.errors import InvalidFlow
 from headway.core.run.status import RunStatus
+from headway.core.worker.worker import TTL_S
 from headway.services.flow.task_view import ROW_COUNT_MAX
 
 PAGE_COUNT_MAX: Final = 1_000
 NamePath = Annotated[Name, Path()]
 Limit = Annotated[int, Query(ge=1, le=PAGE_COUNT_MAX)]
 Version = Annotated[int | None, Query(ge=1)]
+HeardWithin = Annotated[Seconds, Query(description="The silent ones too, if it is long ago.")]
 IfMatch = Annotated[str | None, Header(max_length=100, description='A revision: `"3"`.')]
 
 
 def flows_router(face: Face) -> APIRouter:
     router = APIRouter(prefix="/api", route_class=StrictRoute)
     _definitions(router, face)
+    _publishing(router, face)
     _versions(router, face)
     _tasks(router, face)
     _details(router, face)
@@ -42,7 +56,12 @@ def flows_router(face: Face) -> APIRouter:
 
 
 def _definitions(router: APIRouter, face: Face) -> None:
-    @router.get("/flows", tags=["flows"], response_class=Response, responses=problems())
+    @router.get(
+        "/flows",
+        tags=["flows"],
+        response_class=Response,
+        responses={200: {"model": FlowList}, **problems()},
+    )
     async def list_flows(
         limit: Limit = 100, after: Annotated[Name | None, Query()] = None
     ) -> Response:
@@ -55,8 +74,13 @@ def _definitions(router: APIRouter, face: Face) -> None:
         """A JSON Schema of definitions, for editors."""
         return json_answer(encoded(face.flows.schema()))
 
+
+def _publishing(router: APIRouter, face: Face) -> None:
     @router.post(
-        "/flow-check", tags=["flows"], response_class=Response, responses=problems(body=True)
+        "/flow-check",
+        tags=["flows"],
+        response_class=Response,
+        responses={200: {"model": CheckView}, **problems(body=True)},
     )
     async def check_flow(request: Request) -> Response:
         """Whether the definition in the body could be published; what is suspicious about it."""
@@ -67,7 +91,14 @@ def _definitions(router: APIRouter, face: Face) -> None:
         return json_answer(encoded({"warnings": fault_views(warnings)}))
 
     @router.put(
-        "/flows/{name}", tags=["flows"], response_class=Response, responses=problems(412, body=True)
+        "/flows/{name}",
+        tags=["flows"],
+        response_class=Response,
+        responses={
+            200: {"model": PublishedView},
+            201: {"model": PublishedView},
+            **problems(412, body=True),
+        },
     )
     async def publish_flow(name: NamePath, request: Request, if_match: IfMatch = None) -> Response:
         """Publish the definition in the body as the newest version; tasks keep theirs."""
@@ -92,18 +123,28 @@ def _definitions(router: APIRouter, face: Face) -> None:
 
 
 def _versions(router: APIRouter, face: Face) -> None:
-    @router.get("/flows/{name}", tags=["flows"], response_class=Response, responses=problems(404))
+    @router.get(
+        "/flows/{name}",
+        tags=["flows"],
+        response_class=Response,
+        responses={200: {"model": FlowDetailView}, **problems(404)},
+    )
     async def get_flow(name: NamePath, version: Version = None) -> Response:
         """A flow with the definition of its published version, or of another."""
         flow = await face.flows.get(name)
         head = encoded(flow_view(flow))[:-1]
-        definition = "null"
+        definition, warnings = "null", "[]"
         if version is not None or flow.published:
             definition = (await face.flows.version(name, version)).definition
-        return json_answer(f'{head},"definition":{definition}}}', etag=f'"{flow.revision}"')
+            warnings = encoded(fault_views(await face.flows.validate(definition)))
+        text = f'{head},"definition":{definition},"warnings":{warnings}}}'
+        return json_answer(text, etag=f'"{flow.revision}"')
 
     @router.get(
-        "/flows/{name}/versions", tags=["flows"], response_class=Response, responses=problems(404)
+        "/flows/{name}/versions",
+        tags=["flows"],
+        response_class=Response,
+        responses={200: {"model": VersionList}, **problems(404)},
     )
     async def list_versions(name: NamePath, limit: Limit = 100) -> Response:
         """The newest first."""
@@ -127,7 +168,8 @@ def _tasks(router: APIRouter, face: Face) -> None:
         "/flows/{name}/tasks",
         tags=["tasks"],
         response_class=Response,
-        responses=problems(404, 409, 429, body=True),
+        status_code=201,
+        responses={201: {"model": TaskView}, **problems(404, 409, 429, body=True)},
     )
     async def start_task(name: NamePath, body: TaskBody) -> Response:
         """Start a task of the flow."""
@@ -142,7 +184,12 @@ def _tasks(router: APIRouter, face: Face) -> None:
         )
         return json_answer(encoded(task_view(await face.flows.task(run.id))), status=201)
 
-    @router.get("/tasks", tags=["tasks"], response_class=Response, responses=problems())
+    @router.get(
+        "/tasks",
+        tags=["tasks"],
+        response_class=Response,
+        responses={200: {"model": TaskList}, **problems()},
+    )
     async def list_tasks(
         status: Annotated[Status | None, Query()] = None,
         flow: Annotated[Name | None, Query()] = None,
@@ -157,7 +204,10 @@ def _tasks(router: APIRouter, face: Face) -> None:
         return json_answer(encoded({"tasks": [task_view(one) for one in found]}))
 
     @router.get(
-        "/tasks/{task_id}", tags=["tasks"], response_class=Response, responses=problems(404)
+        "/tasks/{task_id}",
+        tags=["tasks"],
+        response_class=Response,
+        responses={200: {"model": TaskView}, **problems(404)},
     )
     async def get_task(task_id: NamePath) -> Response:
         """A task: where it is, what it waits for, and its shared state."""
@@ -169,7 +219,7 @@ def _details(router: APIRouter, face: Face) -> None:
         "/tasks/{task_id}/node-runs",
         tags=["tasks"],
         response_class=Response,
-        responses=problems(404),
+        responses={200: {"model": NodeRunList}, **problems(404)},
     )
     async def list_node_runs(
         task_id: NamePath,
@@ -180,22 +230,36 @@ def _details(router: APIRouter, face: Face) -> None:
         rows = await face.flows.node_runs(task_id, limit=limit, after_seq=after)
         return json_answer(encoded({"node_runs": [node_run_view(row) for row in rows]}))
 
-    @router.get("/workers", tags=["workers"], response_class=Response, responses=problems())
-    async def list_workers() -> Response:
-        """The live ones, the least load first."""
-        found = await face.workers.list()
-        return json_answer(encoded({"workers": [worker_view(one) for one in found]}))
+    @router.get(
+        "/workers",
+        tags=["workers"],
+        response_class=Response,
+        responses={200: {"model": WorkerList}, **problems()},
+    )
+    async def list_workers(heard_within_s: HeardWithin = TTL_S) -> Response:
+        """Those that were heard of so lately, the least load first; else only the live ones."""
+        found = await face.workers.list(ttl_s=heard_within_s)
+        views = [
+            worker_view(
+                one, is_alive=face.workers.is_alive(one), calls=face.workers.calls_of(one.id)
+            )
+            for one in found
+        ]
+        return json_answer(encoded({"workers": views}))
 
 
 def _steering(router: APIRouter, face: Face) -> None:
     async def shown(task_id: str, status: int) -> Response:
         return json_answer(encoded(task_view(await face.flows.task(task_id))), status=status)
 
+    refusals = problems(404, 409, 429, body=True)
     steering: dict[str, Any] = {
         "tags": ["tasks"],
         "response_class": Response,
-        "responses": problems(404, 409, 429, body=True),
+        "status_code": 202,
+        "responses": {202: {"model": TaskView}, **refusals},
     }
+    starting = {**steering, "status_code": 201, "responses": {201: {"model": TaskView}, **refusals}}
 
     @router.post("/tasks/{task_id}/signal", **steering)
     async def signal_task(task_id: NamePath, body: SignalBody) -> Response:
@@ -216,7 +280,7 @@ def _steering(router: APIRouter, face: Face) -> None:
         await face.run(task.id).cancel(reason=body.reason)
         return await shown(task_id, 202)
 
-    @router.post("/tasks/{task_id}/rerun", **steering)
+    @router.post("/tasks/{task_id}/rerun", **starting)
     async def rerun_task(task_id: NamePath, body: RerunBody) -> Response:
         """A new task that begins at a node, with the shared state of this one."""
         run = await face.flows.rerun(task_id, body.node)

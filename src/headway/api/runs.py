@@ -9,11 +9,12 @@ from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.cursor import read_cursor, write_cursor
 from headway.api.face import Face
 from headway.api.submit import submitted
-from headway.api.views import explanation_view, listed, run_view
+from headway.api.views import explanation_view, file_view, listed, run_view
 from headway.api.wire import (
     CancelBody,
     CancelView,
     ExplanationView,
+    FileList,
     MessageBody,
     Name,
     RunPage,
@@ -23,6 +24,7 @@ from headway.api.wire import (
 )
 from headway.core.command.cancel import CancelAnswer
 from headway.core.errors import RunNotActive, RunNotFound
+from headway.core.files import PATH_LENGTH_MAX
 from headway.core.ids import Key, LaneName
 from headway.core.run.status import RunStatus
 from headway.ports.run_reader import RunFilter
@@ -97,6 +99,22 @@ def _look(router: APIRouter, face: Face) -> None:
     async def explain(run_id: RunIdPath) -> Response:
         """Why the run does not move, who holds it, and what would free it."""
         return json_answer(explanation_view(await face.explain(run_id)))
+
+    @router.get(
+        "/{run_id}/files",
+        response_class=Response,
+        responses={200: {"model": FileList}, **problems(404)},
+    )
+    async def list_files(
+        run_id: RunIdPath,
+        limit: PageCount = 100,
+        after: Annotated[str, Query(max_length=PATH_LENGTH_MAX, description="A path.")] = "",
+    ) -> Response:
+        """The finished files that the run has made and nobody has replaced since, by path."""
+        record = await face.run(run_id).record()
+        files = await face.store.files.files_made(record.run.id, limit=limit, after=after)
+        onward = json.dumps(files[-1].path if len(files) == limit else None, ensure_ascii=False)
+        return json_answer(f'{{"files":{listed(map(file_view, files))},"after":{onward}}}')
 
 
 def _talk(router: APIRouter, face: Face) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
+from headway.core.files import StoredFile
 from headway.core.ids import Instant
 from headway.core.lane import Lane
 from headway.core.run.events import Event, EventType
@@ -62,6 +63,10 @@ def run_view(record: RunRecord) -> str:
         f',"checkpoint":{record.checkpoint or "null"},"result":{record.result or "null"}'
         f',"error":{record.error or "null"},"cancel":{record.cancel or "null"}}}'
     )
+
+
+def file_view(file: StoredFile) -> str:
+    return f'{{"path":{_text(file.path)},"byte_count":{file.byte_count},"at":{_at(file.at)}}}'
 
 
 def _flag(value: object) -> str:

@@ -133,6 +133,17 @@ class RunPage(BaseModel):
     cursor: str | None = Field(description="For the next page; null: there is no more.")
 
 
+class FileView(BaseModel):
+    path: str = Field(examples=["photos/128.jpg"])
+    byte_count: int
+    at: datetime
+
+
+class FileList(BaseModel):
+    files: list[FileView]
+    after: str | None = Field(description="For the next page; null: there is no more.")
+
+
 class CancelView(BaseModel):
     answer: Literal["canceled", "requested", "already_requested"]
     run: RunView

@@ -16,6 +16,12 @@ class FileReader(Protocol):
         self, run_id: RunId, *, data_id: str, limit: int
     ) -> Sequence[StoredFile]: ...
 
+    async def files_made(
+        self, run_id: RunId, *, limit: int, after: str = ""
+    ) -> Sequence[StoredFile]:
+        """In whatever data directory: by path, from the one after `after` on."""
+        ...
+
     async def files_by_part(
         self, run_id: RunId, *, data_id: str, parts: Sequence[str]
     ) -> Sequence[StoredFile]:

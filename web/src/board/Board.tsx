@@ -1,6 +1,6 @@
 import { Button, SegmentedControl, TextInput } from "@mantine/core";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { useRef, useState } from "react";
+import { memo, useDeferredValue, useMemo, useRef, useState } from "react";
 import { live, useLive } from "../live";
 import { useJobs } from "../jobs";
 import { Empty } from "../parts/Empty";
@@ -21,8 +21,10 @@ export function Board() {
   const [isAdding, setAdding] = useState(false);
   const keys = useLive((live) => live.rowKeys());
   // Which rows are wanted changes with their states, and not with their figures.
-  useLive((live) => (wanted === "All" ? 0 : live.moves));
-  const shown = keys.filter((key) => key.toLowerCase().includes(search.toLowerCase()) && isWanted(key, wanted));
+  const moves = useLive((live) => (wanted === "All" ? 0 : live.moves));
+  // The letter is there at once; the rows follow as soon as there is time for them.
+  const sought = useDeferredValue(search);
+  const shown = useMemo(() => fitting(keys, sought, wanted, moves), [keys, sought, wanted, moves]);
   const canAdd = useJobs().size > 0;
   return (
     <>
@@ -65,6 +67,12 @@ export function Board() {
   );
 }
 
+function fitting(keys: string[], sought: string, wanted: Wanted, _moves: number): string[] {
+  const lower = sought.toLowerCase();
+  if (lower === "" && wanted === "All") return keys;
+  return keys.filter((key) => key.toLowerCase().includes(lower) && isWanted(key, wanted));
+}
+
 function isWanted(key: string, wanted: Wanted): boolean {
   const run = live.runOf(key);
   switch (wanted) {
@@ -80,12 +88,13 @@ function isWanted(key: string, wanted: Wanted): boolean {
 }
 
 /** Only what is in sight is drawn, so that a board of thousands is as quick as one of ten. */
-function Rows({ keys }: { keys: string[] }) {
+const Rows = memo(function Rows({ keys }: { keys: string[] }) {
   const list = useRef<HTMLUListElement>(null);
   const virtual = useWindowVirtualizer({
     count: keys.length,
     estimateSize: () => ROW_HEIGHT,
-    overscan: 8,
+    overscan: 4,
+    useFlushSync: false, // A row that comes a frame later is better than a wheel that sticks.
     scrollMargin: list.current?.offsetTop ?? 0,
     getItemKey: (index) => keys[index] ?? index,
   });
@@ -105,4 +114,4 @@ function Rows({ keys }: { keys: string[] }) {
       ))}
     </ul>
   );
-}
+});

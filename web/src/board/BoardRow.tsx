@@ -1,6 +1,7 @@
 import { UnstyledButton } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { useQuery } from "@tanstack/react-query";
+import { memo } from "react";
 import { answerOf } from "../api";
 import { getRun } from "../client";
 import type { Values } from "../form/SchemaForm";
@@ -29,7 +30,8 @@ export interface Row {
   values: Values;
 }
 
-export function BoardRow({ rowKey }: { rowKey: string }) {
+/** Drawn anew only for what changes of it, and not whenever the list is scrolled. */
+export const BoardRow = memo(function BoardRow({ rowKey }: { rowKey: string }) {
   const row = useRow(rowKey);
   const jobs = useJobs();
   const { isOpen, existing } = useNote(rowKey);
@@ -78,7 +80,7 @@ export function BoardRow({ rowKey }: { rowKey: string }) {
       {existing !== null && row.job !== null && <Existing row={row} job={row.job} told={existing} />}
     </article>
   );
-}
+});
 
 function Existing({ row, job, told }: { row: Row; job: string; told: string }) {
   const { isBusy } = useNote(row.key);

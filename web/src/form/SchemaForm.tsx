@@ -91,6 +91,8 @@ function FieldInput({ field, value, problem, isLocked, onChange }: FieldProps) {
       return <MultiSelect {...common} data={field.choices} value={textsOf(value)} onChange={onChange} />;
     case "texts":
       return <TagsInput {...common} value={textsOf(value)} onChange={onChange} splitChars={[",", " "]} />;
+    case "anything":
+      return <AnyField {...common} value={value} onChange={onChange} />;
     case "json":
       return <JsonField {...common} value={value} onChange={onChange} />;
   }
@@ -126,7 +128,23 @@ function JsonField({ value, onChange, error, ...common }: JsonProps) {
   );
 }
 
-function parse(text: string): { value: unknown } | null {
+/** JSON if it is that, else text: whoever types a word need not know of quotes. */
+function AnyField({ value, onChange, ...common }: JsonProps) {
+  const [text, setText] = useState(value === undefined ? "" : JSON.stringify(value));
+  return (
+    <TextInput
+      {...common}
+      value={text}
+      onChange={({ currentTarget: { value: typed } }) => {
+        setText(typed);
+        const entered = parse(typed);
+        onChange(entered === null ? typed : entered.value);
+      }}
+    />
+  );
+}
+
+export function parse(text: string): { value: unknown } | null {
   if (text.trim() === "") return { value: undefined };
   try {
     return { value: JSON.parse(text) };

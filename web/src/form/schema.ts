@@ -9,7 +9,7 @@ export type Field = {
   mayBeNull: boolean;
   fallback: unknown;
 } & (
-  | { kind: "text" | "secret" | "flag" | "texts" | "json" }
+  | { kind: "text" | "secret" | "flag" | "texts" | "json" | "anything" }
   | { kind: "number"; isWhole: boolean; least: number | null; most: number | null }
   | { kind: "choice" | "choices"; choices: string[] }
 );
@@ -91,7 +91,7 @@ function kindOf(schema: Schema, root: Schema): Kind {
       return { kind: items.type === "string" ? "texts" : "json" };
     }
     default:
-      return { kind: "json" };
+      return { kind: schema.format === "anything" ? "anything" : "json" };
   }
 }
 

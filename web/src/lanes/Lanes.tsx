@@ -11,6 +11,7 @@ import { Pill } from "../parts/Pill";
 import type { LiveRun } from "../stream/model";
 import { length, useNow } from "../time";
 import classes from "./Lanes.module.css";
+import { Sparkline } from "./Sparkline";
 
 const SHOWN_COUNT_MAX = 8;
 
@@ -65,6 +66,7 @@ function Lane({ lane }: { lane: LaneView }) {
         {lane.max_queued !== null && `, at most ${lane.max_queued.toLocaleString("en")} may wait`}
         {lane.paused && <span className={classes.paused}> · paused: nothing starts</span>}
       </p>
+      <Sparkline lane={lane.name} />
       <Users lane={lane.name} />
     </section>
   );

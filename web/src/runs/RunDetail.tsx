@@ -1,12 +1,14 @@
 import { Loader, Tabs } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
-import { type ReactNode, useCallback, useEffect, useRef } from "react";
+import type { ReactNode } from "react";
 import { answerOf, queries, reasonOf } from "../api";
+import { FLOW_JOB } from "../tasks/words";
 import { explain, type EventView, getRun, type RunView } from "../client";
 import { InterruptCard } from "../inbox/InterruptCard";
 import { useInterrupts } from "../inbox/interrupts";
 import { useLive } from "../live";
+import { useNews } from "../news";
 import { Empty } from "../parts/Empty";
 import { Figures } from "../parts/Figures";
 import { Json } from "../parts/Json";
@@ -14,6 +16,7 @@ import { Pill } from "../parts/Pill";
 import { isActive, toLive } from "../stream/model";
 import { ago, length, moment, useNow } from "../time";
 import { useHistory } from "./history";
+import { Files } from "./Files";
 import { Lines } from "./Lines";
 import { MessageBox } from "./MessageBox";
 import { errorText, reasonOfEnd } from "./reasons";
@@ -21,15 +24,16 @@ import { RunButtons } from "./RunButtons";
 import classes from "./RunDetail.module.css";
 import { Timeline } from "./Timeline";
 
-const AGAIN_MS = 400;
-
 export function RunDetail() {
   const { runId } = useParams({ from: "/runs/$runId" });
   const { data: run, error } = useQuery({
     queryKey: ["run", runId],
     queryFn: () => answerOf(getRun({ path: { run_id: runId } })),
   });
-  const history = useHistory(runId, useLookAgain(runId));
+  useNews(runId, () => {
+    for (const name of ["run", "explain", "files"]) void queries.invalidateQueries({ queryKey: [name, runId] });
+  });
+  const history = useHistory(runId);
   if (error) {
     return (
       <Empty title="This run cannot be shown">
@@ -40,21 +44,6 @@ export function RunDetail() {
   }
   if (!run) return <Loader size="sm" aria-label="Reading the run" />;
   return <Detail run={run} events={history.events} />;
-}
-
-/** Reads the run again soon after something happened to it, and after every new snapshot. */
-function useLookAgain(run_id: string): () => void {
-  const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
-  const epoch = useLive((live) => live.epoch);
-  const again = useCallback(() => {
-    timer.current ??= setTimeout(() => {
-      timer.current = null;
-      void queries.invalidateQueries({ queryKey: ["run", run_id] });
-      void queries.invalidateQueries({ queryKey: ["explain", run_id] });
-    }, AGAIN_MS);
-  }, [run_id]);
-  useEffect(again, [again, epoch]);
-  return again;
 }
 
 function Detail({ run, events }: { run: RunView; events: EventView[] }) {
@@ -106,6 +95,7 @@ function Detail({ run, events }: { run: RunView; events: EventView[] }) {
         </div>
         <aside className={classes.side} aria-label="About this run">
           <Facts run={run} />
+          <Files run={run} />
           <Documents run={run} />
         </aside>
       </div>
@@ -149,7 +139,15 @@ function Facts({ run }: { run: RunView }) {
   const now = useNow();
   return (
     <dl className={classes.facts}>
-      <Fact name="Job">{run.job}</Fact>
+      <Fact name="Job">
+        {run.job === FLOW_JOB ? (
+          <Link to="/tasks/$taskId" params={{ taskId: run.id }}>
+            A task of a flow
+          </Link>
+        ) : (
+          run.job
+        )}
+      </Fact>
       <Fact name="Lane">
         <Link to="/lanes">{run.lane}</Link>
       </Fact>

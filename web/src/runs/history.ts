@@ -14,7 +14,7 @@ export interface History {
 
 const NOTHING: History = { events: [], isWhole: false };
 
-export function useHistory(run_id: string, onNews: () => void): History {
+export function useHistory(run_id: string): History {
   const [history, setHistory] = useState<{ run_id: string } & History>({ run_id, ...NOTHING });
   const epoch = useLive((live) => live.epoch);
   const add = useCallback(
@@ -25,14 +25,7 @@ export function useHistory(run_id: string, onNews: () => void): History {
       }),
     [run_id],
   );
-  const hear = useCallback(
-    (events: EventView[]) => {
-      add(events);
-      onNews();
-    },
-    [add, onNews],
-  );
-  useWatch(run_id, hear);
+  useWatch(run_id, add);
   // After a cut too: what came meanwhile was told to nobody.
   useEffect(() => {
     let isWanted = true;

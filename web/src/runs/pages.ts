@@ -1,14 +1,12 @@
 /** The list of runs: pages from the newest on, and what has come since put before them. */
 import { type InfiniteData, useInfiniteQuery } from "@tanstack/react-query";
-import { useEffect } from "react";
 import { answerOf, queries } from "../api";
 import { listRuns, type RunPage } from "../client";
-import { live } from "../live";
+import { useMoves } from "../news";
 import type { Filters } from "./filters";
 
 const PAGE_COUNT = 50;
 const FIRST_PAGE_COUNT_MAX = 500;
-const AGAIN_MS = 1_000;
 
 type Pages = InfiniteData<RunPage, string | null>;
 
@@ -25,24 +23,7 @@ export function useRunPages(filters: Filters) {
     getNextPageParam: (page) => page.cursor,
     staleTime: 0,
   });
-  const name = JSON.stringify(queryKey);
-  useEffect(() => {
-    const key = JSON.parse(name) as [string, Filters];
-    let seen = live.moves;
-    let timer: ReturnType<typeof setTimeout> | null = null;
-    const stop = live.subscribe(() => {
-      if (live.moves === seen || timer !== null) return;
-      timer = setTimeout(() => {
-        timer = null;
-        seen = live.moves;
-        void lookAgain(key);
-      }, AGAIN_MS);
-    });
-    return () => {
-      stop();
-      if (timer !== null) clearTimeout(timer);
-    };
-  }, [name]);
+  useMoves(() => void lookAgain(["runs", filters]));
   return pages;
 }
 

@@ -39,6 +39,8 @@ function told(event: EventView, payload: Record<string, unknown>): { words: stri
       return { words: payload.kind === "answer" ? "Somebody has answered." : "A message came in.", tone: "state" };
     case "run_messages_consumed":
       return { words: `It has read ${payload.count === 1 ? "a message" : `${String(payload.count)} messages`}.`, tone: "plain" };
+    case "node_run":
+      return nodeRunWords(payload);
     case "permission_request":
       return { words: `It asks: ${briefly(payload.question)}`, tone: "warning" };
     case "permission_result":
@@ -46,6 +48,12 @@ function told(event: EventView, payload: Record<string, unknown>): { words: stri
     default:
       return { words: `${event.type}: ${briefly(event.payload)}`, tone: "plain" };
   }
+}
+
+function nodeRunWords({ node, branch, attempt, status, action, error }: Record<string, unknown>): { words: string; tone: Tone } {
+  const where = `“${String(node)}”${typeof branch === "number" && branch > 0 ? `, branch ${branch + 1}` : ""}${attempt === 1 ? "" : `, try ${String(attempt)}`}`;
+  if (status === "error") return { words: `${where} failed: ${String(error)}`, tone: "error" };
+  return { words: `${where} is done${action ? `, and leads on by “${String(action)}”` : ""}.`, tone: "plain" };
 }
 
 function stateWords(payload: Record<string, unknown>): string {

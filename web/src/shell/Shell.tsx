@@ -12,8 +12,10 @@ import { SignIn } from "./SignIn";
 const SCREENS = [
   { to: "/board", name: "Board" },
   { to: "/runs", name: "Runs" },
+  { to: "/flows", name: "Flows" },
   { to: "/inbox", name: "Inbox" },
   { to: "/lanes", name: "Lanes" },
+  { to: "/workers", name: "Workers" },
 ] as const;
 
 export function Shell() {
@@ -91,7 +93,7 @@ function Title() {
   const path = useRouterState({ select: (state) => state.location.pathname });
   const count = useInterrupts().data?.length ?? 0;
   useEffect(() => {
-    const screen = SCREENS.find(({ to }) => path.startsWith(to))?.name ?? "headway";
+    const screen = SCREENS.find(({ to }) => path.startsWith(to))?.name ?? (path.startsWith("/tasks") ? "Task" : "headway");
     document.title = `${count > 0 ? `(${count}) ` : ""}${screen} · headway`;
   }, [path, count]);
   return null;

@@ -34,6 +34,16 @@ class SqlFileReader:
             .limit(limit)
         )
 
+    async def files_made(
+        self, run_id: RunId, *, limit: int, after: str = ""
+    ) -> Sequence[StoredFile]:
+        return await self._files(
+            sa.select(*run_files.c)
+            .where(run_files.c.run_id == run_id, run_files.c.path > after)
+            .order_by(run_files.c.path)
+            .limit(limit)
+        )
+
     async def files_by_part(
         self, run_id: RunId, *, data_id: str, parts: Sequence[str]
     ) -> Sequence[StoredFile]:

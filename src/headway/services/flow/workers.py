@@ -3,11 +3,11 @@
 import asyncio
 import json
 import time
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from headway.core.command.worker import HearWorker, RegisterWorker
@@ -16,7 +16,7 @@ from headway.core.errors import InfrastructureError, InvalidInput
 from headway.core.flow.commands import CallService
 from headway.core.flow.happened import Answered, Failed, Worker
 from headway.core.flow.kept import encode
-from headway.core.ids import SECOND, RunId
+from headway.core.ids import SECOND, Instant, RunId
 from headway.core.worker.worker import TTL_S, LiveWorker, choose, is_alive
 from headway.ports.store import Store
 from headway.ports.worker_client import WorkerClient, WorkerUnreachable
@@ -34,6 +34,14 @@ CALL_ID_HEADER: Final = "Headway-Call-Id"
 GENERATION_HEADER: Final = "Headway-Generation"
 
 Tell = Callable[[dict[str, Any]], None]
+
+
+class HeldCall(NamedTuple):
+    """A call that a worker is at work on."""
+
+    run_id: RunId
+    service: str
+    called_at: Instant
 
 
 class Workers:
@@ -56,7 +64,8 @@ class Workers:
         self._known: Sequence[LiveWorker] = ()
         self._read_at_s = float("-inf")
         self._looking = asyncio.Lock()
-        self._busy: Counter[str] = Counter()
+        self._held: defaultdict[str, list[HeldCall]] = defaultdict(list)
+        """What each worker is at work on for this program."""
         self._turns = count()
 
     # The registry.
@@ -80,6 +89,13 @@ class Workers:
             and (service is None or service in one.services)
         ]
         return sorted(alive, key=lambda one: (one.load, one.id))
+
+    def is_alive(self, worker: LiveWorker) -> bool:
+        return is_alive(worker.heartbeat_at, self._clock.now())
+
+    def calls_of(self, worker_id: str) -> Sequence[HeldCall]:
+        """What this program waits for from it; others may wait for more."""
+        return tuple(self._held.get(worker_id, ()))
 
     async def offered(self) -> Collection[str]:
         return {service for one in await self.list() for service in one.services}
@@ -107,11 +123,22 @@ class Workers:
             return Failed(command.call_id, NO_WORKER)
         call_id = f"{run_id}.{command.call_id}"
         about = {"run_id": run_id, "call_id": call_id, "worker_id": chosen.id}
-        with inner_span(f"call {command.service}", about) as span:
+        held = HeldCall(run_id, command.service, self._clock.now())
+        with inner_span(f"call {command.service}", about) as span, self._holding(chosen.id, held):
             answer = await self._ask(chosen, command, call_id, generation, tell)
             if isinstance(answer, Failed):
                 span.fail(answer.error)
         return answer
+
+    @contextmanager
+    def _holding(self, worker_id: str, call: HeldCall) -> Iterator[None]:
+        self._held[worker_id].append(call)
+        try:
+            yield
+        finally:
+            self._held[worker_id].remove(call)
+            if not self._held[worker_id]:
+                del self._held[worker_id]
 
     async def _ask(
         self, chosen: LiveWorker, command: CallService, call_id: str, generation: int, tell: Tell
@@ -123,7 +150,6 @@ class Workers:
             **trace_headers(),
         }
         body = encode({"input": command.input, "params": dict(command.params)}).encode()
-        self._busy[chosen.id] += 1
         try:
             status, answer = await self._client.post(
                 f"{chosen.url}/exec/{quote(command.service, safe='')}",
@@ -137,10 +163,6 @@ class Workers:
         except asyncio.CancelledError:
             await self._cancel(chosen, call_id)
             raise
-        finally:
-            self._busy[chosen.id] -= 1
-            if not self._busy[chosen.id]:
-                del self._busy[chosen.id]
         return _outcome(command.call_id, status, answer, worker)
 
     @property
@@ -179,7 +201,7 @@ class Workers:
             now=self._clock.now(),
             excluded=command.excluded,
             is_weighted=command.is_weighted,
-            busy=self._busy,
+            busy={worker_id: len(calls) for worker_id, calls in self._held.items()},
             turn=next(self._turns),
         )
 

@@ -1,0 +1,61 @@
+"""What judges the page judges right; the measurement itself is no test."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from tests.bench.browser.feed import Feed, application
+from tests.bench.browser.measure import QUICK, Seen
+from tests.bench.browser.report import write_page_part
+from tests.bench.machine import this_machine
+
+pytestmark = pytest.mark.backend("sqlite")
+
+GOOD = Seen(
+    **asdict(QUICK),
+    input_count=100,
+    p50_ms=20,
+    p95_ms=199,
+    worst_ms=900,
+    shown_rate=1_000,
+    heap_before=100,
+    heap_after=120,
+    resident_before=100,
+    resident_after=120,
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({}, ""),
+        ({"p95_ms": 200}, "p95"),
+        ({"heap_after": 121}, "heap"),
+        ({"resident_after": 121}, "grew"),
+    ],
+)
+def test_a_slow_or_growing_page_is_a_miss(change: dict[str, int], told: str) -> None:
+    found = replace(GOOD, **change).misses
+    assert [told in one for one in found] == ([True] if told else [])
+
+
+def test_the_feed_speaks_the_words_of_the_server() -> None:
+    """Else the page would be shown what no server says: each is checked when it is made."""
+    feed = Feed(run_count=30, changes_per_s=10)
+    application(feed)
+    before = feed.state()["seq"]
+    events = [event for _ in range(30) for event in feed.changes()]
+    assert [event["seq"] for event in events] == [before + 1 + at for at in range(len(events))]
+    assert {event["type"] for event in events} == {"run_progress", "run_state_changed"}
+    assert len(feed.state()["runs"]) == 30
+
+
+def test_the_figures_become_a_part_of_the_page(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    path.write_text("a\n<!-- page -->\n<!-- end of page -->\nb\n")
+    write_page_part(GOOD, this_machine(), "the command", path)
+    written = path.read_text()
+    assert "199 ms" in written
+    assert written.startswith("a\n")
+    assert written.endswith("b\n")

@@ -1,0 +1,138 @@
+"""A task in the browser: its way through the graph, its node runs, and what one can do (R5.10)."""
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from tests.e2e.flows import ASK, ORDERS
+from tests.e2e.site import Site
+from tests.e2e.test_flows import node
+from tests.e2e.viewer import Viewer
+
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
+
+
+async def expect_states(page: Page, **states: str) -> None:
+    for key, state in states.items():
+        await expect(node(page, key)).to_have_attribute("data-state", state)
+
+
+async def test_r5_11_a_task_is_approved_and_signalled_and_its_way_lights_up(
+    viewer: Viewer, site: Site, browser: Browser
+) -> None:
+    site.publish("asks", ASK)
+    task_id = site.started("asks", key="ann")
+    site.waiting(task_id, "approval")
+    page = await viewer.open(f"tasks/{task_id}")
+    other = Viewer(browser, site.address)
+    elsewhere = await other.open(f"tasks/{task_id}")
+    for one in (page, elsewhere):
+        await expect_states(one, ask="waiting", hear="none", last="none")
+    await page.get_by_role("button", name="Approve").click()
+    for one in (page, elsewhere):
+        await expect_states(one, ask="ok", hear="waiting", last="none")
+    await expect(elsewhere.get_by_test_id("waiting")).to_contain_text("the signal “go”")
+    await elsewhere.get_by_test_id("waiting").get_by_label("Value").fill('{"from": "afar"}')
+    await elsewhere.get_by_test_id("waiting").get_by_role("button", name="Signal").click()
+    for one in (page, elsewhere):
+        await expect(one.get_by_test_id("pill")).to_have_text("Done")
+        await expect_states(one, ask="ok", hear="ok", last="ok")
+        await expect(one.get_by_test_id("node-run")).to_have_count(3)
+        await expect(one.get_by_role("region", name="Shared state")).to_contain_text("afar")
+    taken = await page.locator("[data-taken=true] > path[marker-end]").count()
+    assert taken == 2
+    await other.leave()
+
+
+async def test_r5_11_a_task_is_rejected_or_answered_in_words(viewer: Viewer, site: Site) -> None:
+    site.publish("asks", ASK)
+    task_id = site.started("asks")
+    site.waiting(task_id, "approval")
+    page = await viewer.open(f"tasks/{task_id}")
+    await page.get_by_label("Another answer").fill("rejected")
+    await page.get_by_role("button", name="Answer", exact=True).click()
+    await expect(page.get_by_test_id("pill")).to_have_text("Done")
+    await expect_states(page, ask="ok", hear="none", last="ok")
+
+
+async def test_i11_a_task_is_cancelled_and_run_again_from_a_node(
+    viewer: Viewer, site: Site
+) -> None:
+    site.publish("asks", ASK)
+    task_id = site.started("asks", key="bob")
+    site.waiting(task_id, "approval")
+    page = await viewer.open(f"tasks/{task_id}")
+    await page.get_by_role("button", name="Cancel").click()
+    await expect(page.get_by_test_id("pill")).to_have_text("Cancelled")
+    await expect_states(page, ask="canceled")
+    await node(page, "hear").click()
+    await page.get_by_role("button", name="Run again from “hear”").click()
+    await expect(page.get_by_test_id("waiting")).to_contain_text("the signal “go”")
+    await expect_states(page, ask="none", hear="waiting")
+    await expect(page.get_by_role("link", name="an earlier task")).to_be_visible()
+
+
+async def test_r5_10_node_runs_are_a_timeline_with_what_went_in_and_out(
+    viewer: Viewer, site: Site
+) -> None:
+    site.publish("orders", ORDERS)
+    task_id = site.started("orders", params={"count": 4, "each": 3, "customer": "Ann"})
+    site.waiting(task_id, "event")
+    page = await viewer.open(f"tasks/{task_id}")
+    runs = page.get_by_test_id("node-run")
+    await expect(runs).to_have_count(2)
+    await runs.filter(has_text="price").click()
+    details = page.get_by_test_id("node-run-details")
+    await expect(details.get_by_label("Input of price")).to_contain_text("Ann")
+    await expect(details.get_by_label("Output of price")).to_contain_text('"total": 12')
+    # Live, while one looks.
+    site.call("POST", f"/api/tasks/{task_id}/signal", {"key": "paid", "value": True})
+    await expect(runs.filter(has_text="pack")).to_have_count(2)
+    await expect_states(page, pack="ok", paid="ok", sorry="ok")
+    # The way through the subflow too: all edges of this way, and no other.
+    await expect(page.locator("[data-taken=true] > path[marker-end]")).to_have_count(5)
+    await node(page, "pack").click()
+    await expect(runs).to_have_count(2)
+
+
+async def test_r5_10_a_failed_node_is_seen_at_once(viewer: Viewer, site: Site) -> None:
+    site.publish("orders", ORDERS)
+    task_id = site.started("orders", params={"count": 50, "customer": "Ann"})
+    site.waiting(task_id, "event")
+    site.call("POST", f"/api/tasks/{task_id}/signal", {"key": "paid", "value": True})
+    page = await viewer.open(f"tasks/{task_id}")
+    # Nobody ships: it is tried twice, and the flow goes on by its edge for errors.
+    await expect(page.get_by_test_id("pill")).to_have_text("Done")
+    await expect_states(page, ship="error", sorry="ok", ask="none")
+    failed = page.locator('[data-testid="node-run"][data-state="error"]')
+    await expect(failed).to_have_count(2)
+    await failed.first.click()
+    await expect(page.get_by_test_id("node-run-details")).to_contain_text("no worker")
+
+
+async def test_r5_10_the_tasks_of_a_flow_are_listed_live(viewer: Viewer, site: Site) -> None:
+    site.publish("many", ASK)
+    first = site.started("many", key="carl")
+    page = await viewer.open("flows/many?tab=tasks")
+    tasks = page.get_by_test_id("task")
+    await expect(tasks).to_have_count(1)
+    await expect(tasks.first).to_contain_text("carl")
+    site.started("many", key="dora")
+    await expect(tasks).to_have_count(2)
+    site.waiting(first, "approval")
+    site.call("POST", f"/api/tasks/{first}/cancel", {})
+    carl = tasks.filter(has_text="carl")
+    await expect(carl.get_by_test_id("pill")).to_have_text("Cancelled")
+    await carl.click()
+    await expect(page.get_by_role("heading", name="carl")).to_be_visible()
+    await page.get_by_role("link", name="Log and events").click()
+    await page.get_by_role("tab", name="What happened").click()
+    await expect(page.get_by_role("log")).to_contain_text("It was cancelled")
+    await page.get_by_role("link", name="A task of a flow").click()
+    await expect(page.get_by_test_id("graph")).to_be_visible()
+
+
+async def test_a_task_that_is_not_there_is_told(viewer: Viewer, site: Site) -> None:
+    page = await viewer.open("tasks/0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10")
+    await expect(page.get_by_text("This task cannot be shown")).to_be_visible()
+    await viewer.go(page, "flows/nobody-has-published-this")
+    await expect(page.get_by_text("This flow cannot be shown")).to_be_visible()

@@ -1,0 +1,67 @@
+/** A task, and what its nodes have done: read once, and then whatever is new. */
+import { useQuery } from "@tanstack/react-query";
+import { useCallback, useEffect, useRef, useState } from "react";
+import { answerOf, queries } from "../api";
+import { getTask, listNodeRuns, type NodeRunView } from "../client";
+import { useNews } from "../news";
+
+const PAGE_COUNT = 1_000;
+const ROW_COUNT_MAX = 20_000;
+
+export interface NodeRuns {
+  rows: NodeRunView[];
+  /** Only the first so many are shown. */
+  isCut: boolean;
+}
+
+const NOTHING: NodeRuns = { rows: [], isCut: false };
+
+export function useTask(task_id: string) {
+  const task = useQuery({
+    queryKey: ["task", task_id],
+    queryFn: () => answerOf(getTask({ path: { task_id } })),
+  });
+  const { nodeRuns, readMore } = useNodeRuns(task_id);
+  useNews(task_id, () => {
+    void queries.invalidateQueries({ queryKey: ["task", task_id] });
+    readMore();
+  });
+  return { task, nodeRuns };
+}
+
+function useNodeRuns(task_id: string): { nodeRuns: NodeRuns; readMore: () => void } {
+  const [known, setKnown] = useState({ task_id, ...NOTHING });
+  const reading = useRef<{ task_id: string; after: number; isBusy: boolean; isAskedAgain: boolean }>(null);
+  const readMore = useCallback(() => {
+    if (reading.current?.task_id !== task_id) reading.current = { task_id, after: 0, isBusy: false, isAskedAgain: false };
+    const mine = reading.current;
+    if (mine.isBusy) {
+      mine.isAskedAgain = true;
+      return;
+    }
+    mine.isBusy = true;
+    async function read() {
+      do {
+        mine.isAskedAgain = false;
+        if (mine.after >= ROW_COUNT_MAX) break;
+        const { node_runs } = await answerOf(listNodeRuns({ path: { task_id }, query: { after: mine.after, limit: PAGE_COUNT } }));
+        if (reading.current !== mine) return;
+        mine.after = node_runs.at(-1)?.seq ?? mine.after;
+        mine.isAskedAgain ||= node_runs.length === PAGE_COUNT;
+        if (node_runs.length > 0) setKnown((before) => grown(before, task_id, node_runs));
+      } while (mine.isAskedAgain);
+    }
+    read()
+      .catch(() => undefined) // The banner tells it, and the next snapshot reads again.
+      .finally(() => {
+        mine.isBusy = false;
+      });
+  }, [task_id]);
+  useEffect(readMore, [readMore]);
+  return { nodeRuns: known.task_id === task_id ? known : NOTHING, readMore };
+}
+
+function grown(before: NodeRuns & { task_id: string }, task_id: string, more: NodeRunView[]) {
+  const rows = [...(before.task_id === task_id ? before.rows : []), ...more];
+  return { task_id, rows, isCut: rows.length >= ROW_COUNT_MAX };
+}

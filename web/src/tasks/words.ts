@@ -1,0 +1,53 @@
+/** What a task is doing, in words. */
+import type { TaskView } from "../client";
+import { live, useLive } from "../live";
+import { isActive, type LiveRun, type RowState, type Status } from "../stream/model";
+
+export const FLOW_JOB = "headway.flow";
+
+const STATES: Record<Status, RowState> = {
+  queued: "Queued",
+  running: "Running",
+  cancelling: "Running",
+  succeeded: "Done",
+  failed: "Failed",
+  canceled: "Cancelled",
+  timed_out: "Failed",
+  rejected: "Failed",
+};
+
+type Shown = Pick<LiveRun, "status" | "state" | "is_waiting">;
+
+/** As the stream tells it now, else as it was read. */
+export function useShown(task: TaskView): Shown {
+  const active = useLive((live) => live.runs.get(task.id));
+  const last = useLive((live) => live.last.get(task.key));
+  if (active) return active;
+  if (last?.id === task.id) return last;
+  return { status: task.status, state: STATES[task.status], is_waiting: task.waits_for !== null };
+}
+
+export function isUnderWay(task: TaskView): boolean {
+  return isActive(live.runs.get(task.id)?.status ?? task.status);
+}
+
+export function nameOf(task: TaskView): string {
+  return task.key === task.id ? `Task ${task.id.slice(-12)}` : task.key;
+}
+
+export function waitWords(task: TaskView): string | null {
+  switch (task.waits_for) {
+    case "approval":
+      return `It waits for an answer at “${task.node}”.`;
+    case "event":
+      return `It waits at “${task.node}” for the signal “${task.awaited_key ?? "?"}”.`;
+    case "timer":
+      return `It waits at “${task.node}” until its time has come.`;
+    case "child":
+      return `It waits at “${task.node}” for tasks that it has started.`;
+    case "retry":
+      return `“${task.node}” has failed, and is tried again soon.`;
+    default:
+      return task.waits_for === null ? null : `It waits at “${task.node}”.`;
+  }
+}
