@@ -43,7 +43,7 @@ ADAPTERS: Final = (
         file="adapters/sql/load.py",
         edits=(
             (
-                '.where(stream.c.id == sa.literal_column("1"))\n    .with_for_update()\n',
+                '.where(stream.c.id == sa.literal_column("1"))\n        .with_for_update()\n',
                 '.where(stream.c.id == sa.literal_column("1"))\n',
             ),
         ),

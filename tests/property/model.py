@@ -9,7 +9,8 @@ from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
-from headway.core.world import InboxItem, Instance, SavedKey, SavedSchedule
+from headway.core.schedule import SavedSchedule
+from headway.core.world import InboxItem, Instance, SavedKey
 
 QUEUED, RUNNING, CANCELLING = RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.CANCELLING
 ACTIVE: Final = (QUEUED, RUNNING, CANCELLING)

@@ -6,8 +6,7 @@ from headway.core.command.fire import Begun, Dropped, FireAnswer, Fired, FireSch
 from headway.core.command.submit import Submit, SubmitAnswer
 from headway.core.document import Document
 from headway.core.ids import CRON_LANE, Instant, Key
-from headway.core.schedule import Missed, Schedule
-from headway.core.world import SavedSchedule
+from headway.core.schedule import Missed, SavedSchedule, Schedule
 from tests.property.housekeeping import Housekeeping
 
 PERIODS_S: Final = {"* * * * *": 60, "*/5 * * * *": 300}

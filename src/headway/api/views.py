@@ -15,9 +15,9 @@ from headway.core.run.events import Event, EventType
 from headway.core.run.explain import Explanation
 from headway.core.run.run import QueueRank, RunRecord
 from headway.core.run.status import RunStatus, row_word
-from headway.core.schedule import Schedule
+from headway.core.schedule import SavedSchedule, Schedule
 from headway.core.secret import veiled
-from headway.core.world import Instance, SavedKey, SavedSchedule
+from headway.core.world import Instance, SavedKey
 from headway.ports.board_reader import Interrupt
 from headway.ports.run_reader import LaneView
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -142,3 +142,15 @@ def _moment(instant: Instant) -> datetime:
 
 def _instant(moment: datetime) -> Instant:
     return Instant((moment - _EPOCH) // _MICROSECOND)
+
+
+class SavedSchedule(NamedTuple):
+    """The row of a schedule: up to where its slots are decided."""
+
+    name: str
+    expression: str
+    time_zone: str
+    last_slot_at: Instant
+    """The last slot that was decided; before there is one, the instant from which they count."""
+    revision: int
+    is_paused: int = 0

@@ -20,6 +20,7 @@ from headway.core.run.events import Event, EventType, state_payload
 from headway.core.run.run import NO_TOKEN, Claim, QueueRank, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL, TRANSITIONS, Trigger
+from headway.core.schedule import SavedSchedule
 from headway.core.worker.worker import SavedWorker
 
 
@@ -74,18 +75,6 @@ class SavedKey(NamedTuple):
     params: str
     revision: int
     updated_at: Instant
-
-
-class SavedSchedule(NamedTuple):
-    """The row of a schedule: up to where its slots are decided."""
-
-    name: str
-    expression: str
-    time_zone: str
-    last_slot_at: Instant
-    """The last slot that was decided; before there is one, the instant from which they count."""
-    revision: int
-    is_paused: int = 0
 
 
 class Remembered(NamedTuple):

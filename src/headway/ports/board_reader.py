@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headway.core.ids import Key, LaneName, RunId
-from headway.core.world import Question, SavedSchedule
+from headway.core.schedule import SavedSchedule
+from headway.core.world import Question
 from headway.ports.run_reader import LaneView
 
 

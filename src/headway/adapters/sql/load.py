@@ -32,14 +32,8 @@ from headway.core.command.command import ClaimNeed, Needs
 from headway.core.ids import Instant, Key, LaneName, RunId
 from headway.core.lane import Lane, default_lane
 from headway.core.run.run import Mode, QueueRank, Run
-from headway.core.world import (
-    Instance,
-    LaneQueue,
-    Remembered,
-    SavedKey,
-    SavedSchedule,
-    World,
-)
+from headway.core.schedule import SavedSchedule
+from headway.core.world import Instance, LaneQueue, Remembered, SavedKey, World
 
 ALL: Final = 1 << 62
 

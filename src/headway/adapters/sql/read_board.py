@@ -13,7 +13,8 @@ from headway.core.ids import Instant, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.run import NO_TOKEN, QueueRank
 from headway.core.run.status import RunStatus
-from headway.core.world import Question, SavedSchedule
+from headway.core.schedule import SavedSchedule
+from headway.core.world import Question
 from headway.ports.board_reader import Figures, Interrupt
 from headway.ports.run_reader import LaneView
 

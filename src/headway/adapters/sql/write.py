@@ -24,7 +24,8 @@ from headway.core.ids import RunId
 from headway.core.run.events import Event
 from headway.core.run.run import Mode, Recovery, Run
 from headway.core.run.status import RunStatus
-from headway.core.world import InboxItem, Instance, Question, Remembered, SavedSchedule, World
+from headway.core.schedule import SavedSchedule
+from headway.core.world import InboxItem, Instance, Question, Remembered, World
 
 # The row is the one that was locked, in the state in which it was decided on, under the claim that
 # was in force, and nothing at all has happened to it since.

@@ -12,8 +12,8 @@ from headway.core.command.submit import Submit, SubmitAnswer
 from headway.core.document import encode_document
 from headway.core.ids import Instant, RunId
 from headway.core.run.events import EventType
-from headway.core.schedule import Schedule
-from headway.core.world import SavedSchedule, World
+from headway.core.schedule import SavedSchedule, Schedule
+from headway.core.world import World
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from headway.core.command.command import Needs
 from headway.core.command.fire import begun_schedule
 from headway.core.document import encode_document
 from headway.core.run.events import EventType
-from headway.core.schedule import Schedule
-from headway.core.world import SavedSchedule, World
+from headway.core.schedule import SavedSchedule, Schedule
+from headway.core.world import World
 
 
 @dataclass(frozen=True, slots=True)
