@@ -37,7 +37,8 @@ async def show(run: RunHandle) -> None:
 async def until(run: RunHandle, kind: str) -> None:
     async for event in run.events():
         if event.type == kind:
-            return await asyncio.sleep(1)  # As a person, who takes a moment.
+            await asyncio.sleep(1)  # As a person, who takes a moment.
+            return
 
 
 async def answer(run: RunHandle, *, is_allowed: bool) -> None:

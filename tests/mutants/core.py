@@ -78,10 +78,10 @@ CORE: Final = (
         file="core/world.py",
         edits=(
             (
-                '        changes["run_seq"] = self._append(',
+                '        changes["run_seq"] = self._append(run, run_seq,',
                 (
                     "        if trigger is not Trigger.EXPIRE:\n"
-                    '            changes["run_seq"] = self._append('
+                    '            changes["run_seq"] = self._append(run, run_seq,'
                 ),
             ),
         ),

@@ -75,7 +75,9 @@ SERVICES: Final = (
     Mutant(
         name="the sweep moves five hundred a second and no more",
         file="services/sweep.py",
-        edits=(("        if len(due) < COUNT_MAX or due <= moved:", "        if due:"),),
+        edits=(
+            ("        if len(page.due) < COUNT_MAX or page.due <= moved:", "        if page.due:"),
+        ),
         test_file="tests/contract/test_timeouts.py",
         test="test_r2_8_the_sweep_goes_on_while_more_is_due",
     ),
