@@ -35,10 +35,8 @@ async def show(run: RunHandle) -> None:
 
 
 async def until(run: RunHandle, kind: str) -> None:
-    async for event in run.events():
-        if event.type == kind:
-            await asyncio.sleep(1)  # As a person, who takes a moment.
-            return
+    await anext((event async for event in run.events() if event.type == kind), None)
+    await asyncio.sleep(1)  # As a person, who takes a moment.
 
 
 async def answer(run: RunHandle, *, is_allowed: bool) -> None:
