@@ -75,8 +75,7 @@ class Engine:
         output: Output,
         on_start: Callable[[Execution], None] | None = None,
     ) -> None:
-        """`keep` is called now and then, to remove what is over and old; `look_around` every
-        second, for jobs of which others have brought the first run.
+        """`keep` removes what is over and old; `look_around` finds jobs that others brought runs of.
 
         `life_lock` stays held when the engine ends: whoever gave it lets it go afterwards.
         """
@@ -108,7 +107,6 @@ class Engine:
         self._looked_at_s = float("-inf")
         self._unknown: set[Claim] = set()
         self._waking: set[RunId] = set()
-        """Parked runs whose timers somebody waits for here."""
         self._has_stopped = asyncio.Event()
 
     async def __aenter__(self) -> Self:

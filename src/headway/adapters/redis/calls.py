@@ -20,7 +20,6 @@ from redis.exceptions import AskError, MovedError, NoScriptError, RedisClusterEx
 
 from headway.adapters.redis.address import Node, RedisAddress
 from headway.adapters.redis.pipe import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, FAULTS, Pipe, Word
-from headway.adapters.redis.replies import Replies
 from headway.core.errors import RuntimeUnavailable
 
 _ATTEMPT_COUNT: Final = 3
@@ -99,7 +98,7 @@ class Calls:
 
     def dial(self, node: Node) -> AbstractConnection:
         """A connection of one's own; not connected yet."""
-        return self._kind(host=node.host, port=node.port, parser_class=Replies, **self._arguments)
+        return self._kind(host=node.host, port=node.port, **self._arguments)
 
     async def close(self) -> None:
         for pipe in self._pipes.values():
@@ -136,9 +135,7 @@ class Calls:
     def _pipe_to(self, node: Node) -> Pipe:
         pipe = self._pipes.get(node)
         if pipe is None:
-            pipe = Pipe(
-                self._kind, host=node.host, port=node.port, parser_class=Replies, **self._arguments
-            )
+            pipe = Pipe(self._kind, host=node.host, port=node.port, **self._arguments)
             self._pipes[node] = pipe
         return pipe
 

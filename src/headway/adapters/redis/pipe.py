@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
+from hiredis import pack_command
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 from redis.exceptions import TimeoutError as DriverTimeout
@@ -117,15 +118,9 @@ async def _reply(connection: AbstractConnection) -> Any:
         return refusal
 
 
-def packed(calls: Iterable[Sequence[Word]]) -> bytes:
+def packed(calls: Iterable[tuple[Word, ...]]) -> bytes:
     """Calls as the server reads them."""
-    parts: list[bytes] = []
-    for words in calls:
-        parts.append(b"*%d\r\n" % len(words))
-        for word in words:
-            raw = word if isinstance(word, bytes) else str(word).encode()
-            parts.append(b"$%d\r\n%b\r\n" % (len(raw), raw))
-    return b"".join(parts)
+    return b"".join(pack_command(words) for words in calls)  # type: ignore[arg-type]  # Any length.
 
 
 def _answer(calls: list[_Call], reply: Any) -> None:
