@@ -19,7 +19,7 @@ ADAPTERS: Final = (
             ),
         ),
         test_file="tests/contract/test_guards.py",
-        test="test_r2_2_a_run_that_others_have_ended_is_not_ended_again",
+        test="test_r2_2_a_row_that_has_changed_is_not_written",
     ),
     Mutant(
         name="SQLite's write lock comes with the first write",
