@@ -40,7 +40,7 @@ class Feed:
         nothing = dict.fromkeys(
             (
                 *("ready_seq", "ended_at", "wake_at", "run_by", "cancel_by", "continued_from"),
-                *("parent_id", "checkpoint", "result", "error", "cancel"),
+                *("parent_id", "traceparent", "checkpoint", "result", "error", "cancel"),
             )
         )
         return {

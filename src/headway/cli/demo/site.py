@@ -49,11 +49,13 @@ async def opened_site(folder: Path) -> AsyncIterator[Site]:
         serving.add_done_callback(ends)
         try:
             address = await ready
-            async with _worker(address, folder), opened_http(address, None) as http:
+            async with _worker(address, folder) as said, opened_http(address, None) as http:
                 client = Client(http)
                 has_page = (await http.request("GET", "/ui/", None)).status == 200
-                (found,) = (await client.get("/api/workers"))["workers"]
-                yield Site(client, address, found["url"], has_page)
+                # Another may be left of a demo that was killed.
+                workers = (await client.get("/api/workers"))["workers"]
+                (url,) = [one["url"] for one in workers if one["id"] in said]
+                yield Site(client, address, url, has_page)
         except Refused:  # By a server that has been told to stop, and ends soon; else it is meant.
             await asyncio.wait([serving], timeout=STOP_S)
             if serving.done():
@@ -95,8 +97,8 @@ async def _serve(hw: Headway, ready: asyncio.Future[str]) -> None:
 
 
 @asynccontextmanager
-async def _worker(address: str, folder: Path) -> AsyncIterator[None]:
-    """A worker process, once the server knows it."""
+async def _worker(address: str, folder: Path) -> AsyncIterator[str]:
+    """A worker process, once the server knows it, and what it has said by then: its id, too."""
     said = folder / "worker.log"
     with said.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
@@ -108,7 +110,7 @@ async def _worker(address: str, folder: Path) -> AsyncIterator[None]:
             if process.returncode is not None:
                 raise ConfigurationError(f"{WORKER_SILENT}: {said.read_text().strip()[-500:]}")
             await asyncio.sleep(LOOK_S)
-        yield
+        yield said.read_text()
     finally:
         with suppress(ProcessLookupError):
             process.terminate()

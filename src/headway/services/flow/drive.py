@@ -266,7 +266,7 @@ class Drive:
 
     async def _perform(self, commands: Sequence[Command]) -> None:
         if len(commands) == 1 and self._may_wait_for(commands[0]):
-            self._ended.append(await self._outcome(commands[0]))
+            self._ended = [await self._outcome(commands[0])]
             return
         known = {one.call_id for one in self._stepped} | self._calls.keys()
         starts: list[StartChild] = []
@@ -301,7 +301,8 @@ class Drive:
 
     async def _call(self, command: CallService | CallFunction) -> None:
         try:
-            self._ended.append(await self._outcome(command))
+            outcome = await self._outcome(command)
+            self._ended.append(outcome)  # Now: the list of before may have been taken meanwhile.
         finally:
             self._calls.pop(command.call_id, None)
             self._news.ring()
