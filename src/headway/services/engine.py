@@ -75,7 +75,7 @@ class Engine:
         output: Output,
         on_start: Callable[[Execution], None] | None = None,
     ) -> None:
-        """`keep` removes what is over and old; `look_around` finds jobs that others brought runs of.
+        """`keep` removes what is over and old; `look_around` finds jobs that others have runs of.
 
         `life_lock` stays held when the engine ends: whoever gave it lets it go afterwards.
         """
