@@ -53,6 +53,9 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("wide_excepts", "src/headway/services/engine.py"): (
         "The top of an execution and of a round: a mistake of ours is told and costs only this one."
     ),
+    ("wide_excepts", "src/headway/services/sweep.py"): (
+        "a wake that breaks costs no more than itself; the next round looks again"
+    ),
     ("wide_excepts", "src/headway/services/claiming.py"): (
         "The top of a loop: a mistake of ours is told and costs this round alone."
     ),

@@ -1,5 +1,6 @@
 """R1.12: a secret among the parameters is never echoed; it is only said to be set."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -102,3 +103,42 @@ async def test_r1_12_the_mirror_does_not_show_it(url: str, tmp_path: Path) -> No
         run = await hw.start("login", params={"password": PASSWORD})
         await run.result()
     assert shown_in(tmp_path, run.id)["params"] == {"password": SET}
+
+
+async def test_r1_12_a_secret_that_steers_a_run_is_not_in_its_events(
+    client: Client, used: list[str]
+) -> None:
+    is_steered = asyncio.Event()
+
+    @client.hw.job()
+    async def hear(ctx: RunContext, password: SecretStr) -> None:
+        async with ctx.listening():
+            await ctx.emit("hears", {})
+            await is_steered.wait()
+            (heard,) = await ctx.messages()
+        used.append(heard["password"])
+
+    first = await client.submitted("hear", key="ann", params={"password": "first"})
+    await client.told(first, "hears")
+    body = {"job": "hear", "key": "ann", "params": {"password": PASSWORD}, "on_conflict": "steer"}
+    assert (await client.post("/api/runs", body)).status < 300
+    is_steered.set()
+    await client.ended(first)
+    assert used == [PASSWORD]
+    assert PASSWORD not in json.dumps((await client.get("/api/events?after=0")).body)
+
+
+async def test_r1_12_a_row_of_a_job_that_nobody_knows_here_keeps_its_secret(client: Client) -> None:
+    row = {"job": "elsewhere", "params": {"password": {"$secret": PASSWORD}}}
+    assert (await client.call("PUT", "/api/keys/ann", row))["params"] == {"password": SET}
+    row["params"] = {"password": SET}
+    assert (await client.call("PUT", "/api/keys/ann", row))["params"] == {"password": SET}
+    (saved,) = await client.hw.keys.list()
+    assert json.loads(saved.params) == {"password": {"$secret": PASSWORD}}
+
+
+def test_r1_12_a_secret_inside_of_a_parameter_is_refused_with_the_job() -> None:
+    async def login(ctx: RunContext, passwords: list[SecretStr]) -> None: ...
+
+    with pytest.raises(InvalidInput, match="make it a parameter of its own"):
+        Headway("sqlite://").job()(login)

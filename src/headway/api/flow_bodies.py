@@ -12,6 +12,7 @@ from headway.core.flow.faults import Fault
 from headway.core.flow.kept import SavedFlow
 from headway.core.flow.state import NodeRun
 from headway.core.ids import Instant
+from headway.core.secret import veiled_value
 from headway.core.worker.worker import LiveWorker
 from headway.services.flow.task_view import TaskView
 from headway.services.flow.workers import HeldCall
@@ -67,7 +68,7 @@ def task_view(task: TaskView) -> dict[str, Any]:
         "version": task.version,
         "status": task.status.value,
         "key": task.run.key,
-        "params": task.params,
+        "params": veiled_value(task.params),
         "shared": task.shared,
         "node": task.node,
         "last_action": task.last_action,

@@ -26,6 +26,7 @@ from headway.core.flow.kept import VersionStatus
 from headway.core.flow.state import NodeRun
 from headway.core.ids import SECOND, InstanceId, Instant, RunId
 from headway.core.run.status import VOCABULARY, RunStatus
+from headway.core.secret import veiled_value
 from headway.core.worker.worker import TTL_S, LiveWorker
 from headway.services.flow.task_view import TaskView
 
@@ -259,7 +260,7 @@ def _task(task: TaskView, leases: Mapping[InstanceId, Instant]) -> Fields:
         "ID": f"{TASK_PREFIX}{run.id}",
         "FlowVersionID": task.version_id,
         "Status": VOCABULARY[run.status].task,
-        "ParamsJSON": _text_of(task.params),
+        "ParamsJSON": _text_of(veiled_value(task.params)),
         "SharedJSON": _text_of(task.shared),
         "CurrentNodeKey": "" if run.status is RunStatus.SUCCEEDED else task.node,
         "LastAction": task.last_action,

@@ -25,8 +25,8 @@ def sealed(
         if value == SHOWN:
             if name not in kept:
                 raise InvalidInput(f"params.{name}", "is only shown as set: give it once more")
-            after[name] = kept[name]
-        elif isinstance(value, str):
+            value = after[name] = kept[name]
+        if isinstance(value, str):
             after[name] = {MARK: value}
     return after
 
@@ -48,6 +48,11 @@ def veiled(document: str) -> str:
 def is_veiled(params: Mapping[str, Any]) -> bool:
     """Whether it says of a secret only that it is set."""
     return SHOWN in params.values()
+
+
+def veiled_value(value: Any) -> Any:
+    """The same, of what was taken out of a document."""
+    return json.loads(veiled(json.dumps(value))) if value is not None else None
 
 
 def _open(value: dict[str, Any]) -> Any:

@@ -363,7 +363,7 @@ class RunContext:
             self._may_have_missed = False
         for item in items:
             self._read_seq = item.seq
-            payload = json.loads(item.payload)
+            payload = opened(item.payload)
             if item.kind == MESSAGE:
                 self._messages.append(payload)
             elif item.kind == ANSWER and item.call_id is not None:

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from headway.core.command.key_row import DeleteKey, Locked, SaveKey
 from headway.core.command.lane import Changed
-from headway.core.document import encode_document
+from headway.core.document import check_name, encode_document
 from headway.core.errors import KeyLocked, RevisionConflict
 from headway.core.ids import Key
-from headway.core.secret import is_veiled
+from headway.core.secret import SHOWN, is_veiled, sealed
 from headway.core.world import SavedKey
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
@@ -57,12 +57,17 @@ class Keys:
         What is kept may be half done: the parameters are checked when the run is started.
         A secret of which is only said that it is set stays as it was.
         """
+        key, job = check_name(key, place="key"), check_name(job, place="job")
         values = params or {}
+        kept: dict[str, Any] | None = None
+        if is_veiled(values):
+            kept, revision = await saved_params(self._reader, Key(key), job=job)
+            expected_revision = revision if expected_revision is None else expected_revision
         if job in self._jobs:
-            kept = None
-            if is_veiled(values):
-                kept, _ = await saved_params(self._reader, Key(key), job=job)
             values = self._jobs[job].parameters.sealed(values, kept=kept or {})
+        elif is_veiled(values):
+            only_shown = [name for name, value in values.items() if value == SHOWN]
+            values = sealed(values, only_shown, kept=kept or {})
         answer = await self._store.apply(
             SaveKey(
                 key=Key(key),

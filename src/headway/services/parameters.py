@@ -63,7 +63,7 @@ class Parameters:
         except PydanticUserError as error:
             problem = f"has a parameter {name!r} whose type cannot be checked"
             raise InvalidInput(place, problem) from error
-        if _is_secret(self._adapters[name].json_schema()):
+        if _is_secret(self._adapters[name], f"{place}, parameter {name!r}"):
             self._secrets.append(name)
         if parameter.default is inspect.Parameter.empty:
             self._required.append(name)
@@ -132,9 +132,17 @@ class Parameters:
         return {**schema, **({"$defs": shared["$defs"]} if "$defs" in shared else {})}
 
 
-def _is_secret(schema: Mapping[str, Any]) -> bool:
-    """Also one that may be missing (`SecretStr | None`)."""
-    return any(one.get("writeOnly") for one in (schema, *schema.get("anyOf", ())))
+def _is_secret(adapter: TypeAdapter[Any], place: str) -> bool:
+    """Also one that may be missing (`SecretStr | None`); one inside of something is refused."""
+    try:
+        schema = adapter.json_schema()
+    except PydanticUserError:
+        return False  # It has none.
+    if any(one.get("writeOnly") for one in (schema, *schema.get("anyOf", ()))):
+        return True
+    if '"writeOnly": true' in json.dumps(schema):
+        raise InvalidInput(place, "has a secret inside; make it a parameter of its own")
+    return False
 
 
 def _refusal(faults: Sequence[tuple[str, str]]) -> InvalidInput:

@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from headway.core.command.cancel import ForceCancel
@@ -21,6 +20,7 @@ from headway.core.ids import SECOND, Instant, RunId, later
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
+from headway.log import event_log
 from headway.ports.life_lock import LifeLock
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
@@ -37,6 +37,8 @@ TICK_S: Final = 0.02
 
 Soon = Sequence[tuple[float, RunId]]
 """Parked runs whose timers end before the next round, and in how many seconds, in order."""
+
+log = event_log(__name__)
 
 
 class _Page(NamedTuple):
@@ -111,8 +113,12 @@ async def wake_on_time(
             _, run_id = waiting.popleft()
             awaited.discard(run_id)
             wakes.append(Wake(run_id))
-        with suppress(InfrastructureError):
+        try:
             await asyncio.gather(*map(store.apply, wakes))
+        except InfrastructureError:
+            continue
+        except Exception:  # It costs no more than itself: the next round looks again.
+            log.exception("wake_broke")
 
 
 async def clean_locks(reader: RunReader, life_lock: LifeLock) -> None:

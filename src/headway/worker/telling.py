@@ -65,8 +65,9 @@ class Answering:
     async def _said(self, line: bytes) -> bool:
         try:
             if self._stream is None:
-                self._stream = web.StreamResponse(headers={"Content-Type": LINES})
-                await self._stream.prepare(self._request)
+                stream = web.StreamResponse(headers={"Content-Type": LINES})
+                await stream.prepare(self._request)
+                self._stream = stream
             await self._stream.write(line)
         except OSError:  # Whoever asked is gone.
             return False

@@ -103,6 +103,8 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         for line in whole:
             yield line
         _check(response, len(rest))
+    if rest:
+        yield rest
 
 
 def _check(response: aiohttp.ClientResponse, byte_count: int) -> None:

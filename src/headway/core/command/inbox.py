@@ -13,6 +13,7 @@ from headway.core.run.events import EventType
 from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.window import Refusal, refusal_of
+from headway.core.secret import veiled
 from headway.core.world import InboxItem, World
 
 MESSAGE: Final = "message"
@@ -150,4 +151,4 @@ class ConsumeInbox:
 
 def _told(item: InboxItem) -> str:
     by = encode_document(item.by, place="by")
-    return f'{{"seq":{item.seq},"by":{by},"message":{item.payload}}}'
+    return f'{{"seq":{item.seq},"by":{by},"message":{veiled(item.payload)}}}'

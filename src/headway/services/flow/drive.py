@@ -178,7 +178,8 @@ class Drive:
                 log.warning("step_not_stored", extra={"reason": str(error)})
                 await asyncio.sleep(AGAIN_S)
                 await self._load()
-                happened = [Woken(), *self._stepped, *await self._inbox()]
+                stepped = list(self._stepped)  # To which those of the inbox are added.
+                happened = [Woken(), *await self._inbox(), *stepped]
                 continue
             await self._perform(commit.commands)
             self._stepped.clear()

@@ -33,6 +33,7 @@ NO_WORKER: Final = "no worker"
 CALL_ID_HEADER: Final = "Headway-Call-Id"
 GENERATION_HEADER: Final = "Headway-Generation"
 
+PROGRESS_BYTE_COUNT_MAX: Final = 16 << 10
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -227,7 +228,8 @@ def _is_progress(line: bytes, tell: Callable[[dict[str, Any]], None]) -> bool:
         return False
     if not isinstance(said, dict) or not isinstance(said.get("progress"), dict):
         return False
-    tell(said["progress"])
+    if len(line) <= PROGRESS_BYTE_COUNT_MAX:  # More than anybody would read, and no harm to lose.
+        tell(said["progress"])
     return True
 
 
