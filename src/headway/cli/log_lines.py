@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from headway.cli.config import HIDDEN
 from headway.log import about
 from headway.settings import Settings
 
-HIDDEN: Final = "(secret)"
 SECRET_NAMES: Final = frozenset({"authorization", "cookie", "password", "secret", "token"})
 # What every record has; the rest are the fields of this one.
 _USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {

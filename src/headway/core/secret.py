@@ -42,7 +42,7 @@ def veiled(document: str) -> str:
     """The document as it may be shown."""
     if _MARK_TEXT not in document:
         return document
-    return json.dumps(json.loads(document, object_hook=_veil), ensure_ascii=False)
+    return json.dumps(veiled_value(json.loads(document)), ensure_ascii=False)
 
 
 def is_veiled(params: Mapping[str, Any]) -> bool:
@@ -52,12 +52,10 @@ def is_veiled(params: Mapping[str, Any]) -> bool:
 
 def veiled_value(value: Any) -> Any:
     """The same, of what was taken out of a document."""
-    return json.loads(veiled(json.dumps(value))) if value is not None else None
+    if isinstance(value, dict):
+        return SHOWN if MARK in value else {name: veiled_value(one) for name, one in value.items()}
+    return [veiled_value(one) for one in value] if isinstance(value, list) else value
 
 
 def _open(value: dict[str, Any]) -> Any:
     return value[MARK] if len(value) == 1 and MARK in value else value
-
-
-def _veil(value: dict[str, Any]) -> Any:
-    return SHOWN if MARK in value else value

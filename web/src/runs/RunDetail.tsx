@@ -9,6 +9,7 @@ import { InterruptCard } from "../inbox/InterruptCard";
 import { useInterrupts } from "../inbox/interrupts";
 import { useLive } from "../live";
 import { useNews } from "../news";
+import { Crumbs } from "../parts/Crumbs";
 import { Empty } from "../parts/Empty";
 import { Figures } from "../parts/Figures";
 import { Json } from "../parts/Json";
@@ -53,17 +54,16 @@ function Detail({ run, events }: { run: RunView; events: EventView[] }) {
   const happened = events.filter((event) => event.type !== "run_log" && event.type !== "run_progress");
   return (
     <>
-      <nav className={classes.crumbs} aria-label="Where you are">
+      <Crumbs>
         <Link to="/runs">Runs</Link>
-        <span aria-hidden="true">/</span>
         {run.key === run.id ? (
-          <span>{run.job}</span>
+          run.job
         ) : (
           <Link to="/runs" search={{ key: run.key }}>
             {run.key}
           </Link>
         )}
-      </nav>
+      </Crumbs>
       <div className={classes.head}>
         <h1 dir="auto">{run.key === run.id ? run.job : run.key}</h1>
         <Pill run={shown} />
