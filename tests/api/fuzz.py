@@ -1,16 +1,49 @@
 """schemathesis over the OpenAPI document of a running server."""
 
+import math
+import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 # A schema cannot say which jobs are registered, nor which cursors were given out.
 NOT_CHECKED: Final = "positive_data_acceptance"
+CASES: Final = re.compile(r"([\d,]+) generated")
 
 
-def fuzz(address: str, *, example_count: int, folder: Path, timeout_s: float) -> list[str]:
-    """The lines that tell of failures; none when every answer is as documented."""
+@dataclass(frozen=True, slots=True)
+class Fuzzed:
+    case_count: int
+    failures: list[str]
+    """The lines that tell of them; none when every answer is as documented."""
+
+
+def groups(document: Mapping[str, Any]) -> Counter[str]:
+    """How many operations each group of the OpenAPI document has."""
+    return Counter(
+        group
+        for operations in document["paths"].values()
+        for operation in operations.values()
+        for group in operation["tags"]
+    )
+
+
+def fuzz_group(
+    address: str, group: str, *, operation_count: int, case_count: int, folder: Path
+) -> Fuzzed:
+    """About `case_count` requests, or more, to the operations of a group."""
+    each = math.ceil(case_count / operation_count)
+    return fuzz(address, f"--include-tag={group}", example_count=each, folder=folder)
+
+
+def fuzz(
+    address: str, *chosen: str, example_count: int, folder: Path, timeout_s: float | None = None
+) -> Fuzzed:
+    """So many requests to each of the chosen operations, or to all."""
     ended = subprocess.run(
         [
             str(Path(sys.executable).with_name("schemathesis")),
@@ -22,6 +55,7 @@ def fuzz(address: str, *, example_count: int, folder: Path, timeout_s: float) ->
             "--suppress-health-check=all",
             "--no-color",
             "--seed=7",
+            *chosen,
         ],
         cwd=folder,
         capture_output=True,
@@ -29,7 +63,9 @@ def fuzz(address: str, *, example_count: int, folder: Path, timeout_s: float) ->
         timeout=timeout_s,
         check=False,
     )
+    said = CASES.search(ended.stdout)
+    case_count = int(said[1].replace(",", "")) if said else 0
     if ended.returncode == 0:
-        return []
+        return Fuzzed(case_count, [])
     _, _, failures = ended.stdout.partition("= FAILURES =")
-    return (failures or ended.stdout + ended.stderr).splitlines()
+    return Fuzzed(case_count, (failures or ended.stdout + ended.stderr).splitlines())

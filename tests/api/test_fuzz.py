@@ -14,5 +14,5 @@ def test_i15_s9_no_request_breaks_the_server_or_gets_an_undocumented_answer(
     tmp_path: Path,
 ) -> None:
     with served_apart(tmp_path) as program:
-        failures = fuzz(program.address, example_count=5, folder=tmp_path, timeout_s=380)
-    assert not failures, "\n".join(failures)
+        fuzzed = fuzz(program.address, example_count=5, folder=tmp_path, timeout_s=380)
+    assert not fuzzed.failures, "\n".join(fuzzed.failures)

@@ -9,6 +9,9 @@ import pytest
 from pydantic import SecretStr
 
 from headway import Headway, InvalidInput, RunContext
+from headway.core.errors import RevisionConflict
+from headway.core.ids import Key
+from headway.core.world import SavedKey
 from tests.api.client import Client
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -142,3 +145,22 @@ def test_r1_12_a_secret_inside_of_a_parameter_is_refused_with_the_job() -> None:
 
     with pytest.raises(InvalidInput, match="make it a parameter of its own"):
         Headway("sqlite://").job()(login)
+
+
+async def test_r1_12_a_secret_that_is_replaced_at_this_very_moment_is_not_used(
+    client: Client, used: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, runs = client.hw.keys, client.hw.store.runs
+    await keys.save("ann", job="login", params={"name": "ann", "password": PASSWORD})
+    read = runs.saved_key
+
+    async def replaced_once_read(key: Key) -> SavedKey | None:
+        row = await read(key)
+        monkeypatch.undo()
+        await keys.save("ann", job="login", params={"name": "ann", "password": "another"})
+        return row
+
+    monkeypatch.setattr(runs, "saved_key", replaced_once_read)
+    with pytest.raises(RevisionConflict):
+        await client.hw.submit("login", key="ann", params={"name": "ann", "password": SET})
+    assert used == []

@@ -55,13 +55,26 @@ Those of
 - *leaked*: slots and instances that were left when all was over.
 
 """
+SERVER: Final = "\n## The server\n"
+SERVER_HEADER: Final = """
+Made by `python -m tests.torture.server --full --record` on {day}.
+
+- **cuts**: a client of the event stream is cut at so many random points, across restarts of the
+  server and retention. An event that was missed, repeated or out of order is a fault; a *resync*
+  tells it that what it has not seen is gone.
+- The other rows are schemathesis over the groups of the OpenAPI document, with all of its checks
+  but one: a schema cannot say which jobs are registered. An answer that the document does not tell
+  of, or a server error, is a fault.
+
+"""
 Column = dict[str, str]
 """A figure for each row."""
 
 
 def record(heading: str, figures: Column, *, order: Sequence[str]) -> None:
     """Put a column into the page, in place of the one that was there."""
-    columns = _columns(RECORD.read_text()) if RECORD.exists() else {}
+    page, server, server_part = _page().partition(SERVER)
+    columns = _columns(page)
     columns[heading] = {"made": datetime.now(tz=UTC).date().isoformat()} | figures
     machine = (
         f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
@@ -71,7 +84,21 @@ def record(heading: str, figures: Column, *, order: Sequence[str]) -> None:
     rows = [["", *known], ["---"] * (1 + len(known))]
     for word in columns[heading]:
         rows += [[word, *(columns[name].get(word, "") for name in known)]]
-    RECORD.write_text(HEADER.format(machine=machine) + "\n".join(map(_line, rows)) + "\n")
+    page = HEADER.format(machine=machine) + "\n".join(map(_line, rows)) + "\n"
+    RECORD.write_text(page + server + server_part)
+
+
+def record_server(rows: Sequence[tuple[str, str, str]]) -> None:
+    """What was done, how often, and how many faults there were: below all the columns."""
+    page, _, _ = _page().partition(SERVER)
+    day = datetime.now(tz=UTC).date().isoformat()
+    table = [("", "how many", "faults"), ("---", "---:", "---:"), *rows]
+    lines = "\n".join(_line(row) for row in table)
+    RECORD.write_text(f"{page}{SERVER}{SERVER_HEADER.format(day=day)}{lines}\n")
+
+
+def _page() -> str:
+    return RECORD.read_text() if RECORD.exists() else ""
 
 
 def _columns(page: str) -> dict[str, Column]:

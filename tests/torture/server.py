@@ -1,38 +1,55 @@
-"""`python -m tests.torture.server [--full]`: the server under fuzzing, and a stream that is cut."""
+"""`python -m tests.torture.server [--full] [--record]`: a server under fuzzing, a stream cut."""
 
 import argparse
 import asyncio
+import json
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from headway.bootstrap import upgrade_database
 from tests.api.conftest import served
 from tests.api.cuts import Seen, cut
-from tests.api.fuzz import fuzz
+from tests.api.fuzz import fuzz_group, groups
+from tests.api.openapi import KEPT
 from tests.api.program import served_apart
+from tests.torture.record import RECORD, record_server
 
-FUZZ_S_MAX = 4 * 3_600.0
+Row = tuple[str, str, str]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.torture.server")
     parser.add_argument("--full", action="store_true", help="the long form")
-    is_full = parser.parse_args().full
+    parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
+    wanted = parser.parse_args()
+    rows, faults = [], []
+    for row, found in _torture(is_full=wanted.full):
+        print(" ".join(row), flush=True)
+        rows.append(row)
+        faults += found
+    if wanted.record:
+        record_server(rows)
+    print("\n".join(faults))
+    sys.exit(1 if faults else 0)
+
+
+def _torture(*, is_full: bool) -> Iterator[tuple[Row, list[str]]]:
     seen = asyncio.run(_cuts(1_000 if is_full else 200))
-    print(
-        f"{seen.cut_count:,} cuts, {seen.event_count:,} events, {seen.resync_count:,} resyncs,"
-        f" {len(seen.faults)} faults"
-    )
+    counts = f"{seen.cut_count:,} ({seen.event_count:,} events, {seen.resync_count:,} resyncs)"
+    yield ("cuts", counts, str(len(seen.faults))), seen.faults
     with tempfile.TemporaryDirectory() as folder, served_apart(Path(folder)) as program:
-        failures = fuzz(
-            program.address,
-            example_count=5_000 if is_full else 100,
-            folder=Path(folder),
-            timeout_s=FUZZ_S_MAX,
-        )
-    print("\n".join([*seen.faults, *failures]))
-    sys.exit(1 if seen.faults or failures else 0)
+        for group, operation_count in groups(json.loads(KEPT.read_text())).items():
+            fuzzed = fuzz_group(
+                program.address,
+                group,
+                operation_count=operation_count,
+                case_count=5_000 if is_full else 500,
+                folder=Path(folder),
+            )
+            what = f"`{group}`, {operation_count} operations"
+            yield (what, f"{fuzzed.case_count:,}", str(len(fuzzed.failures))), fuzzed.failures
 
 
 async def _cuts(cut_count: int) -> Seen:

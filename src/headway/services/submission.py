@@ -37,7 +37,7 @@ async def submission_of(
     if params is None and key is not None:
         taken, row_revision = await saved_params(runs, checked_key, job=job.name)
     elif isinstance(params, dict) and is_veiled(params):
-        kept, _ = await saved_params(runs, checked_key, job=job.name)
+        kept, row_revision = await saved_params(runs, checked_key, job=job.name)
     return Submit(
         run_id=run_id,
         key=checked_key,

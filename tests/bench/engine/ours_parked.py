@@ -28,7 +28,8 @@ WAITS: Final[dict[str, dict[str, Any]]] = {
 }
 LOOK_S: Final = 0.1
 WAKE_BEGINS_S: Final = 5.0
-WAKING_COUNT_PER_S: Final = 50
+WAKING_COUNT_PER_S: Final = 167
+"""As when a hundred thousand wake within ten minutes."""
 STARTED_COUNT_PER_S: Final = 300
 """So many at least can be started before the first wakes."""
 

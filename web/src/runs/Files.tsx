@@ -4,20 +4,22 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { answerOf } from "../api";
 import { listFiles, type RunView } from "../client";
 import { isActive } from "../stream/model";
+import { useNews } from "../news";
 import { moment } from "../time";
 import classes from "./Files.module.css";
 
 const PAGE_COUNT = 100;
-const AGAIN_MS = 5_000;
+const AGAIN_MS = 2_000;
 
 export function Files({ run }: { run: RunView }) {
-  const { data, hasNextPage, fetchNextPage, isFetching } = useInfiniteQuery({
+  const { data, hasNextPage, fetchNextPage, isFetching, refetch } = useInfiniteQuery({
     queryKey: ["files", run.id],
     queryFn: ({ pageParam }) => answerOf(listFiles({ path: { run_id: run.id }, query: { limit: PAGE_COUNT, ...(pageParam === null ? {} : { after: pageParam }) } })),
     initialPageParam: null as string | null,
     getNextPageParam: (page) => page.after,
     refetchInterval: isActive(run.status) ? AGAIN_MS : false, // A finished file is no event.
   });
+  useNews(run.id, () => void refetch()); // The last ones come shortly before the end.
   const files = data?.pages.flatMap((page) => page.files) ?? [];
   if (files.length === 0) return null;
   return (

@@ -56,7 +56,8 @@ def _name_the_limit(context: ExceptionContext) -> None:
 
 
 def sqlite_engine(open_file: Callable[[], sqlite3.Connection]) -> AsyncEngine:
-    return _sqlite_engine(open_file, AsyncAdaptedQueuePool)
+    # The one used last is used next: each has a page cache of its own, and most stay small.
+    return _sqlite_engine(open_file, AsyncAdaptedQueuePool, pool_use_lifo=True)
 
 
 def memory_engine(shared: sqlite3.Connection) -> AsyncEngine:
@@ -65,7 +66,7 @@ def memory_engine(shared: sqlite3.Connection) -> AsyncEngine:
 
 
 def _sqlite_engine(
-    open_connection: Callable[[], sqlite3.Connection], pool: type[Pool]
+    open_connection: Callable[[], sqlite3.Connection], pool: type[Pool], **options: Any
 ) -> AsyncEngine:
     async def create() -> aiosqlite.Connection:
         connection = aiosqlite.Connection(open_connection, iter_chunk_size=64)
@@ -73,7 +74,9 @@ def _sqlite_engine(
         connection._thread.daemon = True
         return await connection
 
-    engine = create_async_engine(ENGINE_URLS["sqlite"], async_creator=create, poolclass=pool)
+    engine = create_async_engine(
+        ENGINE_URLS["sqlite"], async_creator=create, poolclass=pool, **options
+    )
     event.listen(engine.sync_engine, "begin", _begin)
     return engine
 
