@@ -68,6 +68,15 @@ async def test_r1_10_the_snapshot_has_the_last_run_of_each_saved_key_and_who_wor
     assert [instance["pid"] for instance in state["instances"]] == [os.getpid()]
 
 
+async def test_r5_10_the_programs_at_work_are_listed_with_what_they_hold(client: Client) -> None:
+    run_id = await client.submitted("stay", key="ann")
+    await client.begun(run_id)
+    (instance,) = (await client.get("/api/instances"))["instances"]
+    assert (instance["pid"], instance["run_ids"]) == (os.getpid(), [run_id])
+    why = await client.get(f"/api/runs/{run_id}/explain")
+    assert why["held_by"] == [instance["id"]]
+
+
 async def test_r3_3_a_lane_is_cleared_and_what_is_active_goes_on(client: Client) -> None:
     await client.call("PATCH", "/api/lanes/narrow", {"max_concurrent": 1})
     run_ids = [await client.submitted("stay", lane="narrow") for _ in range(3)]

@@ -7,7 +7,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.e2e.flows import ASK, ORDERS
 from tests.e2e.site import Site
-from tests.e2e.viewer import Viewer
+from tests.e2e.viewer import Viewer, everywhere
 
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
@@ -143,6 +143,7 @@ async def test_r5_10_the_first_flow_is_written_on_the_page(
     await viewer.leave()
 
 
+@everywhere
 async def test_r5_10_a_task_is_started_by_a_form_of_what_the_flow_reads(
     viewer: Viewer, site: Site
 ) -> None:

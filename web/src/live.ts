@@ -2,6 +2,7 @@
 import { useEffect, useSyncExternalStore } from "react";
 import type { EventView, KeyView, LaneView, RunView } from "./client";
 import { type Asked, type Connection, isActive, type LiveRun, type Patch, toLive, type Told } from "./stream/model";
+import { Queues } from "./stream/queues";
 
 const LAST_COUNT_MAX = 5_000;
 const BY_NAME = new Intl.Collator("en", { numeric: true });
@@ -24,7 +25,7 @@ class Live {
   epoch = 0;
   private active = new Map<string, Set<string>>();
   private listed: string[] | null = null;
-  private places: Map<string, number> | null = null;
+  private readonly queues = new Queues();
   private readonly listeners = new Set<() => void>();
   private readonly watchers = new Map<string, Set<Watcher>>();
   private port: MessagePort | Worker | null = null;
@@ -88,17 +89,7 @@ class Live {
 
   /** From 1, among those that wait in its lane. */
   placeOf(run: LiveRun): number | null {
-    if (this.places === null) {
-      this.places = new Map();
-      const waiting = [...this.runs.values()].filter((one) => one.status === "queued" && !one.is_behind);
-      waiting.sort((one, other) => (one.ready_seq ?? one.seq) - (other.ready_seq ?? other.seq));
-      const counts = new Map<string, number>();
-      for (const one of waiting) {
-        counts.set(one.lane, (counts.get(one.lane) ?? 0) + 1);
-        this.places.set(one.id, counts.get(one.lane) as number);
-      }
-    }
-    return this.places.get(run.id) ?? null;
+    return this.queues.placeOf(run);
   }
 
   watch(run_id: string, watcher: Watcher): () => void {
@@ -129,6 +120,7 @@ class Live {
         this.keys = byKey(told.snapshot.keys);
         this.runs = new Map();
         this.active = new Map();
+        this.queues.clear();
         this.last = new Map(told.snapshot.last_runs.map((run) => [run.key, run]));
         this.listed = null;
         this.apply(told.snapshot.runs);
@@ -160,6 +152,7 @@ class Live {
       if (before?.status !== run.status) this.moves += 1;
       const job = run.job ?? before?.job ?? this.keys.get(run.key)?.job ?? null;
       const known = { ...run, job };
+      this.queues.change(before, isActive(run.status) ? known : undefined);
       const ids = this.active.get(run.key) ?? new Set();
       if (isActive(run.status)) {
         this.runs.set(run.id, known);
@@ -172,7 +165,6 @@ class Live {
         if (run.status !== "rejected") this.keepLast(known);
       }
     }
-    if (runs.length > 0) this.places = null;
   }
 
   private keepLast(run: LiveRun): void {

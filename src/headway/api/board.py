@@ -1,4 +1,6 @@
-"""`/api/lanes`, `/api/keys`, `/api/jobs` and `/api/state`: the board and its controls."""
+"""`/api/lanes`, `/api/keys`, `/api/jobs`, `/api/instances` and `/api/state`: the board and its
+controls.
+"""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -9,9 +11,17 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.face import Face
 from headway.api.problem import Problem
-from headway.api.views import instance_view, key_view, lane_view, listed, run_view
+from headway.api.views import (
+    holder_view,
+    instance_view,
+    key_view,
+    lane_view,
+    listed,
+    run_view,
+)
 from headway.api.wire import (
     ClearView,
+    InstanceList,
     JobList,
     KeyBody,
     KeyPage,
@@ -26,6 +36,7 @@ from headway.core.ids import LaneName
 from headway.ports.run_reader import LaneView as FoundLane
 
 PAGE_COUNT_MAX: Final = 1_000
+HELD_COUNT_MAX: Final = 100
 
 NamePath = Annotated[Name, Path()]
 IfMatch = Annotated[
@@ -58,6 +69,21 @@ def _state(router: APIRouter, face: Face) -> None:
             f',"last_runs":{listed(map(run_view, found.last_runs))}'
             f',"instances":{listed(map(instance_view, found.instances))}}}'
         )
+
+    @router.get(
+        "/instances",
+        tags=["lanes"],
+        response_class=Response,
+        responses={200: {"model": InstanceList}, **problems()},
+    )
+    async def list_instances() -> Response:
+        """The programs at work on this database, the oldest first, and which runs each holds."""
+        found = sorted(await face.store.runs.instances(), key=lambda one: one.started_at)
+        views = []
+        for one in found:
+            held = await face.store.runs.runs_held_by(one.id, limit=HELD_COUNT_MAX)
+            views.append(holder_view(one, (run.id for run in held)))
+        return json_answer(f'{{"instances":{listed(views)}}}')
 
     @router.get(
         "/jobs",

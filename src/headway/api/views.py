@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headway.core.files import StoredFile
-from headway.core.ids import Instant
+from headway.core.ids import Instant, RunId
 from headway.core.lane import Lane
 from headway.core.run.events import Event, EventType
 from headway.core.run.explain import Explanation
@@ -110,6 +110,11 @@ def instance_view(instance: Instance) -> str:
         f',"started_at":{_at(instance.started_at)}'
         f',"lease_expires_at":{_at(instance.lease_expires_at)}}}'
     )
+
+
+def holder_view(instance: Instance, held: Iterable[RunId]) -> str:
+    run_ids = listed(f'"{run_id}"' for run_id in held)
+    return f'{instance_view(instance)[:-1]},"run_ids":{run_ids}}}'
 
 
 def schedule_view(schedule: Schedule, saved: SavedSchedule | None) -> str:

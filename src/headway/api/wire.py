@@ -228,6 +228,14 @@ class InstanceView(BaseModel):
     lease_expires_at: datetime
 
 
+class HolderView(InstanceView):
+    run_ids: list[str] = Field(description="Runs that it has claimed, at most a hundred of them.")
+
+
+class InstanceList(BaseModel):
+    instances: list[HolderView]
+
+
 class KeyView(BaseModel):
     key: str
     job: str

@@ -1,7 +1,7 @@
 import { UnstyledButton } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { useQuery } from "@tanstack/react-query";
-import { memo } from "react";
+import { memo, useId } from "react";
 import { answerOf } from "../api";
 import { getRun } from "../client";
 import type { Values } from "../form/SchemaForm";
@@ -11,8 +11,10 @@ import { useJobs } from "../jobs";
 import { Figures } from "../parts/Figures";
 import { ChevronIcon, LockIcon } from "../parts/icons";
 import { Pill } from "../parts/Pill";
+import { useInterrupts } from "../inbox/interrupts";
 import { reasonOfEnd } from "../runs/reasons";
 import { isActive, type LiveRun } from "../stream/model";
+import { FLOW_JOB } from "../tasks/words";
 import { ago, length, useNow } from "../time";
 import { start } from "./actions";
 import classes from "./BoardRow.module.css";
@@ -35,7 +37,7 @@ export const BoardRow = memo(function BoardRow({ rowKey }: { rowKey: string }) {
   const row = useRow(rowKey);
   const jobs = useJobs();
   const { isOpen, existing } = useNote(rowKey);
-  const region = `row-${rowKey}`;
+  const region = useId();
   return (
     <article className={classes.row} aria-label={rowKey} data-testid="row">
       <div className={classes.line}>
@@ -56,6 +58,7 @@ export const BoardRow = memo(function BoardRow({ rowKey }: { rowKey: string }) {
             {row.isLocked && (
               <span className={classes.lock} title="Locked while the run is active">
                 <LockIcon size={12} />
+                <span className="unseen">Locked while the run is active.</span>
               </span>
             )}
             {row.job}
@@ -68,6 +71,7 @@ export const BoardRow = memo(function BoardRow({ rowKey }: { rowKey: string }) {
         </div>
         <div className={classes.figures}>
           {row.run && row.run.state !== "Idle" && <Figures run={row.run} />}
+          {row.run?.is_waiting && row.isLocked && <Awaited run={row.run} />}
         </div>
         <RowButtons row={row} />
       </div>
@@ -123,6 +127,18 @@ function Summary({ values, schema }: { values: Values; schema: Schema | undefine
     <span className={classes.value} title={shown}>
       {shown}
     </span>
+  );
+}
+
+/** What a run waits for that stands on another screen. */
+function Awaited({ run }: { run: LiveRun }) {
+  const isAsking = useInterrupts().data?.some((one) => one.run_id === run.id) === true;
+  if (isAsking) return <Link className={classes.hint ?? ""} to="/inbox">It asks a question</Link>;
+  if (run.job !== FLOW_JOB) return null;
+  return (
+    <Link className={classes.hint ?? ""} to="/tasks/$taskId" params={{ taskId: run.id }}>
+      See what the task waits for
+    </Link>
   );
 }
 

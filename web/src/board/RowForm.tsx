@@ -27,6 +27,7 @@ export function RowForm({ row }: { row: Row }) {
         onChange={(values) => note(row.key, { draft: values, problems: {}, reason: null })}
         problems={problems}
         isLocked={row.isLocked}
+        onFaulty={(faulty) => note(row.key, { faulty })}
       />
       <div className={classes.foot}>
         {row.isLocked && <span className={classes.hint}>Locked while the run is active. Cancel it to change anything.</span>}

@@ -9,12 +9,14 @@ export interface Note {
   draft: Values | null;
   reason: string | null;
   problems: Record<string, string>;
+  /** The field whose text cannot be read yet. */
+  faulty: string | null;
   isBusy: boolean;
   /** The key has output already: what the server says of it, while it asks what to do. */
   existing: string | null;
 }
 
-const BLANK: Note = { isOpen: false, draft: null, reason: null, problems: {}, isBusy: false, existing: null };
+const BLANK: Note = { isOpen: false, draft: null, reason: null, problems: {}, faulty: null, isBusy: false, existing: null };
 const notes = new Map<string, Note>();
 const listeners = new Set<() => void>();
 

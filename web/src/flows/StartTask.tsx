@@ -76,7 +76,7 @@ export function StartTask({ flow, version, onClose }: Props) {
         )}
         <div className={classes.foot}>
           <Button variant="default" onClick={onClose}>
-            Close
+            Cancel
           </Button>
           <Button type="submit" loading={starting.isPending} disabled={others === null}>
             Start

@@ -1,7 +1,7 @@
 import { reasonOf } from "../api";
 import { Empty } from "../parts/Empty";
 import { useApprovals } from "../tasks/approvals";
-import { Waiting } from "../tasks/Steering";
+import { ApprovalCard } from "./ApprovalCard";
 import classes from "./Inbox.module.css";
 import { InterruptCard } from "./InterruptCard";
 import { SHOWN_COUNT_MAX, useInterrupts } from "./interrupts";
@@ -18,7 +18,7 @@ export function Inbox() {
         <InterruptCard key={`${one.run_id} ${one.call_id}`} interrupt={one} />
       ))}
       {tasks.map((task) => (
-        <Waiting key={task.id} task={task} isElsewhere />
+        <ApprovalCard key={task.id} task={task} />
       ))}
       {data?.length === SHOWN_COUNT_MAX && <p>These have waited the longest; there are more.</p>}
     </div>

@@ -56,7 +56,7 @@ export function InterruptCard({ interrupt, isInRun = false }: { interrupt: Inter
           {schema ? "Send" : "Approve"}
         </Button>
         <Button size="sm" variant="default" leftSection={<CrossIcon />} disabled={answering.isPending} onClick={() => answering.mutate(false)}>
-          Deny
+          Reject
         </Button>
         {answering.error && (
           <span className={classes.reason} role="alert">

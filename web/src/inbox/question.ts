@@ -17,14 +17,14 @@ const DETAIL_LENGTH_MAX = 500;
 export function shownOf(question: unknown): Shown {
   if (typeof question === "string") return { title: question, details: [], schema: null };
   if (typeof question !== "object" || question === null || Array.isArray(question)) {
-    return { title: "A run asks for a decision", details: [["Asked", text(question)]], schema: null };
+    return { title: "A run asks for a decision", details: [["Asked", briefly(question)]], schema: null };
   }
   const asked = question as Record<string, unknown>;
   const headline = HEADLINES.find((name) => typeof asked[name] === "string" && asked[name] !== "");
   const schema = isFormSchema(asked.schema) ? asked.schema : null;
   const details = Object.entries(asked)
     .filter(([name]) => name !== headline && !(name === "schema" && schema))
-    .map(([name, value]): [string, string] => [labelOf(name), text(value)]);
+    .map(([name, value]): [string, string] => [labelOf(name), briefly(value)]);
   return { title: headline ? headlineWords(headline, asked[headline] as string) : "A run asks for a decision", details, schema };
 }
 
@@ -36,7 +36,7 @@ function isFormSchema(value: unknown): value is Schema {
   return typeof value === "object" && value !== null && "properties" in value;
 }
 
-function text(value: unknown): string {
+export function briefly(value: unknown): string {
   const whole = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
   return whole.length <= DETAIL_LENGTH_MAX ? whole : `${whole.slice(0, DETAIL_LENGTH_MAX)}…`;
 }

@@ -29,6 +29,7 @@ export function Lines({ events, label, empty }: { events: EventView[]; label: st
       className={classes.box}
       tabIndex={0}
       role="log"
+      aria-live="off"
       aria-label={label}
       onScroll={({ currentTarget: { scrollTop, scrollHeight, clientHeight } }) => setFollowing(scrollHeight - scrollTop - clientHeight < NEAR_PX)}
     >

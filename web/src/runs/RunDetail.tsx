@@ -12,8 +12,9 @@ import { useNews } from "../news";
 import { Crumbs } from "../parts/Crumbs";
 import { Empty } from "../parts/Empty";
 import { Figures } from "../parts/Figures";
-import { Json } from "../parts/Json";
 import { Pill } from "../parts/Pill";
+import { Values } from "../parts/Values";
+import { useSubject } from "../shell/title";
 import { isActive, toLive } from "../stream/model";
 import { ago, length, moment, useNow } from "../time";
 import { useHistory } from "./history";
@@ -50,6 +51,7 @@ export function RunDetail() {
 function Detail({ run, events }: { run: RunView; events: EventView[] }) {
   const shown = useLive((live) => live.runs.get(run.id)) ?? toLive(run);
   const active = isActive(run.status);
+  useSubject(`${run.key === run.id ? run.job : run.key}, ${moment(run.started_at ?? run.queued_at)}`);
   const said = events.filter((event) => event.type === "run_log");
   const happened = events.filter((event) => event.type !== "run_log" && event.type !== "run_progress");
   return (
@@ -67,6 +69,7 @@ function Detail({ run, events }: { run: RunView; events: EventView[] }) {
       <div className={classes.head}>
         <h1 dir="auto">{run.key === run.id ? run.job : run.key}</h1>
         <Pill run={shown} />
+        <span className={classes.since}>{sinceWords(run)}</span>
         <RunButtons run={run} />
       </div>
       <Why run={run} />
@@ -103,17 +106,26 @@ function Detail({ run, events }: { run: RunView; events: EventView[] }) {
   );
 }
 
+function sinceWords(run: RunView): string {
+  return run.started_at === null ? `queued ${moment(run.queued_at)}` : `started ${moment(run.started_at)}`;
+}
+
 function Card({ children }: { children: ReactNode }) {
   return <section className={classes.card}>{children}</section>;
 }
 
-/** Why it does not move, and what would free it; or why it ended as it did. */
-function Why({ run }: { run: RunView }) {
-  const { data: why } = useQuery({
+function useExplanation(run: RunView) {
+  const { data } = useQuery({
     queryKey: ["explain", run.id],
     queryFn: () => answerOf(explain({ path: { run_id: run.id } })),
     enabled: isActive(run.status),
   });
+  return data;
+}
+
+/** Why it does not move, and what would free it; or why it ended as it did. */
+function Why({ run }: { run: RunView }) {
+  const why = useExplanation(run);
   const ending = reasonOfEnd(run);
   if (ending !== null) {
     return (
@@ -163,6 +175,7 @@ function Facts({ run }: { run: RunView }) {
       )}
       {run.ended_at && <Fact name="Ended">{ago(run.ended_at, now)}</Fact>}
       {run.run_by && !run.ended_at && <Fact name="Must end by">{moment(run.run_by)}</Fact>}
+      <Holder run={run} />
       {run.attempt > 1 && <Fact name="Attempt">{run.attempt}</Fact>}
       {run.unread_count > 0 && <Fact name="Unread messages">{run.unread_count}</Fact>}
       {run.continued_from && (
@@ -179,6 +192,20 @@ function Facts({ run }: { run: RunView }) {
         <code className={classes.id}>{run.id}</code>
       </Fact>
     </dl>
+  );
+}
+
+/** The program that has its claim. */
+function Holder({ run }: { run: RunView }) {
+  const why = useExplanation(run);
+  const id = why?.gate === "running" && run.status === "running" ? why.held_by[0] : undefined;
+  if (id === undefined) return null;
+  return (
+    <Fact name="Held by">
+      <Link to="/workers">
+        <code className={classes.id}>{id.slice(0, 13)}…</code>
+      </Link>
+    </Fact>
   );
 }
 
@@ -201,9 +228,9 @@ function RunLink({ run_id }: { run_id: string }) {
 
 function Documents({ run }: { run: RunView }) {
   const documents: [string, unknown][] = [
-    ["Parameters", run.params],
     ["Result", run.result],
     ["Error", run.error],
+    ["Parameters", run.params],
     ["Checkpoint", run.checkpoint],
   ];
   return documents
@@ -211,7 +238,7 @@ function Documents({ run }: { run: RunView }) {
     .map(([name, document]) => (
       <section key={name} className={classes.document}>
         <h2>{name}</h2>
-        <Json value={document} label={name} />
+        <Values value={document} label={name} />
       </section>
     ));
 }

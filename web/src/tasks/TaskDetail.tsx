@@ -12,6 +12,8 @@ import { Crumbs } from "../parts/Crumbs";
 import { Empty } from "../parts/Empty";
 import { Json } from "../parts/Json";
 import { Pill } from "../parts/Pill";
+import { Values } from "../parts/Values";
+import { useSubject } from "../shell/title";
 import { errorText } from "../runs/reasons";
 import { ago, length, moment, useNow } from "../time";
 import { Gantt } from "./Gantt";
@@ -19,7 +21,7 @@ import { litOf } from "./lit";
 import { type NodeRuns, useTask } from "./nodeRuns";
 import { CancelTask, RunAgain, Signal, Waiting } from "./Steering";
 import classes from "./TaskDetail.module.css";
-import { isUnderWay, nameOf, useShown } from "./words";
+import { isUnderWay, nameOf, shownShared, useShown } from "./words";
 
 export function TaskDetail() {
   const { taskId } = useParams({ from: "/tasks/$taskId" });
@@ -38,6 +40,7 @@ export function TaskDetail() {
 
 function Detail({ task, nodeRuns }: { task: TaskView; nodeRuns: NodeRuns }) {
   const shown = useShown(task);
+  useSubject(`${nameOf(task)}, ${moment(task.started_at ?? task.queued_at)}`);
   const isActive = isUnderWay(task);
   const [selected, setSelected] = useState<string | null>(null);
   const { data: flow } = useQuery({ ...flowQuery(task.flow, task.version), staleTime: Number.POSITIVE_INFINITY });
@@ -146,19 +149,21 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
 }
 
 function Documents({ task, isActive }: { task: TaskView; isActive: boolean }) {
+  // One that waits for a signal offers it at the top.
+  const canSignal = isActive && task.waits_for !== "event";
   return (
     <section className={classes.card}>
       <Tabs defaultValue="shared" keepMounted={false}>
         <Tabs.List>
           <Tabs.Tab value="shared">Shared</Tabs.Tab>
           <Tabs.Tab value="params">Parameters</Tabs.Tab>
-          {isActive && <Tabs.Tab value="signal">Signal</Tabs.Tab>}
+          {canSignal && <Tabs.Tab value="signal">Signal</Tabs.Tab>}
         </Tabs.List>
         <Tabs.Panel value="shared" className={classes.panel}>
-          <Json value={task.shared} label="Shared state" />
+          <Json value={shownShared(task)} label="Shared state" />
         </Tabs.Panel>
         <Tabs.Panel value="params" className={classes.panel}>
-          <Json value={task.params} label="Parameters" />
+          <Values value={task.params} label="Parameters" />
         </Tabs.Panel>
         <Tabs.Panel value="signal" className={classes.panel}>
           <p className={classes.hint}>A signal sets a key of the shared state. One that comes early is kept.</p>

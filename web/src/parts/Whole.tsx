@@ -1,0 +1,29 @@
+/** The way to a text that is shown in part: onto the clipboard where that is allowed, else as a file. */
+import { Button } from "@mantine/core";
+import { useClipboard } from "@mantine/hooks";
+
+export function Whole({ text, name }: { text: string; name: string }) {
+  const clipboard = useClipboard();
+  // Only pages of a safe origin have one.
+  if (navigator.clipboard === undefined) {
+    return (
+      <Button size="compact-xs" variant="default" onClick={() => save(text, name)}>
+        Save it whole
+      </Button>
+    );
+  }
+  return (
+    <Button size="compact-xs" variant="default" onClick={() => clipboard.copy(text)}>
+      {clipboard.copied ? "Copied" : "Copy it whole"}
+    </Button>
+  );
+}
+
+function save(text: string, name: string): void {
+  const address = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = `${name}.txt`;
+  link.click();
+  URL.revokeObjectURL(address);
+}
