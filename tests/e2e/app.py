@@ -49,6 +49,9 @@ async def mirror(
                 case {"file": str(path)}:
                     async with ctx.file(path) as file:
                         await file.write(b"a picture")
+                case {"stay": str(path)}:
+                    await ctx.progress(**figures, staying=True)
+                    await _stay(Path(path))
                 case {"fail": str(reason)}:
                     raise ValueError(reason)
                 case {"log": str(line), "level": str(level)}:
@@ -56,8 +59,6 @@ async def mirror(
                 case dict():
                     figures |= message
                     await ctx.progress(**figures)
-                case {"stay": str(path)}:
-                    await _stay(Path(path))
                 case "cookie":
                     await ctx.log(f"{len(cookie.get_secret_value()) if cookie else 0} characters")
                 case "end":

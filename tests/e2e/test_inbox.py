@@ -129,9 +129,9 @@ async def test_r4_9_whoever_answers_second_is_told_and_the_first_answer_stands(
         viewer = Viewer(browser, line.address)
         page = await viewer.open("inbox")
         await expect(page.get_by_test_id("question")).to_contain_text("May I?")
-        line.swallows = True  # So that the page does not hear of the first answer.
         [asked] = site.call("GET", "/api/interrupts")["interrupts"]
         answer = {"call_id": asked["call_id"], "approved": False}
+        line.swallows = True  # So that the page does not hear of the first answer.
         site.call("POST", f"/api/runs/{run_id}/resume", answer)
         async with page.expect_response(re.compile("/resume$")) as answered:
             await page.get_by_role("button", name="Approve").click()
