@@ -1,10 +1,12 @@
 import { ActionIcon, Loader, Tooltip, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { useEffect } from "react";
-import { useFreshInterrupts, useInterrupts } from "../inbox/interrupts";
+import { useInterrupts } from "../inbox/interrupts";
 import { useLive } from "../live";
+import { useFreshReadings } from "../news";
 import { Empty } from "../parts/Empty";
 import { MoonIcon, SunIcon } from "../parts/icons";
+import { useApprovals } from "../tasks/approvals";
 import { Banner } from "./Banner";
 import classes from "./Shell.module.css";
 import { SignIn } from "./SignIn";
@@ -21,7 +23,7 @@ const SCREENS = [
 export function Shell() {
   const connection = useLive((live) => live.connection);
   const hasSnapshot = useLive((live) => live.hasSnapshot);
-  useFreshInterrupts();
+  useFreshReadings();
   if (connection === "signed_out") return <SignIn />;
   return (
     <>
@@ -78,8 +80,13 @@ function Mark() {
   );
 }
 
+/** How much waits for a person: questions of runs, and approvals of tasks. */
+function useWaitingCount(): number {
+  return (useInterrupts().data?.length ?? 0) + (useApprovals().data?.length ?? 0);
+}
+
 function InboxCount() {
-  const count = useInterrupts().data?.length ?? 0;
+  const count = useWaitingCount();
   if (count === 0) return null;
   return (
     <span className={classes.count} aria-label={`${count} waiting`}>
@@ -91,7 +98,7 @@ function InboxCount() {
 /** The window's title says where one is, and whether somebody waits. */
 function Title() {
   const path = useRouterState({ select: (state) => state.location.pathname });
-  const count = useInterrupts().data?.length ?? 0;
+  const count = useWaitingCount();
   useEffect(() => {
     const screen = SCREENS.find(({ to }) => path.startsWith(to))?.name ?? (path.startsWith("/tasks") ? "Task" : "headway");
     document.title = `${count > 0 ? `(${count}) ` : ""}${screen} · headway`;

@@ -3,7 +3,7 @@ import { Button, Menu, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
-import { answerOf, queries, reasonOf, Refusal } from "../api";
+import { answerOf, isTooLate, queries, reasonOf } from "../api";
 import { approveTask, cancelTask, rerunTask, signalTask, type TaskView } from "../client";
 import type { FlowGraph } from "../flows/graph";
 import { parse } from "../form/SchemaForm";
@@ -12,8 +12,7 @@ import classes from "./Steering.module.css";
 import { nameOf, waitWords } from "./words";
 
 function refresh(task: TaskView): void {
-  void queries.invalidateQueries({ queryKey: ["tasks"] });
-  void queries.invalidateQueries({ queryKey: ["task", task.id] });
+  for (const queryKey of [["tasks"], ["approvals"], ["task", task.id]]) void queries.invalidateQueries({ queryKey });
 }
 
 export function CancelTask({ task }: { task: TaskView }) {
@@ -73,28 +72,37 @@ function short(name: string): string {
   return name.length <= 24 ? name : `${name.slice(0, 23)}…`;
 }
 
+interface WaitingProps {
+  task: TaskView;
+  isElsewhere?: boolean;
+  /** False: it was too late. */
+  onAnswered?: (isTaken: boolean) => void;
+}
+
 /** What it waits for; a question can be answered right here. */
-export function Waiting({ task, isElsewhere = false }: { task: TaskView; isElsewhere?: boolean }) {
+export function Waiting({ task, isElsewhere = false, onAnswered }: WaitingProps) {
   const words = waitWords(task);
   if (words === null) return null;
   return (
-    <section className={classes.waiting} data-elsewhere={isElsewhere} data-testid="waiting" aria-label="What it waits for">
+    <section className={classes.waiting} data-elsewhere={isElsewhere} data-testid="waiting" aria-label="What it waits for" tabIndex={-1}>
       {isElsewhere && (
         <Link to="/tasks/$taskId" params={{ taskId: task.id }} dir="auto">
           {task.flow}: {nameOf(task)}
         </Link>
       )}
       <p dir="auto">{words}</p>
-      {task.waits_for === "approval" && <Approve task={task} />}
+      {task.waits_for === "approval" && <Approve task={task} onAnswered={onAnswered} />}
       {task.waits_for === "event" && <Signal task={task} key={task.awaited_key} />}
     </section>
   );
 }
 
-function Approve({ task }: { task: TaskView }) {
+function Approve({ task, onAnswered }: { task: TaskView; onAnswered: WaitingProps["onAnswered"] }) {
   const [action, setAction] = useState("");
   const answering = useMutation({
     mutationFn: (answer: boolean | string) => answerOf(approveTask({ path: { task_id: task.id }, body: { answer } })),
+    onSuccess: () => onAnswered?.(true),
+    onError: (error) => isTooLate(error) && onAnswered?.(false),
     onSettled: () => refresh(task),
   });
   function submit(event: FormEvent) {
@@ -148,10 +156,9 @@ export function Signal({ task }: { task: TaskView }) {
 }
 
 function Reason({ error }: { error: unknown }) {
-  const isLate = error instanceof Refusal && error.code === "stale";
   return (
     <span className={classes.reason} role="alert">
-      {isLate ? "Somebody else was faster." : reasonOf(error)}
+      {isTooLate(error) ? "Somebody else was faster." : reasonOf(error)}
     </span>
   );
 }
