@@ -1,15 +1,18 @@
 """What people look at, on every backend: one lane, open questions, schedules, figures."""
 
 from headway.adapters.sql.store import SqlStore
+from headway.core.command.cancel import RequestCancel
 from headway.core.command.fire import FireSchedule
 from headway.core.command.inbox import ANSWER, PostToInbox
 from headway.core.command.key_row import SaveKey
 from headway.core.command.question import AskQuestion
 from headway.core.command.settle import Complete
+from headway.core.command.submit import Busy
 from headway.core.document import Document
 from headway.core.ids import Key, LaneName, RunId
+from headway.core.run.status import RunStatus
 from headway.core.schedule import Schedule
-from headway.testing import claim_of
+from headway.testing import a_submit, claim_of
 from tests.contract.scenes import claimed_one, instance, raise_limit, submitted
 
 
@@ -78,7 +81,26 @@ async def test_r1_10_the_snapshot_has_the_last_run_of_each_saved_key(store: SqlS
     for _ in range(2):
         await submitted(store, "ann")
         await store.apply(Complete(claim_of(await claimed_one(store, me)), Document("null")))
+    snapshot = await store.runs.snapshot()
+    [begun] = [record.run for record in snapshot.last_runs]
+    assert (begun.key, begun.status) == ("ann", RunStatus.SUCCEEDED)
     last = await submitted(store, "ann")
     snapshot = await store.runs.snapshot()
-    assert [record.run.id for record in snapshot.last_runs] == [last]
+    # The one that waits, and the one before it: of that are the figures, if it never begins.
+    assert {record.run.id for record in snapshot.last_runs} == {begun.id, last}
     assert [one.id for one in snapshot.instances] == [me]
+
+
+async def test_r2_1_a_refused_submission_is_not_the_last_run_of_its_key(store: SqlStore) -> None:
+    me = await instance(store)
+    await store.apply(SaveKey(key=Key("ann"), job="work"))
+    await submitted(store, "ann")
+    await store.apply(Complete(claim_of(await claimed_one(store, me)), Document("null")))
+    waiting = await submitted(store, "ann")
+    refused = a_submit("ann", is_unattended=True)
+    assert isinstance(await store.apply(refused), Busy)
+    await store.apply(RequestCancel(run_id=waiting))
+    last_runs = (await store.runs.snapshot()).last_runs
+    statuses = {record.run.status for record in last_runs}
+    assert statuses == {RunStatus.SUCCEEDED, RunStatus.CANCELED}
+    assert len(last_runs) == 2

@@ -71,6 +71,9 @@ async def mirror(
 async def agent(ctx: RunContext, goal: str, model: str = "small") -> Any:
     """Asks what it is told to ask, and gives the answer back."""
     [question, *_] = await _told(ctx)
+    if isinstance(question, dict) and "ask" in question:  # With a schema, a default, a time.
+        how: dict[str, Any] = {**question}
+        return await ctx.interrupt(how.pop("ask"), **how)
     return await ctx.interrupt(question)
 
 

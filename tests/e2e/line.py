@@ -1,4 +1,4 @@
-"""A bad line between a browser and a server: it can swallow events, and ask for the wrong ones."""
+"""A bad line between a browser and a server: it loses events, spoils them, asks for wrong ones."""
 
 import asyncio
 import re
@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 BUFFER_BYTE_COUNT: Final = 1 << 20
 FAR_AHEAD: Final = 1_000_000
 SNAPSHOT: Final = b"GET /api/state "
+EVENT: Final = b"data: {"
+GARBLED: Final = b"data: <"
 STREAM: Final = re.compile(rb"GET /api/events\?after=(\d+)")
 
 
@@ -22,6 +24,11 @@ class BadLine:
         self._host, self._port = parts.hostname, parts.port
         self.swallows = False
         """Whether what comes on the stream is lost."""
+        self.garbles = False
+        """Whether the next event on the stream arrives as something else."""
+        self.holds = asyncio.Event()
+        """Whoever asks for the snapshot waits for it, unless it is set."""
+        self.holds.set()
         self.asks_ahead = False
         """Whether the next subscription asks for events that are not there yet."""
         self.snapshot_count = 0
@@ -58,7 +65,9 @@ class BadLine:
         """A browser that only reads sends each request at once."""
         with suppress(ConnectionError):
             while request := await reader.read(BUFFER_BYTE_COUNT):
-                self.snapshot_count += request.startswith(SNAPSHOT)
+                if request.startswith(SNAPSHOT):
+                    self.snapshot_count += 1
+                    await self.holds.wait()
                 stream = STREAM.match(request)
                 is_stream.set() if stream else is_stream.clear()
                 if stream and self.asks_ahead:
@@ -76,6 +85,9 @@ class BadLine:
     ) -> None:
         with suppress(ConnectionError):
             while answer := await far_reader.read(BUFFER_BYTE_COUNT):
+                if self.garbles and is_stream.is_set() and EVENT in answer:
+                    self.garbles = False
+                    answer = answer.replace(EVENT, GARBLED)
                 if not (self.swallows and is_stream.is_set()):
                     writer.write(answer)
         writer.close()

@@ -9,11 +9,16 @@ from typing import Any, Final
 from urllib.parse import quote
 from urllib.request import urlopen
 
+from headway import Headway
+from headway.core.command.submit import Busy
+from headway.services.retention import Keeper, Retention
+from headway.testing import a_submit
 from tests.cli.command import command, environment
 from tests.services.process import free_port, wait_until
 
 ROOT: Final = Path(__file__).parents[2]
 TIMEOUT_S: Final = 30.0
+MOMENT_S: Final = 0.001
 
 
 class Site:
@@ -24,8 +29,9 @@ class Site:
         self.database = folder / "headway.db"
         self._log = folder / "server.log"
         self._data = folder / "data"
+        self.url = f"sqlite:///{self.database}"
         self._environment = environment(
-            HEADWAY_DATABASE_URL=f"sqlite:///{self.database}",
+            HEADWAY_DATABASE_URL=self.url,
             HEADWAY_DATA=str(self._data),
             **settings,
         )
@@ -173,6 +179,18 @@ class Site:
             timeout_s=TIMEOUT_S,
         )
         return self.call("GET", f"/api/tasks/{task_id}")
+
+    async def refuse(self, key: str) -> None:
+        """What a schedule does whose time comes while its key is busy: nobody can be told."""
+        async with Headway(self.url).without_engine() as hw:
+            answer = await hw.store.apply(a_submit(key, is_unattended=True))
+        assert isinstance(answer, Busy)
+
+    async def forget_events(self) -> None:
+        """Remove whatever has happened so far from the stream, as time does."""
+        async with Headway(self.url).without_engine() as hw:
+            retention = Retention(events_s=MOMENT_S)
+            await Keeper(hw.store, hw.store.runs, hw.store.events, retention).prune_all()
 
     def has_file(self, path: str, *, of: str) -> bool:
         """Whether the key, of plain letters, has this file."""

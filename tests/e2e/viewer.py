@@ -19,7 +19,7 @@ TIMEOUT_MS: Final = 20_000
 # The browser itself notes what the server refused, or that it was not there.
 OF_THE_NETWORK: Final = re.compile(r"^Failed to load resource: .*?(?:status of (\d+)|(net::\w+))")
 REFUSALS: Final[dict[int, str]] = {
-    401: r"/api/(state|session)",
+    401: r"/api/.*",
     404: r"/api/(runs|tasks|flows)/[^/]+(/[a-z-]+)?",
     409: r"/api/(runs(/[^/]+/resume)?|flows/[^/]+/tasks|tasks/[^/]+/approve)",
     412: r"/api/(keys|flows)/[^/]+",
@@ -61,6 +61,7 @@ class Viewer:
         self._context: BrowserContext | None = None
         self.may_be_cut = False
         """Whether the server may be gone for a while: the browser notes that too."""
+        self.refusals = dict(REFUSALS)
         self.faults: list[str] = []
 
     async def open(
@@ -103,7 +104,7 @@ class Viewer:
         path = urlsplit(message.location["url"]).path
         if status is None:
             return self.may_be_cut and path.startswith("/api/")
-        return re.fullmatch(REFUSALS.get(int(status), "-"), path) is not None
+        return re.fullmatch(self.refusals.get(int(status), "-"), path) is not None
 
     def _see(self, request: Request) -> None:
         if not request.url.startswith(f"{self._address}/"):

@@ -33,7 +33,7 @@ export async function answerOf<T>(call: Promise<Answered<T>>): Promise<T> {
   if (response === undefined) {
     throw new Refusal(0, "unreachable", "The server does not answer. Nothing is known to have changed; try again.");
   }
-  if (response.status === 401) live.ask({ kind: "retry" });
+  if (response.status === 401) live.ask({ kind: "retry" }); // Which finds that nobody is signed in.
   const problem = (typeof error === "object" && error !== null ? error : {}) as Record<string, unknown>;
   const detail = typeof problem.detail === "string" ? problem.detail : `The server answered ${response.status}.`;
   const code = typeof problem.code === "string" ? problem.code : "unknown";
@@ -45,6 +45,11 @@ function faultsOf(problem: Record<string, unknown>): Fault[] {
   if (typeof problem.place !== "string") return [];
   const told = String(problem.detail ?? "");
   return [{ place: problem.place, problem: told.replace(`${problem.place}: `, "").replace(`${problem.place} `, "") }];
+}
+
+/** Somebody else has answered already, or nobody asks any more. */
+export function isTooLate(error: unknown): boolean {
+  return error instanceof Refusal && error.code === "stale";
 }
 
 export function sentence(text: string): string {

@@ -1,33 +1,41 @@
 /** What a tab knows of what is going on, and the hooks that show it. */
 import { useEffect, useSyncExternalStore } from "react";
 import type { EventView, KeyView, LaneView, RunView } from "./client";
-import { type Asked, type Connection, isActive, type LiveRun, type Patch, toLive, type Told } from "./stream/model";
+import { LastRuns } from "./stream/last";
+import { type Asked, type Connection, isActive, type LiveRun, type Patch, toLive, type Told, type Topic } from "./stream/model";
 import { Queues } from "./stream/queues";
 
-const LAST_COUNT_MAX = 5_000;
+const ENDED_COUNT_MAX = 2_000;
+const KEPT_COUNT_MAX = 500;
 const BY_NAME = new Intl.Collator("en", { numeric: true });
 
 type Watcher = (events: EventView[]) => void;
+type EndWatcher = (ended: LiveRun[]) => void;
 
 class Live {
   connection: Connection = "connecting";
   hasSnapshot = false;
   ahead_ms = 0;
   runs = new Map<string, LiveRun>();
-  last = new Map<string, LiveRun>();
+  /** The newest of those that have ended since the snapshot, by their ids. */
+  readonly ended = new Map<string, LiveRun>();
   lanes: LaneView[] = [];
   keys = new Map<string, KeyView>();
-  /** Grows with every change of a run's state: who lists runs looks again. */
+  /** Grows when a run changes its state, or begins or ends to wait, or a lane its limits. */
   moves = 0;
-  /** Grows when somebody was asked or has answered. */
-  questions = 0;
+  /** Each grows when there is news of it. */
+  readonly news: Record<Topic, number> = { questions: 0, waits: 0, flows: 0, workers: 0 };
   /** Grows when the snapshot was taken anew: what was read before it may be out of date. */
   epoch = 0;
+  private readonly last = new LastRuns(() => this.keys);
   private active = new Map<string, Set<string>>();
+  /** Keys without a saved row whose run has ended: shown until they are dismissed. */
+  private readonly kept = new Set<string>();
   private listed: string[] | null = null;
   private readonly queues = new Queues();
   private readonly listeners = new Set<() => void>();
   private readonly watchers = new Map<string, Set<Watcher>>();
+  private readonly endWatchers = new Set<EndWatcher>();
   private port: MessagePort | Worker | null = null;
 
   connect(): void {
@@ -40,6 +48,9 @@ class Live {
     this.port.onmessage = ({ data }: MessageEvent<Told>) => this.hear(data);
     this.ask({ kind: "hello" });
     addEventListener("pagehide", () => this.ask({ kind: "bye" }));
+    // Whoever has no network need not wait for the silence to know.
+    addEventListener("offline", () => this.ask({ kind: "cut" }));
+    addEventListener("online", () => this.ask({ kind: "retry" }));
     addEventListener("pageshow", ({ persisted }) => persisted && this.ask({ kind: "hello" }));
   }
 
@@ -54,13 +65,19 @@ class Live {
 
   /** A run that was just accepted: the stream need not tell it first. */
   put(run: RunView): void {
-    const isKnown = this.runs.has(run.id) || this.last.get(run.key)?.id === run.id;
+    const isKnown = this.runs.has(run.id) || this.ended.has(run.id);
     if (!isKnown) this.apply([toLive(run)]);
     this.tell();
   }
 
   putKey(saved: KeyView): void {
-    this.keys = new Map(this.keys).set(saved.key, saved);
+    this.takeKeys(new Map(this.keys).set(saved.key, saved));
+    this.tell();
+  }
+
+  /** A row that is not saved goes; whoever looks elsewhere keeps theirs. */
+  dismiss(key: string): void {
+    this.kept.delete(key);
     this.listed = null;
     this.tell();
   }
@@ -71,10 +88,10 @@ class Live {
     this.tell();
   }
 
-  /** The keys that have a row: saved ones, and those with an active run. */
+  /** The keys that have a row: saved ones, those with an active run, and those that had one. */
   rowKeys(): string[] {
     if (this.listed === null) {
-      const keys = new Set(this.keys.keys());
+      const keys = new Set([...this.keys.keys(), ...this.kept]);
       for (const [key, ids] of this.active) if (!ids.has(key)) keys.add(key);
       this.listed = [...keys].sort(BY_NAME.compare);
     }
@@ -84,7 +101,16 @@ class Live {
   /** The active run of a key that goes first, else its last one. */
   runOf(key: string): LiveRun | undefined {
     const id = this.active.get(key)?.values().next().value;
-    return (id === undefined ? undefined : this.runs.get(id)) ?? this.last.get(key);
+    return (id === undefined ? undefined : this.runs.get(id)) ?? this.last.of(key);
+  }
+
+  /** The last run of a key that began and is over: its figures stay, and Continue goes on from it. */
+  begunOf(key: string): LiveRun | undefined {
+    return this.last.begunOf(key);
+  }
+
+  laneOf(run: LiveRun): LaneView | undefined {
+    return this.lanes.find((lane) => lane.name === run.lane);
   }
 
   /** From 1, among those that wait in its lane. */
@@ -105,6 +131,12 @@ class Live {
     };
   }
 
+  /** Calls with the runs that have just ended. */
+  watchEnds(watcher: EndWatcher): () => void {
+    this.endWatchers.add(watcher);
+    return () => this.endWatchers.delete(watcher);
+  }
+
   private hear(told: Told): void {
     switch (told.kind) {
       case "connection":
@@ -113,21 +145,18 @@ class Live {
       case "snapshot":
         this.hasSnapshot = true;
         this.epoch += 1;
-        this.questions += 1;
         this.moves += 1;
         this.ahead_ms = told.snapshot.ahead_ms;
         this.lanes = told.snapshot.lanes;
-        this.keys = byKey(told.snapshot.keys);
         this.runs = new Map();
         this.active = new Map();
-        this.queues.clear();
-        this.last = new Map(told.snapshot.last_runs.map((run) => [run.key, run]));
-        this.listed = null;
+        for (const kept of [this.ended, this.kept, this.last, this.queues]) kept.clear();
+        this.takeKeys(byKey(told.snapshot.keys));
+        for (const run of told.snapshot.last_runs) this.last.put(run);
         this.apply(told.snapshot.runs);
         break;
       case "keys":
-        this.keys = byKey(told.keys);
-        this.listed = null;
+        this.takeKeys(byKey(told.keys));
         break;
       case "patch":
         this.hearPatch(told);
@@ -138,18 +167,32 @@ class Live {
 
   private hearPatch(patch: Patch): void {
     this.apply(patch.runs);
-    if (patch.lanes.length > 0) this.lanes = patch.lanes;
-    if (patch.questions) this.questions += 1;
+    if (patch.lanes.length > 0) this.takeLanes(patch.lanes);
+    for (const topic of patch.topics) this.news[topic] += 1;
     const byRun = Map.groupBy(patch.events, (event) => event.run_id ?? "");
     for (const [run_id, events] of byRun) {
       for (const watcher of this.watchers.get(run_id) ?? []) watcher(events);
     }
   }
 
+  private takeKeys(keys: Map<string, KeyView>): void {
+    this.keys = keys;
+    for (const key of this.kept) if (keys.has(key)) this.kept.delete(key);
+    this.listed = null;
+  }
+
+  private takeLanes(lanes: LaneView[]): void {
+    const before = this.lanes;
+    this.lanes = lanes;
+    const isSame = lanes.length === before.length && lanes.every((lane, index) => lane.name === before[index]?.name && lane.revision === before[index]?.revision);
+    if (!isSame) this.moves += 1;
+  }
+
   private apply(runs: LiveRun[]): void {
+    const ended: LiveRun[] = [];
     for (const run of runs) {
       const before = this.runs.get(run.id);
-      if (before?.status !== run.status) this.moves += 1;
+      if (before?.status !== run.status || before.is_waiting !== run.is_waiting) this.moves += 1;
       const job = run.job ?? before?.job ?? this.keys.get(run.key)?.job ?? null;
       const known = { ...run, job };
       this.queues.change(before, isActive(run.status) ? known : undefined);
@@ -162,22 +205,35 @@ class Live {
         this.runs.delete(run.id);
         ids.delete(run.id);
         if (ids.size === 0) this.active.delete(run.key);
-        if (run.status !== "rejected") this.keepLast(known);
+        ended.push(known);
       }
     }
+    if (ended.length > 0) this.end(ended);
   }
 
-  private keepLast(run: LiveRun): void {
-    this.last.delete(run.key); // Put in anew, so that the oldest come first.
-    this.last.set(run.key, run);
-    const oldest = this.last.keys().next().value;
-    if (this.last.size > LAST_COUNT_MAX && oldest !== undefined) this.last.delete(oldest);
+  private end(ended: LiveRun[]): void {
+    for (const run of ended) {
+      this.last.put(run);
+      this.ended.set(run.id, run);
+      forgetOldest(this.ended, ENDED_COUNT_MAX);
+      const hasRow = this.keys.has(run.key) || run.key === run.id || run.status === "rejected";
+      if (hasRow || this.kept.has(run.key)) continue;
+      this.kept.add(run.key);
+      forgetOldest(this.kept, KEPT_COUNT_MAX);
+      this.listed = null;
+    }
+    for (const watcher of this.endWatchers) watcher(ended);
   }
 
   /** Whoever listens looks again. */
   tell(): void {
     for (const listener of this.listeners) listener();
   }
+}
+
+function forgetOldest(kept: Map<string, unknown> | Set<string>, count_max: number): void {
+  const oldest = kept.keys().next().value;
+  if (kept.size > count_max && oldest !== undefined) kept.delete(oldest);
 }
 
 function byKey(keys: KeyView[]): Map<string, KeyView> {

@@ -10,6 +10,7 @@ import { queries } from "./api";
 import { watchDepths } from "./lanes/depth";
 import { live } from "./live";
 import { router } from "./routes";
+import { watchRunEnds } from "./runs/pages";
 
 const theme = createTheme({
   cursorType: "pointer",
@@ -25,6 +26,7 @@ const theme = createTheme({
 
 live.connect();
 watchDepths();
+watchRunEnds();
 createRoot(document.getElementById("root") as HTMLElement).render(
   <StrictMode>
     {/* Everything comes from style sheets: none is written into the page. */}

@@ -287,7 +287,9 @@ class StateView(BaseModel):
     lanes: list[LaneView]
     keys: list[KeyView]
     runs: list[RunView] = Field(description="The active ones.")
-    last_runs: list[RunView] = Field(description="The newest of each saved key, active or over.")
+    last_runs: list[RunView] = Field(
+        description="Of each saved key the newest that was not refused, and the newest that began."
+    )
     instances: list[InstanceView] = Field(description="Programs at work on this database.")
 
 

@@ -37,7 +37,10 @@ class Snapshot:
     runs: Sequence[RunRecord]
     """The active ones."""
     last_runs: Sequence[RunRecord]
-    """The newest run of each saved key that has had one, active or over."""
+    """Of each saved key the newest that was not refused, and the newest that has begun.
+
+    Mostly they are one and the same; active or over.
+    """
     instances: Sequence[Instance]
     """Those that nobody has declared dead."""
 

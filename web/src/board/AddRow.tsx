@@ -1,12 +1,11 @@
 import { Alert, Button, Modal, Select, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
-import { answerOf, reasonOf, Refusal } from "../api";
-import { saveKey } from "../client";
+import { reasonOf, Refusal } from "../api";
 import { SchemaForm, type Values } from "../form/SchemaForm";
 import { withDefaults } from "../form/schema";
-import { live } from "../live";
 import { useJobs } from "../jobs";
+import { add } from "./actions";
 import classes from "./AddRow.module.css";
 
 export function AddRow({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
@@ -26,14 +25,9 @@ function AddForm({ onDone }: { onDone: () => void }) {
   const job = name === null ? undefined : jobs.get(name);
   const adding = useMutation({
     mutationFn: async () => {
-      if (live.keys.has(key.trim())) throw new Refusal(409, "row_exists", `There is a row for ${key.trim()} already.`);
-      const body = { job: name ?? "", params: job ? withDefaults(job.parameters, values) : values };
-      return answerOf(saveKey({ path: { key: key.trim() }, body }));
+      await add(key.trim(), name ?? "", job ? withDefaults(job.parameters, values) : values);
     },
-    onSuccess: (saved) => {
-      live.putKey(saved);
-      onDone();
-    },
+    onSuccess: onDone,
   });
   function submit(event: FormEvent) {
     event.preventDefault();
@@ -66,7 +60,7 @@ function AddForm({ onDone }: { onDone: () => void }) {
       {job && <SchemaForm schema={job.parameters} values={withDefaults(job.parameters, values)} onChange={setValues} />}
       {adding.error && (
         <Alert color="red" variant="light">
-          {reasonOf(adding.error)}
+          {isThere(adding.error) ? `There is a row for ${key.trim()} already.` : reasonOf(adding.error)}
         </Alert>
       )}
       <div className={classes.foot}>
@@ -79,4 +73,8 @@ function AddForm({ onDone }: { onDone: () => void }) {
       </div>
     </form>
   );
+}
+
+function isThere(error: unknown): boolean {
+  return error instanceof Refusal && error.status === 412;
 }

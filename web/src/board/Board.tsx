@@ -1,14 +1,16 @@
 import { Button, SegmentedControl, TextInput } from "@mantine/core";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { memo, useDeferredValue, useMemo, useRef, useState } from "react";
+import { reasonOf } from "../api";
 import { live, useLive } from "../live";
-import { useJobs } from "../jobs";
+import { useJobs, useJobsKnown } from "../jobs";
 import { Empty } from "../parts/Empty";
 import { PlusIcon, SearchIcon } from "../parts/icons";
 import { isActive } from "../stream/model";
 import { AddRow } from "./AddRow";
 import classes from "./Board.module.css";
 import { BoardRow } from "./BoardRow";
+import { ExistingDialog } from "./ExistingDialog";
 import { Limits } from "./Limits";
 
 const ROW_HEIGHT = 65;
@@ -26,6 +28,7 @@ export function Board() {
   const sought = useDeferredValue(search);
   const shown = useMemo(() => fitting(keys, sought, wanted, moves), [keys, sought, wanted, moves]);
   const canAdd = useJobs().size > 0;
+  const jobs = useJobsKnown();
   return (
     <>
       <div className={classes.head}>
@@ -57,11 +60,13 @@ export function Board() {
           <Button leftSection={<PlusIcon />} onClick={() => setAdding(true)} disabled={!canAdd}>
             Add the first row
           </Button>
-          {!canAdd && <p>This server has no jobs. Give it some: headway serve --app module:name</p>}
+          {jobs.isKnown && !canAdd && <p>This server has no jobs. Give it some: headway serve --app module:name</p>}
+          {jobs.error && <p role="alert">Which jobs there are cannot be read. {reasonOf(jobs.error)}</p>}
         </Empty>
       )}
       {keys.length > 0 && shown.length === 0 && <Empty title="No row fits">Look for something else, or show all rows.</Empty>}
       <Rows keys={shown} />
+      <ExistingDialog />
       <AddRow isOpen={isAdding} onClose={() => setAdding(false)} />
     </>
   );

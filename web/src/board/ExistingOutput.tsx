@@ -15,12 +15,14 @@ interface Props {
   /** What the server says is there. */
   told: string;
   isBusy: boolean;
+  /** Why the last choice was refused. */
+  reason?: string | null;
   onStart: (existing: Existing) => void;
   onContinue: () => void;
   onClose: () => void;
 }
 
-export function ExistingOutput({ rowKey, told, isBusy, onStart, onContinue, onClose }: Props) {
+export function ExistingOutput({ rowKey, told, isBusy, reason = null, onStart, onContinue, onClose }: Props) {
   const files = /\((.*?)\)/.exec(told)?.[1];
   return (
     <Modal opened onClose={onClose} title={`${rowKey} has output already`} size="md">
@@ -45,6 +47,11 @@ export function ExistingOutput({ rowKey, told, isBusy, onStart, onContinue, onCl
           <span>Keep it, and go on where the last run stopped.</span>
         </UnstyledButton>
       </div>
+      {reason !== null && (
+        <p className={classes.reason} role="alert" dir="auto">
+          {reason}
+        </p>
+      )}
     </Modal>
   );
 }

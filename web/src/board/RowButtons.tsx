@@ -1,16 +1,20 @@
 import { ActionIcon, Button, Menu, Tooltip } from "@mantine/core";
 import { useNavigate } from "@tanstack/react-router";
 import { useJobs } from "../jobs";
+import { live } from "../live";
 import { CopyIcon, DotsIcon, ForwardIcon, OpenIcon, PasteIcon, PlayIcon, StopIcon, TrashIcon } from "../parts/icons";
+import { useKeptFocus } from "../parts/keptFocus";
 import { paste, remove, start, stop } from "./actions";
-import type { Row } from "./BoardRow";
 import { copied, copy, useHasCopied } from "./clipboard";
 import { useNote } from "./notes";
 import classes from "./RowButtons.module.css";
+import type { Row } from "./rows";
 
 export function RowButtons({ row }: { row: Row }) {
+  const { isBusy, existing } = useNote(row.key);
+  const focus = useKeptFocus<HTMLDivElement>(!isBusy && existing === null && row.run?.status !== "cancelling");
   return (
-    <div className={classes.buttons}>
+    <div className={classes.buttons} data-buttons {...focus}>
       {row.isLocked ? <CancelButton row={row} /> : <StartButtons row={row} />}
       <MoreMenu row={row} />
     </div>
@@ -19,12 +23,11 @@ export function RowButtons({ row }: { row: Row }) {
 
 function StartButtons({ row }: { row: Row }) {
   const { isBusy } = useNote(row.key);
-  const { key, job, run } = row;
-  if (job === null) return null;
-  const canContinue = run !== undefined && run.state !== "Idle";
+  const { key, job, values, canContinue } = row;
+  if (job === null || row.isTask) return null;
   return (
     <>
-      <Button size="xs" className={classes.brief ?? ""} variant="light" leftSection={<PlayIcon size={14} />} loading={isBusy} onClick={() => void start(key, job, "start")}>
+      <Button size="xs" className={classes.brief ?? ""} variant="light" leftSection={<PlayIcon size={14} />} loading={isBusy} onClick={() => void start(key, job, "start", values)}>
         Start new
       </Button>
       <Tooltip label={canContinue ? "Go on where the last run stopped" : "There is nothing to continue yet"}>
@@ -37,7 +40,7 @@ function StartButtons({ row }: { row: Row }) {
           // Not “disabled”: that would keep its reason from being told.
           data-disabled={!canContinue || undefined}
           aria-disabled={!canContinue || undefined}
-          onClick={() => canContinue && void start(key, job, "continue")}
+          onClick={() => canContinue && void start(key, job, "continue", values)}
         >
           Continue
         </Button>
@@ -81,7 +84,7 @@ function MoreMenu({ row }: { row: Row }) {
   const hasCopied = useHasCopied();
   const schema = useJobs().get(row.job ?? "")?.parameters;
   const navigate = useNavigate();
-  const { key, job, run, isLocked, isSaved, values } = row;
+  const { key, job, run, isLocked, isSaved, isTask, values } = row;
   function pasteHere() {
     const found = copied();
     if (found !== null && job !== null) void paste(key, job, found);
@@ -108,11 +111,16 @@ function MoreMenu({ row }: { row: Row }) {
         >
           {isLocked ? "See the run" : "See the last run"}
         </Menu.Item>
+        {isTask && run && (
+          <Menu.Item leftSection={<OpenIcon />} onClick={() => void navigate({ to: "/tasks/$taskId", params: { taskId: run.id } })}>
+            See the task
+          </Menu.Item>
+        )}
         <Menu.Item leftSection={<OpenIcon />} onClick={() => void navigate({ to: "/runs", search: { key } })}>
           All runs of this key
         </Menu.Item>
         <Menu.Divider />
-        <Menu.Item leftSection={<TrashIcon />} color="red" disabled={isLocked || !isSaved} onClick={() => void remove(key)}>
+        <Menu.Item leftSection={<TrashIcon />} color="red" disabled={isLocked} onClick={() => (isSaved ? void remove(key) : live.dismiss(key))}>
           Remove the row
         </Menu.Item>
       </Menu.Dropdown>

@@ -1,20 +1,23 @@
 import { Button } from "@mantine/core";
 import { SchemaForm } from "../form/SchemaForm";
 import { withDefaults } from "../form/schema";
-import { useJobs } from "../jobs";
+import { useJobs, useJobsKnown } from "../jobs";
+import { useLive } from "../live";
 import { Json } from "../parts/Json";
 import { save } from "./actions";
-import type { Row } from "./BoardRow";
-import { note, useNote } from "./notes";
+import { CHANGED, forgetDraft, noteDraft, revisionOf, useNote } from "./notes";
 import classes from "./RowForm.module.css";
+import type { Row } from "./rows";
 
 export function RowForm({ row }: { row: Row }) {
-  const { draft, problems, isBusy } = useNote(row.key);
+  const { draft, base, problems, isBusy } = useNote(row.key);
+  const revision = useLive(() => revisionOf(row.key));
   const job = useJobs().get(row.job ?? "");
+  const { isKnown } = useJobsKnown();
   if (!job) {
     return (
       <>
-        <p className={classes.hint}>This server does not know the job, so its parameters are shown as they are.</p>
+        {isKnown && <p className={classes.hint}>This server does not know the job, so its parameters are shown as they are.</p>}
         <Json value={row.values} label="Parameters" />
       </>
     );
@@ -24,7 +27,7 @@ export function RowForm({ row }: { row: Row }) {
       <SchemaForm
         schema={job.parameters}
         values={withDefaults(job.parameters, row.values)}
-        onChange={(values) => note(row.key, { draft: values, problems: {}, reason: null })}
+        onChange={(values) => noteDraft(row.key, values)}
         problems={problems}
         isLocked={row.isLocked}
         onFaulty={(faulty) => note(row.key, { faulty })}
@@ -33,13 +36,15 @@ export function RowForm({ row }: { row: Row }) {
         {row.isLocked && <span className={classes.hint}>Locked while the run is active. Cancel it to change anything.</span>}
         {!row.isLocked && draft !== null && (
           <>
-            <Button size="xs" loading={isBusy} onClick={() => void save(row.key, job.name)}>
-              Save
+            {revision === base && (
+              <Button size="xs" loading={isBusy} onClick={() => void save(row.key, job.name)}>
+                Save
+              </Button>
+            )}
+            <Button size="xs" variant="subtle" color="gray" onClick={() => forgetDraft(row.key)}>
+              {revision === base ? "Undo" : "Show theirs"}
             </Button>
-            <Button size="xs" variant="subtle" color="gray" onClick={() => note(row.key, { draft: null, problems: {}, reason: null })}>
-              Undo
-            </Button>
-            <span className={classes.hint}>Start and Continue save it too.</span>
+            <span className={classes.hint}>{revision === base ? "Start and Continue save it too." : CHANGED}</span>
           </>
         )}
       </div>

@@ -5,7 +5,7 @@ import type { Values } from "../form/SchemaForm";
 import { live } from "../live";
 import { pasted } from "./clipboard";
 import type { Existing } from "./ExistingOutput";
-import { note, noteOf, noteRefusal } from "./notes";
+import { note, noteOf, noteRefusal, revisionOf } from "./notes";
 
 /** Runs `act`, with the row's buttons out of use meanwhile; false: it was refused. */
 async function doing(key: string, act: () => Promise<void>): Promise<boolean> {
@@ -22,31 +22,35 @@ async function doing(key: string, act: () => Promise<void>): Promise<boolean> {
   }
 }
 
-/** Keep what was typed. Somebody else may have changed the row: then it is refused. */
+/** Keep what was typed. If somebody else has changed the row since it was begun, it is refused. */
 async function saveDraft(key: string, job: string): Promise<void> {
-  const { draft, faulty } = noteOf(key);
+  const { draft, base, faulty } = noteOf(key);
   if (faulty !== null) throw new Refusal(422, "not_json", `${faulty} is not JSON yet: correct it, or undo what was typed.`);
   if (draft === null) return;
-  await put(key, job, draft);
+  await put(key, job, draft, base);
   note(key, { draft: null });
 }
 
-async function put(key: string, job: string, params: Values): Promise<void> {
-  const revision = live.keys.get(key)?.revision;
-  const headers = revision === undefined ? {} : { "if-match": `"${revision}"` };
-  const saved = await answerOf(saveKey({ path: { key }, body: { job, params }, headers }));
+async function put(key: string, job: string, params: Values, revision: number): Promise<void> {
+  const saved = await answerOf(saveKey({ path: { key }, body: { job, params }, headers: { "if-match": `"${revision}"` } }));
   live.putKey(saved);
+}
+
+/** Add a row; refused if the key has one already. */
+export function add(key: string, job: string, params: Values): Promise<void> {
+  return put(key, job, params, 0);
 }
 
 export function save(key: string, job: string): Promise<boolean> {
   return doing(key, () => saveDraft(key, job));
 }
 
-export function start(key: string, job: string, mode: "start" | "continue", existing?: Existing): Promise<boolean> {
+/** `values` are for a key that has no saved row: those of its last run. */
+export function start(key: string, job: string, mode: "start" | "continue", values: Values, existing?: Existing): Promise<boolean> {
   return doing(key, async () => {
     await saveDraft(key, job);
-    const params = live.keys.get(key)?.params as Values | undefined;
-    const body = { job, key, mode, ...(params ? { params } : {}), ...(existing ? { existing } : {}) };
+    const params = (live.keys.get(key)?.params ?? values) as Values;
+    const body = { job, key, mode, params, ...(existing ? { existing } : {}) };
     live.put(await answerOf(submit({ body })));
     note(key, { existing: null });
   });
@@ -61,7 +65,7 @@ export function stop(key: string, run_id: string, files: "keep" | "delete"): Pro
 /** All parameters, and never the identity: key and job stay (R1.12). */
 export function paste(key: string, job: string, values: Values): Promise<boolean> {
   return doing(key, async () => {
-    await put(key, job, pasted(values, (live.keys.get(key)?.params ?? {}) as Values));
+    await put(key, job, pasted(values, (live.keys.get(key)?.params ?? {}) as Values), revisionOf(key));
     note(key, { draft: null });
   });
 }

@@ -2,12 +2,17 @@
 import { useSyncExternalStore } from "react";
 import { Refusal } from "../api";
 import type { Values } from "../form/SchemaForm";
+import { live } from "../live";
 
 export interface Note {
   isOpen: boolean;
   /** Null: nothing was typed since it was saved. */
   draft: Values | null;
+  /** The revision of the row that the draft began with; 0: there was none. */
+  base: number;
   reason: string | null;
+  /** The run that the row had when it was refused: with another one the reason is out of date. */
+  reasonOf: string | null;
   problems: Record<string, string>;
   /** The field whose text cannot be read yet. */
   faulty: string | null;
@@ -16,7 +21,7 @@ export interface Note {
   existing: string | null;
 }
 
-const BLANK: Note = { isOpen: false, draft: null, reason: null, problems: {}, faulty: null, isBusy: false, existing: null };
+const BLANK: Note = { isOpen: false, draft: null, base: 0, reason: null, reasonOf: null, problems: {}, faulty: null, isBusy: false, existing: null };
 const notes = new Map<string, Note>();
 const listeners = new Set<() => void>();
 
@@ -33,9 +38,27 @@ export function useNote(key: string): Note {
   return useSyncExternalStore(subscribe, () => noteOf(key));
 }
 
+/** The key for which it is asked what becomes of its output. */
+export function useAskedKey(): string | null {
+  return useSyncExternalStore(subscribe, () => [...notes].find(([, { existing }]) => existing !== null)?.[0] ?? null);
+}
+
 export function note(key: string, changes: Partial<Note>): void {
   notes.set(key, { ...noteOf(key), ...changes });
   for (const listener of listeners) listener();
+}
+
+export function revisionOf(key: string): number {
+  return live.keys.get(key)?.revision ?? 0;
+}
+
+export function noteDraft(key: string, draft: Values): void {
+  const base = noteOf(key).draft === null ? revisionOf(key) : noteOf(key).base;
+  note(key, { draft, base, problems: {}, reason: null });
+}
+
+export function forgetDraft(key: string): void {
+  note(key, { draft: null, problems: {}, reason: null });
 }
 
 /** Why it was refused: on the row, and on the fields that are to blame. */
@@ -47,7 +70,13 @@ export function noteRefusal(key: string, error: unknown): void {
       if (field) problems[field] = fault.problem;
     }
   }
-  const isOpen = noteOf(key).isOpen || Object.keys(problems).length > 0;
-  const reason = error instanceof Error ? error.message : String(error);
-  note(key, { reason, problems, isOpen });
+  const isChanged = error instanceof Refusal && error.status === 412;
+  const isOpen = noteOf(key).isOpen || isChanged || Object.keys(problems).length > 0;
+  note(key, { reason: isChanged ? CHANGED : wordsOf(error), reasonOf: live.runOf(key)?.id ?? null, problems, isOpen });
+}
+
+export const CHANGED = "Somebody else has changed this row since you began to. Nothing of yours is saved.";
+
+function wordsOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

@@ -39,7 +39,7 @@ export function FlowDetail() {
   const navigate = useNavigate({ from: "/flows/$name" });
   const { data: flow, error } = useQuery(flowQuery(name, version));
   const graph = useMemo(() => readGraph(flow?.definition), [flow?.definition]);
-  if (error) {
+  if (error && !flow) {
     return (
       <Empty title="This flow cannot be shown">
         <p>{reasonOf(error)}</p>
@@ -63,18 +63,36 @@ export function FlowDetail() {
           <GraphCard graph={graph} name={flow.name} />
         </Tabs.Panel>
         <Tabs.Panel value="definition" className={classes.panel}>
-          <Editor
-            key={`${flow.name} ${version ?? ""}`}
-            name={flow.name}
-            initial={flow.definition === null ? EXAMPLE : written(flow.definition)}
-            revision={flow.revision}
-            onPublished={() => void navigate({ search: { tab: "graph" } })}
-          />
+          <EditorOf key={`${flow.name} ${version ?? ""}`} flow={flow} onPublished={() => void navigate({ search: { tab: "graph" } })} />
         </Tabs.Panel>
         <Tabs.Panel value="tasks" className={classes.panel}>
           <TaskRows flow={flow.name} />
         </Tabs.Panel>
       </Tabs>
+    </>
+  );
+}
+
+/** The editor goes on with the flow that it began with, whatever is published meanwhile. */
+function EditorOf({ flow, onPublished }: { flow: FlowDetailView; onPublished: () => void }) {
+  const [base, setBase] = useState(flow);
+  return (
+    <>
+      {base.revision !== flow.revision && (
+        <p className={classes.moved} role="status">
+          Version {flow.latest} has come meanwhile.{" "}
+          <Button size="compact-xs" variant="default" onClick={() => setBase(flow)}>
+            Take it, and drop what is written here
+          </Button>
+        </p>
+      )}
+      <Editor
+        key={base.revision}
+        name={base.name}
+        initial={base.definition === null ? EXAMPLE : written(base.definition)}
+        revision={base.revision}
+        onPublished={onPublished}
+      />
     </>
   );
 }
@@ -108,7 +126,7 @@ function Head({ flow, version }: { flow: FlowDetailView; version: number | undef
       <Button className={classes.start} leftSection={<PlayIcon size={14} />} disabled={shown === 0 || isDraft} onClick={() => setStarting(true)}>
         Start a task
       </Button>
-      {isStarting && <StartTask flow={flow} version={version} onClose={() => setStarting(false)} />}
+      {isStarting && <StartTask flow={flow} version={shown} onClose={() => setStarting(false)} />}
     </div>
   );
 }

@@ -12,14 +12,15 @@ import { parameterSchema } from "./parameters";
 import classes from "./StartTask.module.css";
 
 interface Props {
+  /** As it is now. The form is made once, and starts the version that it was made from. */
   flow: FlowDetailView;
-  /** Undefined: the published one. */
-  version: number | undefined;
+  version: number;
   onClose: () => void;
 }
 
-export function StartTask({ flow, version, onClose }: Props) {
+export function StartTask({ flow: now, version: versionNow, onClose }: Props) {
   const navigate = useNavigate();
+  const [{ flow, version }] = useState({ flow: now, version: versionNow });
   const schema = useMemo(() => parameterSchema(flow.definition), [flow.definition]);
   const [values, setValues] = useState<Values>({});
   const [more, setMore] = useState("");
@@ -28,7 +29,7 @@ export function StartTask({ flow, version, onClose }: Props) {
   const starting = useMutation({
     mutationFn: () => {
       const params = { ...others, ...values };
-      const body = { params, ...(key.trim() === "" ? {} : { key: key.trim() }), ...(version === undefined ? {} : { version }) };
+      const body = { params, version, ...(key.trim() === "" ? {} : { key: key.trim() }) };
       return answerOf(startTask({ path: { name: flow.name }, body }));
     },
     onSuccess: (task) => {
@@ -69,6 +70,11 @@ export function StartTask({ flow, version, onClose }: Props) {
           maxLength={255}
           onChange={(event) => setKey(event.currentTarget.value)}
         />
+        {version !== versionNow && (
+          <p className={classes.hint} role="status">
+            Version {versionNow} was published meanwhile. This form starts version {version}; open it again for the other.
+          </p>
+        )}
         {starting.error && (
           <p className={classes.reason} role="alert">
             {reasonOf(starting.error)}

@@ -15,14 +15,20 @@ const DETAIL_COUNT_MAX = 12;
 /** What a node may say of itself, for people. */
 const WORDS = ["title", "description", "question", "message"] as const;
 
-export function ApprovalCard({ task }: { task: TaskView }) {
+interface Props {
+  task: TaskView;
+  /** False: it was too late. */
+  onAnswered: (isTaken: boolean) => void;
+}
+
+export function ApprovalCard({ task, onAnswered }: Props) {
   const now = useNow();
   const { data: flow } = useQuery({ ...flowQuery(task.flow, task.version), staleTime: Number.POSITIVE_INFINITY });
   const node = objectOf(readGraph(flow?.definition).nodes.get(task.node)?.value);
   const said = wordsOf(node);
   const details = [...Object.entries(objectOf(task.params)), ...Object.entries(objectOf(shownShared(task)))].slice(0, DETAIL_COUNT_MAX);
   return (
-    <article className={classes.card} aria-label={`${task.flow}: ${nameOf(task)}`} data-testid="waiting">
+    <article className={classes.card} aria-label={`${task.flow}: ${nameOf(task)}`} data-testid="waiting" tabIndex={-1}>
       <div className={classes.head}>
         <h2 dir="auto">{said ?? `May it go on at “${task.node}”?`}</h2>
         <span className={classes.where}>
@@ -42,7 +48,7 @@ export function ApprovalCard({ task }: { task: TaskView }) {
           ))}
         </dl>
       )}
-      <Approve task={task} />
+      <Approve task={task} onAnswered={onAnswered} />
     </article>
   );
 }

@@ -2,30 +2,40 @@ import { Button } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { answerOf, queries, reasonOf, Refusal } from "../api";
+import { answerOf, isTooLate, queries, reasonOf, Refusal } from "../api";
 import { type InterruptView, resume } from "../client";
 import { SchemaForm, type Values } from "../form/SchemaForm";
 import { withDefaults } from "../form/schema";
 import { CheckIcon, CrossIcon } from "../parts/icons";
 import { ago, useNow } from "../time";
 import classes from "./InterruptCard.module.css";
-import { shownOf } from "./question";
+import { defaultWords, problemsOf, shownOf } from "./question";
+
+interface Props {
+  interrupt: InterruptView;
+  isInRun?: boolean;
+  /** False: it was too late. */
+  onAnswered?: (isTaken: boolean) => void;
+}
 
 /** A question to a person. The first answer stands; who comes later is told so. */
-export function InterruptCard({ interrupt, isInRun = false }: { interrupt: InterruptView; isInRun?: boolean }) {
+export function InterruptCard({ interrupt, isInRun = false, onAnswered }: Props) {
   const { run_id, call_id, key, job, asked_at } = interrupt;
-  const { title, details, schema } = shownOf(interrupt.question);
+  const { title, details, form, canDeny, answer } = shownOf(interrupt);
   const [values, setValues] = useState<Values>({});
   const now = useNow();
   const answering = useMutation({
     mutationFn: (approved: boolean) => {
-      const answer = approved && schema ? withDefaults(schema, values) : {};
-      return answerOf(resume({ path: { run_id }, body: { ...answer, call_id, approved } }));
+      const body = answer(approved, form ? withDefaults(form, values) : {});
+      return answerOf(resume({ path: { run_id }, body: { ...body, call_id } }));
     },
+    onSuccess: () => onAnswered?.(true),
+    onError: (error) => isTooLate(error) && onAnswered?.(false),
     onSettled: () => queries.invalidateQueries({ queryKey: ["interrupts"] }),
   });
+  const problems = answering.error instanceof Refusal ? problemsOf(answering.error.faults) : {};
   return (
-    <article className={classes.card} aria-label={title} data-testid="question">
+    <article className={classes.card} aria-label={title} data-testid="question" tabIndex={-1}>
       <div className={classes.head}>
         <h2 dir="auto">{title}</h2>
         <span className={classes.where}>
@@ -50,17 +60,22 @@ export function InterruptCard({ interrupt, isInRun = false }: { interrupt: Inter
           ))}
         </dl>
       )}
-      {schema && <SchemaForm schema={schema} values={withDefaults(schema, values)} onChange={setValues} />}
+      {form && <SchemaForm schema={form} values={withDefaults(form, values)} onChange={setValues} problems={problems} />}
       <div className={classes.foot}>
         <Button size="sm" leftSection={<CheckIcon />} loading={answering.isPending} onClick={() => answering.mutate(true)}>
-          {schema ? "Send" : "Approve"}
+          {form ? "Send" : "Approve"}
         </Button>
-        <Button size="sm" variant="default" leftSection={<CrossIcon />} disabled={answering.isPending} onClick={() => answering.mutate(false)}>
-          Reject
-        </Button>
+        {canDeny && (
+          <Button size="sm" variant="default" leftSection={<CrossIcon />} disabled={answering.isPending} onClick={() => answering.mutate(false)}>
+            Reject
+          </Button>
+        )}
+        <span className={classes.otherwise} dir="auto">
+          {defaultWords(interrupt, now)}
+        </span>
         {answering.error && (
           <span className={classes.reason} role="alert">
-            {answering.error instanceof Refusal && answering.error.code === "stale" ? "Somebody else was faster." : reasonOf(answering.error)}
+            {isTooLate(answering.error) ? "Somebody else was faster." : reasonOf(answering.error)}
           </span>
         )}
       </div>

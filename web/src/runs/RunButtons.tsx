@@ -1,16 +1,32 @@
 import { Button, Menu } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
-import { useNavigate } from "@tanstack/react-router";
+import { Link, useNavigate } from "@tanstack/react-router";
 import { answerOf, reasonOf, Refusal } from "../api";
 import { type Existing, ExistingOutput } from "../board/ExistingOutput";
 import { cancel, type RunView, submit } from "../client";
 import { live } from "../live";
 import { ForwardIcon, PlayIcon, StopIcon } from "../parts/icons";
+import { useKeptFocus } from "../parts/keptFocus";
 import { isActive } from "../stream/model";
+import { FLOW_JOB } from "../tasks/words";
 import classes from "./RunButtons.module.css";
 
 export function RunButtons({ run }: { run: RunView }) {
-  return <div className={classes.buttons}>{isActive(run.status) ? <CancelRun run={run} /> : <RunAgain run={run} />}</div>;
+  const focus = useKeptFocus<HTMLDivElement>(run.status !== "cancelling");
+  return (
+    <div className={classes.buttons} {...focus}>
+      {isActive(run.status) ? <CancelRun run={run} /> : run.job === FLOW_JOB ? <TaskLink run={run} /> : <RunAgain run={run} />}
+    </div>
+  );
+}
+
+/** A task is run again from one of its nodes, which its own page shows. */
+function TaskLink({ run }: { run: RunView }) {
+  return (
+    <Link className={classes.link} to="/tasks/$taskId" params={{ taskId: run.id }}>
+      Run again from a node of the task
+    </Link>
+  );
 }
 
 function CancelRun({ run }: { run: RunView }) {

@@ -1,10 +1,10 @@
-import { Loader, Tabs } from "@mantine/core";
+import { Button, Loader, Tabs } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { answerOf, queries, reasonOf } from "../api";
 import { FLOW_JOB } from "../tasks/words";
-import { explain, type EventView, getRun, type RunView } from "../client";
+import { getRun, type RunView } from "../client";
 import { InterruptCard } from "../inbox/InterruptCard";
 import { useInterrupts } from "../inbox/interrupts";
 import { useLive } from "../live";
@@ -12,6 +12,7 @@ import { useNews } from "../news";
 import { Crumbs } from "../parts/Crumbs";
 import { Empty } from "../parts/Empty";
 import { Figures } from "../parts/Figures";
+import { useFocusOn } from "../parts/focusOn";
 import { Pill } from "../parts/Pill";
 import { Values } from "../parts/Values";
 import { useSubject } from "../shell/title";
@@ -21,10 +22,10 @@ import { useHistory } from "./history";
 import { Files } from "./Files";
 import { Lines } from "./Lines";
 import { MessageBox } from "./MessageBox";
-import { errorText, reasonOfEnd } from "./reasons";
 import { RunButtons } from "./RunButtons";
 import classes from "./RunDetail.module.css";
 import { Timeline } from "./Timeline";
+import { Ending, useWhy, Why } from "./Why";
 
 export function RunDetail() {
   const { runId } = useParams({ from: "/runs/$runId" });
@@ -36,7 +37,7 @@ export function RunDetail() {
     for (const name of ["run", "explain", "files"]) void queries.invalidateQueries({ queryKey: [name, runId] });
   });
   const history = useHistory(runId);
-  if (error) {
+  if (error && !run) {
     return (
       <Empty title="This run cannot be shown">
         <p>{reasonOf(error)}</p>
@@ -45,13 +46,15 @@ export function RunDetail() {
     );
   }
   if (!run) return <Loader size="sm" aria-label="Reading the run" />;
-  return <Detail run={run} events={history.events} />;
+  return <Detail run={run} history={history} />;
 }
 
-function Detail({ run, events }: { run: RunView; events: EventView[] }) {
-  const shown = useLive((live) => live.runs.get(run.id)) ?? toLive(run);
-  const active = isActive(run.status);
+function Detail({ run: read, history }: { run: RunView; history: ReturnType<typeof useHistory> }) {
+  const shown = useLive((live) => live.runs.get(read.id) ?? live.ended.get(read.id)) ?? toLive(read);
+  const run = { ...read, status: shown.status };
+  const active = isActive(shown.status);
   useSubject(`${run.key === run.id ? run.job : run.key}, ${moment(run.started_at ?? run.queued_at)}`);
+  const { events } = history;
   const said = events.filter((event) => event.type === "run_log");
   const happened = events.filter((event) => event.type !== "run_log" && event.type !== "run_progress");
   return (
@@ -67,12 +70,12 @@ function Detail({ run, events }: { run: RunView; events: EventView[] }) {
         )}
       </Crumbs>
       <div className={classes.head}>
-        <h1 dir="auto">{run.key === run.id ? run.job : run.key}</h1>
+        <h1 dir="auto" tabIndex={-1}>{run.key === run.id ? run.job : run.key}</h1>
         <Pill run={shown} />
         <span className={classes.since}>{sinceWords(run)}</span>
         <RunButtons run={run} />
       </div>
-      <Why run={run} />
+      {active ? <Why run_id={run.id} /> : <Ending of={shown} />}
       <Questions run_id={run.id} />
       <div className={classes.columns}>
         <div className={classes.main}>
@@ -86,11 +89,12 @@ function Detail({ run, events }: { run: RunView; events: EventView[] }) {
                 <Tabs.Tab value="log">Log</Tabs.Tab>
                 <Tabs.Tab value="events">What happened</Tabs.Tab>
               </Tabs.List>
+              <Gaps history={history} />
               <Tabs.Panel value="log" className={classes.panel}>
-                <Lines events={said} label="Log" empty="The job has not said anything." />
+                <Lines events={said} label="Log" empty={history.isWhole ? "The job has not said anything." : ""} />
               </Tabs.Panel>
               <Tabs.Panel value="events" className={classes.panel}>
-                <Lines events={happened} label="What happened" empty="Nothing is known any more: events are kept for a while only." />
+                <Lines events={happened} label="What happened" empty={history.isWhole ? "Nothing is known any more: events are kept for a while only." : ""} />
               </Tabs.Panel>
             </Tabs>
             {active && <MessageBox run={run} />}
@@ -114,37 +118,35 @@ function Card({ children }: { children: ReactNode }) {
   return <section className={classes.card}>{children}</section>;
 }
 
-function useExplanation(run: RunView) {
-  const { data } = useQuery({
-    queryKey: ["explain", run.id],
-    queryFn: () => answerOf(explain({ path: { run_id: run.id } })),
-    enabled: isActive(run.status),
-  });
-  return data;
-}
-
-/** Why it does not move, and what would free it; or why it ended as it did. */
-function Why({ run }: { run: RunView }) {
-  const why = useExplanation(run);
-  const ending = reasonOfEnd(run);
-  if (ending !== null) {
-    return (
-      <p className={classes.why} data-tone="failed" data-testid="why" dir="auto">
-        {errorText(run.error) ?? ending}
-      </p>
-    );
-  }
-  if (!why || !isActive(run.status) || why.gate === "running") return null;
+/** What is not shown, and why: nothing is passed over in silence. */
+function Gaps({ history: { isPruned, problem, again } }: { history: ReturnType<typeof useHistory> }) {
   return (
-    <p className={classes.why} data-testid="why">
-      <b>{why.sentence}</b> {why.remedy}
-    </p>
+    <>
+      {isPruned && <p className={classes.gap}>Older lines are gone: events are kept for a while only.</p>}
+      {problem !== null && (
+        <p className={classes.gap} role="alert">
+          Not everything could be read. {problem}{" "}
+          <Button size="compact-xs" variant="default" onClick={again}>
+            Try again
+          </Button>
+        </p>
+      )}
+    </>
   );
 }
 
 function Questions({ run_id }: { run_id: string }) {
   const questions = useInterrupts().data?.filter((one) => one.run_id === run_id) ?? [];
-  return questions.map((one) => <InterruptCard key={one.call_id} interrupt={one} isInRun />);
+  const list = useFocusOn(questions.map(({ call_id }) => call_id));
+  return (
+    <div ref={list}>
+      {questions.map((one) => (
+        <div key={one.call_id} data-asked={one.call_id}>
+          <InterruptCard interrupt={one} isInRun />
+        </div>
+      ))}
+    </div>
+  );
 }
 
 function Facts({ run }: { run: RunView }) {
@@ -197,7 +199,7 @@ function Facts({ run }: { run: RunView }) {
 
 /** The program that has its claim. */
 function Holder({ run }: { run: RunView }) {
-  const why = useExplanation(run);
+  const why = useWhy(run.id, run.status === "running");
   const id = why?.gate === "running" && run.status === "running" ? why.held_by[0] : undefined;
   if (id === undefined) return null;
   return (

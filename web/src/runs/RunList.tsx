@@ -2,48 +2,83 @@ import { Button, Loader, MultiSelect, Select, TextInput } from "@mantine/core";
 import { useDebouncedCallback } from "@mantine/hooks";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { reasonOf } from "../api";
 import type { RunView } from "../client";
 import { useJobs } from "../jobs";
-import { live, useLive } from "../live";
+import { useLive } from "../live";
 import { Empty } from "../parts/Empty";
 import { Figures } from "../parts/Figures";
 import { Pill, statusWord } from "../parts/Pill";
 import { SearchIcon } from "../parts/icons";
-import { type LiveRun, type Status, toLive } from "../stream/model";
+import { type Status, toLive } from "../stream/model";
 import { ago, length, useNow } from "../time";
 import { type Filters, STATUSES } from "./filters";
-import { useRunPages } from "./pages";
+import { PAGE_COUNT, useRunPages } from "./pages";
 import { reasonOfEnd } from "./reasons";
 import classes from "./RunList.module.css";
 
 const ROW_HEIGHT = 49;
+const TOP_PX = 100;
 
 export function RunList() {
   const filters = useSearch({ from: "/runs" });
-  const pages = useRunPages(filters);
-  const runs = useMemo(() => pages.data?.pages.flatMap((page) => page.runs) ?? [], [pages.data]);
-  const isFiltered = Object.keys(filters).length > 0;
   return (
     <>
       <div className={classes.head}>
         <h1>Runs</h1>
       </div>
       <FilterBar filters={filters} />
+      <List key={JSON.stringify(filters)} filters={filters} />
+    </>
+  );
+}
+
+function List({ filters: given }: { filters: Filters }) {
+  const [filters] = useState(given); // Others make another list.
+  const pages = useRunPages(filters, isAtTop);
+  const { runs, offset, newerCount } = pages;
+  const isFiltered = Object.keys(filters).length > 0;
+  const { showNewest } = pages;
+  useEffect(() => {
+    if (newerCount === 0) return;
+    const look = () => isAtTop() && showNewest();
+    addEventListener("scroll", look, { passive: true });
+    return () => removeEventListener("scroll", look);
+  }, [newerCount, showNewest]);
+  return (
+    <>
       {pages.error && <Empty title="The runs cannot be read">{reasonOf(pages.error)}</Empty>}
       {pages.isSuccess && runs.length === 0 && (
         <Empty title={isFiltered ? "No run fits" : "No runs yet"}>
           {isFiltered ? "Take a filter away to see more." : "Start one on the board, or submit one through the API."}
         </Empty>
       )}
-      {runs.length > 0 && <Rows runs={runs} filters={filters} onEnd={() => pages.hasNextPage && !pages.isFetching && void pages.fetchNextPage()} />}
-      {(pages.isPending || pages.isFetchingNextPage) && (
+      {newerCount > 0 && <Newer count={newerCount} onShow={showNewest} />}
+      {runs.length > 0 && <Rows runs={runs} offset={offset} onEnd={pages.readOn} onBeginning={pages.readBack} />}
+      {pages.isReading && (
         <div className={classes.loading}>
           <Loader size="sm" aria-label="Reading more runs" />
         </div>
       )}
     </>
+  );
+}
+
+function isAtTop(): boolean {
+  return scrollY < TOP_PX;
+}
+
+/** Under whoever has scrolled down nothing moves: what came meanwhile is told. */
+function Newer({ count, onShow }: { count: number; onShow: () => void }) {
+  function show() {
+    scrollTo(0, 0);
+    onShow();
+  }
+  return (
+    <Button className={classes.newer} size="xs" radius="xl" onClick={show}>
+      {count < PAGE_COUNT ? `${count} newer` : `At least ${PAGE_COUNT} newer`}
+    </Button>
   );
 }
 
@@ -98,54 +133,57 @@ function FilterBar({ filters }: { filters: Filters }) {
   );
 }
 
-function Rows({ runs, filters, onEnd }: { runs: RunView[]; filters: Filters; onEnd: () => void }) {
+interface RowsProps {
+  runs: RunView[];
+  /** How many others come before them. */
+  offset: number;
+  onEnd: () => void;
+  onBeginning: () => void;
+}
+
+function Rows({ runs, offset, onEnd, onBeginning }: RowsProps) {
   const list = useRef<HTMLUListElement>(null);
-  // A run that has moved on since it was read may not fit any more.
-  useLive((live) => (filters.status ? live.moves : 0));
-  const shown = filters.status ? runs.filter((run) => filters.status?.includes(liveOf(run).status)) : runs;
+  const count = offset + runs.length;
   const virtual = useWindowVirtualizer({
-    count: shown.length,
+    count,
     estimateSize: () => ROW_HEIGHT,
     overscan: 10,
     scrollMargin: list.current?.offsetTop ?? 0,
-    getItemKey: (index) => shown[index]?.id ?? index,
+    getItemKey: (index) => runs[index - offset]?.id ?? index,
   });
   const items = virtual.getVirtualItems();
+  const firstIndex = items[0]?.index ?? 0;
   const lastIndex = items.at(-1)?.index ?? 0;
   useEffect(() => {
-    if (lastIndex >= shown.length - 10) onEnd();
-  }, [lastIndex, shown.length, onEnd]);
+    if (firstIndex < offset) onBeginning();
+    else if (lastIndex >= count - 10) onEnd();
+  }, [firstIndex, lastIndex, offset, count, onEnd, onBeginning]);
   return (
     <ul ref={list} className={classes.rows} style={{ height: virtual.getTotalSize() }} aria-label="Runs">
-      {items.map((item) => (
-        <li
-          key={item.key}
-          ref={virtual.measureElement}
-          data-index={item.index}
-          aria-setsize={-1}
-          aria-posinset={item.index + 1}
-          className={classes.place}
-          style={{ transform: `translateY(${item.start - virtual.options.scrollMargin}px)` }}
-        >
-          <RunRow run={shown[item.index] as RunView} />
-        </li>
-      ))}
+      {items.map((item) => {
+        const run = runs[item.index - offset];
+        return (
+          <li
+            key={item.key}
+            ref={virtual.measureElement}
+            data-index={item.index}
+            aria-setsize={-1}
+            aria-posinset={item.index + 1}
+            className={classes.place}
+            style={{ transform: `translateY(${item.start - virtual.options.scrollMargin}px)` }}
+          >
+            {run ? <RunRow run={run} /> : <div className={classes.row} aria-hidden="true" />}
+          </li>
+        );
+      })}
     </ul>
   );
 }
 
-/** As the stream tells it now, if it tells anything of it. */
-function liveOf(run: RunView): LiveRun {
-  const active = live.runs.get(run.id);
-  if (active) return active;
-  const last = live.last.get(run.key);
-  return last?.id === run.id ? last : toLive(run);
-}
-
+/** As the stream tells it now, if it is active; what ends is written into the list. */
 function RunRow({ run }: { run: RunView }) {
   const active = useLive((live) => live.runs.get(run.id));
-  const last = useLive((live) => live.last.get(run.key));
-  const shown = active ?? (last?.id === run.id ? last : toLive(run));
+  const shown = active ?? toLive(run);
   const now = useNow();
   const reason = reasonOfEnd(shown);
   return (

@@ -1,6 +1,6 @@
 /** All that happened to a run: what is kept of it, and what comes while one looks. */
 import { useCallback, useEffect, useState } from "react";
-import { answerOf } from "../api";
+import { answerOf, reasonOf } from "../api";
 import { type EventView, runEvents } from "../client";
 import { useLive, useWatch } from "../live";
 
@@ -9,19 +9,25 @@ const EVENT_COUNT_MAX = 20_000;
 
 export interface History {
   events: EventView[];
+  /** What happened before the first of them is not kept any more. */
+  isPruned: boolean;
+  /** Everything that is kept was read. */
   isWhole: boolean;
+  /** Why not all of it could be read. */
+  problem: string | null;
 }
 
-const NOTHING: History = { events: [], isWhole: false };
+const NOTHING: History = { events: [], isPruned: false, isWhole: false, problem: null };
 
-export function useHistory(run_id: string): History {
+export function useHistory(run_id: string): History & { again: () => void } {
   const [history, setHistory] = useState<{ run_id: string } & History>({ run_id, ...NOTHING });
+  const [attempt, setAttempt] = useState(0);
   const epoch = useLive((live) => live.epoch);
   const add = useCallback(
-    (events: EventView[], isWhole?: boolean) =>
+    (events: EventView[], more: Partial<History> = {}) =>
       setHistory((before) => {
         const known = before.run_id === run_id ? before : { run_id, ...NOTHING };
-        return { run_id, events: merged(known.events, events), isWhole: isWhole ?? known.isWhole };
+        return { ...known, ...more, events: merged(known.events, events) };
       }),
     [run_id],
   );
@@ -30,21 +36,23 @@ export function useHistory(run_id: string): History {
   useEffect(() => {
     let isWanted = true;
     async function readAll() {
-      let after = 0;
+      let after: number | null = null; // From its beginning, or from the oldest that is kept.
       for (let page = 0; page < PAGE_COUNT_MAX && isWanted; page += 1) {
-        const { events, upto_seq } = await answerOf(runEvents({ path: { run_id }, query: { after } }));
+        const query: { after?: number } = after === null ? {} : { after };
+        const { events, upto_seq, resync } = await answerOf(runEvents({ path: { run_id }, query }));
         const isLast = upto_seq === after; // A page may be empty and not be the last.
-        if (isWanted) add(events, isLast);
+        if (isWanted) add(events, { isWhole: isLast, problem: null, ...(resync ? { isPruned: true } : {}) });
         if (isLast) return;
         after = upto_seq;
       }
     }
-    readAll().catch(() => undefined); // The banner tells it, and the next snapshot reads again.
+    readAll().catch((error: unknown) => isWanted && add([], { problem: reasonOf(error) }));
     return () => {
       isWanted = false;
     };
-  }, [run_id, add, epoch]);
-  return history.run_id === run_id ? history : NOTHING;
+  }, [run_id, add, epoch, attempt]);
+  const again = useCallback(() => setAttempt((before) => before + 1), []);
+  return { ...(history.run_id === run_id ? history : NOTHING), again };
 }
 
 /** In order and each once, the newest if there are too many. */

@@ -8,6 +8,7 @@ const PATIENCE_MS = 400;
 /** Says that what is shown may be out of date: never a stale truth. */
 export function Banner() {
   const isCut = useLive((live) => live.connection === "lost" || (live.hasSnapshot && live.connection === "connecting"));
+  const isLost = useLive((live) => live.connection === "lost");
   const [isShown, setShown] = useState(false);
   useEffect(() => {
     if (!isCut) {
@@ -21,7 +22,8 @@ export function Banner() {
   return (
     <div className={classes.banner} role="alert">
       <span>
-        <strong>The server cannot be reached.</strong> What you see may be out of date. Trying again by itself…
+        <strong>{isLost ? "The server cannot be reached." : "Something was missed on the way."}</strong> What you see may be out of date.{" "}
+        {isLost ? "Trying again by itself…" : "Taking a new look…"}
       </span>
       <Button size="compact-sm" variant="default" onClick={() => live.ask({ kind: "retry" })}>
         Try now

@@ -1,10 +1,12 @@
 import { ActionIcon, Loader, Menu, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { useEffect } from "react";
-import { useFreshInterrupts, useInterrupts } from "../inbox/interrupts";
+import { useInterrupts } from "../inbox/interrupts";
 import { useLive } from "../live";
+import { useFreshReadings } from "../news";
 import { Empty } from "../parts/Empty";
 import { CheckIcon, MoonIcon, SunIcon } from "../parts/icons";
+import { useApprovals } from "../tasks/approvals";
 import { Banner } from "./Banner";
 import classes from "./Shell.module.css";
 import { SignIn } from "./SignIn";
@@ -22,7 +24,7 @@ const SCREENS = [
 export function Shell() {
   const connection = useLive((live) => live.connection);
   const hasSnapshot = useLive((live) => live.hasSnapshot);
-  useFreshInterrupts();
+  useFreshReadings();
   if (connection === "signed_out") return <SignIn />;
   return (
     <>
@@ -85,8 +87,13 @@ function Mark() {
   );
 }
 
+/** How much waits for a person: questions of runs, and approvals of tasks. */
+function useWaitingCount(): number {
+  return (useInterrupts().data?.length ?? 0) + (useApprovals().data?.length ?? 0);
+}
+
 function InboxCount() {
-  const count = useInterrupts().data?.length ?? 0;
+  const count = useWaitingCount();
   if (count === 0) return null;
   return (
     <span className={classes.count} aria-label={`${count} waiting`}>
@@ -99,7 +106,7 @@ function InboxCount() {
 function Title() {
   const path = useRouterState({ select: (state) => state.location.pathname });
   const subject = useShownSubject();
-  const count = useInterrupts().data?.length ?? 0;
+  const count = useWaitingCount();
   useEffect(() => {
     const screen = path.startsWith("/tasks") ? "Tasks" : SCREENS.find(({ to }) => isAt(to, path))?.name;
     const parts = [subject, screen, "headway"].filter(Boolean);

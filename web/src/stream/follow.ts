@@ -2,12 +2,14 @@
  * Snapshot, then subscribe; after a gap or a cut the snapshot again. What is shown is either true
  * or marked as out of date: it is never guessed.
  */
-import type { EventView, KeyView, StateView } from "../client";
+import type { EventView, KeyView, LaneView, StateView } from "../client";
 import type { Connection } from "./model";
 import { readEvents } from "./sse";
 import type { World } from "./world";
 
-const SILENCE_MS_MAX = 40_000;
+/** The server sends something every 15 s: who is silent for longer is not there. */
+const SILENCE_MS_MAX = 22_000;
+const ANSWER_MS_MAX = 30_000;
 const RETRY_MS_MIN = 300;
 const RETRY_MS_MAX = 5_000;
 const KEY_PAGE_COUNT = 1_000;
@@ -18,8 +20,14 @@ export interface Listener {
   onEvent(event: EventView): void;
 }
 
+/** Why nothing is followed any more: events are missing, or nobody is signed in. */
+type Outcome = "gap" | "signed_out";
+
 export class Follower {
   private wake: (() => void) | null = null;
+  private aborter = new AbortController();
+  private isAskedAgain = false;
+  private delay_ms = RETRY_MS_MIN;
 
   constructor(
     private readonly address: string,
@@ -27,49 +35,57 @@ export class Follower {
     private readonly listener: Listener,
   ) {}
 
-  /** Somebody has signed in, or does not want to wait for the next attempt. */
+  /** Somebody has signed in, or is signed out, or does not want to wait for the next attempt. */
   retry(): void {
+    this.isAskedAgain = true;
+    this.aborter.abort();
     this.wake?.();
   }
 
+  /** There is no network: what is known may be out of date from now on. */
+  cut(): void {
+    this.aborter.abort();
+  }
+
   async run(): Promise<never> {
-    let delay_ms = RETRY_MS_MIN;
     for (;;) {
-      // For as long as any tab is open.
-      try {
-        const isSignedIn = await this.takeSnapshot();
-        if (isSignedIn) {
-          delay_ms = RETRY_MS_MIN;
-          const isGap = await this.subscribe();
-          if (isGap) continue;
-        } else {
-          this.listener.onConnection("signed_out");
-          await this.pause(null);
-          continue;
-        }
-      } catch (error) {
-        if (!(error instanceof TypeError || error instanceof DOMException || error instanceof Cut)) throw error;
+      // For as long as any tab is open, and whatever goes wrong: nobody would begin anew.
+      this.isAskedAgain = false;
+      this.aborter = new AbortController();
+      const outcome = await this.follow().catch(() => (this.isAskedAgain ? "gap" : "lost"));
+      if (outcome === "gap") {
+        this.listener.onConnection("connecting");
+        continue;
       }
-      this.listener.onConnection("lost");
-      await this.pause(delay_ms);
-      delay_ms = Math.min(delay_ms * 2, RETRY_MS_MAX);
+      this.listener.onConnection(outcome);
+      await this.pause(outcome === "lost" ? this.delay_ms : null);
+      this.delay_ms = Math.min(this.delay_ms * 2, RETRY_MS_MAX);
     }
   }
 
+  private async follow(): Promise<Outcome> {
+    const isSignedIn = await this.takeSnapshot();
+    if (!isSignedIn) return "signed_out";
+    this.delay_ms = RETRY_MS_MIN;
+    await this.subscribe();
+    return "gap";
+  }
+
   private async takeSnapshot(): Promise<boolean> {
-    const answer = await fetch(`${this.address}/api/state`);
+    const answer = await this.ask("/api/state");
     if (answer.status === 401) return false;
     if (!answer.ok) throw new Cut();
     const told_ms = Date.parse(answer.headers.get("date") ?? "");
-    const ahead_ms = Number.isNaN(told_ms) ? 0 : told_ms - Date.now();
-    this.world.take((await answer.json()) as StateView);
-    this.listener.onSnapshot(Math.abs(ahead_ms) < 2_000 ? 0 : ahead_ms);
+    const difference_ms = Number.isNaN(told_ms) ? 0 : told_ms - Date.now();
+    const ahead_ms = Math.abs(difference_ms) < 2_000 ? 0 : difference_ms;
+    this.world.take((await answer.json()) as StateView, Date.now() + ahead_ms);
+    this.listener.onSnapshot(ahead_ms);
     return true;
   }
 
-  /** True: events are missing. It ends in no other way but by a cut. */
-  private async subscribe(): Promise<boolean> {
-    const aborter = new AbortController();
+  /** Ends when events are missing, or by a cut. */
+  private async subscribe(): Promise<void> {
+    const { aborter } = this;
     const hush = () => aborter.abort();
     let silence = setTimeout(hush, SILENCE_MS_MAX);
     try {
@@ -84,9 +100,9 @@ export class Follower {
         silence = setTimeout(hush, SILENCE_MS_MAX);
         if (sent === "ping") continue;
         if (sent.event === "server_closing") throw new Cut();
-        if (sent.event === "resync") return true;
+        if (sent.event === "resync") return;
         const event = JSON.parse(sent.data) as EventView;
-        if (!this.world.apply(event)) return true;
+        if (!this.world.apply(event)) return;
         this.listener.onEvent(event);
       }
       throw new Cut();
@@ -102,13 +118,25 @@ export class Follower {
     let cursor: string | null = "";
     while (cursor !== null) {
       const after: string = cursor && `&cursor=${encodeURIComponent(cursor)}`;
-      const answer = await fetch(`${this.address}/api/keys?limit=${KEY_PAGE_COUNT}${after}`);
-      if (!answer.ok) throw new Cut();
-      const page = (await answer.json()) as { keys: KeyView[]; cursor: string | null };
+      const page = await this.read<{ keys: KeyView[]; cursor: string | null }>(`/api/keys?limit=${KEY_PAGE_COUNT}${after}`);
       keys.push(...page.keys);
       cursor = page.cursor;
     }
     return keys;
+  }
+
+  async readLanes(): Promise<LaneView[]> {
+    return (await this.read<{ lanes: LaneView[] }>("/api/lanes")).lanes;
+  }
+
+  private async read<T>(path: string): Promise<T> {
+    const answer = await this.ask(path);
+    if (!answer.ok) throw new Cut();
+    return (await answer.json()) as T;
+  }
+
+  private ask(path: string): Promise<Response> {
+    return fetch(`${this.address}${path}`, { signal: AbortSignal.any([this.aborter.signal, AbortSignal.timeout(ANSWER_MS_MAX)]) });
   }
 
   private async pause(delay_ms: number | null): Promise<void> {

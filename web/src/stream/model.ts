@@ -38,6 +38,7 @@ export interface Snapshot {
   lanes: LaneView[];
   keys: KeyView[];
   runs: LiveRun[];
+  /** Those that are over: of each key the last one, and the last that began. */
   last_runs: LiveRun[];
   /** How far the server's clock is ahead of this machine's. */
   ahead_ms: number;
@@ -52,13 +53,18 @@ export type Told =
   | { kind: "keys"; keys: KeyView[] }
   | Patch;
 
+/**
+ * Of what there is news that the stream does not carry whole: questions to people, what runs wait
+ * for, flows, workers.
+ */
+export type Topic = "questions" | "waits" | "flows" | "workers";
+
 export interface Patch {
   kind: "patch";
   seq: number;
   runs: LiveRun[];
   lanes: LaneView[];
-  /** Somebody was asked, or has answered, or an execution that asked is over. */
-  questions: boolean;
+  topics: Topic[];
   /** Those of the runs that the tab watches, in order. */
   events: EventView[];
 }
@@ -68,6 +74,7 @@ export type Asked =
   | { kind: "hello" }
   | { kind: "bye" }
   | { kind: "retry" }
+  | { kind: "cut" }
   | { kind: "watch"; run_id: string }
   | { kind: "unwatch"; run_id: string };
 

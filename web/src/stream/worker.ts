@@ -6,10 +6,12 @@ import type { EventView } from "../client";
 import { serverAddress } from "../origin";
 import { Follower } from "./follow";
 import type { Asked, Connection, Told } from "./model";
+import { Soon } from "./soon";
 import { World } from "./world";
 
 const FLUSH_MS = 100;
-const KEYS_AGAIN_MS = 300;
+const READ_MS = 300;
+const RATES_MS = 2_000;
 
 interface Tab {
   port: MessagePort;
@@ -22,8 +24,8 @@ const tabs = new Set<Tab>();
 let connection: Connection = "connecting";
 let ahead_ms = 0;
 let hasSnapshot = false;
+let snapshotCount = 0;
 let flushing: ReturnType<typeof setTimeout> | null = null;
-let readingKeys: ReturnType<typeof setTimeout> | null = null;
 
 const follower = new Follower(serverAddress(self.location.href), world, {
   onConnection(now) {
@@ -33,16 +35,38 @@ const follower = new Follower(serverAddress(self.location.href), world, {
   onSnapshot(ahead) {
     ahead_ms = ahead;
     hasSnapshot = true;
+    snapshotCount += 1;
+    for (const reading of [keysSoon, lanesSoon]) reading.forget();
     tellAll({ kind: "snapshot", snapshot: world.snapshot(ahead_ms) });
   },
   onEvent(event) {
     for (const tab of tabs) {
       if (event.run_id !== null && tab.watched.has(event.run_id)) tab.events.push(event);
     }
-    flushing ??= setTimeout(flush, FLUSH_MS);
-    if (world.haveKeysChanged) readingKeys ??= setTimeout(() => void readKeys(), KEYS_AGAIN_MS);
+    flushSoon();
+    if (world.haveKeysChanged) keysSoon.ask();
+    if (world.hasNewLane) lanesSoon.ask();
+    world.haveKeysChanged = world.hasNewLane = false;
   },
 });
+
+/** Of two readings the later one counts, and a snapshot is one of everything. */
+const keysSoon = new Soon(READ_MS, async () => {
+  const before = snapshotCount;
+  const keys = await follower.readKeys();
+  if (before !== snapshotCount) return;
+  world.keys = keys;
+  tellAll({ kind: "keys", keys });
+});
+
+const lanesSoon = new Soon(READ_MS, async () => {
+  world.takeNewLanes(await follower.readLanes());
+  flushSoon();
+});
+
+function flushSoon(): void {
+  flushing ??= setTimeout(flush, FLUSH_MS);
+}
 
 function flush(): void {
   flushing = null;
@@ -50,21 +74,10 @@ function flush(): void {
   for (const tab of tabs) {
     if (changes === null && tab.events.length === 0) continue;
     const { seq } = world;
-    const told = changes ?? { seq, runs: [], lanes: [], questions: false };
+    const told = changes ?? { seq, runs: [], lanes: [], topics: [] };
     tab.port.postMessage({ kind: "patch", ...told, events: tab.events } satisfies Told);
     tab.events = [];
   }
-}
-
-async function readKeys(): Promise<void> {
-  readingKeys = null;
-  world.haveKeysChanged = false;
-  try {
-    world.keys = await follower.readKeys();
-  } catch {
-    return; // The stream is cut too, or will be: the next snapshot has them.
-  }
-  tellAll({ kind: "keys", keys: world.keys });
 }
 
 function tellAll(told: Told): void {
@@ -88,6 +101,9 @@ function welcome(port: MessagePort): void {
       case "retry":
         follower.retry();
         break;
+      case "cut":
+        follower.cut();
+        break;
       case "watch":
         tab.watched.add(data.run_id);
         break;
@@ -106,4 +122,8 @@ if ("onconnect" in self) {
 } else {
   welcome(self as unknown as MessagePort); // A worker of one tab: some browsers have no shared ones.
 }
+setInterval(() => {
+  world.forgetRates(Date.now() + ahead_ms);
+  flushSoon();
+}, RATES_MS);
 void follower.run();

@@ -1,9 +1,11 @@
 /** The state that the events are folded into. One event, one change; nothing here asks anybody. */
 import type { EventView, KeyView, LaneView, StateView } from "../client";
-import { isActive, type LiveRun, type Patch, type Snapshot, statedRate, type Status, toLive } from "./model";
+import { LastRuns } from "./last";
+import { isActive, type LiveRun, type Patch, type Snapshot, statedRate, type Status, toLive, type Topic } from "./model";
 
-const LAST_COUNT_MAX = 5_000;
 const RATE_WINDOW_MS = 2_000;
+/** A figure that has not moved for so long says nothing of how fast it moves. */
+const RATE_AGE_MS_MAX = 10_000;
 
 interface Sample {
   at_ms: number;
@@ -25,33 +27,54 @@ interface LanePayload {
 export class World {
   seq = 0;
   readonly runs = new Map<string, LiveRun>();
-  readonly last = new Map<string, LiveRun>();
+  private readonly last = new LastRuns(() => this.savedKeys);
   lanes = new Map<string, LaneView>();
-  keys: KeyView[] = [];
+  private savedKeys = new Map<string, KeyView>();
   /** Of active runs, in the order of their arrival. */
   private readonly idsByKey = new Map<string, Set<string>>();
   private readonly samples = new Map<string, Sample>();
+  /** When a run that has a rate last told its figures. */
+  private readonly progressed = new Map<string, number>();
   private changed = new Set<string>();
   private ended: LiveRun[] = [];
   private haveLanesChanged = false;
+  private topics = new Set<Topic>();
+  /** Saved rows are to be read: an event tells that one has changed, and not how. */
   haveKeysChanged = false;
-  haveQuestionsChanged = false;
+  /** A run has made a lane by using it: its limits are to be read. */
+  hasNewLane = false;
 
-  take(state: StateView): void {
+  take(state: StateView, now_ms: number): void {
     this.seq = state.seq;
-    for (const kept of [this.runs, this.last, this.samples, this.idsByKey]) kept.clear();
-    for (const run of state.runs) {
-      this.runs.set(run.id, toLive(run));
-      this.enter(this.runs.get(run.id) as LiveRun);
+    for (const kept of [this.runs, this.last, this.samples, this.progressed, this.idsByKey]) kept.clear();
+    this.keys = state.keys;
+    for (const run of state.runs.map(toLive)) {
+      this.runs.set(run.id, run);
+      this.enter(run);
+      if (run.rate) this.progressed.set(run.id, now_ms);
     }
     for (const run of state.last_runs) {
-      if (!isActive(run.status)) this.last.set(run.key, toLive(run));
+      if (!isActive(run.status)) this.last.put(toLive(run));
     }
     this.lanes = new Map(state.lanes.map((lane) => [lane.name, lane]));
-    this.keys = state.keys;
     this.changed = new Set();
     this.ended = [];
-    this.haveLanesChanged = this.haveKeysChanged = this.haveQuestionsChanged = false;
+    this.topics = new Set();
+    this.haveLanesChanged = this.haveKeysChanged = this.hasNewLane = false;
+  }
+
+  get keys(): KeyView[] {
+    return [...this.savedKeys.values()];
+  }
+
+  set keys(saved: KeyView[]) {
+    this.savedKeys = new Map(saved.map((one) => [one.key, one]));
+  }
+
+  /** Lanes that were read just now. What the stream has told of the others may be newer. */
+  takeNewLanes(lanes: LaneView[]): void {
+    for (const lane of lanes) if (!this.lanes.has(lane.name)) this.lanes.set(lane.name, lane);
+    this.haveLanesChanged = true;
   }
 
   snapshot(ahead_ms: number): Snapshot {
@@ -60,7 +83,7 @@ export class World {
       lanes: [...this.lanes.values()],
       keys: this.keys,
       runs: [...this.runs.values()],
-      last_runs: [...this.last.values()],
+      last_runs: this.last.all(),
       ahead_ms,
     };
   }
@@ -73,6 +96,8 @@ export class World {
     if (event.run_id !== null) this.applyToRun(event, event.run_id);
     else if (event.type === "lane_changed") this.changeLane(event);
     else if (event.type === "key_changed") this.haveKeysChanged = true;
+    else if (event.type === "flow_changed") this.topics.add("flows");
+    else if (event.type === "worker_changed") this.topics.add("workers");
     return true;
   }
 
@@ -83,23 +108,50 @@ export class World {
         this.move(event, id, run);
         break;
       case "run_progress":
-        if (run) this.put({ ...run, progress: event.payload, rate: this.rateOf(event, id) });
+        if (run) this.progress(event, run);
         break;
       case "run_waiting":
       case "run_parked":
       case "run_taken_over":
-        if (run) this.put({ ...run, is_waiting: true });
+        if (run) this.wait(run);
         break;
       case "run_retried":
-        if (run) this.put({ ...run, is_waiting: true, attempt: run.attempt + 1 });
+        if (run) this.wait({ ...run, attempt: run.attempt + 1 });
+        break;
+      case "run_woken":
+        this.topics.add("waits");
         break;
       case "run_resumed":
         if (run) this.put({ ...run, is_waiting: false });
+        this.topics.add("waits");
         break;
       case "permission_request":
       case "permission_result":
-        this.haveQuestionsChanged = true;
+        this.topics.add("questions");
         break;
+    }
+  }
+
+  private progress(event: EventView, run: LiveRun): void {
+    this.put({ ...run, progress: event.payload, rate: this.rateOf(event, run.id) });
+    this.progressed.set(run.id, Date.parse(event.at));
+  }
+
+  /** Whoever waits makes no headway, however fast it was before. */
+  private wait(run: LiveRun): void {
+    this.samples.delete(run.id);
+    this.put({ ...run, is_waiting: true, rate: null });
+    this.topics.add("waits");
+  }
+
+  /** Takes the rate from runs that have told nothing for a while. */
+  forgetRates(now_ms: number): void {
+    for (const [id, at_ms] of this.progressed) {
+      if (now_ms - at_ms < RATE_AGE_MS_MAX) continue;
+      this.progressed.delete(id);
+      this.samples.delete(id);
+      const run = this.runs.get(id);
+      if (run?.rate) this.put({ ...run, rate: null });
     }
   }
 
@@ -115,8 +167,10 @@ export class World {
     this.haveLanesChanged = true;
     if (isActive(to)) {
       this.put(after);
+      this.hasNewLane ||= !this.lanes.has(after.lane);
       return;
     }
+    if (before.is_waiting) this.topics.add("waits"); // For nothing any more.
     this.end({ ...after, ended_at: event.at, error: error ?? null, is_waiting: false });
   }
 
@@ -148,18 +202,14 @@ export class World {
     this.runs.delete(run.id);
     this.leave(run);
     this.samples.delete(run.id);
+    this.progressed.delete(run.id);
     this.changed.delete(run.id);
     this.ended.push(run);
-    if (run.status !== "rejected") {
-      this.last.delete(run.key); // Put in anew, so that the oldest come first.
-      this.last.set(run.key, run);
-      const oldest = this.last.keys().next().value;
-      if (this.last.size > LAST_COUNT_MAX && oldest !== undefined) this.last.delete(oldest);
-    }
+    this.last.put(run);
     const next = run.is_behind ? undefined : this.firstOf(run.key);
     if (next?.is_behind) this.put({ ...next, is_behind: false, ready_seq: this.seq });
     // Its question, if it has asked one, is over with it.
-    this.haveQuestionsChanged = true;
+    this.topics.add("questions");
   }
 
   /** The run of the key that goes first, of those that are active. */
@@ -194,13 +244,14 @@ export class World {
       const run = this.runs.get(id);
       if (run) runs.push(run);
     }
-    const questions = this.haveQuestionsChanged;
-    if (runs.length === 0 && !this.haveLanesChanged && !questions) return null;
+    const topics = [...this.topics];
+    if (runs.length === 0 && !this.haveLanesChanged && topics.length === 0) return null;
     const lanes = this.haveLanesChanged ? this.countedLanes() : [];
     this.changed = new Set();
     this.ended = [];
-    this.haveLanesChanged = this.haveQuestionsChanged = false;
-    return { seq: this.seq, runs, lanes, questions };
+    this.topics = new Set();
+    this.haveLanesChanged = false;
+    return { seq: this.seq, runs, lanes, topics };
   }
 
   private countedLanes(): LaneView[] {
@@ -212,7 +263,7 @@ export class World {
     }
     for (const name of new Set([...held.keys(), ...queued.keys(), ...this.lanes.keys()])) {
       const lane = this.lanes.get(name);
-      if (!lane) continue; // A new one is told by the next snapshot.
+      if (!lane) continue; // A new one is about to be read.
       const counts = { held_count: held.get(name) ?? 0, queued_count: queued.get(name) ?? 0 };
       this.lanes.set(name, { ...lane, ...counts });
     }

@@ -3,7 +3,7 @@ import { Button, Menu, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
-import { answerOf, queries, reasonOf, Refusal } from "../api";
+import { answerOf, isTooLate, queries, reasonOf } from "../api";
 import { approveTask, cancelTask, rerunTask, signalTask, type TaskView } from "../client";
 import type { FlowGraph } from "../flows/graph";
 import { parse } from "../form/SchemaForm";
@@ -12,8 +12,7 @@ import classes from "./Steering.module.css";
 import { waitWords } from "./words";
 
 function refresh(task: TaskView): void {
-  void queries.invalidateQueries({ queryKey: ["tasks"] });
-  void queries.invalidateQueries({ queryKey: ["task", task.id] });
+  for (const queryKey of [["tasks"], ["approvals"], ["task", task.id]]) void queries.invalidateQueries({ queryKey });
 }
 
 export function CancelTask({ task }: { task: TaskView }) {
@@ -78,7 +77,7 @@ export function Waiting({ task }: { task: TaskView }) {
   const words = waitWords(task);
   if (words === null) return null;
   return (
-    <section className={classes.waiting} data-testid="waiting" aria-label="What it waits for">
+    <section className={classes.waiting} data-testid="waiting" aria-label="What it waits for" tabIndex={-1}>
       <p dir="auto">{words}</p>
       {task.waits_for === "approval" && <Approve task={task} />}
       {task.waits_for === "event" && <Signal task={task} key={task.awaited_key} />}
@@ -86,11 +85,19 @@ export function Waiting({ task }: { task: TaskView }) {
   );
 }
 
+interface ApproveProps {
+  task: TaskView;
+  /** False: it was too late. */
+  onAnswered?: (isTaken: boolean) => void;
+}
+
 /** Approve, reject, or say which action it is to be. */
-export function Approve({ task }: { task: TaskView }) {
+export function Approve({ task, onAnswered }: ApproveProps) {
   const [action, setAction] = useState("");
   const answering = useMutation({
     mutationFn: (answer: boolean | string) => answerOf(approveTask({ path: { task_id: task.id }, body: { answer } })),
+    onSuccess: () => onAnswered?.(true),
+    onError: (error) => isTooLate(error) && onAnswered?.(false),
     onSettled: () => refresh(task),
   });
   function submit(event: FormEvent) {
@@ -144,10 +151,9 @@ export function Signal({ task }: { task: TaskView }) {
 }
 
 function Reason({ error }: { error: unknown }) {
-  const isLate = error instanceof Refusal && error.code === "stale";
   return (
     <span className={classes.reason} role="alert">
-      {isLate ? "Somebody else was faster." : reasonOf(error)}
+      {isTooLate(error) ? "Somebody else was faster." : reasonOf(error)}
     </span>
   );
 }

@@ -10,18 +10,20 @@ import { readGraph } from "../flows/graph";
 import { NodePanel } from "../flows/NodePanel";
 import { Crumbs } from "../parts/Crumbs";
 import { Empty } from "../parts/Empty";
+import { useFocusOn } from "../parts/focusOn";
 import { Json } from "../parts/Json";
+import { useKeptFocus } from "../parts/keptFocus";
 import { Pill } from "../parts/Pill";
 import { Values } from "../parts/Values";
 import { useSubject } from "../shell/title";
-import { errorText } from "../runs/reasons";
+import { Ending, Why } from "../runs/Why";
 import { ago, length, moment, useNow } from "../time";
 import { Gantt } from "./Gantt";
 import { litOf } from "./lit";
 import { type NodeRuns, useTask } from "./nodeRuns";
 import { CancelTask, RunAgain, Signal, Waiting } from "./Steering";
 import classes from "./TaskDetail.module.css";
-import { isUnderWay, nameOf, shownShared, useShown } from "./words";
+import { isAnswerable, isUnderWay, nameOf, shownShared, useShown } from "./words";
 
 export function TaskDetail() {
   const { taskId } = useParams({ from: "/tasks/$taskId" });
@@ -42,13 +44,15 @@ function Detail({ task, nodeRuns }: { task: TaskView; nodeRuns: NodeRuns }) {
   const shown = useShown(task);
   useSubject(`${nameOf(task)}, ${moment(task.started_at ?? task.queued_at)}`);
   const isActive = isUnderWay(task);
+  const asked = isActive && isAnswerable(task) ? `${task.waits_for} ${task.node}` : null;
+  const list = useFocusOn(asked === null ? [] : [asked]);
+  const focus = useKeptFocus<HTMLDivElement>(shown.status !== "cancelling");
   const [selected, setSelected] = useState<string | null>(null);
   const { data: flow } = useQuery({ ...flowQuery(task.flow, task.version), staleTime: Number.POSITIVE_INFINITY });
   const graph = useMemo(() => readGraph(flow?.definition), [flow?.definition]);
   const lit = useMemo(() => litOf(graph, task, nodeRuns.rows, isActive), [graph, task, nodeRuns.rows, isActive]);
   const node = selected === null ? undefined : graph.nodes.get(selected);
   const rows = node ? nodeRuns.rows.filter((row) => row.node === node.key) : nodeRuns.rows;
-  const reason = shown.status === "failed" || shown.status === "timed_out" ? (errorText(task.error) ?? "It took longer than it was allowed to.") : null;
   return (
     <>
       <Crumbs>
@@ -59,16 +63,19 @@ function Detail({ task, nodeRuns }: { task: TaskView; nodeRuns: NodeRuns }) {
         ]}
       </Crumbs>
       <div className={classes.head}>
-        <h1 dir="auto">{nameOf(task)}</h1>
+        <h1 dir="auto" tabIndex={-1}>{nameOf(task)}</h1>
         <Pill run={shown} />
-        <div className={classes.buttons}>{isActive ? <CancelTask task={task} /> : <RunAgain task={task} graph={graph} node={node?.key ?? null} />}</div>
+        <div className={classes.buttons} {...focus}>{isActive ? <CancelTask task={task} /> : <RunAgain task={task} graph={graph} node={node?.key ?? null} />}</div>
       </div>
-      {reason !== null && (
-        <p className={classes.why} data-testid="why" dir="auto">
-          {reason}
-        </p>
-      )}
-      {isActive && <Waiting task={task} />}
+      {!isActive && <Ending of={shown} />}
+      <div ref={list}>
+        {asked !== null && (
+          <div key={asked} data-asked={asked}>
+            <Waiting task={task} />
+          </div>
+        )}
+      </div>
+      {isActive && asked === null && <Why run_id={task.id} />}
       <div className={classes.columns}>
         <div className={classes.main}>
           <section className={classes.card}>

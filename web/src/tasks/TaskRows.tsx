@@ -9,7 +9,7 @@ import { listTasks, type TaskView } from "../client";
 import { useMoves } from "../news";
 import { Empty } from "../parts/Empty";
 import { Pill } from "../parts/Pill";
-import { errorText } from "../runs/reasons";
+import { reasonOfEnd } from "../runs/reasons";
 import { isActive, type Status } from "../stream/model";
 import { ago, useNow } from "../time";
 import classes from "./TaskRows.module.css";
@@ -104,7 +104,7 @@ function whereWords(task: TaskView, status: Status): string {
 function TaskRow({ task, hasFlow }: { task: TaskView; hasFlow: boolean }) {
   const now = useNow();
   const shown = useShown(task);
-  const reason = shown.status === "failed" ? errorText(task.error) : null;
+  const reason = reasonOfEnd(shown);
   return (
     <Link to="/tasks/$taskId" params={{ taskId: task.id }} className={classes.row} data-testid="task">
       <span className={classes.pill}>

@@ -1,18 +1,15 @@
-/** Tasks that wait for a person. */
+/** Tasks that wait for a person. The stream tells when to look again. */
 import { useQuery } from "@tanstack/react-query";
-import { answerOf, queries } from "../api";
-import { listTasks, type TaskView } from "../client";
-import { useMoves } from "../news";
+import { answerOf } from "../api";
+import { listTasks } from "../client";
 
-const AGAIN_MS = 3_000;
-const NONE: TaskView[] = [];
+export const APPROVAL_COUNT_MAX = 100;
 
-export function useApprovals(): TaskView[] {
-  const { data } = useQuery({
-    queryKey: ["tasks", "to approve"],
-    queryFn: () => answerOf(listTasks({ query: { waits_for: "approval", limit: 100 } })),
-    refetchInterval: AGAIN_MS, // That a task waits is no change of its state.
+export function useApprovals() {
+  return useQuery({
+    queryKey: ["approvals"],
+    queryFn: () => answerOf(listTasks({ query: { waits_for: "approval", limit: APPROVAL_COUNT_MAX } })),
+    select: (page) => page.tasks,
+    staleTime: Number.POSITIVE_INFINITY,
   });
-  useMoves(() => void queries.invalidateQueries({ queryKey: ["tasks", "to approve"] }));
-  return data?.tasks ?? NONE;
 }

@@ -23,7 +23,7 @@ export function useTask(task_id: string) {
   });
   const { nodeRuns, readMore } = useNodeRuns(task_id);
   useNews(task_id, () => {
-    void queries.invalidateQueries({ queryKey: ["task", task_id] });
+    for (const name of ["task", "explain"]) void queries.invalidateQueries({ queryKey: [name, task_id] });
     readMore();
   });
   return { task, nodeRuns };

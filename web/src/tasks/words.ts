@@ -6,19 +6,24 @@ import { isActive, type LiveRun } from "../stream/model";
 
 export const FLOW_JOB = "headway.flow";
 
-type Shown = Pick<LiveRun, "status" | "state" | "is_waiting">;
+type Shown = Pick<LiveRun, "status" | "state" | "is_waiting" | "error">;
 
 /** As the stream tells it now, else as it was read. */
 export function useShown(task: TaskView): Shown {
   const active = useLive((live) => live.runs.get(task.id));
-  const last = useLive((live) => live.last.get(task.key));
+  const ended = useLive((live) => live.ended.get(task.id));
   if (active) return active;
-  if (last?.id === task.id) return last;
-  return { status: task.status, state: STATES[task.status], is_waiting: task.waits_for !== null };
+  if (ended) return ended;
+  return { status: task.status, state: STATES[task.status], is_waiting: task.waits_for !== null, error: task.error };
 }
 
 export function isUnderWay(task: TaskView): boolean {
-  return isActive(live.runs.get(task.id)?.status ?? task.status);
+  return isActive((live.runs.get(task.id) ?? live.ended.get(task.id) ?? task).status);
+}
+
+/** Whether somebody who looks can free it at once. */
+export function isAnswerable(task: TaskView): boolean {
+  return task.waits_for === "approval" || task.waits_for === "event";
 }
 
 export function nameOf(task: TaskView): string {

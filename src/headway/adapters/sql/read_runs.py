@@ -39,14 +39,24 @@ _IS_HEAD: Final = runs.c.head_key > sa.literal_column("''")
 _IS_ACTIVE: Final = _IS_HEAD | (runs.c.waiting_key > sa.literal_column("''"))
 _CHILDREN: Final = sa.select(runs.c.id).order_by(runs.c.seq)
 _INSTANCES: Final = sa.select(*instances.c).order_by(instances.c.started_at, instances.c.id)
-# The last run of each saved key: one look into the index of keys for each of them.
+# Of each saved key the last run that was not refused, and the last that has begun: a few looks into
+# the index of keys for each of them.
 _NEWER: Final = runs.alias("newer")
-_LAST_SEQS: Final = sa.select(
-    sa.select(sa.func.max(_NEWER.c.seq))
-    .where(_NEWER.c.key == saved_keys.c.key)
-    .correlate(saved_keys)
-    .scalar_subquery()
-).select_from(saved_keys)
+
+
+def _last_seqs(is_wanted: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    newest = (
+        sa.select(_NEWER.c.seq)
+        .where(_NEWER.c.key == saved_keys.c.key, is_wanted)
+        .order_by(_NEWER.c.seq.desc())
+        .limit(sa.literal_column("1"))
+        .correlate(saved_keys)
+    )
+    return sa.select(newest.scalar_subquery()).select_from(saved_keys)
+
+
+_LAST_SEQS: Final = _last_seqs(_NEWER.c.status != RunStatus.REJECTED.value)
+_LAST_BEGUN_SEQS: Final = _last_seqs(_NEWER.c.started_at.is_not(None))
 _SORTED_SEQ: Final = runs.c.seq + sa.literal_column("0")
 _IDS_AT_ONCE: Final = 500
 
@@ -212,14 +222,17 @@ async def _snapshot(connection: AsyncConnection) -> Snapshot:
     assert seq is not None
     keys = await connection.execute(sa.select(*saved_keys.c).order_by(saved_keys.c.key))
     active = await connection.execute(_RECORDS.where(_IS_ACTIVE).order_by(_SORTED_SEQ))
-    last_runs = await connection.execute(_RECORDS.where(runs.c.seq.in_(_LAST_SEQS)))
+    last_runs: dict[RunId, RunRecord] = {}
+    for seqs in (_LAST_SEQS, _LAST_BEGUN_SEQS):  # Asked for as one, no index would serve.
+        found = await connection.execute(_RECORDS.where(runs.c.seq.in_(seqs)))
+        last_runs |= {record.run.id: record for record in map(_record, found)}
     living = await connection.execute(_INSTANCES.where(instances.c.is_dead == 0))
     return Snapshot(
         seq=seq,
         lanes=await _lanes(connection),
         keys=[SavedKey(*row) for row in keys],
         runs=[_record(row) for row in active],
-        last_runs=[_record(row) for row in last_runs],
+        last_runs=list(last_runs.values()),
         instances=[Instance._make(row) for row in living],
     )
 

@@ -1,0 +1,121 @@
+"""Long lists of runs: true to the last row, still under whoever reads, and of bounded size."""
+
+import asyncio
+
+import pytest
+from playwright.async_api import Browser, Locator, Page, expect
+
+from headway import Headway
+from headway.core.command.lane import SetLane
+from headway.core.ids import LaneName
+from headway.testing import a_submit
+from tests.e2e.line import BadLine
+from tests.e2e.site import Site
+from tests.e2e.viewer import Viewer
+
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
+
+BEYOND_A_PAGE = 70
+
+
+def listed(page: Page, key: str) -> Locator:
+    return page.get_by_test_id("run").filter(has=page.get_by_text(key, exact=True))
+
+
+async def scrolled_to(page: Page, key: str, step_px: int = 1_000) -> Locator:
+    """The row, once it is in sight; it lies below, or above with a step below 0."""
+    for _ in range(400):
+        if await listed(page, key).count():
+            break
+        await page.mouse.wheel(0, step_px)
+        await page.wait_for_timeout(30)
+    await expect(listed(page, key).first).to_be_visible()
+    return listed(page, key)
+
+
+async def with_others_above(site: Site, key: str) -> str:
+    """The id of a run that is running, with more than a page of others after it."""
+    run_id = site.begun(key, params={"url": "x"})
+    for number in range(BEYOND_A_PAGE):
+        site.submit(f"{key}-{number}", job="say")
+    return run_id
+
+
+async def test_r1_12_what_has_ended_stays_ended_in_the_list(viewer: Viewer, site: Site) -> None:
+    first = await with_others_above(site, "listed")
+    page = await viewer.open("runs")
+    runs = await scrolled_to(page, "listed")
+    await expect(runs.get_by_test_id("pill")).to_have_text("Running")
+    site.tell(first, {"downloaded": 2}, "end")
+    await expect(runs.get_by_test_id("pill")).to_have_text("Done")
+    second = site.begun("listed", params={"url": "x"})
+    site.tell(second, {"downloaded": 9}, "end")
+    site.ended(second)
+    # The stream has told more by then, and of the first run no more.
+    await expect(page.get_by_role("button", name="newer")).to_be_visible()
+    await expect(runs.get_by_test_id("pill")).to_have_text("Done")
+    await expect(runs.get_by_test_id("figures")).to_contain_text("downloaded2")
+
+
+async def test_r1_10_after_a_gap_every_page_of_the_list_is_true(
+    browser: Browser, site: Site
+) -> None:
+    run_id = await with_others_above(site, "missed")
+    async with BadLine(site.address) as line:
+        viewer = Viewer(browser, line.address)
+        page = await viewer.open("runs")
+        runs = await scrolled_to(page, "missed")
+        await expect(runs.get_by_test_id("pill")).to_have_text("Running")
+        line.swallows = True
+        site.tell(run_id, {"downloaded": 5}, "end")
+        site.ended(run_id)
+        await page.wait_for_timeout(500)  # The line has lost it by now.
+        line.swallows = False
+        site.submit("later", job="say")
+        await expect(runs.get_by_test_id("pill")).to_have_text("Done")
+        await viewer.leave()
+
+
+async def test_under_whoever_has_scrolled_nothing_moves_and_newer_ones_are_counted(
+    viewer: Viewer, site: Site
+) -> None:
+    site.tell(await with_others_above(site, "steady"), "end")
+    page = await viewer.open("runs")
+    await scrolled_to(page, "steady")
+    at_px = await page.evaluate("scrollY")
+    for number in range(3):
+        site.submit(f"new-{number}", job="say")
+    await expect(page.get_by_role("button", name="3 newer")).to_be_visible()
+    for number in range(60):
+        site.submit(f"newer-{number}", job="say")
+    await expect(page.get_by_role("button", name="At least 50 newer")).to_be_visible()
+    await expect(listed(page, "steady")).to_be_visible()
+    assert await page.evaluate("scrollY") == at_px
+    await page.get_by_role("button", name="newer").click()
+    await expect(page.get_by_test_id("run").first).to_contain_text("newer-59")
+    await expect(page.get_by_role("button", name="newer")).to_have_count(0)
+
+
+async def test_pages_far_away_are_forgotten_and_read_again(
+    browser: Browser, lone_site: Site
+) -> None:
+    count = 1_250
+    async with Headway(lone_site.url).without_engine() as hw:
+        await hw.store.apply(SetLane(name=LaneName("still"), is_paused=True))
+        await asyncio.gather(
+            *(hw.store.apply(a_submit(f"k{number:04}", lane="still")) for number in range(count))
+        )
+    viewer = Viewer(browser, lone_site.address)
+    page = await viewer.open("runs")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    await expect(listed(page, f"k{count - 1:04}")).to_be_visible()
+    await scrolled_to(page, "k0000", 4_000)
+    pages = [one for one in asked if "/api/runs?" in one and "cursor" in one]
+    assert len(pages) >= count // 50 - 1
+    asked.clear()
+    await scrolled_to(page, f"k{count - 1:04}", -4_000)
+    # The first ones had to be read again.
+    assert any("/api/runs?" in one for one in asked)
+    assert await page.get_by_test_id("run").count() < 80
+    await viewer.leave()

@@ -1,0 +1,108 @@
+"""Questions to people: forms of what is asked for, refusals at their field, and who was faster."""
+
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tests.e2e.flows import ASK
+from tests.e2e.site import Site
+from tests.e2e.viewer import Viewer
+
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
+
+COPIES = {
+    "type": "object",
+    "properties": {
+        "copies": {"type": "integer"},
+        "why": {"type": "string", "minLength": 5},
+    },
+    "required": ["copies", "why"],
+    "additionalProperties": False,
+}
+
+
+def asked(site: Site, key: str, question: Any) -> str:
+    run_id = site.begun(key, job="agent", params={"goal": "x"})
+    site.tell(run_id, question)
+    return run_id
+
+
+async def test_r4_9_the_schema_of_a_question_is_a_form_and_its_fields_are_the_answer(
+    viewer: Viewer, site: Site
+) -> None:
+    how = {"schema": COPIES, "default": {"copies": 1, "why": "nobody said"}, "timeout_s": 290}
+    run_id = asked(site, "ann", {"ask": "How many?", **how})
+    page = await viewer.open("inbox")
+    question = page.get_by_test_id("question")
+    await expect(question).to_contain_text("How many?")
+    await expect(question).to_contain_text("Without an answer it goes on in 4 min with")
+    await expect(question).to_contain_text("nobody said")
+    # A plain no would not fit.
+    await expect(question.get_by_role("button", name="Reject")).to_have_count(0)
+    await question.get_by_label("Copies").fill("2")
+    await question.get_by_label("Why").fill("so")
+    await question.get_by_role("button", name="Send").click()
+    await expect(question.get_by_label("Why")).to_have_attribute("aria-invalid", "true")
+    await expect(question.get_by_label("Copies")).not_to_have_attribute("aria-invalid", "true")
+    await question.get_by_label("Why").fill("because")
+    await question.get_by_role("button", name="Send").click()
+    assert site.ended(run_id)["result"] == {"copies": 2, "why": "because"}
+
+
+async def test_r4_9_a_schema_with_a_yes_or_no_can_be_denied(viewer: Viewer, site: Site) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"approved": {"type": "boolean"}, "note": {"type": "string"}},
+        "required": ["approved"],
+        "additionalProperties": False,
+    }
+    run_id = asked(site, "ann", {"ask": {"title": "Ship it?"}, "schema": schema})
+    page = await viewer.open("inbox")
+    question = page.get_by_test_id("question")
+    await expect(question).to_contain_text("No answer counts as a no in 4 min.")
+    await question.get_by_label("Note").fill("not today")
+    await question.get_by_role("button", name="Reject").click()
+    assert site.ended(run_id)["result"] == {"approved": False, "note": "not today"}
+
+
+async def test_r4_9_what_another_has_answered_is_told(
+    viewer: Viewer, site: Site, browser: Browser
+) -> None:
+    run_id = asked(site, "ann", "May I?")
+    page = await viewer.open("inbox")
+    other = Viewer(browser, site.address)
+    elsewhere = await other.open("inbox")
+    for one in (page, elsewhere):
+        await expect(one.get_by_test_id("question")).to_have_count(1)
+    await elsewhere.get_by_role("button", name="Approve").click()
+    await expect(page.get_by_test_id("gone")).to_contain_text("“May I?” is not asked any more")
+    await expect(page.get_by_text("Nobody waits for you")).to_be_visible()
+    # Whoever has answered need not be told.
+    await expect(elsewhere.get_by_text("Nobody waits for you")).to_be_visible()
+    await expect(elsewhere.get_by_test_id("gone")).to_have_count(0)
+    await page.get_by_role("button", name="Dismiss").click()
+    await expect(page.get_by_test_id("gone")).to_have_count(0)
+    assert site.ended(run_id)["result"] == {"approved": True}
+    await other.leave()
+
+
+async def test_r5_11_the_inbox_counts_approvals_too(viewer: Viewer, site: Site) -> None:
+    site.publish("counted", ASK)
+    page = await viewer.open("board")
+    task_id = site.started("counted", key="c1")
+    asked(site, "ann", "May I?")
+    await expect(page.get_by_label("2 waiting")).to_be_visible()
+    site.call("POST", f"/api/tasks/{task_id}/cancel", {"reason": ""})
+    await expect(page.get_by_label("1 waiting")).to_be_visible()
+
+
+async def test_an_inbox_that_cannot_be_read_does_not_say_that_nobody_waits(
+    viewer: Viewer, site: Site
+) -> None:
+    page = await viewer.open("inbox")
+    await expect(page.get_by_text("Nobody waits for you")).to_be_visible()
+    await page.route("**/api/tasks?*", lambda route: route.fulfill(status=400, json={}))
+    await page.reload()
+    await expect(page.get_by_text("The inbox cannot be read")).to_be_visible()
+    await expect(page.get_by_text("Nobody waits for you")).to_have_count(0)

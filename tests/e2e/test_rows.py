@@ -1,0 +1,170 @@
+"""What a row says after everything that may happen to it, in every browser the same."""
+
+import pytest
+from playwright.async_api import Browser, expect
+
+from tests.e2e.flows import ASK
+from tests.e2e.line import BadLine
+from tests.e2e.site import Site
+from tests.e2e.viewer import Viewer, row
+
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_r2_1_a_refused_submission_never_changes_the_row(viewer: Viewer, site: Site) -> None:
+    site.save("ann")
+    page = await viewer.open()
+    run_id = site.begun("ann")
+    await site.refuse("ann")  # It comes later than the run that is active.
+    site.tell(run_id, {"downloaded": 5}, "end")
+    site.ended(run_id)
+    for one in (page, await viewer.open()):
+        await expect(row(one, "ann").get_by_test_id("pill")).to_have_text("Done")
+        await expect(row(one, "ann").get_by_test_id("figures")).to_contain_text("downloaded5")
+    await page.reload()
+    await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Done")
+    await expect(row(page, "ann").get_by_test_id("figures")).to_contain_text("downloaded5")
+
+
+async def test_r1_6_r1_12_a_run_that_never_began_leaves_the_figures_and_the_continue(
+    viewer: Viewer, site: Site, browser: Browser
+) -> None:
+    site.save("ann")
+    first = site.begun("ann")
+    site.tell(first, {"downloaded": 3}, "end")
+    site.ended(first)
+    site.call("PATCH", "/api/lanes/main", {"max_concurrent": 0})
+    page = await viewer.open()
+    await row(page, "ann").get_by_role("button", name="Start new").click()
+    await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Queued")
+    await row(page, "ann").get_by_role("button", name="Cancel").click()
+    other = Viewer(browser, site.address)
+    for one in (page, await other.open()):
+        await expect(row(one, "ann").get_by_test_id("pill")).to_have_text("Idle")
+        await expect(row(one, "ann").get_by_test_id("figures")).to_contain_text("downloaded3")
+    await other.leave()
+    site.call("PATCH", "/api/lanes/main", {"max_concurrent": 3})
+    await row(page, "ann").get_by_role("button", name="Continue").click()
+    await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
+    [run] = site.call("GET", "/api/runs?key=ann&status=running")["runs"]
+    assert run["continued_from"] == first
+
+
+async def test_a_row_that_nobody_saved_stays_until_it_is_dismissed(
+    viewer: Viewer, site: Site
+) -> None:
+    page = await viewer.open()
+    run_id = site.begun("guest", params={"url": "x"})
+    guest = row(page, "guest")
+    await expect(guest.get_by_test_id("pill")).to_have_text("Running")
+    site.tell(run_id, {"downloaded": 4}, "end")
+    await expect(guest.get_by_test_id("pill")).to_have_text("Done")
+    await expect(guest.get_by_test_id("figures")).to_contain_text("downloaded4")
+    await guest.get_by_role("button", name="More for guest").click()
+    await page.get_by_role("menuitem", name="Remove the row").click()
+    await expect(guest).to_have_count(0)
+
+
+async def test_a_refusal_is_told_until_something_else_happens(viewer: Viewer, site: Site) -> None:
+    site.save("mona")
+    page = await viewer.open()
+    mona = row(page, "mona")
+    await mona.get_by_role("button", name="Parameters of mona").click()
+    await mona.get_by_label("Url").fill("")
+    await mona.get_by_role("button", name="Start new").click()
+    await expect(mona.get_by_test_id("reason")).to_contain_text("url")
+    run_id = site.begun("mona", params={"url": "x"})
+    await expect(mona.get_by_test_id("reason")).to_have_count(0)
+    site.tell(run_id, "end")
+    await expect(mona.get_by_test_id("pill")).to_have_text("Done")
+    await expect(mona.get_by_test_id("reason")).to_have_count(0)
+
+
+async def test_a_draft_never_overwrites_what_another_has_saved(viewer: Viewer, site: Site) -> None:
+    site.save("ann")
+    page = await viewer.open()
+    ann = row(page, "ann")
+    await ann.get_by_role("button", name="Parameters of ann").click()
+    await ann.get_by_label("Url").fill("https://example.org/mine")
+    site.save("ann", page_max=9)
+    await expect(ann).to_contain_text("Somebody else has changed this row")
+    await ann.get_by_role("button", name="Start new").click()
+    await expect(ann.get_by_test_id("reason")).to_contain_text("Somebody else has changed")
+    [saved] = site.call("GET", "/api/keys")["keys"]
+    assert (saved["params"]["url"], saved["params"]["page_max"]) == ("https://example.org/ann", 9)
+    assert site.call("GET", "/api/state")["runs"] == []
+    await ann.get_by_role("button", name="Show theirs").click()
+    await expect(ann.get_by_label("Url")).to_have_value("https://example.org/ann")
+    await expect(ann.get_by_label("Page max")).to_have_value("9")
+
+
+async def test_a_row_is_not_added_twice(browser: Browser, site: Site) -> None:
+    site.save("zoe")
+    async with BadLine(site.address) as line:
+        viewer = Viewer(browser, line.address)
+        page = await viewer.open()
+        await page.get_by_role("button", name="Add a row").click()
+        dialog = page.get_by_role("dialog", name="Add a row")
+        await dialog.get_by_label("Key").fill("ann")
+        await dialog.get_by_label("Job").click()
+        await page.get_by_role("option", name="say").click()
+        line.swallows = True  # The page does not hear of what another does.
+        site.save("ann")
+        await dialog.get_by_role("button", name="Add", exact=True).click()
+        await expect(dialog.get_by_role("alert")).to_contain_text("a row for ann already")
+        ann, _ = site.call("GET", "/api/keys")["keys"]
+        assert ann["job"] == "mirror"
+        await viewer.leave()
+
+
+async def test_r1_12_the_dialog_says_why_a_choice_was_refused(viewer: Viewer, site: Site) -> None:
+    for key in ("full", "bea"):
+        site.save(key)
+    first = site.begun("full")
+    site.tell(first, {"file": "1.jpg"}, "end")
+    site.ended(first)
+    page = await viewer.open()
+    await page.get_by_text("Inactive", exact=True).first.click()
+    await row(page, "full").get_by_role("button", name="Start new").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("1.jpg")
+    second = site.begun("full", mode="continue")
+    await expect(row(page, "full")).to_have_count(0)  # It is not idle, so it is not shown.
+    await dialog.get_by_role("button", name="Replace").click()
+    await expect(dialog.get_by_role("alert")).to_contain_text("already has an active run")
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    site.tell(second, "end")
+
+
+async def test_r1_12_the_rate_is_of_now(viewer: Viewer, site: Site) -> None:
+    site.save("ann")
+    page = await viewer.open()
+    run_id = site.begun("ann")
+    site.tell(run_id, {"downloaded": 7, "bytes_per_s": 2_500_000})
+    figures = row(page, "ann").get_by_test_id("figures")
+    await expect(figures).to_contain_text("rate2.5 MB/s")
+    # It says nothing more: what it has done stays, how fast it was does not.
+    await expect(figures).not_to_contain_text("MB/s", timeout=30_000)
+    await expect(figures).to_contain_text("downloaded7")
+
+
+async def test_r5_11_a_task_on_the_board_leads_to_the_task(viewer: Viewer, site: Site) -> None:
+    site.publish("on the board", ASK)
+    task_id = site.started("on the board", key="order-7")
+    site.waiting(task_id, "approval")
+    page = await viewer.open()
+    order = row(page, "order-7")
+    await expect(order.get_by_test_id("row-why")).to_contain_text("waits for an answer")
+    await expect(order.get_by_role("link", name="see the inbox")).to_be_visible()
+    site.call("POST", f"/api/tasks/{task_id}/cancel", {"reason": ""})
+    await expect(order.get_by_test_id("pill")).to_have_text("Cancelled")
+    # Only the task can be run again, and not the job behind it.
+    await expect(order.get_by_role("button", name="Start new")).to_have_count(0)
+    await viewer.go(page, f"runs/{task_id}")
+    await expect(page.get_by_role("button", name="Run again")).to_have_count(0)
+    await page.get_by_role("link", name="Run again from a node").click()
+    await expect(page.get_by_role("button", name="Run again from…")).to_be_visible()
+    await viewer.go(page, "board")
+    await order.get_by_role("link", name="Task of a flow").click()
+    await expect(page.get_by_role("heading", name="order-7")).to_be_visible()
