@@ -124,6 +124,7 @@ async def test_jobs_that_cannot_be_read_are_not_said_to_be_none(
     browser: Browser, lone_site: Site
 ) -> None:
     viewer = Viewer(browser, lone_site.address)
+    viewer.refusals[400] = "/api/jobs"
     page = await viewer.open("lanes")
     await page.route("**/api/jobs", lambda route: route.fulfill(status=400, json={}))
     await viewer.go(page, "board")

@@ -5,7 +5,7 @@ import { useJobs, useJobsKnown } from "../jobs";
 import { useLive } from "../live";
 import { Json } from "../parts/Json";
 import { save } from "./actions";
-import { CHANGED, forgetDraft, noteDraft, revisionOf, useNote } from "./notes";
+import { CHANGED, forgetDraft, note, noteDraft, revisionOf, useNote } from "./notes";
 import classes from "./RowForm.module.css";
 import type { Row } from "./rows";
 
