@@ -1,21 +1,21 @@
 """What the page's tests serve: jobs that do what the test tells them, by messages."""
 
 import asyncio
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import SecretStr
 
 from headway import Headway, RunContext
+from tests.e2e.work import is_open
 
 hw = Headway(stop_wait_s=0)
 
 
-async def _stay(path: Path) -> None:
+async def _stay(gate: str) -> None:
     try:
         await asyncio.sleep(3_600)
     finally:
-        while not path.exists():  # noqa: ASYNC110
+        while not is_open(gate):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
@@ -51,7 +51,7 @@ async def mirror(
                         await file.write(b"a picture")
                 case {"stay": str(path)}:
                     await ctx.progress(**figures, staying=True)
-                    await _stay(Path(path))
+                    await _stay(path)
                 case {"fail": str(reason)}:
                     raise ValueError(reason)
                 case {"log": str(line), "level": str(level)}:

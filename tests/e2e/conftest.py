@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Playwright, async_playwright
+from playwright.async_api import Browser, Playwright, ViewportSize, async_playwright
 
 from headway.api.page import BUILT_FOLDER
 from tests.e2e.site import Site
-from tests.e2e.viewer import WIDE, Viewer
+from tests.e2e.viewer import WIDE, Scheme, Viewer
 from tests.services.process import Missing
 from tests.services.programs import chromium_program
 
@@ -60,7 +60,8 @@ async def viewer(
     browser: Browser, site: Site, request: pytest.FixtureRequest
 ) -> AsyncIterator[Viewer]:
     """Somebody who looks at the site, and sees every fault of it."""
-    scheme, size = getattr(request, "param", ("light", WIDE))
+    looks: tuple[Scheme, ViewportSize] = getattr(request, "param", ("light", WIDE))
+    scheme, size = looks
     viewer = Viewer(browser, site.address, scheme=scheme, size=size)
     yield viewer
     await viewer.leave()

@@ -26,7 +26,7 @@ PAST: Final[tuple[tuple[str, int, Any, When], ...]] = (
     ("clara", 311, "end", When(100 * MINUTE, 74, 11 * MINUTE)),
     ("dmitri", 17, {"fail": "the feed answers 403 Forbidden"}, When(26 * MINUTE, 0.1, 19)),
 )
-TASKS: Final = (
+TASKS: Final[tuple[tuple[str, dict[str, Any], When], ...]] = (
     ("order-0998", {"count": 3, "customer": "Ada"}, When(DAY, 0.1, 31 * MINUTE)),
     ("order-1001", {"count": 2, "customer": "Grace"}, When(4 * HOUR, 0.1, 12 * MINUTE)),
     ("order-1002", {"count": 5_000, "customer": "Jean"}, When(2 * HOUR, 0.1, 47)),
@@ -65,8 +65,8 @@ def a_busy_day(site: Site, folder: Path) -> Day:
     site.work()
     site.work(None)
     gate = folder / "gate"
-    ended = [(when, partial(_run_ended, site, *one, when)) for *one, when in PAST]
-    ended += [(when, partial(_task_ended, site, *one, when)) for *one, when in TASKS]
+    ended = [(one[-1], partial(_run_ended, site, *one)) for one in PAST]
+    ended += [(one[-1], partial(_task_ended, site, *one)) for one in TASKS]
     done = {when: end() for when, end in sorted(ended, key=lambda one: -one[0].ago_s)}
     reported = site.started("monthly report", key="october", params={"month": "October"})
     site.ended(reported)
@@ -112,14 +112,16 @@ def _task_ended(site: Site, key: str, params: dict[str, Any], when: When) -> str
 def _under_way_for_long(site: Site) -> str:
     """What waits for people, or for a signal; the task that waits for one is given back."""
     asks = site.begun("tidy-2026", job="agent", params={"goal": "Tidy up the archive"})
-    site.tell(asks, {"tool": "delete_files", "folder": "/srv/archive/2019", "count": 9})
+    tidy = {"tool": "delete_files", "folder": "/srv/archive/2019", "count": 9}
+    site.tell(asks, {"ask": tidy, "timeout_s": DAY})
     paid = site.started("order to parcel", key="order-1004", params={"count": 12, "each": 4})
     site.waiting(paid, "event")
     asked = {"count": 300, "customer": "Bea"}
     to_approve = site.started("order to parcel", key="order-1003", params=asked)
     site.waiting(to_approve, "approval")
     reply = site.begun("mail-118", job="agent", params={"goal": "Answer the mail"})
-    site.tell(reply, {"title": "How shall it answer?", "from": "jo@example.org", "schema": SCHEMA})
+    how = {"title": "How shall it answer?", "from": "jo@example.org", "schema": SCHEMA}
+    site.tell(reply, {"ask": how, "timeout_s": 2 * HOUR})
     for run_id, minutes in ((asks, 48), (paid, 38), (to_approve, 17), (reply, 11)):
         site.until(run_id, lambda run: run["is_waiting"])
         move(site.database, run_id, When(minutes * MINUTE))

@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -48,7 +49,7 @@ def move(database: Path, run_id: str, when: When) -> None:
         marks = [(queued, queued_then), (started, started_then), (ended or now, ended_then)]
         for table, name, columns in TIMES:
             for column in columns:
-                _move_column(connection, table, name, column, run_id, marks)
+                _move_column(connection, f"{table}.{name}.{column}", run_id, marks)
         # Who need not wait is queued and begins in the same moment.
         connection.execute("UPDATE runs SET queued_at = ? WHERE id = ?", (queued_then, run_id))
         connection.execute(
@@ -57,13 +58,9 @@ def move(database: Path, run_id: str, when: When) -> None:
 
 
 def _move_column(
-    connection: sqlite3.Connection,
-    table: str,
-    name: str,
-    column: str,
-    run_id: str,
-    marks: Sequence[tuple[int, int]],
+    connection: sqlite3.Connection, place: str, run_id: str, marks: Sequence[tuple[int, int]]
 ) -> None:
+    table, name, column = place.split(".")
     found = connection.execute(
         f"SELECT DISTINCT {column} FROM {table} WHERE {name} = ? AND {column} IS NOT NULL",  # noqa: S608
         (run_id,),
@@ -79,7 +76,7 @@ def _move_column(
 
 def _then(at: int, marks: Sequence[tuple[int, int]]) -> int:
     """Where an instant between two marks comes to lie between what they become."""
-    for (left, left_then), (right, right_then) in zip(marks, marks[1:], strict=False):
+    for (left, left_then), (right, right_then) in pairwise(marks):
         if at <= right:
             share = (at - left) / (right - left) if right > left else 1.0
             return left_then + int(share * (right_then - left_then))

@@ -166,6 +166,7 @@ async def test_a_log_that_cannot_be_read_is_not_said_to_be_empty(
 ) -> None:
     run_id = site.begun("ann", params={"url": "x"})
     site.tell(run_id, "a line")
+    viewer.refusals[500] = r"/api/runs/[^/]+/events"
     page = await viewer.open("board")
     pattern = f"**/api/runs/{run_id}/events*"
     await page.route(pattern, lambda route: route.fulfill(status=500, json={"detail": "broken"}))

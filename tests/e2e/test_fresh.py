@@ -60,9 +60,12 @@ async def test_r3_who_waits_in_a_lane_is_seen_to_wait(viewer: Viewer, site: Site
     run_id = site.begun("ann", job="agent", params={"goal": "x"})
     page = await viewer.open("lanes")
     agents = page.get_by_role("region", name="Lane agents")
-    await expect(agents.get_by_test_id("pill")).to_have_text("Running")
+    waiting = agents.get_by_role("heading", name="Waiting, holds no place")
+    await expect(agents.get_by_role("heading", name="Running")).to_be_visible()
+    await expect(waiting).to_have_count(0)
     site.tell(run_id, "May I?")
-    await expect(agents.get_by_test_id("pill")).to_have_text("Running (waiting)")
+    await expect(waiting).to_be_visible()
+    await expect(agents).to_contain_text("0 of")
 
 
 async def test_why_a_run_waits_follows_what_others_do(viewer: Viewer, site: Site) -> None:

@@ -48,19 +48,20 @@ async def test_s8_two_hundred_hostile_names_are_text(viewer: Viewer, site: Site)
 async def test_s8_two_hundred_hostile_names_are_text_in_logs_and_results(
     viewer: Viewer, site: Site
 ) -> None:
-    """Each is said, and is the result, of a run of which it is the key."""
     names = hostile_names()
-    # As many lines in one log as there are names, and the names as keys of the result.
-    everything = site.begun("ann", job="recite", params={"said": names})
+    everything = site.submit("ann", job="recite", params={"said": names})
     site.ended(everything)
     page = await viewer.open(f"runs/{everything}", size=NARROW)
     log, seen = page.get_by_role("log", name="Log"), ""
     await expect(log).to_contain_text(names[-1].strip()[:20])
     await log.evaluate("box => box.scrollTo(0, 0)")
     for _ in range(400):
-        seen += await log.evaluate("box => [...box.querySelectorAll('span')].map(one => one.textContent).join('\\u0000')")
+        seen += await log.evaluate(
+            "box => [...box.querySelectorAll('span')].map(one => one.textContent).join('\\u0000')"
+        )
         is_end = await log.evaluate(
-            "box => { const top = box.scrollTop; box.scrollBy(0, 300); return box.scrollTop === top }"
+            "box => { const top = box.scrollTop; box.scrollBy(0, 300);"
+            " return box.scrollTop === top }"
         )
         if is_end:
             break
@@ -85,7 +86,9 @@ async def test_s8_hostile_names_are_text_in_lists_lanes_and_the_inbox(
     page = await viewer.open("inbox", size=NARROW)
     await expect(page.get_by_test_id("question")).to_have_count(len(few))
     titles = await page.get_by_test_id("question").get_by_role("heading").all_inner_texts()
-    assert sorted(" ".join(one.split()) for one in titles) == sorted(" ".join(name.split()) for name in few)
+    assert sorted(" ".join(one.split()) for one in titles) == sorted(
+        " ".join(name.split()) for name in few
+    )
     for screen, found in (("runs", "run"), ("lanes", "lane")):
         await viewer.go(page, screen)
         await expect(page.get_by_test_id(found).filter(has_text=few[0]).first).to_be_visible()

@@ -95,7 +95,9 @@ async def show(page: Page, viewer: Viewer, screen: str, day: Day) -> None:
             await expect(page.get_by_test_id("depth").first).to_be_visible()
         case "workers":
             await viewer.go(page, "workers")
-            await expect(page.get_by_test_id("worker").get_by_role("link", name="order-1005")).to_be_visible()
+            await expect(
+                page.get_by_test_id("worker").get_by_role("link", name="order-1005")
+            ).to_be_visible()
             await expect(page.get_by_test_id("instance")).to_contain_text("ada")
         case "task":
             await viewer.go(page, f"tasks/{day.task}")

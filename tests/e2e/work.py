@@ -10,12 +10,16 @@ from headway.worker.services import Call, Services
 services = Services()
 
 
+def is_open(gate: str) -> bool:
+    return Path(gate).exists()
+
+
 @services
 async def ship(given: Any, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
     """A parcel; with a `gate`, not before there is a file of that name."""
     gate = params.get("gate")
     boxed = 0
-    while gate is not None and not Path(gate).exists():
+    while gate is not None and not is_open(gate):
         boxed += 1
         call.progress(boxed=boxed)
         await asyncio.sleep(0.1)

@@ -63,10 +63,10 @@ export const BoardRow = memo(function BoardRow({ rowKey }: { rowKey: string }) {
         </div>
         <div className={classes.figures}>
           {row.figures && <Figures run={row.figures} />}
+          {row.run && row.isLocked && <RowWhy run={row.run} />}
         </div>
         <RowButtons row={row} />
       </div>
-      {row.run && row.isLocked && <RowWhy run={row.run} />}
       <Reason row={row} />
       {isOpen && (
         <div id={region} className={classes.form}>

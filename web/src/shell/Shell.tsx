@@ -133,8 +133,9 @@ function SchemeButton() {
       </Menu.Target>
       <Menu.Dropdown>
         {SCHEMES.map(({ scheme, name }) => (
-          <Menu.Item key={scheme} role="menuitemradio" aria-checked={colorScheme === scheme} rightSection={colorScheme === scheme && <CheckIcon size={14} />} onClick={() => setColorScheme(scheme)}>
+          <Menu.Item key={scheme} rightSection={colorScheme === scheme && <CheckIcon size={14} />} onClick={() => setColorScheme(scheme)}>
             {name}
+            {colorScheme === scheme && <span className="unseen">, chosen</span>}
           </Menu.Item>
         ))}
       </Menu.Dropdown>
