@@ -103,6 +103,11 @@ async def test_s8_a_hostile_log_and_result_are_text(viewer: Viewer, site: Site, 
     page = await viewer.open(f"runs/{run_id}", size=NARROW)
     await expect(page.get_by_role("log", name="Log")).to_contain_text(text[:100])
     await expect(page.get_by_label("Result")).to_contain_text(text[:100])
+    # What is shown in part is had whole.
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.get_by_role("button", name="Copy the whole log").click()
+    await expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert text in await page.evaluate("navigator.clipboard.readText()")
     assert await overflow_px(page) == 0
     assert await is_untouched(page)
 

@@ -100,6 +100,7 @@ async def test_r5_11_the_inbox_counts_approvals_too(viewer: Viewer, site: Site) 
 async def test_an_inbox_that_cannot_be_read_does_not_say_that_nobody_waits(
     viewer: Viewer, site: Site
 ) -> None:
+    viewer.refusals[400] = "/api/tasks"
     page = await viewer.open("inbox")
     await expect(page.get_by_text("Nobody waits for you")).to_be_visible()
     await page.route("**/api/tasks?*", lambda route: route.fulfill(status=400, json={}))

@@ -62,6 +62,7 @@ async def check(page: Page, viewer: Viewer, screen: str, request: pytest.Fixture
     assert await violations(page) == [], (screen, viewer.scheme, viewer.size)
     assert await overflow_px(page) == 0, (screen, viewer.scheme, viewer.size)
     if request.config.getoption("--write-screenshots"):
+        await page.mouse.move(0, 0)
         name = f"{screen}-{viewer.scheme}-{viewer.size['width']}.png"
         await page.screenshot(path=IMAGES / name)
 
@@ -217,3 +218,4 @@ async def open_what_opens(page: Page, viewer: Viewer, request: pytest.FixtureReq
         assert await violations(page) == []
         await page.keyboard.press("Escape")
         await expect(page.get_by_role("menu")).to_have_count(0)
+        await button.blur()

@@ -23,7 +23,7 @@ REFUSALS: Final[dict[int, str]] = {
     404: r"/api/(runs|tasks|flows)/[^/]+(/[a-z-]+)?",
     409: r"/api/(runs(/[^/]+/resume)?|flows/[^/]+/tasks|tasks/[^/]+/approve)",
     412: r"/api/(keys|flows)/[^/]+",
-    422: r"/api/(runs|keys/[^/]+|flow-check|flows/[^/]+)",
+    422: r"/api/(runs(/[^/]+/resume)?|keys/[^/]+|flow-check|flows/[^/]+)",
 }
 """What a server may refuse while a test looks: by the status, where."""
 
@@ -114,7 +114,7 @@ class Viewer:
         """Close everything. Whatever went wrong meanwhile is told now."""
         if self._context is not None:
             await self._context.close()
-        assert self.faults == []
+        assert self.faults == [], self.faults
 
 
 def row(page: Page, key: str) -> Locator:

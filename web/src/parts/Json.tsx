@@ -15,7 +15,7 @@ export function Json({ value, label }: { value: unknown; label: string }) {
       </pre>
       {isCut && (
         <p className={classes.cut}>
-          The first {TEXT_LENGTH_MAX.toLocaleString("en")} characters of {text.length.toLocaleString("en")}. <Whole text={text} name={label} />
+          The first {TEXT_LENGTH_MAX.toLocaleString("en")} characters of {text.length.toLocaleString("en")}. <Whole text={() => text} name={label} />
         </p>
       )}
     </>

@@ -2,19 +2,26 @@
 import { Button } from "@mantine/core";
 import { useClipboard } from "@mantine/hooks";
 
-export function Whole({ text, name }: { text: string; name: string }) {
+interface Props {
+  text: () => string;
+  name: string;
+  /** What is copied, in words. */
+  what?: string;
+}
+
+export function Whole({ text, name, what = "it whole" }: Props) {
   const clipboard = useClipboard();
   // Only pages of a safe origin have one.
   if (navigator.clipboard === undefined) {
     return (
-      <Button size="compact-xs" variant="default" onClick={() => save(text, name)}>
-        Save it whole
+      <Button size="compact-xs" variant="default" onClick={() => save(text(), name)}>
+        Save {what}
       </Button>
     );
   }
   return (
-    <Button size="compact-xs" variant="default" onClick={() => clipboard.copy(text)}>
-      {clipboard.copied ? "Copied" : "Copy it whole"}
+    <Button size="compact-xs" variant="default" onClick={() => clipboard.copy(text())}>
+      {clipboard.copied ? "Copied" : `Copy ${what}`}
     </Button>
   );
 }

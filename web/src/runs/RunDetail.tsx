@@ -15,12 +15,14 @@ import { Figures } from "../parts/Figures";
 import { useFocusOn } from "../parts/focusOn";
 import { Pill } from "../parts/Pill";
 import { Values } from "../parts/Values";
+import { Whole } from "../parts/Whole";
 import { useSubject } from "../shell/title";
 import { isActive, toLive } from "../stream/model";
 import { ago, length, moment, useNow } from "../time";
 import { useHistory } from "./history";
 import { Files } from "./Files";
 import { Lines } from "./Lines";
+import { logText } from "./logText";
 import { MessageBox } from "./MessageBox";
 import { RunButtons } from "./RunButtons";
 import classes from "./RunDetail.module.css";
@@ -92,6 +94,11 @@ function Detail({ run: read, history }: { run: RunView; history: ReturnType<type
               <Gaps history={history} />
               <Tabs.Panel value="log" className={classes.panel}>
                 <Lines events={said} label="Log" empty={history.isWhole ? "The job has not said anything." : ""} />
+                {said.length > 0 && (
+                  <p className={classes.gap}>
+                    <Whole text={() => logText(said)} name="log" what="the whole log" />
+                  </p>
+                )}
               </Tabs.Panel>
               <Tabs.Panel value="events" className={classes.panel}>
                 <Lines events={happened} label="What happened" empty={history.isWhole ? "Nothing is known any more: events are kept for a while only." : ""} />
