@@ -1,7 +1,7 @@
 import { Button, Loader, Tabs } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
-import type { ReactNode } from "react";
+import { type ReactNode, useMemo } from "react";
 import { answerOf, queries, reasonOf } from "../api";
 import { FLOW_JOB } from "../tasks/words";
 import { getRun, type RunView } from "../client";
@@ -53,8 +53,8 @@ function Detail({ run: read, history }: { run: RunView; history: ReturnType<type
   const run = { ...read, status: shown.status };
   const active = isActive(shown.status);
   const { events } = history;
-  const said = events.filter((event) => event.type === "run_log");
-  const happened = events.filter((event) => event.type !== "run_log" && event.type !== "run_progress");
+  const said = useMemo(() => events.filter((event) => event.type === "run_log"), [events]);
+  const happened = useMemo(() => events.filter((event) => event.type !== "run_log" && event.type !== "run_progress"), [events]);
   return (
     <>
       <Crumbs>
