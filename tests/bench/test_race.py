@@ -140,7 +140,7 @@ def test_a_part_of_the_page_is_replaced_alone(tmp_path: Path) -> None:
 
 def test_the_steps_of_flows_are_judged_recorded_and_drawn(tmp_path: Path) -> None:
     page, picture = tmp_path / "page.md", tmp_path / "page.svg"
-    page.write_text("<!-- engine -->\n<!-- end of engine -->\n")
+    page.write_text("<!-- flows -->\n<!-- end of flows -->\n")
     seconds = {"headway": 0.8, "dbos": 5.0}
     results = [result(one, seconds[one.contestant.system]) for one in entries(Work.FLOWS)]
     judged = verdicts(results)
@@ -160,7 +160,7 @@ def test_the_steps_of_flows_are_judged_recorded_and_drawn(tmp_path: Path) -> Non
     text = page.read_text()
     assert "| headway, a worker over HTTP | SQLite (process) | 1,250/s |" in text
     assert "must be 1000/s or more (aim 2000/s): holds" in text
-    assert "Flows of ten steps" in picture.read_text()
+    assert "Flows of ten steps" in picture.with_stem("page-flows").read_text()
 
 
 def test_every_other_system_is_pinned() -> None:

@@ -3,6 +3,7 @@
 import pytest
 from playwright.async_api import Locator, Page, expect
 
+from tests.e2e.flows import ASK
 from tests.e2e.site import Site
 from tests.e2e.viewer import Viewer, row
 
@@ -70,6 +71,22 @@ async def test_r4_9_questions_are_answered_one_after_the_other(viewer: Viewer, s
     await reached(page, cards[1].get_by_role("button", name="Reject"))
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", name="Inbox")).to_be_focused()
+
+
+async def test_r5_11_whoever_approves_a_task_stays_on_it(viewer: Viewer, site: Site) -> None:
+    site.publish("by keys", ASK)
+    task_id = site.started("by keys", key="k1")
+    site.waiting(task_id, "approval")
+    page = await viewer.open(f"tasks/{task_id}")
+    await reached(page, page.get_by_role("button", name="Approve"))
+    await page.keyboard.press("Enter")
+    signal = page.get_by_test_id("waiting").get_by_role("button", name="Signal")
+    await expect(signal).to_be_visible()
+    await expect(page.locator("main :focus")).to_have_count(1)
+    await reached(page, signal)
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_test_id("pill")).to_have_text("Done")
+    await expect(page.locator("main :focus")).to_have_count(1)
 
 
 async def test_r4_11_a_message_is_composed_steers_or_follows(viewer: Viewer, site: Site) -> None:

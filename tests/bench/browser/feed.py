@@ -155,6 +155,9 @@ def application(feed: Feed) -> web.Application:
     async def interrupts(_request: web.Request) -> web.Response:
         return web.json_response({"interrupts": [], "is_whole": True})
 
+    async def tasks(_request: web.Request) -> web.Response:
+        return web.json_response({"tasks": []})
+
     async def page(request: web.Request) -> web.FileResponse:
         wanted = BUILT_FOLDER / (request.match_info["path"] or "index.html")
         return web.FileResponse(wanted, headers={"content-security-policy": CONTENT_POLICY})
@@ -164,6 +167,7 @@ def application(feed: Feed) -> web.Application:
     made.router.add_get("/api/events", feed.stream)
     made.router.add_get("/api/jobs", jobs)
     made.router.add_get("/api/interrupts", interrupts)
+    made.router.add_get("/api/tasks", tasks)
     made.router.add_get("/ui/{path:.*}", page)
     return made
 

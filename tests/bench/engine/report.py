@@ -11,7 +11,7 @@ from tests.bench.engine.order import Work
 from tests.bench.engine.results import Result
 from tests.bench.engine.tables import TITLES, cells, headings
 from tests.bench.machine import Machine
-from tests.bench.page import CHART, PAGE, replace_part, table
+from tests.bench.page import CHART, PAGE, Part, replace_part, table
 from tests.bench.places import Places
 
 INTRODUCTION: Final = """\
@@ -29,19 +29,11 @@ and an empty database. **CPU** is that of the worker's process; a server's own i
 - **W4**: 1,000 keys in turn, one job at a time per key, in order, 50 at once overall, each job
   sleeping 1 ms. Jobs that began too early, out of order or above the limit are counted as
   violations.
-- **W5**: flows of ten steps that do nothing, 100 at once; each step is durable before the next
-  begins. The tasks of headway are queued before the clock starts, the workflows of DBOS are
-  started under it. Where a step goes to a worker, that is one process more on the same machine;
-  where a list becomes child tasks, a step is a whole child. The aim is 20,000 steps/s of functions
-  on SQLite.
 - **W6**: a process is killed (SIGKILL) while it runs 100 jobs: until all have begun again in
   another one, which is there already and idle, with default settings. All systems wait at the
   same time.
 - **Sleepers**: 10,000 jobs in `ctx.sleep`: the process's memory above that of the same engine
   without them, and how late they go on when their wakes are spread over a minute.
-- **Parked tasks**: the rate of W5's flows of functions beside 10,000 tasks that wait for a time,
-  an event or a person, of the rate without them; what parked tasks weigh in the process (100,000
-  of them, unless `--quick`); and how late timers go on, 50 a second, beside the 10,000.
 - **Idle**: the share of a core that an engine takes while 10,000 runs are queued and none can
   start.
 - **Start-up**: from the start of the program, imports and all, to the first line of its first
@@ -67,6 +59,23 @@ No two of these systems do quite the same, so read the figures with care:
   Redis are not measured there.
 """
 
+OF_FLOWS: Final = frozenset({Work.FLOWS, Work.PARKED})
+INTRODUCTION_OF_FLOWS: Final = """\
+## Flows, beside another system
+
+Measured as the engine is, one round after another.
+
+- **W5**: flows of ten steps that do nothing, 100 at once; each step is durable before the next
+  begins. The tasks of headway are queued before the clock starts, the workflows of DBOS are
+  started under it. Where a step goes to a worker, that is one process more on the same machine;
+  where a list becomes child tasks, a step is a whole child. The aim is 20,000 steps/s of functions
+  on SQLite.
+- **Parked tasks**: the rate of W5's flows of functions beside 10,000 tasks that wait for a time,
+  an event or a person, of the rate without them; what parked tasks weigh in the process (100,000
+  of them, unless `--quick`); and how late timers go on, 167 a second (a hundred thousand in ten
+  minutes), beside the 10,000.
+"""
+
 
 def write_engine_part(
     results: Sequence[Result],
@@ -79,18 +88,28 @@ def write_engine_part(
     page: Path = PAGE,
     picture: Path = CHART,
 ) -> None:
-    drawn = chart(results)
-    if drawn:
-        picture.write_text(drawn, encoding="utf-8")
-    lines = [INTRODUCTION, f"Repeat it with `{command}`.\n"]
-    if drawn:
-        lines.append(f"![headway beside other systems: the figures below]({picture.name})\n")
-    versions = places.versions.items()
-    lines += [*table(("measured on", ""), [*machine.lines(), *versions, *_systems(results)]), ""]
-    for work in Work:
-        lines += _section(work, results, verdicts)
-    lines += [f"Not measured: {reason}\n" for reason in excuses]
-    replace_part("engine", lines, path=page)
+    """The works that were measured; flows have a part and a picture of their own."""
+    measured_on = [*machine.lines(), *places.versions.items()]
+    of_flows = [result for result in results if result.work in OF_FLOWS]
+    of_others = [result for result in results if result.work not in OF_FLOWS]
+    flow_picture = picture.with_stem(f"{picture.stem}-flows")
+    parts: list[tuple[Part, str, list[Result], Path]] = [
+        ("engine", INTRODUCTION, of_others, picture),
+        ("flows", INTRODUCTION_OF_FLOWS, of_flows, flow_picture),
+    ]
+    for part, introduction, chosen, drawing in parts:
+        if not chosen:
+            continue
+        lines = [introduction, f"Repeat it with `{command}`.\n"]
+        drawn = chart(chosen)
+        if drawn:
+            drawing.write_text(drawn, encoding="utf-8")
+            lines.append(f"![headway beside other systems: the figures below]({drawing.name})\n")
+        lines += [*table(("measured on", ""), [*measured_on, *_systems(chosen)]), ""]
+        for work in Work:
+            lines += _section(work, chosen, verdicts)
+        lines += [f"Not measured: {reason}\n" for reason in excuses]
+        replace_part(part, lines, path=page)
 
 
 def _systems(results: Sequence[Result]) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
 import { Button, Loader, Tabs } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
-import type { ReactNode } from "react";
+import { type ReactNode, useMemo } from "react";
 import { answerOf, queries, reasonOf } from "../api";
 import { FLOW_JOB } from "../tasks/words";
 import { getRun, type RunView } from "../client";
@@ -57,8 +57,8 @@ function Detail({ run: read, history }: { run: RunView; history: ReturnType<type
   const active = isActive(shown.status);
   useSubject(`${run.key === run.id ? run.job : run.key}, ${moment(run.started_at ?? run.queued_at)}`);
   const { events } = history;
-  const said = events.filter((event) => event.type === "run_log");
-  const happened = events.filter((event) => event.type !== "run_log" && event.type !== "run_progress");
+  const said = useMemo(() => events.filter((event) => event.type === "run_log"), [events]);
+  const happened = useMemo(() => events.filter((event) => event.type !== "run_log" && event.type !== "run_progress"), [events]);
   return (
     <>
       <Crumbs>

@@ -72,6 +72,8 @@ function spansOf(run: RunView, events: EventView[], end_ms: number): Span[] {
     phase = next;
     from_ms = at_ms;
   }
+  // The run itself knows it, also when the event is gone.
+  if (run.started_at !== null) change("running", Date.parse(run.started_at));
   for (const event of events) {
     const next = phaseAfter(event);
     if (next) change(next, Date.parse(event.at));

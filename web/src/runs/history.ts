@@ -36,10 +36,9 @@ export function useHistory(run_id: string): History & { again: () => void } {
   useEffect(() => {
     let isWanted = true;
     async function readAll() {
-      let after: number | null = null; // From its beginning, or from the oldest that is kept.
+      let after: number | undefined; // From its beginning, or what is kept of it.
       for (let page = 0; page < PAGE_COUNT_MAX && isWanted; page += 1) {
-        const query: { after?: number } = after === null ? {} : { after };
-        const { events, upto_seq, resync } = await answerOf(runEvents({ path: { run_id }, query }));
+        const { events, upto_seq, resync } = await answerOf(runEvents({ path: { run_id }, query: { after } }));
         const isLast = upto_seq === after; // A page may be empty and not be the last.
         if (isWanted) add(events, { isWhole: isLast, problem: null, ...(resync ? { isPruned: true } : {}) });
         if (isLast) return;

@@ -5,7 +5,7 @@ import { isActive, type LiveRun, type Patch, type Snapshot, statedRate, type Sta
 
 const RATE_WINDOW_MS = 2_000;
 /** A figure that has not moved for so long says nothing of how fast it moves. */
-const RATE_AGE_MS_MAX = 10_000;
+const RATE_AGE_MS_MAX = 15_000;
 
 interface Sample {
   at_ms: number;
