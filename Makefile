@@ -60,7 +60,7 @@ torture: setup services-setup ## The long fault runs: kills, pauses, failovers u
 bench: setup services-setup ## The engine beside other systems, the store beside the raw drivers
 	$(BIN)/python -m tests.bench
 
-mutants: setup services-setup ## Plant thirty-three bugs, one after the other, and see the tests notice
+mutants: setup services-setup ## Plant bugs, one after the other, and see the tests notice each
 	$(BIN)/python -m tests.mutants
 
 demo: setup ## See what headway does: a server with its page, a worker, runs and flows

@@ -1,12 +1,14 @@
 """Nothing gets past the guard without a reason (S1, S2, S3, S6, S9)."""
 
+import asyncio
 import base64
 from typing import Any
 
 import pytest
 
 from headway.api.access import Access, Scope, Token
-from headway.api.server import check_exposure
+from headway.api.server import check_exposure, serve
+from headway.app import Headway
 from headway.core.errors import ConfigurationError
 from tests.api.client import Client
 from tests.api.conftest import served
@@ -151,6 +153,16 @@ def test_s1_any_address_but_loopback_needs_a_token(host: str) -> None:
     with pytest.raises(ConfigurationError, match="HEADWAY_TOKEN"):
         check_exposure(host, Access(()))
     check_exposure(host, TOKENS)
+
+
+async def test_s1_a_server_that_others_reach_does_not_start_without_a_token(url: str) -> None:
+    async with Headway(url) as hw:
+        with pytest.raises(ConfigurationError, match="HEADWAY_TOKEN"):
+            async with asyncio.timeout(10):  # It would serve.
+                await serve(
+                    hw, host="0.0.0.0", port=0, access=Access(()), allowed_hosts=(),  # noqa: S104
+                    version="0", on_ready=lambda _: None,
+                )  # fmt: skip
 
 
 def test_s1_loopback_needs_none() -> None:
