@@ -61,6 +61,8 @@ class Settings(BaseSettings):
     """More of them, each as scope=secret (read, operate, worker); separated by blanks."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Names by which the server may be called besides its own; separated by blanks."""
+    public_url: str | None = None
+    """Where browsers find the server when a proxy stands in front of it."""
 
     worker_networks: Annotated[tuple[str, ...], NoDecode] = ()
     """Where workers may be besides this host: networks such as 10.0.0.0/8, separated by blanks."""

@@ -90,6 +90,21 @@ def problem_of(error: Error) -> Problem:
     return _outage(error) if isinstance(error, InfrastructureError) else internal(error)
 
 
+def unauthorized(detail: str) -> Problem:
+    headers = {"www-authenticate": 'Bearer realm="headway"'}
+    return Problem(401, "unauthorized", detail, headers=headers)
+
+
+def overrun(code: str, detail: str) -> Problem:
+    """It was asked for too often, and may be asked for again soon."""
+    return _told(429, code, detail)
+
+
+def unavailable(detail: str, *, code: str = "unavailable") -> Problem:
+    """It cannot be done now, and soon can."""
+    return _told(503, code, detail)
+
+
 def _told(status: int, code: str, detail: str, **more: Any) -> Problem:
     is_passing = status in (429, 503)
     headers = {"retry-after": str(RETRY_AFTER_S)} if is_passing else {}

@@ -9,7 +9,7 @@ from headway.settings import FILE_NAME, FIRST_NAMES, PREFIX, Settings, load_sett
 
 HIDDEN: Final = "(secret)"
 SECRETS: Final = frozenset({"token", "tokens"})
-ADDRESSES: Final = frozenset({"database_url", "database_urls", "redis_url", "url"})
+ADDRESSES: Final = frozenset({"database_url", "database_urls", "public_url", "redis_url", "url"})
 
 
 async def show(*, json: Json = False) -> None:

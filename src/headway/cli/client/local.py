@@ -17,6 +17,7 @@ from headway.api.asgi import Message, Receive
 from headway.api.events import pack
 from headway.api.guard import Guard
 from headway.api.metrics import Metrics
+from headway.api.origin import Origins
 from headway.bootstrap import display
 from headway.cli.client.client import Answer, refusal
 from headway.cli.load import load_app
@@ -124,6 +125,6 @@ async def opened_local(place: str | None) -> AsyncIterator[LocalTransport]:
         EventFeed(hw.store, hw.store.events, pack=pack) as feed,
     ):
         app = build_application(
-            hw, feed, Metrics(), access=Access(()), hosts=(), version=version("headway")
+            hw, feed, Metrics(), access=Access(()), origins=Origins(()), version=version("headway")
         )
         yield LocalTransport(app, display(hw.urls))
