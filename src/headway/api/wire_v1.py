@@ -5,7 +5,8 @@ whatever their case; answers are spelt exactly so.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
@@ -253,13 +254,19 @@ async def _node_runs(face: Face, request: Request) -> Any:
         rows = await face.flows.node_runs(task_id, limit=ROW_COUNT_MAX)
     except RunNotFound:
         return []
-    ordered = sorted(rows, key=lambda row: (row.started_at, row.seq))
-    found = [_node_run(task_id, row) for row in ordered]
+    found = [_node_run(task_id, row) for row in _by_start(rows)]
     if len(rows) < ROW_COUNT_MAX:
         return found
     # An array has no room to say that there is more; and this says where it is.
     rest = f"/api/tasks/{task_id}/node-runs?after={rows[-1].seq}"
     return _json(found, headers={"link": f'<{rest}>; rel="next"'})
+
+
+def _by_start(rows: Sequence[NodeRun]) -> Iterator[NodeRun]:
+    """Branches that began at one instant come in their own order, and not in that of their ends."""
+    ordered = sorted(rows, key=lambda row: (row.started_at, row.seq))
+    for _, together in groupby(ordered, key=lambda row: (row.started_at, row.path)):
+        yield from sorted(together, key=lambda row: (row.branch is None, row.branch or 0))
 
 
 async def _leases(face: Face) -> Mapping[InstanceId, Instant]:
