@@ -66,6 +66,8 @@ class Settings(BaseSettings):
 
     worker_networks: Annotated[tuple[str, ...], NoDecode] = ()
     """Where workers may be besides this host: networks such as 10.0.0.0/8, separated by blanks."""
+    worker_token: str | None = None
+    """What workers are told by who calls them; one that others than this host reach demands it."""
 
     log_format: Literal["text", "json"] = "text"
     """How `serve` and `worker` log: lines for people, or a JSON object on each line."""

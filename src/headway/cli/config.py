@@ -8,7 +8,7 @@ from headway.cli.show import Json, print_json, print_rows
 from headway.settings import FILE_NAME, FIRST_NAMES, PREFIX, Settings, load_settings
 
 HIDDEN: Final = "(secret)"
-SECRETS: Final = frozenset({"token", "tokens"})
+SECRETS: Final = frozenset({"token", "tokens", "worker_token"})
 ADDRESSES: Final = frozenset({"database_url", "database_urls", "public_url", "redis_url", "url"})
 
 

@@ -77,7 +77,7 @@ async def prune(
     kept_s = {name: days * DAY_S for name, days in given.items() if days is not None}
     async with hw.without_engine():
         retention = dataclasses.replace(hw.retention, **kept_s)
-        keeper = Keeper(hw.store, hw.store.runs, hw.store.events, retention)
+        keeper = Keeper(hw.store, hw.store.runs, hw.store.events, hw.store.workers, retention)
         with Console(stderr=True).status("counting" if dry_run else "removing"):
             removed = await (keeper.prunable() if dry_run else keeper.prune_all())
     if json:
@@ -88,8 +88,8 @@ async def prune(
 
 
 def _counted(removed: "Removed") -> str:
-    runs, events, keys = (f"{count:,}" for count in removed)
-    return f"{runs} runs, {events} events, {keys} idempotency keys"
+    runs, events, keys, workers = (f"{count:,}" for count in removed)
+    return f"{runs} runs, {events} events, {keys} idempotency keys, {workers} silent workers"
 
 
 def _say(version: str, sentence: str, urls: Sequence[str], *, as_json: bool) -> None:

@@ -30,7 +30,8 @@ def begin_logging(settings: Settings) -> None:
 
 def secrets_of(settings: Settings) -> list[str]:
     """What must not be told, in whatever words it comes; the longest first."""
-    tokens = [settings.token or "", *(given.partition("=")[2] for given in settings.tokens)]
+    own = (settings.token or "", settings.worker_token or "")
+    tokens = [*own, *(given.partition("=")[2] for given in settings.tokens)]
     addresses = (*settings.urls, settings.redis_url or "", settings.url or "")
     passwords = [word for address in addresses for word in _passwords(address)]
     return sorted({word for word in (*tokens, *passwords) if word}, key=len, reverse=True)

@@ -102,8 +102,8 @@ async def _worker(address: str, folder: Path) -> AsyncIterator[str]:
     said = folder / "worker.log"
     with said.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "headway", "worker", SERVICES, "--registry", address,
-            stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            sys.executable, "-m", "headway.cli.demo.worker", SERVICES, "--registry", address,
+            stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     try:
         while b"worker_registered" not in said.read_bytes():

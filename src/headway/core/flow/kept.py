@@ -129,6 +129,7 @@ class FlowChanges:
     rows: list[NodeRunRow] = field(default_factory=list)
     workers_added: dict[str, SavedWorker] = field(default_factory=dict)
     workers: dict[str, SavedWorker] = field(default_factory=dict)
+    workers_removed: dict[str, None] = field(default_factory=dict)
 
 
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

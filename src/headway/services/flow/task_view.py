@@ -84,7 +84,7 @@ class TaskViews:
             awaited_key=awaited_key(state) if is_active else None,
             error=None if record.error is None else json.loads(record.error),
             rerun_of=flow_run.rerun_of,
-            updated_at=max(flow_run.updated_at, record.run.ended_at or flow_run.updated_at),
+            updated_at=flow_run.updated_at,
         )
 
     async def node_runs(
