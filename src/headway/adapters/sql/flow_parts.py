@@ -84,6 +84,21 @@ _ENDED: Final = Query(
 )
 
 
+_PARENTS: Final = Query(
+    sa.select(runs.c.parent_id).where(
+        in_list(runs.c.id, "ids"),
+        runs.c.job == sa.literal_column(f"'{FLOW_JOB}'"),
+        runs.c.parent_id.is_not(None),
+    )
+)
+
+
+async def need_parents(link: Link, needs: Needs) -> None:
+    """Before any run is locked: whose child a run is never changes."""
+    for (parent_id,) in await link.fetch(_PARENTS, {"ids": list(needs.child_ids)}):
+        needs.run(parent_id, may_wake=True)
+
+
 async def load_flows(link: Link, needs: Needs, world: World) -> None:
     """Flows, and then workers: both are locked before any run."""
     if needs.flows:

@@ -63,7 +63,7 @@ class FlowRun(NamedTuple):
     inner_shared: str | None
     frozen_input: str | None
     waits_for: str | None
-    """The kind of wait that it is parked in: `timer`, `event`, `approval` or `child`."""
+    """What it is parked for: `timer`, `event`, `approval`, `child`, `function` or `retry`."""
     updated_at: Instant
     rerun_of: RunId | None
 

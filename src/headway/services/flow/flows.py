@@ -132,7 +132,7 @@ class Flows(FlowBook):
         )
         run = old.record.run
         key = None if str(run.key) == str(run.id) else str(run.key)
-        if run.is_active and key is None:
+        if run.is_active:
             raise KeyBusy(run.key, run.id)
         submission = self._submission(view.params, key=key, lane=run.lane, by=by)
         return await self._start(StartFlow(submission=submission, start=start))
