@@ -190,7 +190,9 @@ class Site:
         """Remove whatever has happened so far from the stream, as time does."""
         async with Headway(self.url).without_engine() as hw:
             retention = Retention(events_s=MOMENT_S)
-            await Keeper(hw.store, hw.store.runs, hw.store.events, retention).prune_all()
+            store = hw.store
+            keeper = Keeper(store, store.runs, store.events, store.workers, retention)
+            await keeper.prune_all()
 
     def has_file(self, path: str, *, of: str) -> bool:
         """Whether the key, of plain letters, has this file."""

@@ -139,15 +139,21 @@ def _torture(name: str, place: str, size: Size, step: Step) -> Findings:
     if place == MEMORY:
         return asyncio.run(hundred_in_memory(size.run_count, step))
     with PLACES[place]() as urls:
-        if name == "hundred":
-            return asyncio.run(hundred(urls, size.run_count, step))
-        if name == "engines":
-            return asyncio.run(engines(urls, size, step))
-        if name == "steering":
-            return asyncio.run(steering(urls, size, step))
         if name == "stopping":
             return stopping(urls, size, step)
-        return asyncio.run(torture(urls, size, step))
+        return asyncio.run(_of_store(name, urls, size, step))
+
+
+async def _of_store(name: str, urls: Sequence[str], size: Size, step: Step) -> Findings:
+    match name:
+        case "hundred":
+            return await hundred(urls, size.run_count, step)
+        case "engines":
+            return await engines(urls, size, step)
+        case "steering":
+            return await steering(urls, size, step)
+        case _:
+            return await torture(urls, size, step)
 
 
 def _arguments() -> argparse.Namespace:

@@ -35,7 +35,6 @@ from tests.core.flow.reference_values import (
     prepared,
 )
 
-
 OUTPUT_LENGTH_MAX = 20_000
 
 
