@@ -266,7 +266,7 @@ async def test_r5_7_as_many_threads_as_were_asked_for_work_at_once(url: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("names", "error"), [("a", ""), ("abcde", "too_large: the call is 5,4")], ids=["fits", "beyond"]
+    ("names", "error"), [("a", ""), ("ab", "too_large: input of node 'n'")], ids=["fits", "beyond"]
 )
 async def test_i15_a_call_is_as_large_as_a_worker_takes_or_is_not_made(
     url: str, names: str, error: str
