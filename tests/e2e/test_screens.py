@@ -8,6 +8,7 @@ import pytest
 from playwright.async_api import Browser, Page, ViewportSize, expect
 
 from tests.e2e.day import Day, a_busy_day
+from tests.e2e.drawing import write, written
 from tests.e2e.site import ROOT, Site
 from tests.e2e.viewer import NARROW, WIDE, Scheme, Viewer, overflow_px, row
 
@@ -122,9 +123,7 @@ async def show_flow(page: Page, viewer: Viewer, screen: str) -> None:
             await expect(page.get_by_test_id("node-panel")).to_be_visible()
         case "editor":
             await viewer.go(page, f"{address}?tab=definition")
-            area = page.get_by_role("textbox", name="Definition")
-            text = (await area.input_value()).replace('"approval"', '"magic"')
-            await area.fill(text)
+            await write(page, (await written(page)).replace('"approval"', '"magic"'))
             await expect(page.get_by_test_id("fault")).to_have_count(1)
             await page.get_by_test_id("fault").click()
         case "tasks":
