@@ -47,6 +47,10 @@ const TONES = {
   running: "var(--hw-running)",
   waiting: "var(--hw-waiting)",
 };
+const HEAD = { width: 14, height: 14, color: "var(--hw-arrow)" };
+/** Its line is thicker, and the head grows with that. */
+const TAKEN_HEAD = { width: 10, height: 10, color: "var(--hw-running)" };
+const OVERVIEW_SIZE = { width: 168, height: 112 };
 const FIT = { padding: 0.05, maxZoom: 1 };
 const WORDS = {
   "controls.ariaLabel": "View",
@@ -63,7 +67,7 @@ export default function Canvas(props: DrawingProps) {
 
 function Frame({ layout, ...props }: DrawingProps & { layout: Layout }) {
   const { ref, width } = useElementSize<HTMLDivElement>();
-  const height = heightOf(layout, width);
+  const height = heightOf(layout, width, hasOverview(layout));
   return (
     <div ref={ref} className={classes.frame} style={{ height }}>
       {width > 0 && (
@@ -108,10 +112,14 @@ function Sheet({ graph, label, lit, selected, onSelect, layout, room }: DrawingP
       >
         <Background gap={20} size={1.2} color="var(--hw-line)" />
         <Controls position="bottom-left" orientation="horizontal" showInteractive={false} fitViewOptions={FIT} />
-        {places.length >= OVERVIEW_COUNT_MIN && <MiniMap className={classes.overview} pannable zoomable nodeColor={toneOf} nodeStrokeWidth={0} />}
+        {hasOverview(layout) && <MiniMap className={classes.overview} style={OVERVIEW_SIZE} pannable zoomable nodeColor={toneOf} nodeStrokeWidth={0} />}
       </ReactFlow>
     </ShownContext>
   );
+}
+
+function hasOverview({ places }: Layout): boolean {
+  return places.length >= OVERVIEW_COUNT_MIN;
 }
 
 function nodeOf(place: Place): CanvasNodeType {
@@ -137,7 +145,7 @@ function edgesOf(layout: Layout, lit: Lit | undefined): CanvasEdgeType[] {
       source: way.source,
       target: way.target,
       ariaLabel: `${actions.join(", ")}: from ${source} to ${target || "the end"}`,
-      markerEnd: { type: MarkerType.ArrowClosed, width: 14, height: 14, color: isTaken ? "var(--hw-running)" : "var(--hw-arrow)" },
+      markerEnd: { type: MarkerType.ArrowClosed, ...(isTaken ? TAKEN_HEAD : HEAD) },
       data: { way, isTaken, isUnlit: lit !== undefined && !isTaken },
     };
   });

@@ -36,6 +36,7 @@ const PANELS = {
   ".cm-panel.cm-search label": { fontSize: "12.5px" },
   ".cm-panel.cm-search [name=close]": { top: "6px", right: "6px", color: "var(--hw-text)", fontSize: "18px" },
   ".cm-textfield": { padding: "4px 8px", border: "1px solid var(--hw-line)", borderRadius: "6px", backgroundColor: "var(--hw-surface)", color: "var(--hw-text)", fontSize: "12.5px" },
+  ".cm-textfield:focus, .cm-button:focus-visible": { outline: "2px solid var(--hw-accent)", outlineOffset: "-1px" },
   ".cm-button": { padding: "4px 9px", border: "1px solid var(--hw-line)", borderRadius: "6px", backgroundColor: "var(--hw-surface)", backgroundImage: "none", color: "var(--hw-text)", fontSize: "12.5px" },
   ".cm-searchMatch": { backgroundColor: tint("--hw-waiting", 25) },
   ".cm-searchMatch-selected": { backgroundColor: tint("--hw-waiting", 50) },

@@ -1,6 +1,6 @@
 /** Where everything of a graph is drawn: columns from left to right, laid out by dagre, with curves between them. */
 import { type EdgeLabel, Graph, type GraphLabel, layout, type NodeLabel } from "@dagrejs/dagre";
-import { curveBasis, type CurveFactory, curveMonotoneX, line } from "d3-shape";
+import { curveMonotoneX, line } from "d3-shape";
 import { DEFAULT, type FlowEdge, type FlowGraph, walked } from "./graph";
 
 export interface Place {
@@ -39,9 +39,10 @@ interface Point {
   y: number;
 }
 
-const NODE = { width: 160, height: 52 };
+const NODE = { width: 152, height: 50 };
 const END = { width: 14, height: 14 };
-const SPACE = { rankdir: "LR", acyclicer: "greedy", nodesep: 28, edgesep: 18, ranksep: 48, marginx: 24, marginy: 24 } as const;
+const SPACE = { rankdir: "LR", acyclicer: "greedy", nodesep: 28, edgesep: 18, ranksep: 42, marginx: 24, marginy: 24 } as const;
+const LOOP_HEIGHT = 30;
 /** A way leaves and arrives level. */
 const STUB = 8;
 /** A way that leads back begins and ends beside the arrows of those that lead on. */
@@ -107,12 +108,16 @@ function laidOut(ids: Map<string, string>, columns: Map<string, number>, links: 
   const sheet: Sheet = new Graph({ multigraph: true });
   sheet.setGraph({ ...SPACE, ...(isQuick && COLUMNS_GIVEN) });
   // Between two columns is one for the labels.
-  for (const [key, id] of ids) sheet.setNode(id, { ...NODE, rank: (columns.get(key) as number) * 2 });
+  const looped = new Set(links.filter(isLoop).map(({ source }) => source));
+  for (const [key, id] of ids) {
+    sheet.setNode(id, { width: NODE.width, height: NODE.height + (looped.has(id) ? LOOP_HEIGHT * 2 : 0), rank: (columns.get(key) as number) * 2 });
+  }
   for (const { edge, target } of links) {
     if (edge.target === "") sheet.setNode(target, { ...END, rank: ((columns.get(edge.source) as number) + 1) * 2 });
   }
   let cost = 0;
   for (const { id, source, target, text, length } of links.toSorted((one, other) => Math.abs(one.length) - Math.abs(other.length))) {
+    if (source === target) continue; // It has its room above the node.
     cost += Math.abs(length);
     if (cost > LENGTH_SUM_MAX) break;
     const [v, w] = length < 0 ? [target, source] : [source, target];
@@ -138,13 +143,26 @@ function orderAsWalked(sheet: Sheet): void {
   }
 }
 
-function wayOf({ edge, id, source, target, text, length }: Link, sheet: Sheet, places: Map<string, Place>, middles: Set<number>): Way {
+function wayOf(link: Link, sheet: Sheet, places: Map<string, Place>, middles: Set<number>): Way {
+  const { edge, id, source, target, text, length } = link;
   const ends = [places.get(source), places.get(target)] as [Place, Place];
+  if (isLoop(link)) return { id, edge, source, target, ...loopOf(ends[0], text) };
   const [v, w] = length < 0 ? [target, source] : [source, target];
   const drawn: EdgeLabel = sheet.edge({ v, w, name: id }) ?? between(...ends);
   const stops = length < 0 ? (drawn.points as Point[]).toReversed() : (drawn.points as Point[]);
-  const path = source === target ? pathBy(curveBasis, stops) : curveOf(stops, drawn, ends, middles);
-  return { id, edge, source, target, path, label: text === null ? null : { x: drawn.x as number, y: drawn.y as number, text } };
+  const label = text === null ? null : { x: drawn.x as number, y: drawn.y as number, text };
+  return { id, edge, source, target, path: curveOf(stops, drawn, ends, middles), label };
+}
+
+function isLoop({ source, target }: Link): boolean {
+  return source === target;
+}
+
+/** Of a node to itself: over its head. */
+function loopOf({ x, y, width }: Place, text: string | null): Pick<Way, "path" | "label"> {
+  const [left, right, top] = [x + width * 0.3, x + width * 0.7, y - LOOP_HEIGHT * 1.1];
+  const path = `M${right} ${y}C${right + 16} ${top} ${left - 16} ${top} ${left} ${y}`;
+  return { path, label: text === null ? null : { x: x + width / 2, y: y - LOOP_HEIGHT * 0.8, text } };
 }
 
 /** An edge that was not laid out leads straight over whatever is there. */
@@ -157,7 +175,8 @@ function middleOf({ x, y, width, height }: Place): Point {
   return { x: x + width / 2, y: y + height / 2 };
 }
 
-function placeOf(id: string, key: string | null, { x = 0, y = 0, width, height, rank = 0 }: NodeLabel): Place {
+function placeOf(id: string, key: string | null, { x = 0, y = 0, rank = 0 }: NodeLabel): Place {
+  const { width, height } = key === null ? END : NODE;
   return { id, key, column: rank, x: x - width / 2, y: y - height / 2, width, height };
 }
 
@@ -174,18 +193,14 @@ function curveOf(stops: Point[], { x: labelX, width: labelWidth = 0 }: EdgeLabel
     else points.push({ x, y });
   }
   points.push({ ...to, x: to.x - STUB * step }, to);
-  return pathBy(curveMonotoneX, points);
+  const draw = line<Point>(({ x }) => x, ({ y }) => y).curve(curveMonotoneX).digits(1);
+  return draw(points) ?? "";
 }
 
 function sideOf(place: Place, side: number, step: number, toward: Point | undefined): Point {
   const { y } = middleOf(place);
   const aside = step > 0 ? 0 : toward !== undefined && toward.y < y ? -BESIDE : BESIDE;
   return { x: side > 0 ? place.x + place.width : place.x, y: y + aside };
-}
-
-function pathBy(curve: CurveFactory, points: Point[]): string {
-  const draw = line<Point>(({ x }) => x, ({ y }) => y).curve(curve).digits(1);
-  return draw(points) ?? "";
 }
 
 /** That an edge is the usual way on need not be said. */

@@ -8,10 +8,11 @@ export interface Room {
 }
 
 /** Smaller than this nobody can read it. */
-const ZOOM_READABLE = 0.6;
+const ZOOM_READABLE = 0.55;
 /** What does not fit begins at this, and is moved about. */
 const ZOOM_PART = 0.85;
 const HEIGHT_MAX = 560;
+const OVERVIEW_HEIGHT_MIN = 330;
 /** The buttons stand below the nodes. */
 const FOOT_HEIGHT = 36;
 
@@ -20,8 +21,10 @@ function zoomOf(layout: Layout, width: number): number {
   return fitting >= ZOOM_READABLE ? fitting : ZOOM_PART;
 }
 
-export function heightOf(layout: Layout, width: number): number {
-  return Math.min(HEIGHT_MAX, layout.height * zoomOf(layout, width) + FOOT_HEIGHT);
+/** An overview needs room of its own, however low the graph is. */
+export function heightOf(layout: Layout, width: number, hasOverview: boolean): number {
+  const height = layout.height * zoomOf(layout, width) + FOOT_HEIGHT;
+  return Math.min(HEIGHT_MAX, Math.max(height, hasOverview ? OVERVIEW_HEIGHT_MIN : 0));
 }
 
 /** All of it if that can be read, else the part around a place. */
