@@ -92,6 +92,6 @@ async def _filled(connection: AsyncConnection, rows: Sequence[Any]) -> list[Even
     payloads: dict[int, str] = {}
     if long:
         query = sa.select(events.c.seq, events.c.payload).where(events.c.seq.in_(long))
-        payloads = {seq: payload for seq, payload in await connection.execute(query)}
+        payloads = {row.seq: row.payload for row in await connection.execute(query)}
     found = [Event(*row[:-1]) for row in rows]
     return [one._replace(payload=payloads.get(one.seq, one.payload)) for one in found]

@@ -52,10 +52,8 @@ class LocalTransport:
     async def _ask(self, scope: dict[str, Any], answer: "_Heard") -> None:
         try:
             await self._app(scope, _said(None), answer.hear)
-        except Exception:
-            await answer.end()
-            raise
-        await answer.end()
+        finally:
+            answer.end()
 
 
 class _Heard:
@@ -66,7 +64,8 @@ class _Heard:
         self.parts: list[bytes] = []
         self.begun = asyncio.Event()
         # One at a time: whoever reads slowly keeps the application waiting, and no memory.
-        self._arrived: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
+        self._room = asyncio.Semaphore(1)
+        self._arrived: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._is_live = False
 
     async def hear(self, message: Message) -> None:
@@ -75,20 +74,21 @@ class _Heard:
             self._is_live = any(value.startswith(b"text/event") for _, value in message["headers"])
             self.begun.set()
         elif self._is_live:
-            await self._arrived.put(message.get("body", b""))
+            await self._room.acquire()
+            self._arrived.put_nowait(message.get("body", b""))
         else:
             self.parts.append(message.get("body", b""))
 
-    async def end(self) -> None:
+    def end(self) -> None:
         """The application has nothing more to say, or has broken down."""
         self.begun.set()
-        if self._is_live:
-            await self._arrived.put(None)
+        self._arrived.put_nowait(None)
 
     async def lines(self, asking: "asyncio.Task[None]") -> AsyncIterator[bytes]:
         """Until the application ends, or whoever reads has seen enough; what `asking` raised."""
         rest = b""
         while (part := await self._arrived.get()) is not None:
+            self._room.release()
             *whole, rest = (rest + part).split(b"\n")
             for line in whole:
                 yield line
