@@ -14,12 +14,14 @@ import pytest
 
 from headway.api import guard
 from headway.process import OPEN_FILE_COUNT_MAX, open_file_count_max, raise_open_file_limit
-from tests.api.client import Client
+from tests.api.client import LINE_BYTE_COUNT_MAX, Client
 from tests.api.program import Program, served_apart
+from tests.api.stalled import stalled_streams, unread_byte_count
 
 pytestmark = pytest.mark.backend("sqlite")
 
 IDLE_COUNT = 2_000
+STALLED_COUNT = 50
 MIB = 1 << 20
 
 
@@ -100,7 +102,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
 
 @pytest.fixture
 async def session(program: Program) -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(program.address) as session:
+    async with aiohttp.ClientSession(program.address, read_bufsize=LINE_BYTE_COUNT_MAX) as session:
         yield session
 
 
@@ -150,31 +152,54 @@ def test_i20_a_server_takes_as_many_open_files_as_it_may(tmp_path: Path) -> None
 async def test_i16_clients_that_stop_reading_cost_little_and_slow_nobody(
     program: Program, session: aiohttp.ClientSession
 ) -> None:
-    where = urlsplit(program.address)
-    first = request(HOST, "Accept: text/event-stream", first="GET /api/events?after=0 HTTP/1.1")
-    await submit(session)
-    before = program.resident_byte_count()
-    stalled = []
-    for _ in range(50):
-        reader, writer = await asyncio.open_connection(where.hostname, where.port, limit=1_024)
-        writer.write(first)
-        await reader.readline()  # It streams; and from here on nobody reads.
-        stalled.append(writer)
-    for n in range(100):
-        await submit(session, said="x" * 100_000 + str(n))
-    assert program.resident_byte_count() - before < 50 * 1.5 * MIB + 64 * MIB  # And what is held.
+    await shout(session)  # What is held for all who watch is in the base.
     last = await _last_seq(session)
-    seen = 0
-    async with session.get("/api/events?after=0", headers={"accept": "text/event-stream"}) as all_:
-        async for line in all_.content:
-            if line.startswith(b"id: "):
-                number = int(line[4:])
-                assert number in (seen, seen + 1)
-                seen = number
-                if seen >= last:
-                    break
-    for writer in stalled:
-        writer.close()
+    base = program.resident_byte_count()
+    async with stalled_streams(program.address, STALLED_COUNT, after=last) as stalled:
+        shouting = asyncio.create_task(shout(session))
+        byte_count, peak = await _read_all(program, session, last, shouting)
+        # They are blocked indeed: most of it the server could not even hand to the system.
+        assert all(0 < unread_byte_count(one) < byte_count / 2 for one in stalled)
+    assert peak - base < STALLED_COUNT * 1.5 * MIB
+
+
+async def _read_all(
+    program: Program,
+    session: aiohttp.ClientSession,
+    last: int,
+    shouting: "asyncio.Task[None]",
+) -> tuple[int, int]:
+    """Every event after `last`, each once; how many bytes, and the most that the server held."""
+    seen, byte_count, peak, upto = last - 1, 0, 0, last
+    headers = {"accept": "text/event-stream"}
+    async with session.get(f"/api/events?after={last}", headers=headers) as answer:
+        while not shouting.done() or seen < upto:
+            block = await answer.content.readuntil(b"\n\n")
+            byte_count += len(block)
+            if block.startswith(b": ping"):
+                continue
+            assert int(block.partition(b"id: ")[2].partition(b"\n")[0]) == seen + 1
+            seen += 1
+            peak = max(peak, program.resident_byte_count())
+            upto = await _last_seq(session) if shouting.done() else upto
+    return byte_count, peak
+
+
+async def shout(session: aiohttp.ClientSession) -> None:
+    """Three runs at once, each with lines of 100 KB; and wait until they have ended."""
+    body = {"job": "shout", "params": {"count": 120, "length": 100_000}}
+    run_ids = []
+    for _ in range(3):
+        async with session.post("/api/runs", json=body) as answer:
+            run_ids.append((await answer.json())["id"])
+    for run_id in run_ids:
+        while (await _run(session, run_id))["ended_at"] is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+async def _run(session: aiohttp.ClientSession, run_id: str) -> Any:
+    async with session.get(f"/api/runs/{run_id}") as answer:
+        return await answer.json()
 
 
 async def _last_seq(session: aiohttp.ClientSession) -> int:

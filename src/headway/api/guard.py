@@ -67,7 +67,8 @@ class Guard:
         except Error as error:
             await answer.end_with(problem_of(error))
         except Exception as error:  # Our own mistake, told without its inside.
-            await answer.end_with(internal(error))
+            if not answer.has_ended:  # Else it was logged and told already, under one id.
+                await answer.end_with(internal(error))
 
     async def _admit(self, scope: AsgiScope, receive: Receive) -> bytes:
         headers = _headers(scope)
@@ -184,7 +185,7 @@ class _Answer:
     def __init__(self, send: Send, on_answer: Callable[[int], None]) -> None:
         self._send = send
         self._on_answer = on_answer
-        self._has_begun = self._has_ended = False
+        self._has_begun = self.has_ended = False
         self._begun = asyncio.Event()
 
     async def heard(self) -> Message:
@@ -201,17 +202,17 @@ class _Answer:
             headers += [header for header in API_HEADERS if header[0] not in known]
             message["headers"] = headers
         elif not message.get("more_body", False):
-            self._has_ended = True
+            self.has_ended = True
         await self._send(message)
         self._begun.set()
 
     async def end(self) -> None:
         """Nothing more comes: a stream of which only the beginning was wanted ends nowhere."""
-        if not self._has_ended:
+        if not self.has_ended:
             await self.send({"type": "http.response.body", "body": b""})
 
     async def end_with(self, problem: Problem) -> None:
-        if self._has_ended:  # It was told already.
+        if self.has_ended:  # It was told already.
             return
         if self._has_begun:  # Too late to say it: the connection is closed in the middle.
             raise problem

@@ -25,6 +25,8 @@ from headway.services.event_feed import EventFeed
 LOOPBACK_NAMES: Final = ("localhost",)
 ANY_ADDRESS: Final = ("0.0.0.0", "::", "")  # noqa: S104  # Recognised, so that it can be refused.
 STOP_S_MAX: Final = 3
+UNREAD_S_MAX: Final = 0.5
+"""How long a stop waits for clients to read what they were sent."""
 HEAD_BYTE_COUNT_MAX: Final = 64 << 10
 
 
@@ -151,3 +153,10 @@ class _Server(uvicorn.Server):
         self._before_exit()
         self.force_exit = self.should_exit  # A second time: at once.
         self.should_exit = True
+        asyncio.get_running_loop().call_later(UNREAD_S_MAX, self._leave_stalled)
+
+    def _leave_stalled(self) -> None:
+        """Who does not read cannot be told that this is the end, and would keep all others."""
+        for connection in list(self.server_state.connections):
+            if connection.transport.get_write_buffer_size() > 0:
+                connection.transport.abort()

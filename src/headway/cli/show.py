@@ -35,8 +35,8 @@ def is_terminal() -> bool:
 
 
 def print_json(value: Any) -> None:
-    """One object on one line."""
-    print(jsonlib.dumps(value, ensure_ascii=False))
+    """One object on one line, at once: what reads it may wait for it."""
+    print(jsonlib.dumps(value, ensure_ascii=False), flush=True)
 
 
 def print_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:

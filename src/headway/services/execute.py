@@ -82,6 +82,7 @@ async def _execute(
             raise
         span.fail(execution.ending.value)
         await context.files.end(is_given_up=True)
+        await context.end()
         if execution.ending is not Ending.LOST:
             await persistently(lambda: give_up(store, execution.claim))
         return

@@ -97,9 +97,10 @@ class Client:
             try:
                 async with self._transport.stream(path) as lines:
                     left = RETRY_COUNT_MAX
-                    async for event in _events(lines):
-                        after = event["seq"]
-                        yield event
+                    async for seq, event in _blocks(lines):
+                        after = after if seq is None else seq
+                        if event is not None:
+                            yield event
             except Refused as error:
                 if error.status != 503 or left == 0:
                     raise
@@ -126,14 +127,18 @@ def _encoded(query: Query) -> str:
     return f"?{urlencode(given, doseq=True)}" if given else ""
 
 
-async def _events(lines: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+async def _blocks(
+    lines: AsyncIterator[bytes],
+) -> AsyncIterator[tuple[int | None, dict[str, Any] | None]]:
+    """The place in the stream and the event; a block may have the one, the other, or both."""
     fields: dict[str, str] = {}
     async for raw in lines:
         if raw:
             name, _, value = raw.decode().partition(": ")
             fields[name] = value
             continue
-        kind, data, fields = fields.get("event"), fields.get("data"), {}
-        if data is not None and kind != "server_closing":
-            event = json.loads(data)
-            yield {"type": kind, **event}
+        kind, data, seq = fields.get("event"), fields.get("data"), fields.get("id")
+        has_event = data is not None and kind != "server_closing"
+        event = {"type": kind, **json.loads(data or "")} if has_event else None
+        yield None if seq is None else int(seq), event
+        fields = {}

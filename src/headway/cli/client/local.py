@@ -38,16 +38,22 @@ class LocalTransport:
     async def stream(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
         answer = _Heard()
         scope = _scope("GET", path, None, is_live=True)
-        asking = asyncio.create_task(self._app(scope, _said(None), answer.hear))
+        asking = asyncio.create_task(self._ask(scope, answer))
         try:
             await answer.begun.wait()
             if answer.status != 200:
                 await asking
                 raise refusal(Answer(answer.status, b"".join(answer.parts)))
-            yield answer.lines()
+            yield answer.lines(asking)
         finally:
             asking.cancel()
             await asyncio.wait([asking])
+
+    async def _ask(self, scope: dict[str, Any], answer: "_Heard") -> None:
+        try:
+            await self._app(scope, _said(None), answer.hear)
+        finally:
+            answer.end()
 
 
 class _Heard:
@@ -58,7 +64,8 @@ class _Heard:
         self.parts: list[bytes] = []
         self.begun = asyncio.Event()
         # One at a time: whoever reads slowly keeps the application waiting, and no memory.
-        self._arrived: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
+        self._room = asyncio.Semaphore(1)
+        self._arrived: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._is_live = False
 
     async def hear(self, message: Message) -> None:
@@ -67,17 +74,25 @@ class _Heard:
             self._is_live = any(value.startswith(b"text/event") for _, value in message["headers"])
             self.begun.set()
         elif self._is_live:
-            await self._arrived.put(message.get("body", b""))
+            await self._room.acquire()
+            self._arrived.put_nowait(message.get("body", b""))
         else:
             self.parts.append(message.get("body", b""))
 
-    async def lines(self) -> AsyncIterator[bytes]:
-        """Until whoever reads has seen enough."""
+    def end(self) -> None:
+        """The application has nothing more to say, or has broken down."""
+        self.begun.set()
+        self._arrived.put_nowait(None)
+
+    async def lines(self, asking: "asyncio.Task[None]") -> AsyncIterator[bytes]:
+        """Until the application ends, or whoever reads has seen enough; what `asking` raised."""
         rest = b""
-        while True:
-            *whole, rest = (rest + await self._arrived.get()).split(b"\n")
+        while (part := await self._arrived.get()) is not None:
+            self._room.release()
+            *whole, rest = (rest + part).split(b"\n")
             for line in whole:
                 yield line
+        await asking
 
 
 def _scope(method: str, path: str, body: bytes | None, *, is_live: bool = False) -> dict[str, Any]:
