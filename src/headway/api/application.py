@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -11,6 +11,7 @@ from starlette.routing import Match
 
 from headway.api.access import Access
 from headway.api.board import board_router
+from headway.api.document import Described
 from headway.api.events import Packed, events_router
 from headway.api.face import Face
 from headway.api.flows import flows_router
@@ -26,6 +27,7 @@ from headway.api.schedules import schedules_router
 from headway.api.script import script_router
 from headway.api.session import session_router
 from headway.api.submit import SubmitFirst
+from headway.api.tasks import tasks_router
 from headway.api.wire_v1 import wire_v1_router
 from headway.core.errors import Error
 from headway.services.event_feed import EventFeed
@@ -45,7 +47,7 @@ def build_application(
     hosts: Iterable[str],
     version: str,
 ) -> Guard:
-    app = FastAPI(
+    app = Described(
         title="headway",
         version=version,
         description=DESCRIPTION,
@@ -65,6 +67,7 @@ def build_application(
         reference_router(app),
         script_router(),
         flows_router(face),
+        tasks_router(face),
         wire_v1_router(face),
     )
     for router in routers:
@@ -75,7 +78,7 @@ def build_application(
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(Error, _error)
     app.add_exception_handler(Exception, _mistake)
-    first = SubmitFirst(app, face)
+    first = SubmitFirst(app, face, access)
     return Guard(first, access=access, hosts=hosts, on_answer=metrics.note_answer)
 
 

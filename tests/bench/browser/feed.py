@@ -16,7 +16,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from headway.api.page import BUILT_FOLDER, CONTENT_POLICY
-from headway.api.wire import EventView, StateView
+from headway.api.state import StateView
+from headway.api.wire import EventView
 
 TICK_S: Final = 0.02
 MOVE_EVERY: Final = 20
@@ -130,7 +131,7 @@ def application(feed: Feed) -> web.Application:
         return web.json_response({"jobs": []})
 
     async def interrupts(_request: web.Request) -> web.Response:
-        return web.json_response({"interrupts": [], "is_whole": True})
+        return web.json_response({"interrupts": [], "cursor": None})
 
     async def page(request: web.Request) -> web.FileResponse:
         wanted = BUILT_FOLDER / (request.match_info["path"] or "index.html")

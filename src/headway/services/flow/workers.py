@@ -17,6 +17,7 @@ from headway.core.flow.commands import CallService
 from headway.core.flow.happened import Answered, Failed, Worker
 from headway.core.flow.kept import encode
 from headway.core.ids import SECOND, Instant, RunId
+from headway.core.secret import opened_text
 from headway.core.worker.worker import TTL_S, LiveWorker, choose, is_alive
 from headway.ports.store import Store
 from headway.ports.worker_client import WorkerClient, WorkerUnreachable
@@ -150,7 +151,8 @@ class Workers:
             GENERATION_HEADER: str(generation),
             **trace_headers(),
         }
-        body = encode({"input": command.input, "params": dict(command.params)}).encode()
+        said = encode({"input": command.input, "params": dict(command.params)})
+        body = opened_text(said).encode()
         try:
             status, answer = await self._client.post(
                 f"{chosen.url}/exec/{quote(command.service, safe='')}",
