@@ -75,7 +75,7 @@ DEFINITION_BODY: Final[dict[str, Any]] = {
                         ],
                     },
                     "edges": {
-                        "type": "array",
+                        "type": ["array", "null"],
                         "items": {"type": "object"},
                         "examples": [[{"from": "ask", "action": "approved", "to": ""}]],
                     },
