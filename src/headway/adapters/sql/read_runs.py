@@ -1,5 +1,6 @@
 """Reading runs, lanes, keys and instances. Lists go by keyset, and never count a whole table."""
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -49,6 +50,7 @@ _LAST_SEQS: Final = sa.select(
 ).select_from(saved_keys)
 _SORTED_SEQ: Final = runs.c.seq + sa.literal_column("0")
 _IDS_AT_ONCE: Final = 500
+_ROWS_AT_ONCE: Final = 500
 
 
 class SqlRunReader:
@@ -218,10 +220,19 @@ async def _snapshot(connection: AsyncConnection) -> Snapshot:
         seq=seq,
         lanes=await _lanes(connection),
         keys=[SavedKey(*row) for row in keys],
-        runs=[_record(row) for row in active],
-        last_runs=[_record(row) for row in last_runs],
+        runs=await _records(active.all()),
+        last_runs=await _records(last_runs.all()),
         instances=[Instance._make(row) for row in living],
     )
+
+
+async def _records(rows: Sequence[sa.Row[Any]]) -> list[RunRecord]:
+    """There may be thousands: others have their turn in between."""
+    found: list[RunRecord] = []
+    for first in range(0, len(rows), _ROWS_AT_ONCE):
+        found += map(_record, rows[first : first + _ROWS_AT_ONCE])
+        await asyncio.sleep(0)
+    return found
 
 
 async def _lanes(connection: AsyncConnection) -> list[LaneView]:
