@@ -31,7 +31,6 @@ from headway.api.runs import asked_to_end
 from headway.api.submit import IdempotencyKey
 from headway.api.wire import CancelBody, Name, Seconds, Status
 from headway.core.errors import KeyBusy, RunNotFound
-from headway.core.ids import Key
 from headway.core.run.status import RunStatus
 from headway.core.worker.worker import TTL_S
 from headway.services.flow.task_view import ROW_COUNT_MAX
@@ -78,8 +77,9 @@ def _tasks(router: APIRouter, face: Face) -> None:
         )
         try:
             task = await face.flows.task(run.id)
-        except RunNotFound:  # What has the key now is a run, and no task.
-            raise KeyBusy(Key(body.key or ""), run.id) from None
+        except RunNotFound:
+            found = await run.record()  # What has the key is a run, and no task.
+            raise KeyBusy(found.run.key, run.id) from None
         return _started(task)
 
     @router.get(
