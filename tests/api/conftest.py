@@ -28,12 +28,15 @@ async def served(
     access: Access | None = None,
     public: PublicAddress | None = None,
     has_schedule: bool = False,
+    schedule_name: str | None = None,
     lease_ttl_s: float = LEASE_TTL_S,
 ) -> AsyncIterator[Client]:
     hw = Headway(url, stop_wait_s=0, lease_ttl_s=lease_ttl_s)
     register(hw)
     if has_schedule:
         register_schedule(hw)
+    if schedule_name is not None:
+        hw.schedule("0 0 1 1 *", job="echo", name=schedule_name)
     async with (
         hw,
         served_here(hw, access=access, public=public) as address,

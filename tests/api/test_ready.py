@@ -66,8 +66,8 @@ async def test_i20_a_server_that_stops_is_not_ready(url: str) -> None:
             hw, feed, Metrics(), access=Access(()), origins=Origins(()), version="0"
         )
         asked = LocalTransport(app, "here")
-        assert (await asked.request("GET", "/readyz", None)).status == 200
+        assert (await asked.request("GET", "/readyz", None, {})).status == 200
         feed.close()
-        answer = await asked.request("GET", "/readyz", None)
+        answer = await asked.request("GET", "/readyz", None, {})
         assert (answer.status, json.loads(answer.body)["code"]) == (503, "stopping")
-        assert (await asked.request("GET", "/healthz", None)).status == 200
+        assert (await asked.request("GET", "/healthz", None, {})).status == 200

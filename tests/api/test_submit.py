@@ -57,7 +57,7 @@ async def answers(url: str, body: bytes, *, is_first: bool) -> list[tuple[int, A
         assert isinstance(first, SubmitFirst)
         app = guard if is_first else Guard(first._app, access=Access(()), origins=Origins(()))
         transport = LocalTransport(app, "here")
-        told = [await transport.request("POST", "/api/runs", body) for _ in range(2)]
+        told = [await transport.request("POST", "/api/runs", body, {}) for _ in range(2)]
     return [(one.status, comparable(json.loads(one.body))) for one in told]
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -30,7 +30,9 @@ class Scripted:
         self._streams = iter(streams)
         self.asked: list[str] = []
 
-    async def request(self, method: str, path: str, body: bytes | None) -> Answer:
+    async def request(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
         raise NotImplementedError
 
     @asynccontextmanager

@@ -10,6 +10,7 @@ from starlette.routing import Match
 
 from headway.api.access import Access
 from headway.api.board import board_router
+from headway.api.document import Described
 from headway.api.events import Packed, events_router
 from headway.api.face import Face
 from headway.api.flows import flows_router
@@ -26,6 +27,7 @@ from headway.api.schedules import schedules_router
 from headway.api.script import script_router
 from headway.api.session import session_router
 from headway.api.submit import SubmitFirst
+from headway.api.tasks import tasks_router
 from headway.api.wire_v1 import wire_v1_router
 from headway.core.errors import Error
 from headway.services.event_feed import EventFeed
@@ -48,7 +50,7 @@ def build_application(
     app = build_routes(
         face, feed, metrics, access=access, is_secure=origins.is_secure, version=version
     )
-    first = SubmitFirst(app, face)
+    first = SubmitFirst(app, face, access)
     return Guard(first, access=access, origins=origins, on_answer=metrics.note_answer)
 
 
@@ -62,7 +64,8 @@ def build_routes(
     version: str,
 ) -> FastAPI:
     """All that can be called, without the guard. `is_secure`: browsers come by TLS."""
-    app = FastAPI(
+    app = Described(
+        cookie_name=access.cookie_name,
         title="headway",
         version=version,
         description=DESCRIPTION,
@@ -82,6 +85,7 @@ def build_routes(
         reference_router(app),
         script_router(),
         flows_router(face),
+        tasks_router(face),
         wire_v1_router(face),
     )
     for router in routers:

@@ -281,7 +281,7 @@ def _task(task: TaskView, leases: Mapping[InstanceId, Instant]) -> Fields:
         "FlowVersionID": task.version_id,
         "Status": VOCABULARY[run.status].task,
         "ParamsJSON": _text_of(veiled_value(task.params)),
-        "SharedJSON": _text_of(task.shared),
+        "SharedJSON": _text_of(veiled_value(task.shared)),
         "CurrentNodeKey": "" if run.status is RunStatus.SUCCEEDED else task.node,
         "LastAction": task.last_action,
         "StepCount": task.step_count,
@@ -301,9 +301,9 @@ def _node_run(task_id: RunId, row: NodeRun) -> Fields:
         "nodeKey": row.node_key,
         "attemptNo": row.attempt,
         "status": row.status.value,
-        "prepJson": _text_of(row.prep),
-        "execInputJson": _text_of(row.input),
-        "execOutputJson": _text_of(row.output),
+        "prepJson": _text_of(veiled_value(row.prep)),
+        "execInputJson": _text_of(veiled_value(row.input)),
+        "execOutputJson": _text_of(veiled_value(row.output)),
         "errorText": row.error,
         "action": row.action,
         "startedAt": row.started_at // SECOND,
@@ -320,15 +320,15 @@ async def _fields(request: Request) -> Fields:
     """The members of the body, by their names in lower case."""
     try:
         body = (await request.body()).decode()
-    except UnicodeDecodeError:
-        raise InvalidInput("body", "is not UTF-8") from None
+    except UnicodeDecodeError as error:
+        raise InvalidInput("body", f"is not UTF-8 at byte {error.start:,}") from None
     value = decode_document(body, place="body")
     if not isinstance(value, dict):
         raise InvalidInput("body", "must be an object")
     fields: dict[str, Any] = {}
     for name, member in value.items():
         if name.lower() in fields:
-            raise InvalidInput(name, "comes twice, in two spellings")
+            raise InvalidInput(name, "comes twice, in different spellings")
         fields[name.lower()] = member
     return fields
 

@@ -61,7 +61,7 @@ async def _serve(
         if settings.log_format == "json":
             log.info("server_ready", extra={"address": address, "needs_token": not access.is_open})
             return
-        console.print(f"headway serves [bold]{address}[/]  (API: {address}/openapi.json)")
+        console.print(f"headway serves [bold]{address}[/]  (page: {address}/ui/)", soft_wrap=True)
         if access.is_open:
             console.print("no token is set: whoever can reach this address can do everything")
 

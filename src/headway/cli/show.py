@@ -22,6 +22,9 @@ STYLES: Final = {
 SAID_LENGTH_MAX: Final = 400
 Json = Annotated[bool, Parameter(negative=())]
 """The option `--json`; there is no `--no-json`."""
+IdempotencyKey = Annotated[
+    str | None, Parameter(help="The same again starts nothing new, and prints what was started.")
+]
 UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 

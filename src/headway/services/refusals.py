@@ -6,7 +6,7 @@ it will never be taken, and to try that for ever would keep a slot from the othe
 
 from typing import Final
 
-from headway.core.command.report import AppendEvent
+from headway.core.command.report import AppendEvents, Said
 from headway.core.document import encode_document
 from headway.core.errors import InfrastructureError, StoreClosed, StoreFailed
 from headway.core.run.events import EventType
@@ -44,8 +44,9 @@ class Refusals:
         return False
 
     async def _takes_others(self, error: StoreFailed) -> bool:
-        line = {"level": "warning", "message": str(error)}
-        told = AppendEvent(self._claim, EventType.LOG, encode_document(line, place="log"))
+        lines = {"lines": [{"level": "warning", "message": str(error)}]}
+        said = Said(EventType.LOG, encode_document(lines, place="log"))
+        told = AppendEvents(self._claim, (said,))
         try:
             await self._store.apply(told)
         except StoreClosed:

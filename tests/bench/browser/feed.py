@@ -18,7 +18,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from headway.api.page import BUILT_FOLDER, CONTENT_POLICY
-from headway.api.wire import EventView, StateView
+from headway.api.state import StateView
+from headway.api.wire import EventView
 
 TICK_S: Final = 0.02
 MOVE_EVERY: Final = 20
@@ -153,7 +154,7 @@ def application(feed: Feed) -> web.Application:
         return web.json_response({"jobs": []})
 
     async def interrupts(_request: web.Request) -> web.Response:
-        return web.json_response({"interrupts": [], "is_whole": True})
+        return web.json_response({"interrupts": [], "cursor": None})
 
     async def tasks(_request: web.Request) -> web.Response:
         return web.json_response({"tasks": []})

@@ -7,7 +7,7 @@ import pytest
 
 from headway import Headway, RunFailed, RunStatus
 from headway.core.command.advance import AdvanceFlow
-from headway.core.command.report import AppendEvent
+from headway.core.command.report import AppendEvents
 from headway.core.command.settle import Complete, Fail
 from headway.core.document import BYTE_COUNT_MAX
 from headway.core.errors import StoreFailed
@@ -144,7 +144,7 @@ async def test_i3_a_database_that_refuses_everything_for_a_while_fails_nothing(
 
     def is_refused(command: Any) -> bool:
         nonlocal refused_count
-        is_step = isinstance(command, AdvanceFlow | AppendEvent | Complete | Fail)
+        is_step = isinstance(command, AdvanceFlow | AppendEvents | Complete | Fail)
         refused_count += is_step
         return is_step and refused_count < 4 * refusals.COUNT_MAX
 

@@ -130,7 +130,7 @@ function LastShown({ task }: { task: TaskView }) {
 
 function WarningCount({ flow }: { flow: FlowView }) {
   const { queryKey, queryFn } = flowQuery(flow.name);
-  const { data } = useQuery({ queryKey: [...queryKey, flow.etag], queryFn, staleTime: 60_000 });
+  const { data } = useQuery({ queryKey: [...queryKey, flow.digest], queryFn, staleTime: 60_000 });
   const count = data?.warnings.length ?? 0;
   if (count === 0) return null;
   return (

@@ -5,7 +5,7 @@ submitted waits for a process that works.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
@@ -29,9 +29,13 @@ class LocalTransport:
         self._app = app
         self.place = place
 
-    async def request(self, method: str, path: str, body: bytes | None) -> Answer:
+    async def request(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
         answer = _Heard()
-        await self._app(_scope(method, path, body), _said(body), answer.hear)
+        scope = _scope(method, path, body)
+        scope["headers"] += [(name.encode(), value.encode()) for name, value in headers.items()]
+        await self._app(scope, _said(body), answer.hear)
         return Answer(answer.status, b"".join(answer.parts))
 
     @asynccontextmanager

@@ -51,7 +51,7 @@ async def opened_site(folder: Path) -> AsyncIterator[Site]:
             address = await ready
             async with _worker(address, folder) as said, opened_http(address, None) as http:
                 client = Client(http)
-                has_page = (await http.request("GET", "/ui/", None)).status == 200
+                has_page = (await http.request("GET", "/ui/", None, {})).status == 200
                 # Another may be left of a demo that was killed.
                 workers = (await client.get("/api/workers"))["workers"]
                 (url,) = [one["url"] for one in workers if one["id"] in said]

@@ -121,7 +121,8 @@ class Drive:
             parts, rows = stored(kept), kept.rows
         self._taken.clear()
         self._read_seq = 0
-        params = self._context.params
+        # Secrets stay sealed in all that is kept of a task; only who is called is given them.
+        params = json.loads(self._context.execution.claimed.params)
         self._state: State = (
             begin(flow, params) if parts is None else load_state(flow, params, parts, rows)
         )

@@ -12,6 +12,7 @@ from headway.core.errors import InvalidInput
 from headway.core.flow.commands import CallFunction
 from headway.core.flow.happened import Answered, Ended, Failed, Untaken
 from headway.core.flow.kept import encode
+from headway.core.secret import opened
 from headway.services.blocking import begin_in_thread
 
 FlowFunction = Callable[..., Any]
@@ -97,12 +98,12 @@ _KEPT_APART: Final = (dict, list, tuple)
 
 
 def own(value: Any) -> Any:
-    """A copy, so that whoever changes it changes nothing of the task."""
+    """A copy with its secrets opened: whoever changes it changes nothing of the task."""
     if isinstance(value, Mapping):
         if not value:
             return {}
-        return json.loads(encode(dict(value)))
-    return json.loads(encode(value)) if isinstance(value, _CONTAINERS) else value
+        return opened(encode(dict(value)))
+    return opened(encode(value)) if isinstance(value, _CONTAINERS) else value
 
 
 def _is_being_cancelled() -> bool:

@@ -43,6 +43,8 @@ class TaskView:
     error: dict[str, Any] | None
     rerun_of: RunId | None
     updated_at: Instant
+    place: tuple[Instant, RunId]
+    """In the order in which tasks are listed."""
 
     @property
     def id(self) -> RunId:
@@ -85,6 +87,7 @@ class TaskViews:
             error=None if record.error is None else json.loads(record.error),
             rerun_of=flow_run.rerun_of,
             updated_at=flow_run.updated_at,
+            place=(flow_run.updated_at, record.run.id),
         )
 
     async def node_runs(

@@ -17,6 +17,7 @@ from headway.core.flow.commands import CallService
 from headway.core.flow.happened import Answered, Failed, Worker
 from headway.core.flow.kept import encode
 from headway.core.ids import SECOND, Instant, RunId, later
+from headway.core.secret import opened_text
 from headway.core.worker.wire import (
     CALL_BYTE_COUNT_MAX,
     CALL_ID_HEADER,
@@ -175,7 +176,8 @@ class Workers:
     ) -> Answered | Failed | NotBegun:
         worker = Worker(chosen.id, chosen.url)
         headers = {CALL_ID_HEADER: call_id, GENERATION_HEADER: str(generation)}
-        body = encode({"input": command.input, "params": dict(command.params)}).encode()
+        said = encode({"input": command.input, "params": dict(command.params)})
+        body = opened_text(said).encode()
         if len(body) > CALL_BYTE_COUNT_MAX:
             problem = f"is {len(body):,} bytes; the limit is {CALL_BYTE_COUNT_MAX:,}"
             return Failed(command.call_id, f"too_large: the call {problem}", is_final=True)
