@@ -180,7 +180,8 @@ class Reference(Timeline):
             reply = self.world(*callee, heard, try_no, attempt)
             is_child = callee[0] == "flow"
             times = (self.now + reply.after_ms, due, reply.after_ms, timeout)
-            yield Call(self.call_count, index, *times, is_child).event()
+            since = 0 if try_no == 1 else lost.started
+            yield Call(self.call_count, since, index, *times, is_child).event()
             if branches.is_late:
                 return lost._replace(error="timeout", worker=None)
             if not reply.error:

@@ -61,6 +61,8 @@ class Call(NamedTuple):
 
     number: int
     """Who was called first ends first."""
+    due_since: int
+    """When a further try was to be made, or 0: after a crash the first tries are called first."""
     branch: int
     ends_at: int
     due_at: int

@@ -87,15 +87,15 @@ class Timeline:
         alarms = [one.at for one in branches.waiting.values() if one.is_alarm]
         if self.crash is Crash.NEVER or (branches.is_late and self.now in alarms):
             return  # All alarms of an instant are one commit.
-        for index, event in sorted(branches.waiting.items()):
-            call = event.call
-            if call is None or call.is_child:
+        calls = [one.call for one in branches.waiting.values() if one.call is not None]
+        for call in sorted(calls, key=lambda one: (one.due_since, one.branch)):
+            if call.is_child:
                 continue
-            call = call._replace(due_at=self.due(call.timeout_ms))
+            again = call._replace(due_at=self.due(call.timeout_ms))
             if self.crash is Crash.LOSE:
                 self.call_count += 1
-                call = call._replace(number=self.call_count, ends_at=self.now + call.after_ms)
-            branches.waiting[index] = call.event()
+                again = again._replace(number=self.call_count, ends_at=self.now + call.after_ms)
+            branches.waiting[call.branch] = again.event()
 
     def due(self, timeout_ms: int) -> int:
         return self.now + timeout_ms if timeout_ms else 2 * FOR_EVER
