@@ -43,6 +43,7 @@ NamePath = Annotated[Name, Path()]
 def board_router(face: Face) -> APIRouter:
     router = APIRouter(prefix="/api", route_class=StrictRoute)
     _state(router, face)
+    _instances(router, face)
     _lanes(router, face)
     _keys(router, face)
     return router
@@ -64,21 +65,6 @@ def _state(router: APIRouter, face: Face) -> None:
         return json_answer(await state_text(await face.store.runs.snapshot(), views))
 
     @router.get(
-        "/instances",
-        tags=["lanes"],
-        response_class=Response,
-        responses={200: {"model": InstanceList}, **problems()},
-    )
-    async def list_instances() -> Response:
-        """The programs at work on this database, the oldest first, and which runs each holds."""
-        found = sorted(await face.store.runs.instances(), key=lambda one: one.started_at)
-        views = []
-        for one in found:
-            held = await face.store.runs.runs_held_by(one.id, limit=HELD_COUNT_MAX)
-            views.append(holder_view(one, (run.id for run in held)))
-        return json_answer(f'{{"instances":{listed(views)}}}')
-
-    @router.get(
         "/jobs",
         tags=["jobs"],
         response_class=Response,
@@ -98,6 +84,23 @@ def _state(router: APIRouter, face: Face) -> None:
             for job in sorted(face.jobs.values(), key=lambda job: job.name)
         ]
         return json_answer(json.dumps({"jobs": described}))
+
+
+def _instances(router: APIRouter, face: Face) -> None:
+    @router.get(
+        "/instances",
+        tags=["lanes"],
+        response_class=Response,
+        responses={200: {"model": InstanceList}, **problems()},
+    )
+    async def list_instances() -> Response:
+        """The programs at work on this database, the oldest first, and which runs each holds."""
+        found = sorted(await face.store.runs.instances(), key=lambda one: one.started_at)
+        views = []
+        for one in found:
+            held = await face.store.runs.runs_held_by(one.id, limit=HELD_COUNT_MAX)
+            views.append(holder_view(one, (run.id for run in held)))
+        return json_answer(f'{{"instances":{listed(views)}}}')
 
 
 def _lanes(router: APIRouter, face: Face) -> None:
