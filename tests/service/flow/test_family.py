@@ -33,7 +33,8 @@ async def test_r5_5_the_end_of_a_child_that_somebody_cancels_is_told_to_its_pare
         if way == "parked":
             await parked(hw, child.id)
         await hw.run(child.id).cancel(reason="enough")
-        record = await asyncio.wait_for(run.ended(), 30)
+        async with asyncio.timeout(30):
+            record = await run.ended()
         assert record.error is not None
         assert "child_canceled" in record.error
 
