@@ -46,7 +46,7 @@ async def test_r1_7_a_row_is_saved_read_locked_and_deleted(client: Client) -> No
 
 async def test_jobs_are_listed_with_the_schema_of_their_parameters(client: Client) -> None:
     jobs = {job["name"]: job for job in (await client.get("/api/jobs"))["jobs"]}
-    assert sorted(jobs) == ["ask", "echo", "listen", "stay"]
+    assert sorted(jobs) == ["ask", "echo", "listen", "shout", "stay"]
     assert jobs["echo"]["parameters"]["properties"]["said"]["default"] is None
 
 

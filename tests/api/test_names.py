@@ -43,4 +43,5 @@ async def test_what_can_be_done_at_an_address_is_told(client: Client) -> None:
         ("GET", "/api/flows/a/b/tasks", "POST"),
     ):
         refused = await client.call(method, path, None if method == "GET" else {})
-        assert (refused.status, refused.headers["allow"]) == (405, allowed), path
+        assert refused.status == 405, path
+        assert refused.headers["allow"].removesuffix(", HEAD") == allowed, path

@@ -209,6 +209,12 @@ def _keys(router: APIRouter, face: Face) -> None:
             raise _no_row(key)
         return json_answer(key_view(row), etag=f'"{row.revision}"')
 
+    _control_keys(router, face, found_key)
+
+
+def _control_keys(
+    router: APIRouter, face: Face, found_key: Callable[[str], Awaitable[SavedKey | None]]
+) -> None:
     async def revision(key: str) -> int:
         row = await found_key(key)
         return 0 if row is None else row.revision

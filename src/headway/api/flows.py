@@ -38,6 +38,7 @@ GRAPH_ANSWER: Final[dict[str, Any]] = {
 def flows_router(face: Face) -> APIRouter:
     router = APIRouter(prefix="/api", route_class=StrictRoute)
     _definitions(router, face)
+    _checking(router, face)
     _publishing(router, face)
     _versions(router, face)
     return router
@@ -69,7 +70,7 @@ def _definitions(router: APIRouter, face: Face) -> None:
         return json_answer(encoded(face.flows.schema()))
 
 
-def _publishing(router: APIRouter, face: Face) -> None:
+def _checking(router: APIRouter, face: Face) -> None:
     @router.post(
         "/flow-check",
         tags=["flows"],
@@ -85,6 +86,8 @@ def _publishing(router: APIRouter, face: Face) -> None:
             raise _faulty(error) from None
         return json_answer(encoded({"warnings": fault_views(warnings)}))
 
+
+def _publishing(router: APIRouter, face: Face) -> None:
     async def revision(name: str) -> int:
         try:
             return (await face.flows.get(name.strip())).revision

@@ -41,14 +41,15 @@ HeardWithin = Annotated[Seconds, Query(description="The silent ones too, if it i
 
 def tasks_router(face: Face) -> APIRouter:
     router = APIRouter(prefix="/api", route_class=StrictRoute)
-    _tasks(router, face)
+    _starting(router, face)
+    _listing(router, face)
     _details(router, face)
     _steering(router, face)
     _ending(router, face)
     return router
 
 
-def _tasks(router: APIRouter, face: Face) -> None:
+def _starting(router: APIRouter, face: Face) -> None:
     @router.post(
         f"{FLOW_NAME}/tasks",
         tags=["tasks"],
@@ -82,6 +83,8 @@ def _tasks(router: APIRouter, face: Face) -> None:
             raise KeyBusy(found.run.key, run.id) from None
         return _started(task)
 
+
+def _listing(router: APIRouter, face: Face) -> None:
     @router.get(
         "/tasks",
         tags=["tasks"],

@@ -40,7 +40,8 @@ _add(
     app,
     "doctor:doctor",
     "doctor",
-    "Check that every promise is kept; ends with 1 when one is broken.",
+    "Check that every promise is kept; ends with 1 when one is broken, with 2 when there is nothing"
+    " that it could read, and with 5 when the database does not answer.",
 )
 _add(app, "worker:worker", "worker", "Serve services for flows to call.")
 _add(app, "runs:explain", "explain", "Say why a run does not move.")

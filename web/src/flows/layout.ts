@@ -117,7 +117,8 @@ function laidOut(ids: Map<string, string>, columns: Map<string, number>, links: 
   }
   let cost = 0;
   for (const { id, source, target, text, length } of links.toSorted((one, other) => Math.abs(one.length) - Math.abs(other.length))) {
-    if (source === target) continue; // It has its room above the node.
+    // To itself it has its room above the node; within a given column there is no way to lay out.
+    if (source === target || (isQuick && length === 0)) continue;
     cost += Math.abs(length);
     if (cost > LENGTH_SUM_MAX) break;
     const [v, w] = length < 0 ? [target, source] : [source, target];
