@@ -91,7 +91,7 @@ class Feed:
         counts = {"held_count": len(self._running), "queued_count": len(self._queued)}
         lane |= {**counts, "paused": False, "revision": 1}
         state = {"seq": self._seq, "lanes": [lane], "keys": keys, "runs": runs}
-        return state | {"last_runs": [], "instances": []}
+        return state | {"last_runs": [], "instances": [], "workers": []}
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """The next change: a run's figures, or an end with the two beginnings that it makes."""
