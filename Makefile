@@ -30,13 +30,15 @@ format: setup ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-lint: setup page ## Check style, types, import contracts and the workflow
+lint: setup page ## Check style, types, import contracts, the workflow and the deployment files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python hatch_build.py run --silent lint
 	$(BIN)/zizmor --offline --no-progress --quiet .github
+	$(BIN)/hadolint deploy/Dockerfile
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec deploy/compose.yaml
 
 check: lint ## The quick loop: lint, and most of the tests that need no server
 	$(BIN)/pytest -q -n $(JOBS) --backends=sqlite -m "not slow" --ignore=tests/cli --ignore=tests/e2e --ignore=tests/torture
@@ -58,7 +60,7 @@ torture: setup services-setup ## The long fault runs: kills, pauses, failovers u
 bench: setup services-setup ## The engine beside other systems, the store beside the raw drivers
 	$(BIN)/python -m tests.bench
 
-mutants: setup services-setup ## Plant thirty-three bugs, one after the other, and see the tests notice
+mutants: setup services-setup ## Plant bugs, one after the other, and see the tests notice each
 	$(BIN)/python -m tests.mutants
 
 demo: setup ## See what headway does: a server with its page, a worker, runs and flows

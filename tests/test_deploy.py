@@ -1,6 +1,17 @@
-"""The files for containers: what they set is known, and what they leave open is nothing."""
+"""The files for containers: what they set is known, and what they leave open is nothing.
 
+There may be no container engine here. So the image is built in a folder that holds what the
+Dockerfile copies and nothing else, by the same words, and the commands of the compose file are run.
+"""
+
+import os
 import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,8 +19,12 @@ import pytest
 import yaml
 
 from headway.settings import PREFIX, Settings
+from tests.cli.command import headway
+from tests.services import PostgresServer
 
-DEPLOY: Final = Path(__file__).parents[1] / "deploy"
+ROOT: Final = Path(__file__).parents[1]
+DEPLOY: Final = ROOT / "deploy"
+BUILD_S_MAX: Final = 600
 VARIABLES: Final = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
 
 
@@ -40,6 +55,7 @@ def test_s1_two_servers_share_a_database_and_are_reached_from_this_host_only(
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
         assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
         assert service["depends_on"]["postgres"]["condition"] == "service_healthy"
+        assert service["depends_on"]["schema"]["condition"] == "service_completed_successfully"
     for name in ("postgres", "redis"):
         assert "ports" not in compose["services"][name]
         assert compose["services"][name]["healthcheck"]["test"]
@@ -52,12 +68,110 @@ def test_s4_no_file_holds_a_secret(compose: dict[str, Any]) -> None:
                 assert value.startswith("${"), name
 
 
+def test_r4_3_the_schema_is_made_before_the_servers_start(
+    compose: dict[str, Any], postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    """On PostgreSQL a server makes no tables; whoever starts it finds them there."""
+    schema = compose["services"]["schema"]
+    assert schema["depends_on"] == {"postgres": {"condition": "service_healthy"}}
+    assert schema["restart"] == "no"
+    postgres_server.create_database("deployed")
+    try:
+        url = {"HEADWAY_DATABASE_URL": postgres_server.url("deployed")}
+        assert headway("db", "check", folder=tmp_path, **url).code != 0
+        program, *words = schema["command"]
+        assert program == "headway"
+        assert headway(*words, folder=tmp_path, **url).code == 0
+        assert headway("db", "check", folder=tmp_path, **url).code == 0
+    finally:
+        postgres_server.drop_database("deployed")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("hadolint", "Dockerfile"),
+        ("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "compose.yaml"),
+    ],
+    ids=["dockerfile", "compose"],
+)
+def test_the_linters_find_nothing(words: tuple[str, ...]) -> None:
+    program = Path(sys.executable).with_name(words[0])
+    ended = subprocess.run(
+        [program, *words[1:]], cwd=DEPLOY, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def copied() -> Iterator[tuple[str, str]]:
+    """What the build takes from the checkout, and where to."""
+    text = (DEPLOY / "Dockerfile").read_text().replace("\\\n", " ")
+    for line in text.splitlines():
+        if line.startswith("COPY ") and "--from=" not in line:
+            *sources, target = line.split()[1:]
+            yield from ((source, target) for source in sources)
+
+
+def ignored() -> set[str]:
+    return set((ROOT / ".dockerignore").read_text().split())
+
+
+def test_the_build_gets_everything_that_the_package_is_made_of() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {"pyproject.toml", "hatch_build.py", "src", "web", project["readme"]}
+    needed |= set(project["license-files"])
+    sources = {source for source, _ in copied()}
+    assert sources == needed
+    assert not sources & ignored()
+
+
+def test_the_build_gets_nothing_that_was_built_here() -> None:
+    """A page of yesterday, or Node modules of another system, would be taken for today's."""
+    built = {
+        line.strip("/") for line in (ROOT / ".gitignore").read_text().split() if line[-1] == "/"
+    }
+    inside = {one for one in built if one.split("/")[0] in {source for source, _ in copied()}}
+    assert inside >= {"src/headway/_ui", "web/node_modules"}
+    assert inside <= ignored()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(BUILD_S_MAX)
+def test_the_image_can_be_built_and_has_the_page(tmp_path: Path) -> None:
+    """From what is under version control, as the build stage does it; npm's registry is needed."""
+    folder = tmp_path / "build"
+    for source, target in copied():
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--", source],
+            cwd=ROOT, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        names = [name for name in listed.stdout.split("\0") if name]
+        assert names, source
+        for name in names:
+            within = Path(name).relative_to(source) if name != source else Path(name)
+            (folder / target / within).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / target / within)
+    # The build tools are those of this environment: pinned, and not fetched once more.
+    wheel_here = ["wheel", "--no-deps", "--no-build-isolation", "-w", "out", "."]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pip", *wheel_here],
+        cwd=folder, env=os.environ | {"npm_config_prefer_offline": "true"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (wheel,) = (folder / "out").glob("headway-*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "headway/_ui/index.html" in names
+    assert any(name.startswith("headway/_ui/assets/") for name in names)
+
+
 def test_the_image_runs_as_a_user_of_its_own_and_says_whether_it_is_ready() -> None:
     lines = (DEPLOY / "Dockerfile").read_text()
     stages = [line for line in lines.splitlines() if line.startswith("FROM ")]
     assert len(stages) == 2
     last = lines.rpartition("FROM ")[2]
-    assert "\nUSER headway\n" in last
+    assert "useradd --create-home --uid 10001 " in last
+    assert "\nUSER 10001\n" in last
     assert "\nHEALTHCHECK " in last
-    assert last.index("USER headway") < last.index("CMD")
+    assert last.index("USER 10001") < last.index("CMD")
     assert ":latest" not in lines

@@ -104,7 +104,7 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("tasks_without_an_owner", "src/headway/services/engine.py"): (
         "A job that will not end is left behind when the engine stops; a group would wait for it."
     ),
-    ("tasks_without_an_owner", "src/headway/services/progress.py"): (
+    ("tasks_without_an_owner", "src/headway/services/report.py"): (
         "The report owns its one timer, and ends it with itself."
     ),
 }

@@ -13,7 +13,8 @@ export default defineConfig({
     rolldownOptions: {
       output: {
         codeSplitting: {
-          groups: [{ name: "vendor", test: /node_modules/ }],
+          // The graph and the editor bring libraries that no other screen loads.
+          groups: [{ name: "vendor", test: /node_modules/, entriesAware: true }],
         },
       },
     },

@@ -19,6 +19,7 @@ from headway.bootstrap import (
     open_store,
     opened_reach,
     wait_for_signal,
+    worker_client,
 )
 from headway.core.command.instance import LEASE_TTL_S
 from headway.core.duration import check_seconds
@@ -105,7 +106,7 @@ class Headway:
         self._has_mirror = settings.mirror if mirror is None else mirror
         self._redis_url = settings.redis_url if redis_url is None else redis_url
         self._clock = clock
-        self._worker_networks = settings.worker_networks
+        self._make_client = worker_client(settings.worker_networks, settings.worker_token)
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
@@ -332,7 +333,8 @@ class Headway:
             self._own_lanes = OwnLanes(store)
             clock = self._clock or SystemClock()
             opened.push_async_callback(self.flows.close)
-            await self.flows.open(flow_desk(store, clock, self.flows.functions, networks=()))
+            desk = flow_desk(store, clock, self.flows.functions, self._make_client)
+            await self.flows.open(desk)
             yield self
 
     async def __aenter__(self) -> Self:
@@ -357,10 +359,10 @@ class Headway:
             reach = self.reach = await opened.enter_async_context(
                 opened_reach(self._redis_url, store, lease_ttl_s=self._lease_ttl_s)
             )
-            desk = flow_desk(store, clock, self.flows.functions, networks=self._worker_networks)
+            desk = flow_desk(store, clock, self.flows.functions, self._make_client)
             opened.push_async_callback(self.flows.close)
             await self.flows.open(desk)
-            keeper = Keeper(store, store.runs, store.events, self._retention)
+            keeper = Keeper(store, store.runs, store.events, store.workers, self._retention)
             self._engine = Engine(
                 store,
                 store.runs,

@@ -1,6 +1,6 @@
 """The only file that builds adapters and hands them to services."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -79,17 +79,25 @@ def data_folder(urls: Sequence[str], data: str | None) -> DataFolder:
     return DataFolder((Path(address.database).parent if is_file else Path()) / "data")
 
 
-def flow_desk(
-    store: SqlStore, clock: Clock, functions: Functions, *, networks: Sequence[str]
-) -> Desk:
-    """What drivers of flow tasks work with. Workers may be in `networks`, and on this host."""
+def worker_client(networks: Sequence[str], token: str | None) -> Callable[[], WorkerClient]:
+    """What makes a client for workers, which may be in `networks`, and on this host."""
 
     def make_client() -> WorkerClient:
         # Only here: it is slow to import, and many programs have no workers.
         from headway.adapters.http.worker_client import HttpWorkerClient  # noqa: PLC0415
 
-        return HttpWorkerClient(networks)
+        return HttpWorkerClient(networks, token=token)
 
+    return make_client
+
+
+def flow_desk(
+    store: SqlStore,
+    clock: Clock,
+    functions: Functions,
+    make_client: Callable[[], WorkerClient],
+) -> Desk:
+    """What drivers of flow tasks work with."""
     flow_clock = FlowClock(clock)
     return Desk(
         store=store,

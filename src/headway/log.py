@@ -14,6 +14,8 @@ from typing import Any, Final
 
 # Beside these a value is shown in quotes, so that it is plain where it begins and ends.
 _SEPARATORS: Final = frozenset(" =\"'\\")
+HIDDEN: Final = "(secret)"
+SECRET_NAMES: Final = frozenset({"authorization", "cookie", "password", "secret", "token"})
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 about: Final[ContextVar[Mapping[str, str]]] = ContextVar("about", default=_NOTHING)
@@ -21,7 +23,9 @@ about: Final[ContextVar[Mapping[str, str]]] = ContextVar("about", default=_NOTHI
 
 
 class EventLog(logging.LoggerAdapter[logging.Logger]):
-    """Says `extra` in words too; what could forge a line or move a cursor is escaped (S4)."""
+    """Says `extra` in words too: what could forge a line or move a cursor is escaped, and what
+    has the name of a secret is not said (S4).
+    """
 
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
@@ -29,7 +33,7 @@ class EventLog(logging.LoggerAdapter[logging.Logger]):
         fields = dict(kwargs.get("extra") or {})
         kwargs["extra"] = {"event": msg, **fields}
         return " ".join(
-            (msg, *(f"{name}={_shown(value)}" for name, value in fields.items()))
+            (msg, *(f"{name}={_shown(name, value)}" for name, value in fields.items()))
         ), kwargs
 
 
@@ -37,7 +41,9 @@ def event_log(name: str) -> EventLog:
     return EventLog(logging.getLogger(name))
 
 
-def _shown(value: object) -> str:
+def _shown(name: str, value: object) -> str:
+    if name.lower() in SECRET_NAMES:
+        return HIDDEN
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     is_plain = text and text.isprintable() and _SEPARATORS.isdisjoint(text)
     return text if is_plain else repr(text)

@@ -61,9 +61,13 @@ class Settings(BaseSettings):
     """More of them, each as scope=secret (read, operate, worker); separated by blanks."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Names by which the server may be called besides its own; separated by blanks."""
+    public_url: str | None = None
+    """Where browsers find the server when a proxy stands in front of it."""
 
     worker_networks: Annotated[tuple[str, ...], NoDecode] = ()
     """Where workers may be besides this host: networks such as 10.0.0.0/8, separated by blanks."""
+    worker_token: str | None = None
+    """What workers are told by who calls them; one that others than this host reach demands it."""
 
     log_format: Literal["text", "json"] = "text"
     """How `serve` and `worker` log: lines for people, or a JSON object on each line."""

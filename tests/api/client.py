@@ -6,11 +6,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import aiohttp
 
 from headway.app import Headway
+
+LINE_BYTE_COUNT_MAX: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,9 @@ class Client:
         self.hw = hw
 
     async def __aenter__(self) -> Self:
-        self.session = aiohttp.ClientSession(self.address, cookie_jar=aiohttp.DummyCookieJar())
+        self.session = aiohttp.ClientSession(
+            self.address, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=LINE_BYTE_COUNT_MAX
+        )
         return self
 
     async def __aexit__(

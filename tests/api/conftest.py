@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from headway.api.access import Access
+from headway.api.origin import PublicAddress
 from headway.api.server import serve
 from headway.app import Headway
 from headway.core.command.instance import LEASE_TTL_S
@@ -25,19 +26,29 @@ async def served(
     url: str,
     *,
     access: Access | None = None,
+    public: PublicAddress | None = None,
     has_schedule: bool = False,
+    schedule_name: str | None = None,
     lease_ttl_s: float = LEASE_TTL_S,
 ) -> AsyncIterator[Client]:
     hw = Headway(url, stop_wait_s=0, lease_ttl_s=lease_ttl_s)
     register(hw)
     if has_schedule:
         register_schedule(hw)
-    async with hw, served_here(hw, access=access) as address, Client(address, hw) as client:
+    if schedule_name is not None:
+        hw.schedule("0 0 1 1 *", job="echo", name=schedule_name)
+    async with (
+        hw,
+        served_here(hw, access=access, public=public) as address,
+        Client(address, hw) as client,
+    ):
         yield client
 
 
 @asynccontextmanager
-async def served_here(hw: Headway, *, access: Access | None = None) -> AsyncIterator[str]:
+async def served_here(
+    hw: Headway, *, access: Access | None = None, public: PublicAddress | None = None
+) -> AsyncIterator[str]:
     """The address of a server for it, in this event loop."""
     address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(
@@ -49,6 +60,7 @@ async def served_here(hw: Headway, *, access: Access | None = None) -> AsyncIter
             allowed_hosts=(),
             version="0",
             on_ready=address.set_result,
+            public=public,
         )
     )
     serving.add_done_callback(lambda _: address.cancel())

@@ -17,9 +17,12 @@ EVENT_COUNT_MAX = 12
 
 @dataclass(slots=True)
 class Seen:
-    """What the client has seen; a fault is an event that was missed, repeated or out of order."""
+    """What the client has seen; a fault is an event that was missed, repeated or out of order, and
+    a resync although nothing was missing."""
 
     last: int = 0
+    pruned: int = 0
+    """Up to here events are gone."""
     event_count: int = 0
     resync_count: int = 0
     cut_count: int = 0
@@ -30,6 +33,8 @@ class Seen:
             self.resync_count += 1
             if number <= self.last:
                 self.faults.append(f"resync to {number} after {self.last}")
+            if self.last >= self.pruned:
+                self.faults.append(f"resync after {self.last}, and only {self.pruned} are gone")
         else:
             self.event_count += 1
             if number != self.last + 1:
@@ -51,6 +56,7 @@ async def cut(opened: Opened, *, cut_count: int, seed: int) -> Seen:
                 last = (await client.get("/api/state"))["seq"]
                 up_to = dice.randint(max(1, last - 30), last)
                 await client.hw.store.apply(PruneEvents(up_to_seq=up_to))
+                seen.pruned = max(seen.pruned, up_to)
     async with opened() as client:
         await _to_the_end(client, seen)
     return seen

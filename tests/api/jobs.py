@@ -32,8 +32,14 @@ async def ask(ctx: RunContext) -> Any:
     )
 
 
+async def shout(ctx: RunContext, count: int, length: int) -> None:
+    """So many lines, each so long."""
+    for number in range(count):
+        await ctx.log(f"{number} {'x' * length}")
+
+
 def register(hw: Headway) -> None:
-    for job in (echo, stay, listen, ask):
+    for job in (echo, stay, listen, ask, shout):
         hw.job(job)
 
 

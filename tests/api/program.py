@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,8 @@ ROOT: Final = Path(__file__).parents[2]
 class Program:
     address: str
     pid: int
+    said: str
+    """What it had said when it was ready."""
 
     def resident_byte_count(self) -> int:
         """What it holds in memory now."""
@@ -34,20 +36,27 @@ class Program:
 
 
 @contextmanager
-def served_apart(folder: Path, **settings: str) -> Iterator[Program]:
-    """`headway serve` on a database in `folder`."""
+def served_apart(
+    folder: Path, *, within: Sequence[str] = (), words: Sequence[str] = (), **settings: str
+) -> Iterator[Program]:
+    """`headway serve` on a database in `folder`.
+
+    `within` is what to run it under, if anything, and `words` are more of its own.
+    """
+    serve = [sys.executable, "-m", "headway", "serve", "--app", "server_jobs:hw", "--port", "0"]
     (folder / "server_jobs.py").write_text(FILE)
     others = {name: value for name, value in os.environ.items() if not name.startswith("HEADWAY_")}
     log = folder / "server.log"
     with log.open("w") as stderr:
         serving = subprocess.Popen(
-            [sys.executable, "-m", "headway", "serve", "--app", "server_jobs:hw", "--port", "0"],
+            [*within, *serve, *words],
             cwd=folder,
             env=others | {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"} | settings,
             stderr=stderr,
         )
     try:
-        yield Program(_address(serving, log), serving.pid)
+        address = _address(serving, log)
+        yield Program(address, serving.pid, log.read_text())
     finally:
         serving.terminate()
         serving.wait(STOP_S)

@@ -1,9 +1,16 @@
 """The board over HTTP: lanes, keys, jobs, and the snapshot."""
 
+import asyncio
+import json
 import os
 
 import pytest
 
+from headway.api.state import state_text
+from headway.core.document import EMPTY_OBJECT
+from headway.core.run.run import RunRecord
+from headway.ports.run_reader import Snapshot
+from headway.testing.builders import a_run
 from tests.api.client import Client
 from tests.api.conftest import served
 
@@ -66,6 +73,30 @@ async def test_r1_10_the_snapshot_has_the_last_run_of_each_saved_key_and_who_wor
         ("bob", at_work),
     ]
     assert [instance["pid"] for instance in state["instances"]] == [os.getpid()]
+    await client.hw.workers.register("w", "http://127.0.0.1:9", ["sum"])
+    state, listed = await client.get("/api/state"), await client.get("/api/workers")
+    assert state["workers"] == listed["workers"]
+
+
+async def test_r1_10_others_have_their_turn_while_a_great_snapshot_is_written() -> None:
+    runs = [RunRecord(a_run(), EMPTY_OBJECT)] * 1_000
+    found = Snapshot(seq=1, lanes=(), keys=(), runs=runs, last_runs=(), instances=())
+    writing = asyncio.create_task(state_text(found, ()))
+    turn_count = 0
+    while not writing.done():
+        turn_count += 1
+        await asyncio.sleep(0)
+    assert turn_count >= 10
+    assert len(json.loads(await writing)["runs"]) == 1_000
+
+
+async def test_r5_10_the_programs_at_work_are_listed_with_what_they_hold(client: Client) -> None:
+    run_id = await client.submitted("stay", key="ann")
+    await client.begun(run_id)
+    (instance,) = (await client.get("/api/instances"))["instances"]
+    assert (instance["pid"], instance["run_ids"]) == (os.getpid(), [run_id])
+    why = await client.get(f"/api/runs/{run_id}/explain")
+    assert why["held_by"] == [instance["id"]]
 
 
 async def test_r3_3_a_lane_is_cleared_and_what_is_active_goes_on(client: Client) -> None:

@@ -1,10 +1,17 @@
 """The stream: in order, without gaps, resumed where it was cut, or one resync (I13, I14)."""
 
+import asyncio
+import json
+import logging
 import random
 
 import pytest
 
+from headway.api import events
 from headway.core.command.prune import PruneEvents
+from headway.core.errors import DatabaseUnavailable
+from headway.ports.event_reader import Page
+from headway.services import event_feed
 from tests.api.client import Client
 from tests.api.conftest import served
 
@@ -91,3 +98,83 @@ async def test_r1_10_state_changes_carry_the_words_of_the_row(client: Client) ->
     async with client.streamed(f"/api/runs/{run_id}/events") as events:
         states = [(await anext(events)).data["state"] for _ in range(3)]
     assert states == ["Queued", "Running", "Done"]
+
+
+async def test_r4_14_a_filtered_stream_pings_and_moves_on_however_busy_the_server_is(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "PING_S", 0.2)
+
+    async def be_busy() -> None:
+        while True:  # Until it is cancelled.
+            await client.submitted("echo")
+
+    headers = {"accept": "text/event-stream"}
+    busy = asyncio.create_task(be_busy())
+    async with (
+        asyncio.timeout(30),
+        client.session.get("/api/events?after=0&key=nobody", headers=headers) as answer,
+    ):
+        ids: list[int] = []
+        while len(ids) < 3:
+            lines = [(await answer.content.readline()).decode().strip() for _ in range(3)]
+            assert lines[::2] == [": ping" if ids else "retry: 1000", ""]
+            ids.append(int(lines[1].removeprefix("id: ")))
+    busy.cancel()
+    assert ids[0] == 0 < ids[1] < ids[2]
+    # From there it goes on, though all before it is gone.
+    await client.hw.store.apply(PruneEvents(up_to_seq=ids[1]))
+    monkeypatch.setattr(event_feed, "HELD_COUNT_MAX", 0)
+    await client.submitted("echo", key="nobody")
+    path = f"/api/events?key=nobody&type=run_state_changed&after={ids[2]}"
+    async with asyncio.timeout(30), client.streamed(path) as stream:
+        assert (await anext(stream)).data["state"] == "Queued"
+
+
+async def test_i16_a_page_and_a_piece_of_the_stream_are_bounded_in_bytes(client: Client) -> None:
+    for _ in range(3):
+        await client.ended(await client.submitted("shout", params={"count": 4, "length": 60_000}))
+    await client.ended(await client.submitted("shout", params={"count": 1, "length": 900_000}))
+    last = (await client.get("/api/state"))["seq"]
+    seen, after = 0, 0
+    while after < last:
+        page = await client.get(f"/api/events?after={after}")
+        events_ = page["events"]
+        assert len(events_) == 1 or len(json.dumps(events_)) < 200_000
+        seen, after = seen + len(events_), page["upto_seq"]
+    assert seen == last
+    async with client.streamed("/api/events?after=0") as stream:
+        ids = [int((await anext(stream)).id or 0) for _ in range(last)]
+    assert ids == list(range(1, last + 1))
+
+
+async def test_i14_a_page_without_a_place_begins_with_what_is_kept(url: str) -> None:
+    async with served(url) as client:
+        run_ids = [await client.submitted("echo", key=str(n)) for n in range(3)]
+        for run_id in run_ids:
+            await client.ended(run_id)
+        seqs = [event["seq"] for event in (await client.get("/api/events"))["events"]]
+        assert seqs == list(range(1, 10))
+        await client.hw.store.apply(PruneEvents(up_to_seq=1))
+        page = await client.get("/api/events")
+        assert ([event["seq"] for event in page["events"]], page["resync"]) == (seqs[1:], False)
+        page = await client.get(f"/api/runs/{run_ids[0]}/events")
+        states = [event["state"] for event in page["events"]]
+        assert (states, page["resync"]) == (["Running", "Done"], True)
+        page = await client.get(f"/api/runs/{run_ids[2]}/events")
+        assert (len(page["events"]), page["resync"]) == (3, False)
+
+
+async def test_i20_a_stream_that_cannot_read_on_ends_without_a_traceback(
+    client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(**_: object) -> Page:
+        raise DatabaseUnavailable({"database": "away"})
+
+    await client.ended(await client.submitted("echo"))
+    monkeypatch.setattr(client.hw.store.events, "events", away)
+    with caplog.at_level(logging.INFO):
+        async with asyncio.timeout(20), client.streamed("/api/events?after=1000") as stream:
+            assert [event async for event in stream] == []
+    assert [record.exc_info for record in caplog.records if record.exc_info] == []
+    assert "stream_ended" in caplog.text

@@ -94,7 +94,7 @@ async def test_i11_a_task_is_canceled_and_workers_are_listed(client: Client) -> 
     task_id = (await client.post("/api/flows/asks/tasks", {}))["id"]
     await waiting(client, task_id, "approval")
     ended = await client.post(f"/api/tasks/{task_id}/cancel", {"reason": "enough"})
-    assert (ended.status, ended["status"]) == (202, "canceled")
+    assert (ended.status, ended["answer"], ended["task"]["status"]) == (202, "canceled", "canceled")
     rows = (await client.get(f"/api/tasks/{task_id}/node-runs"))["node_runs"]
     assert [(row["node"], row["status"], row["error"]) for row in rows] == [
         ("ask", "canceled", "enough")
@@ -104,6 +104,19 @@ async def test_i11_a_task_is_canceled_and_workers_are_listed(client: Client) -> 
     (worker,) = (await client.get("/api/workers"))["workers"]
     assert (worker["id"], worker["services"], worker["load"]) == ("w", ["sum"], 0)
     assert (worker["is_alive"], worker["calls"]) == (True, [])
+
+
+async def test_i11_a_task_is_canceled_as_a_run_is(client: Client) -> None:
+    await client.call("PUT", "/api/flows/asks", ASK)
+    task_id = (await client.post("/api/flows/asks/tasks", {}))["id"]
+    await waiting(client, task_id, "approval")
+    ended = await client.post(f"/api/tasks/{task_id}/cancel", {"files": "delete"})
+    assert (ended.status, ended["answer"]) == (202, "canceled")
+    run = await client.get(f"/api/runs/{task_id}")
+    assert run["cancel"]["files"] == "delete"
+    for kind in ("tasks", "runs"):  # It is over; and what to say of a cancel may be left unsaid.
+        late = await client.post(f"/api/{kind}/{task_id}/cancel")
+        assert (late.status, late["code"], late["run_id"]) == (409, "run_not_active", task_id)
 
 
 async def test_r5_10_a_worker_tells_what_is_held_and_a_silent_one_is_shown(client: Client) -> None:

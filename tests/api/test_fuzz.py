@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.fuzz import fuzz
+from tests.api.fuzz import TOKEN, fuzz
 from tests.api.program import served_apart
 
 
@@ -13,6 +13,6 @@ from tests.api.program import served_apart
 def test_i15_s9_no_request_breaks_the_server_or_gets_an_undocumented_answer(
     tmp_path: Path,
 ) -> None:
-    with served_apart(tmp_path) as program:
+    with served_apart(tmp_path, HEADWAY_TOKEN=TOKEN) as program:
         fuzzed = fuzz(program.address, example_count=5, folder=tmp_path, timeout_s=380)
     assert not fuzzed.failures, "\n".join(fuzzed.failures)

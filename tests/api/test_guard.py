@@ -1,12 +1,14 @@
 """Nothing gets past the guard without a reason (S1, S2, S3, S6, S9)."""
 
+import asyncio
 import base64
 from typing import Any
 
 import pytest
 
 from headway.api.access import Access, Scope, Token
-from headway.api.server import check_exposure
+from headway.api.server import check_exposure, serve
+from headway.app import Headway
 from headway.core.errors import ConfigurationError
 from tests.api.client import Client
 from tests.api.conftest import served
@@ -19,54 +21,10 @@ WORKER = "worker-worker-worker"
 TOKENS = Access(
     [Token(OPERATE, Scope.OPERATE), Token(READ, Scope.READ), Token(WORKER, Scope.WORKER)]
 )
-OPEN = {
-    ("get", "/healthz"),
-    ("get", "/readyz"),
-    ("post", "/api/session"),
-    ("delete", "/api/session"),
-}
 
 
 def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
-
-
-async def operations(client: Client) -> list[tuple[str, str]]:
-    document = (await client.get("/openapi.json", **bearer(OPERATE))).body
-    return [(method, path) for path, methods in document["paths"].items() for method in methods]
-
-
-async def test_s2_every_route_refuses_no_token_a_wrong_one_and_a_weak_one(url: str) -> None:
-    async with served(url, access=TOKENS) as client:
-        found = await operations(client)
-        assert len(found) > 15
-        for method, pattern in found:
-            if (method, pattern) in OPEN:
-                continue
-            path = pattern.replace("{run_id}", "x").replace("{name}", "x").replace("{key}", "x")
-            for headers in ({}, bearer("wrong-wrong-wrong-wrong"), {"authorization": "Basic !"}):
-                answer = await client.call(method, path, **headers)
-                assert (answer.status, answer["code"]) == (401, "unauthorized"), (method, path)
-            weak = await client.call(method, path, **bearer(WORKER))
-            assert (weak.status, weak["code"]) == (403, "forbidden"), (method, path)
-            if method != "get":
-                weak = await client.call(method, path, **bearer(READ))
-                assert (weak.status, weak["code"]) == (403, "forbidden"), (method, path)
-
-
-async def test_s2_no_method_of_any_path_gets_through_without_its_scope(url: str) -> None:
-    async with served(url, access=TOKENS) as client:
-        for pattern in {path for _, path in await operations(client)}:
-            path = pattern.replace("{run_id}", "x").replace("{name}", "x").replace("{key}", "x")
-            for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"):
-                if (method.lower(), pattern) in OPEN or path == "/api/session":
-                    continue
-                is_open = path in ("/healthz", "/readyz")
-                for headers, status in (({}, 401), (bearer("wrong-wrong-wrong-wrong"), 401)):
-                    answer = await client.call(method, path, **headers)
-                    assert answer.status == (405 if is_open else status), (method, path)
-                weak = await client.call(method, path, **bearer(WORKER))
-                assert weak.status == (405 if is_open else 403), (method, path)
 
 
 async def test_s2_an_unknown_path_and_method_tell_nothing_without_a_token(url: str) -> None:
@@ -79,22 +37,6 @@ async def test_s2_basic_with_the_token_as_password_is_taken(url: str) -> None:
     async with served(url, access=TOKENS) as client:
         said = base64.b64encode(f"anybody:{READ}".encode()).decode()
         assert (await client.get("/api/lanes", authorization=f"Basic {said}")).status == 200
-
-
-async def test_s2_a_browser_signs_in_once_and_keeps_a_cookie(url: str) -> None:
-    async with served(url, access=TOKENS) as client:
-        assert (await client.post("/api/session", {"token": "nope"})).status == 401
-        answer = await client.post("/api/session", {"token": READ})
-        cookie = answer.headers["set-cookie"]
-        assert "HttpOnly" in cookie
-        assert "SameSite=strict" in cookie
-        session = cookie.partition(";")[0]
-        assert (await client.get("/api/lanes", cookie=session)).status == 200
-        assert (await client.call("PATCH", "/api/lanes/main", {}, cookie=session)).status == 403
-        name, _, value = session.partition("=")
-        for forged in (value.replace("read", "operate"), value[:-1] + "0", "1.read.", "x"):
-            if forged != value:
-                assert (await client.get("/api/lanes", cookie=f"{name}={forged}")).status == 401
 
 
 @pytest.mark.parametrize(
@@ -120,10 +62,46 @@ async def test_s3_our_own_page_is_not_refused(client: Client) -> None:
     assert (await client.get("/api/lanes", **ours)).status == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8070", "", "127.0.0.1.nip.io"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example", "evil.example:8070", "", "127.0.0.1.nip.io", "x@localhost",
+        "localhost/evil", "localhost:80:80", "localhost:x", "localhost?", "[::1", "::1",
+    ],
+)  # fmt: skip
 async def test_s3_a_wrong_host_is_refused(client: Client, host: str) -> None:
     answer = await client.get("/api/lanes", host=host)
     assert answer.status in (400, 421)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1", "[::1]:8070", "[::1]"])
+async def test_s3_loopback_may_be_called_by_each_of_its_names(client: Client, host: str) -> None:
+    assert (await client.get("/api/lanes", host=host)).status == 200
+
+
+LINK = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "changed", "is_refused"),
+    [
+        ("GET", "/", {}, False),
+        ("GET", "/ui/", {}, False),
+        ("HEAD", "/ui/", {}, False),
+        ("POST", "/ui/", {}, True),
+        ("GET", "/ui/", {"sec_fetch_dest": "iframe"}, True),
+        ("GET", "/ui/", {"sec_fetch_mode": "no-cors"}, True),
+        ("GET", "/ui/", {"origin": "http://evil.example"}, True),
+        ("GET", "/docs", {}, True),
+        ("GET", "/api/state", {}, True),
+        ("GET", "/uix", {}, True),
+    ],
+)
+async def test_s3_of_another_site_only_a_link_to_the_page_is_followed(
+    client: Client, method: str, path: str, changed: dict[str, str], is_refused: bool
+) -> None:
+    answer = await client.call(method, path, **{**LINK, **changed})
+    assert (answer.status == 403) == is_refused
 
 
 @pytest.mark.parametrize(
@@ -165,9 +143,8 @@ async def test_s9_a_mistake_of_ours_shows_an_id_and_nothing_else(
     answer = await client.get("/api/lanes")
     assert (answer.status, answer["code"]) == (500, "internal")
     assert "secret" not in str(answer.body)
-    assert answer["error_id"] in caplog.text or any(
-        getattr(record, "error_id", None) == answer["error_id"] for record in caplog.records
-    )
+    told = [vars(record)["error_id"] for record in caplog.records if "error_id" in vars(record)]
+    assert told == [answer["error_id"]]  # Once.
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "example.org"])  # noqa: S104
@@ -175,6 +152,16 @@ def test_s1_any_address_but_loopback_needs_a_token(host: str) -> None:
     with pytest.raises(ConfigurationError, match="HEADWAY_TOKEN"):
         check_exposure(host, Access(()))
     check_exposure(host, TOKENS)
+
+
+async def test_s1_a_server_that_others_reach_does_not_start_without_a_token(url: str) -> None:
+    async with Headway(url) as hw:
+        with pytest.raises(ConfigurationError, match="HEADWAY_TOKEN"):
+            async with asyncio.timeout(10):  # It would serve.
+                await serve(
+                    hw, host="0.0.0.0", port=0, access=Access(()), allowed_hosts=(),  # noqa: S104
+                    version="0", on_ready=lambda _: None,
+                )  # fmt: skip
 
 
 def test_s1_loopback_needs_none() -> None:

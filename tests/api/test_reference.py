@@ -1,10 +1,13 @@
 """The OpenAPI document and its page: whole, offline, and nothing in it taken as HTML."""
 
+import json
 import re
+from typing import Any
 
 import pytest
 
-from headway.api.reference import reference_page
+from headway.api import flow_bodies, wire
+from headway.api.reference import example_of, reference_page, resolved
 from tests.api.client import Client
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -25,13 +28,71 @@ async def test_s8_the_page_names_every_call_and_needs_no_script_and_no_network(
 
 async def test_every_call_says_what_it_does_and_every_body_has_an_example(client: Client) -> None:
     document = (await client.get("/openapi.json")).body
-    schemas = document["components"]["schemas"]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             assert operation["description"], (method, path)
             assert operation["tags"], (method, path)
-    for name in ("SubmitBody", "CancelBody", "MessageBody", "ResumeBody", "LaneBody", "KeyBody"):
-        assert any(field.get("examples") for field in schemas[name]["properties"].values()), name
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            if body is not None:
+                assert_can_be_sent(document, body["schema"])
+
+
+def assert_can_be_sent(document: dict[str, Any], schema: dict[str, Any]) -> None:
+    """The example that the page prints is one that the server takes."""
+    said = example_of(document, schema)
+    assert said, schema
+    assert set(resolved(document, schema).get("required", ())) <= set(said)
+    for name in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(schema)):
+        model = getattr(wire, name, None) or getattr(flow_bodies, name)
+        model.model_validate(said)
+
+
+async def test_the_document_says_what_is_asked_for_and_what_is_answered(client: Client) -> None:
+    document = (await client.get("/openapi.json")).body
+    schemes = document["components"]["securitySchemes"]
+    assert {scheme["type"] for scheme in schemes.values()} == {"http", "apiKey"}
+    assert [set(one) for one in document["security"]] == [{name} for name in schemes]
+    members = document["components"]["schemas"]["ProblemView"]["properties"]
+    assert {"place", "faults", "active_run_id", "reason", "error_id"} <= set(members)
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            assert is_complete(operation), (method, path)
+            for status, answer in operation["responses"].items():
+                is_told = answer.get("content") or status == "204"
+                assert is_told, (method, path, status)
+                if status in ("429", "503"):
+                    assert "Retry-After" in answer["headers"], (method, path)
+
+
+def is_complete(operation: dict[str, Any]) -> bool:
+    """What takes a body says which."""
+    is_bodiless = "415" not in operation["responses"]
+    return is_bodiless or "requestBody" in operation
+
+
+async def test_every_answer_to_a_refused_call_has_no_member_that_is_not_described(
+    client: Client,
+) -> None:
+    document = (await client.get("/openapi.json")).body
+    described = set(document["components"]["schemas"]["ProblemView"]["properties"])
+    run_id = await client.submitted("stay", key="ann")
+    for answer in (
+        await client.post("/api/runs", {"job": "stay", "key": "ann"}),
+        await client.post("/api/runs", {"job": 5}),
+        await client.get("/api/runs/none"),
+        await client.get("/api/flows/none"),
+        await client.call("PUT", "/api/flows/bad", {"start": "z", "nodes": {}}),
+        await client.call("PATCH", "/api/lanes/main", {}, If_Match='"99"'),
+        await client.call("PUT", "/api/keys/ann", {"job": "echo"}),
+        await client.post(f"/api/runs/{run_id}/resume", {"call_id": "x"}),
+    ):
+        assert answer.status >= 400
+        assert set(answer.body) <= described, answer
+
+
+async def test_the_page_prints_calls_that_can_be_made(client: Client) -> None:
+    page = (await client.get("/docs")).body
+    assert "-d &#x27;{}&#x27;" not in page
 
 
 def test_s8_words_of_the_document_are_no_html() -> None:

@@ -101,6 +101,7 @@ async def test_i3_messages_and_answers_reach_the_job(client: Client) -> None:
     assert (await client.ended(run_id))["result"] == ["hello"]
     late = await client.post(f"/api/runs/{run_id}/messages", {"content": "hello"})
     assert (late.status, late["code"]) == (409, "run_not_active")
+    assert late["reason"] == "no_active_run"
 
     run_id = await client.submitted("ask")
     asked = await client.told(run_id, "permission_request")
@@ -155,7 +156,7 @@ async def test_r1_8_the_files_of_a_run_are_listed_page_by_page(client: Client) -
     await client.hw.run(run_id).ended()
     first = await client.get(f"/api/runs/{run_id}/files?limit=1")
     (file,) = first["files"]
-    assert (file["path"], file["byte_count"], first["after"]) == ("a.txt", 7, "a.txt")
-    rest = await client.get(f"/api/runs/{run_id}/files?after=a.txt")
-    assert ([one["path"] for one in rest["files"]], rest["after"]) == (["b/c.txt"], None)
+    assert (file["path"], file["byte_count"]) == ("a.txt", 7)
+    rest = await client.get(f"/api/runs/{run_id}/files?limit=1&cursor={first['cursor']}")
+    assert ([one["path"] for one in rest["files"]], rest["cursor"]) == (["b/c.txt"], None)
     assert (await client.get("/api/runs/none/files")).status == 404

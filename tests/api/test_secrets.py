@@ -164,3 +164,55 @@ async def test_r1_12_a_secret_that_is_replaced_at_this_very_moment_is_not_used(
     with pytest.raises(RevisionConflict):
         await client.hw.submit("login", key="ann", params={"name": "ann", "password": SET})
     assert used == []
+
+
+async def test_s4_a_secret_of_a_task_is_shown_nowhere(client: Client) -> None:
+    given: list[Any] = []
+
+    @client.hw.flows.function
+    async def login(what: Any, params: dict[str, Any]) -> Any:
+        given.extend((what, params))
+        return {"is": "in", "again": {"$secret": PASSWORD}}
+
+    node = {
+        "kind": "local",
+        "function": "login",
+        "prep": {"input_map": {"password": "$params.password"}},
+        "post": {"output_key": "told"},
+    }
+    await client.call("PUT", "/api/flows/logins", {"start": "a", "nodes": {"a": node}})
+    params = {"password": {"$secret": PASSWORD}}
+    task = await client.post("/api/flows/logins/tasks", {"params": params})
+    await client.hw.run(task["id"]).ended()
+    (row,) = await client.hw.flows.node_runs(task["id"])
+    assert PASSWORD in json.dumps(given)
+    assert PASSWORD in json.dumps(row.input)
+    for path in (
+        *(f"/api/tasks/{task['id']}", f"/api/tasks/{task['id']}/node-runs", "/api/tasks"),
+        *(f"/tasks/get?id=task-{task['id']}", f"/tasks/runs?task_id=task-{task['id']}", "/tasks"),
+        *(f"/api/runs/{task['id']}", "/api/runs", "/api/state", "/api/events?after=0"),
+    ):
+        text = json.dumps((await client.get(path)).body)
+        assert PASSWORD not in text, path
+    signal = {"key": "password", "value": {"$secret": PASSWORD}}
+    wait = {"kind": "wait_event", "params": {"signal_key": "never"}}
+    await client.call("PUT", "/api/flows/waits", {"start": "a", "nodes": {"a": wait}})
+    task = await client.post("/api/flows/waits/tasks", {})
+    shown = await client.post(f"/api/tasks/{task['id']}/signal", signal)
+    assert shown["shared"]["password"] == SET
+    assert PASSWORD not in json.dumps((await client.get("/api/events?after=0")).body)
+
+
+async def test_s4_a_secret_that_a_job_tells_is_not_shown_on(client: Client) -> None:
+    @client.hw.job()
+    async def leak(ctx: RunContext) -> Any:
+        told = {"login": {"$secret": PASSWORD}}
+        await ctx.save_checkpoint(told)
+        await ctx.progress(told=told)
+        await ctx.emit("told", told)
+        return told
+
+    run = await client.ended(await client.submitted("leak"))
+    assert run["result"] == run["checkpoint"] == {"login": SET}
+    for path in (f"/api/runs/{run['id']}/events", "/api/events?after=0", "/api/runs"):
+        assert PASSWORD not in json.dumps((await client.get(path)).body), path

@@ -11,6 +11,7 @@ from headway.api.application import build_application
 from headway.api.events import pack
 from headway.api.guard import Guard
 from headway.api.metrics import Metrics
+from headway.api.origin import Origins
 from headway.api.submit import SubmitFirst
 from headway.app import Headway
 from headway.cli.client.local import LocalTransport
@@ -49,12 +50,14 @@ async def answers(url: str, body: bytes, *, is_first: bool) -> list[tuple[int, A
     hw = Headway(url)
     register(hw)
     async with hw, EventFeed(hw.store, hw.store.events, pack=pack) as feed:
-        guard = build_application(hw, feed, Metrics(), access=Access(()), hosts=(), version="0")
+        guard = build_application(
+            hw, feed, Metrics(), access=Access(()), origins=Origins(()), version="0"
+        )
         first = guard._app
         assert isinstance(first, SubmitFirst)
-        app = guard if is_first else Guard(first._app, access=Access(()), hosts=())
+        app = guard if is_first else Guard(first._app, access=Access(()), origins=Origins(()))
         transport = LocalTransport(app, "here")
-        told = [await transport.request("POST", "/api/runs", body) for _ in range(2)]
+        told = [await transport.request("POST", "/api/runs", body, {}) for _ in range(2)]
     return [(one.status, comparable(json.loads(one.body))) for one in told]
 
 

@@ -236,3 +236,18 @@ async def test_wire_fault_no_endpoint_reads_a_file_that_a_worker_names(
     ]
     assert str(secret) in said[0]["SharedJSON"]
     assert not any("hush-hush-hush" in json.dumps(answer.body) for answer in said)
+
+
+async def test_i15_s6_words_that_are_not_utf_8_are_refused_and_not_altered(client: Client) -> None:
+    headers = {"content-type": "application/json"}
+    refused = await client.send("POST", "/flows", b'{"Name": "caf\xe9"}', headers)
+    assert (refused.status, refused["error"]) == (400, "bad request")
+    assert "UTF-8" in refused["detail"]
+    assert (await client.get("/api/flows"))["flows"] == []
+
+
+async def test_i15_a_field_in_two_spellings_is_refused(client: Client) -> None:
+    refused = await client.post("/flows", {"Name": "a", "name": "b"})
+    assert (refused.status, refused["error"]) == (400, "bad request")
+    assert "comes twice" in refused["detail"]
+    assert (await client.get("/api/flows"))["flows"] == []

@@ -142,6 +142,18 @@ async def worker(client: Client) -> AsyncIterator[Worker]:
     async def hang(given: Any, params: dict[str, Any], call: Call) -> None:
         await asyncio.Event().wait()
 
+    has_ended = asyncio.Event()
+
+    @services
+    async def last_to_end() -> str:
+        await has_ended.wait()
+        return "last to end"
+
+    @services
+    async def first_to_end() -> str:
+        asyncio.get_running_loop().call_later(0.05, has_ended.set)
+        return "first to end"
+
     address = client.address
     made = Worker(services, url="http://127.0.0.1:8080", registry_url=address, drain_s=0)
     async with made as worker:
@@ -208,12 +220,33 @@ async def test_r5_6_the_golden_table(
     assert json.loads(task["ParamsJSON"]) == params
     runs = (await client.get(f"/tasks/runs?task_id={task_id}")).body
     assert all(list(run) == NODE_RUN_KEYS for run in runs)
-    assert sorted(f"{run['nodeKey']} {run['status']}" for run in runs) == sorted(rows)
+    assert [f"{run['nodeKey']} {run['status']}" for run in runs] == rows
     asked = [run for run in runs if run["workerId"]]
     assert asked
     assert {(run["workerId"], run["workerUrl"]) for run in asked} == {(worker.id, worker.url)}
     if "p error" in rows:
         assert {run["errorText"] for run in runs} == {"no worker", ""}
+
+
+async def test_r5_6_node_runs_come_in_the_order_in_which_they_began(
+    client: Client, worker: Worker
+) -> None:
+    fan = {
+        "kind": "parallel",
+        "parallel_services": ["last_to_end", "first_to_end"],
+        "parallel_mode": "concurrent",
+        "post": {"output_key": "agg"},
+    }
+    nodes = {"a": END, "p": fan, "z": END}
+    edges = [{"from": "a", "to": "p"}, {"from": "p", "to": "z"}]
+    task_id = await started(client, {"start": "a", "nodes": nodes, "edges": edges}, {})
+    await ended(client, task_id)
+    runs = (await client.get(f"/tasks/runs?task_id={task_id}")).body
+    assert [run["nodeKey"] for run in runs] == ["a", "p", "p", "p", "z"]
+    said = [json.loads(run["execOutputJson"]) for run in runs[1:3]]
+    assert said == ["last to end", "first to end"]
+    by_end = sorted(runs, key=lambda run: int(run["id"].rpartition("-")[2]))
+    assert json.loads(by_end[1]["execOutputJson"]) == "first to end"
 
 
 async def test_r5_6_workers_register_beat_and_are_found(client: Client) -> None:

@@ -48,7 +48,13 @@ def test_the_feed_speaks_the_words_of_the_server() -> None:
     events = [event for _ in range(30) for event in feed.changes()]
     assert [event["seq"] for event in events] == [before + 1 + at for at in range(len(events))]
     assert {event["type"] for event in events} == {"run_progress", "run_state_changed"}
-    assert len(feed.state()["runs"]) == 30
+    state = feed.state()
+    assert len(state["runs"]) == 30
+    (lane,) = state["lanes"]
+    # A few run, and whoever ends makes room for the next in line.
+    assert (lane["held_count"], lane["queued_count"]) == (2, 28)
+    ranks = [run["ready_seq"] for run in state["runs"] if run["status"] == "queued"]
+    assert ranks == sorted(ranks)
 
 
 def test_the_figures_become_a_part_of_the_page(tmp_path: Path) -> None:

@@ -1,14 +1,19 @@
 """Databases in the state in which a command finds them."""
 
-from collections.abc import Iterator
+import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from headway.bootstrap import upgrade_database
+from tests.api.conftest import served
+from tests.cli.reached import Said
 from tests.contract.backends import run_apart
 from tests.services import MariaDBServer, PostgresServer
+
+APP = "tests.cli.jobs_file:hw"
 
 
 @pytest.fixture(scope="session")
@@ -57,3 +62,23 @@ def folder(tmp_path: Path) -> Path:
     """Where the command runs."""
     (tmp_path / "here").mkdir()
     return tmp_path / "here"
+
+
+@pytest.fixture(params=["server", "database"])
+async def said(
+    request: pytest.FixtureRequest,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> AsyncIterator[Said]:
+    monkeypatch.chdir(tmp_path)
+    async with served(url, has_schedule=True) as client:
+        if request.param == "server":
+            monkeypatch.setenv("HEADWAY_URL", client.address)
+        else:
+            monkeypatch.setenv("HEADWAY_DATABASE_URL", url)
+            monkeypatch.setenv("HEADWAY_APP", APP)
+            # It takes its database when it is imported.
+            monkeypatch.delitem(sys.modules, APP.partition(":")[0], raising=False)
+        yield Said(capsys, client)

@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import termios
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -101,6 +102,31 @@ def test_interrupted_it_ends_without_a_word_and_leaves_nothing(folder: Path) -> 
     _, err = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, err) == (130, "")
     assert contents(folder) == {}
+
+
+def test_killed_it_leaves_no_worker_behind(folder: Path) -> None:
+    process = subprocess.Popen(
+        command("demo"), cwd=folder, env=environment(TMPDIR=str(folder)), stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(b"the server is ")
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    workers = [pid for pid in children if b"demo.worker" in _command_line(pid)]
+    assert len(workers) == 1
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    until_s = time.monotonic() + TIMEOUT_S
+    while b"demo.worker" in _command_line(workers[0]):
+        assert time.monotonic() < until_s
+        time.sleep(0.05)
+
+
+def _command_line(pid: str) -> bytes:
+    """Nothing, when there is no such process any more."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 @pytest.mark.parametrize(("column_count", "is_barred"), [(60, True), (40, False)])

@@ -168,3 +168,12 @@ def test_a_run_that_is_not_there_is_named(folder: Path, run_ids: list[RunId]) ->
     ended = headway("explain", "none", "--json", folder=folder)
     error = {"code": "run_not_found", "message": sentence}
     assert (ended.code, ended.out, json.loads(ended.err)) == (4, "", {"error": error})
+
+
+def test_a_database_that_does_not_answer_is_told_from_one_without_a_schema(folder: Path) -> None:
+    silent = {"HEADWAY_DATABASE_URL": "postgresql://ann@127.0.0.1:1/runs"}
+    assert headway("doctor", folder=folder, **silent).code == 5
+    assert headway("doctor", folder=folder).code == 2
+    told = " ".join(headway("doctor", "--help", folder=folder).out.split())
+    assert "with 2 when there is nothing that it could read" in told
+    assert "with 5 when the database does not answer" in told

@@ -57,6 +57,39 @@ def test_s4_no_secret_is_told_in_whatever_words_it_comes(logged: Logged) -> None
     assert [secret for secret in SECRETS if secret in logged()] == []
 
 
+def test_s4_what_has_the_name_of_a_secret_is_not_shown(logged: Logged) -> None:
+    event_log("headway.tests").warning("refused", extra={"Token": "unknown to us"})
+    others = logging.getLogger("headway.other")
+    for words in (
+        "sent Authorization: Bearer unknown-to-us",
+        "password=unknown-to-us&x=1",
+        '{"token": "unknown to us", "x": 1}',
+        "Cookie: unknown-to-us; path=/",
+    ):
+        others.warning(words)
+    assert "unknown" not in logged()
+    assert logged().count("(secret)") == 5
+    others.warning("the token of ann is missing: 5 secrets, no password")
+    assert "the token of ann is missing: 5 secrets, no password" in logged()
+
+
+@pytest.mark.parametrize("logged", [TextLines], indirect=True)
+def test_s4_whoever_logs_a_line_is_a_line_and_moves_no_cursor(logged: Logged) -> None:
+    others = logging.getLogger("headway.other")
+    others.warning("hello\nERROR headway.forged \x1b[2Jgone")
+    try:
+        raise ValueError("one\nERROR headway.forged \x1b[2Jtwo")  # noqa: TRY301
+    except ValueError:
+        others.exception("broke\r")
+    assert "\x1b" not in logged()
+    assert "\r" not in logged()
+    heads = [line for line in logged().splitlines() if not line.startswith("  ")]
+    assert heads == [
+        "WARNING headway.other hello\\nERROR headway.forged \\x1b[2Jgone",
+        "ERROR headway.other broke\\r",
+    ]
+
+
 @pytest.mark.parametrize("logged", [JsonLines], indirect=True)
 def test_s4_a_field_with_the_name_of_a_secret_is_not_shown(logged: Logged) -> None:
     event_log("headway.tests").warning("refused", extra={"token": "unknown to us", "count": 3})

@@ -11,7 +11,8 @@ from tests.cli.command import SECRET, headway, refusal
 
 KEYS = (
     "allowed_hosts, app, data, database_url, database_urls, durability, host, log_format,"
-    " log_level, mirror, port, redis_url, token, tokens, url, worker_networks"
+    " log_level, mirror, port, public_url, redis_url, token, tokens, url, worker_networks,"
+    " worker_token"
 )
 VARIABLES = ", ".join(f"HEADWAY_{key.upper()}" for key in KEYS.split(", "))
 

@@ -41,7 +41,11 @@ async def test_r4_13_questions_are_open_until_they_are_answered(store: SqlStore)
         (asking[0], "ann"),
         (asking[1], "bob"),
     ]
-    assert len(await store.board.interrupts(limit=1)) == 1
+    (first,) = await store.board.interrupts(limit=1)
+    asked = first.question
+    place = (asked.asked_at, asked.run_id, asked.call_id)
+    rest = await store.board.interrupts(limit=9, after=place)
+    assert [one.question.run_id for one in rest] == asking[1:]
     await store.apply(
         PostToInbox(run_id=asking[0], kind=ANSWER, payload=Document("true"), call_id="q1")
     )

@@ -12,7 +12,7 @@ from headway.core.command.cancel import RequestCancel
 from headway.core.command.inbox import ConsumeInbox
 from headway.core.command.key_row import DeleteKey, SaveKey
 from headway.core.command.lane import SetLane
-from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress
+from headway.core.command.report import AppendEvents, Said, SaveCheckpoint, SaveProgress
 from headway.core.command.settle import Complete, Fail
 from headway.core.command.submit import Busy
 from headway.core.document import BYTE_COUNT_MAX, DEPTH_MAX, encode_document
@@ -75,7 +75,7 @@ async def test_i15_awkward_documents_come_back_unchanged_from_everywhere(
         claim = claim_of(one)
         await store.apply(SaveProgress(claim, text))
         await store.apply(SaveCheckpoint(claim, text))
-        await store.apply(AppendEvent(claim, "run_log", text))
+        await store.apply(AppendEvents(claim, (Said("run_log", text),)))
         await store.apply(a_message(one.run_id, value))
         items = await store.apply(ConsumeInbox(claim))
         assert items is not None
@@ -164,7 +164,7 @@ NAMED: dict[str, Callable[[Any], object]] = {
     "name of a lane": lambda name: SetLane(name=name),
     "kind": lambda name: a_message(RunId("run"), kind=name),
     "call_id": lambda name: a_message(RunId("run"), call_id=name),
-    "type": lambda name: AppendEvent(CLAIM, name, document(None)),
+    "type": lambda name: Said(name, document(None)),
 }
 
 

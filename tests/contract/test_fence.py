@@ -11,7 +11,7 @@ from headway.core.command.cancel import ForceCancel, RequestCancel
 from headway.core.command.command import Command
 from headway.core.command.expire import Expire
 from headway.core.command.inbox import ConsumeInbox
-from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetWindow
+from headway.core.command.report import AppendEvents, Said, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
 from headway.core.command.wait import GiveSlotBack, Park, SlotAnswer, WantSlot
 from headway.core.ids import Instant
@@ -40,7 +40,7 @@ SAYINGS: Final[Mapping[str, tuple[Callable[[Claim], Command[Any]], Any]]] = {
     "confirm_cancel": (ConfirmCancel, TOO_LATE),
     "progress": (lambda claim: SaveProgress(claim, document({"n": 1})), False),
     "checkpoint": (lambda claim: SaveCheckpoint(claim, document({"n": 1})), False),
-    "event": (lambda claim: AppendEvent(claim, "run_log", document("stale")), False),
+    "event": (lambda claim: AppendEvents(claim, (Said("run_log", document("stale")),)), False),
     "interactive": (lambda claim: SetWindow(claim, Window.STREAMING), False),
     "deaf": (lambda claim: SetWindow(claim, Window.NONE), False),
     "give_slot_back": (GiveSlotBack, False),

@@ -104,6 +104,8 @@ async def test_r5_1_a_flow_is_published_in_versions_and_equal_ones_are_one(store
     assert flow == await store.flows.flow_by_id("flow-0")
     assert [flow] == await store.flows.flows(limit=10)
     assert [one.version for one in await store.flows.versions("orders", limit=9)] == [9, 2, 1]
+    older = await store.flows.versions("orders", limit=1, before=9)
+    assert [one.version for one in older] == [2]
     version = await store.flows.version("orders", 2)
     assert version is not None
     assert (version.definition, version.status) == ('{"b":1}', "published")
@@ -275,3 +277,17 @@ async def test_dsgn_4_a_task_that_is_pruned_takes_its_parts_with_it(
     assert await store.flows.kept(RUN) is None
     assert await store.flows.node_runs(RUN, limit=9) == []
     assert await store.flows.tasks(TaskFilter(), limit=9) == []
+
+
+async def test_r5_6_tasks_are_read_page_by_page_those_that_moved_last_first(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    for number in range(6):  # Two at each instant.
+        run_id = RunId(f"task-{number}")
+        await store.apply(a_start(run_id, key=run_id))
+        clock.advance(number % 2)
+    found, after = [], None
+    while page := await store.flows.tasks(TaskFilter(), limit=2, after=after):
+        found += [task.record.run.id for task in page]
+        after = (page[-1].flow_run.updated_at, page[-1].record.run.id)
+    assert found == [f"task-{number}" for number in reversed(range(6))]

@@ -9,7 +9,7 @@ import pytest
 
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import RequestCancel
-from headway.core.command.report import AppendEvent, SaveProgress
+from headway.core.command.report import AppendEvents, Said, SaveProgress
 from headway.core.command.settle import Complete, Fail
 from headway.core.errors import InvalidInput
 from headway.core.ids import RunId
@@ -45,7 +45,7 @@ async def busy_life(store: SqlStore, name: str) -> None:
         for one in ones:
             claim = claim_of(one)
             await asyncio.gather(
-                store.apply(AppendEvent(claim, "run_log", document("line"))),
+                store.apply(AppendEvents(claim, (Said("run_log", document("line")),))),
                 store.apply(SaveProgress(claim, document({"n": number}))),
                 store.apply(Fail(claim, an_error()) if number % 2 else Complete(claim)),
             )
@@ -146,7 +146,30 @@ async def test_i13_a_listener_hears_each_commit_of_its_store_in_order(store: Sql
     assert heard == list(range(1, 22))
 
 
-async def test_i15_a_job_cannot_tell_a_change_of_state_that_was_none(store: SqlStore) -> None:
-    claim = claim_of(await running(store))
+def test_i15_a_job_cannot_tell_a_change_of_state_that_was_none() -> None:
     with pytest.raises(InvalidInput, match="type"):
-        AppendEvent(claim, EventType.STATE_CHANGED, document({"from": "queued", "to": "failed"}))
+        Said(EventType.STATE_CHANGED, document({"from": "queued", "to": "failed"}))
+
+
+async def test_i16_a_page_is_bounded_in_length_and_pages_lose_nothing(store: SqlStore) -> None:
+    """Short and long ones in any order; one that is longer than a page comes alone."""
+    claim = claim_of(await running(store))
+    lengths = [10, 300, 513, 40_000, 10, 2_000, 90_000, 3, 3, *([20] * 40), 5_000, 512]
+    said = tuple(Said("told", document("ä" * length)) for length in lengths)
+    await store.apply(AppendEvents(claim, said))
+    whole = await store.events.events(after_seq=0, limit=1_000)
+    assert not whole.has_more
+    for run_id, limit in ((None, 1_000), (None, 5), (claim.run_id, 20)):
+        seen: list[Event] = []
+        has_more = True
+        while has_more:
+            after = seen[-1].seq if seen else 0
+            page = await store.events.events(
+                after_seq=after, limit=limit, length_max=10_000, run_id=run_id
+            )
+            length = sum(len(event.payload) for event in page.events)
+            assert len(page.events) == 1 or (length <= 10_000 and len(page.events) <= limit)
+            assert page.events or not page.has_more
+            seen += page.events
+            has_more = page.has_more
+        assert seen == whole.events

@@ -1,10 +1,22 @@
 """What the page's tests serve: jobs that do what the test tells them, by messages."""
 
+import asyncio
 from typing import Any, Literal
 
+from pydantic import SecretStr
+
 from headway import Headway, RunContext
+from tests.e2e.work import is_open
 
 hw = Headway(stop_wait_s=0)
+
+
+async def _stay(gate: str) -> None:
+    try:
+        await asyncio.sleep(3_600)
+    finally:
+        while not is_open(gate):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 async def _told(ctx: RunContext) -> list[Any]:
@@ -24,8 +36,12 @@ async def mirror(
     page_max: int = 50,
     with_stories: bool = False,
     since: str | None = None,
-) -> dict[str, int]:
-    """`{"downloaded": 3, …}` is progress, a text a line of the log, `end` the end."""
+    cookie: SecretStr | None = None,
+) -> dict[str, Any]:
+    """`{"downloaded": 3, …}` is progress, a text a line of the log, `end` the end.
+
+    After `{"stay": "a path"}` a cancel ends it only when there is a file at the path.
+    """
     figures: dict[str, int] = {"downloaded": 0, "skipped": 0, "filtered": 0}
     while True:
         for message in await _told(ctx):
@@ -33,6 +49,9 @@ async def mirror(
                 case {"file": str(path)}:
                     async with ctx.file(path) as file:
                         await file.write(b"a picture")
+                case {"stay": str(path)}:
+                    await ctx.progress(**figures, staying=True)
+                    await _stay(path)
                 case {"fail": str(reason)}:
                     raise ValueError(reason)
                 case {"log": str(line), "level": str(level)}:
@@ -40,8 +59,10 @@ async def mirror(
                 case dict():
                     figures |= message
                     await ctx.progress(**figures)
+                case "cookie":
+                    await ctx.log(f"{len(cookie.get_secret_value()) if cookie else 0} characters")
                 case "end":
-                    return figures
+                    return {**figures, "folder": "photos"}
                 case _:
                     await ctx.log(str(message))
 
@@ -60,6 +81,13 @@ async def agent(ctx: RunContext, goal: str, model: str = "small") -> Any:
 async def say(ctx: RunContext, said: Any = None) -> Any:
     if isinstance(said, str):
         await ctx.log(said)
+    return said
+
+
+@hw.job
+async def recite(ctx: RunContext, said: list[str]) -> list[str]:
+    for line in said:
+        await ctx.log(line)
     return said
 
 

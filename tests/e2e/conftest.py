@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Playwright, async_playwright
+from playwright.async_api import Browser, Playwright, ViewportSize, async_playwright
 
 from headway.api.page import BUILT_FOLDER
 from tests.e2e.site import Site
-from tests.e2e.viewer import Viewer
+from tests.e2e.viewer import WIDE, Scheme, Viewer
 from tests.services.process import Missing
 from tests.services.programs import chromium_program
 
@@ -56,9 +56,13 @@ def site(shared_site: Site) -> Iterator[Site]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def viewer(browser: Browser, site: Site) -> AsyncIterator[Viewer]:
+async def viewer(
+    browser: Browser, site: Site, request: pytest.FixtureRequest
+) -> AsyncIterator[Viewer]:
     """Somebody who looks at the site, and sees every fault of it."""
-    viewer = Viewer(browser, site.address)
+    looks: tuple[Scheme, ViewportSize] = getattr(request, "param", ("light", WIDE))
+    scheme, size = looks
+    viewer = Viewer(browser, site.address, scheme=scheme, size=size)
     yield viewer
     await viewer.leave()
 

@@ -66,3 +66,17 @@ ASK: Final[dict[str, Any]] = {
         {"from": "hear", "to": "last"},
     ],
 }
+
+REPORT: Final[dict[str, Any]] = {
+    "start": "gather",
+    "nodes": {
+        "gather": {
+            "kind": "executor",
+            "service": "echo",
+            "prep": {"input_key": "$params.month"},
+            "post": {"output_key": "month"},
+        },
+        "render": {"kind": "executor", "service": "render", "prep": {"input_key": "month"}},
+    },
+    "edges": [{"from": "gather", "to": "render"}],
+}

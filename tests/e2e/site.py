@@ -26,15 +26,17 @@ class Site:
         self.port = free_port()
         self.address = f"http://127.0.0.1:{self.port}"
         self.token = settings.get("HEADWAY_TOKEN")
+        self.database = folder / "headway.db"
         self._log = folder / "server.log"
         self._data = folder / "data"
-        self.url = f"sqlite:///{folder}/headway.db"
+        self.url = f"sqlite:///{self.database}"
         self._environment = environment(
             HEADWAY_DATABASE_URL=self.url,
             HEADWAY_DATA=str(self._data),
             **settings,
         )
         self._process: subprocess.Popen[bytes] | None = None
+        self._workers: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
         with self._log.open("ab") as log:
@@ -61,7 +63,41 @@ class Site:
         self._process.kill()
         self._process.wait()
 
+    def work(self, services: str | None = "tests.e2e.work:services") -> str:
+        """The id of a worker that has registered: a process of its own, which the site ends."""
+        before = {worker["id"] for worker in self.workers()}
+        where = ("--url", f"http://127.0.0.1:{free_port()}", "--registry", self.address)
+        with self._log.open("ab") as log:
+            self._workers.append(
+                subprocess.Popen(
+                    command("worker", *([] if services is None else [services]), *where),
+                    cwd=ROOT,
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stderr=log,
+                )
+            )
+        wait_until(
+            lambda: len({worker["id"] for worker in self.workers()} - before) == 1,
+            what=f"a worker, see {self._log}",
+            timeout_s=TIMEOUT_S,
+        )
+        [found] = {worker["id"] for worker in self.workers()} - before
+        return str(found)
+
+    def workers(self) -> Any:
+        return self.call("GET", "/api/workers")["workers"]
+
+    def dismiss(self) -> None:
+        """End the workers, in good order."""
+        for worker in self._workers:
+            worker.terminate()
+        for worker in self._workers:
+            worker.wait(timeout=TIMEOUT_S)
+        self._workers.clear()
+
     def stop(self) -> None:
+        self.dismiss()
         assert self._process is not None
         self._process.terminate()
         self._process.wait(timeout=TIMEOUT_S)
@@ -154,7 +190,9 @@ class Site:
         """Remove whatever has happened so far from the stream, as time does."""
         async with Headway(self.url).without_engine() as hw:
             retention = Retention(events_s=MOMENT_S)
-            await Keeper(hw.store, hw.store.runs, hw.store.events, retention).prune_all()
+            store = hw.store
+            keeper = Keeper(store, store.runs, store.events, store.workers, retention)
+            await keeper.prune_all()
 
     def has_file(self, path: str, *, of: str) -> bool:
         """Whether the key, of plain letters, has this file."""

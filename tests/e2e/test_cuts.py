@@ -66,6 +66,7 @@ async def test_r1_10_whoever_goes_offline_is_told_at_once_and_comes_back(
         page = await viewer.open()
         await expect(row(page, "ann")).to_be_visible()
         line.holds.clear()
+        viewer.may_be_cut = True
         await page.context.set_offline(True)
         await expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
         site.begun("ann")
@@ -104,6 +105,7 @@ async def test_a_reading_that_fails_does_not_take_the_run_away(viewer: Viewer, s
     await expect(page.get_by_role("heading", name="ann")).to_be_visible()
     await page.get_by_label("A message for the run").fill("half a sentence")
     failed = 0
+    viewer.refusals[400] = r"/api/runs/[^/]+"
 
     async def fail(route: Route) -> None:
         nonlocal failed
@@ -123,6 +125,7 @@ async def test_jobs_that_cannot_be_read_are_not_said_to_be_none(
     browser: Browser, lone_site: Site
 ) -> None:
     viewer = Viewer(browser, lone_site.address)
+    viewer.refusals[400] = "/api/jobs"
     page = await viewer.open("lanes")
     await page.route("**/api/jobs", lambda route: route.fulfill(status=400, json={}))
     await viewer.go(page, "board")
@@ -164,6 +167,7 @@ async def test_a_log_that_cannot_be_read_is_not_said_to_be_empty(
 ) -> None:
     run_id = site.begun("ann", params={"url": "x"})
     site.tell(run_id, "a line")
+    viewer.refusals[500] = r"/api/runs/[^/]+/events"
     page = await viewer.open("board")
     pattern = f"**/api/runs/{run_id}/events*"
     await page.route(pattern, lambda route: route.fulfill(status=500, json={"detail": "broken"}))

@@ -50,19 +50,22 @@ async def test_a_lane_that_a_run_makes_is_there_at_once(viewer: Viewer, site: Si
     await expect(page.get_by_role("region", name="Lane main")).to_be_visible()
     run_id = site.begun("ann", params={"url": "x"}, lane="made by its first use")
     lane = page.get_by_role("region", name="Lane made by its first use")
-    await expect(lane).to_contain_text("1 of 1 at work")
+    await expect(lane).to_contain_text("1 of 1 running")
     await expect(lane.get_by_role("link", name="ann")).to_be_visible()
     site.tell(run_id, "end")
-    await expect(lane).to_contain_text("0 of 1 at work")
+    await expect(lane).to_contain_text("0 of 1 running")
 
 
 async def test_r3_who_waits_in_a_lane_is_seen_to_wait(viewer: Viewer, site: Site) -> None:
     run_id = site.begun("ann", job="agent", params={"goal": "x"})
     page = await viewer.open("lanes")
     agents = page.get_by_role("region", name="Lane agents")
-    await expect(agents.get_by_test_id("pill")).to_have_text("Running")
+    waiting = agents.get_by_role("heading", name="Waiting, holds no place")
+    await expect(agents.get_by_role("heading", name="Running")).to_be_visible()
+    await expect(waiting).to_have_count(0)
     site.tell(run_id, "May I?")
-    await expect(agents.get_by_test_id("pill")).to_have_text("Running (waiting)")
+    await expect(waiting).to_be_visible()
+    await expect(agents).to_contain_text("0 of")
 
 
 async def test_why_a_run_waits_follows_what_others_do(viewer: Viewer, site: Site) -> None:

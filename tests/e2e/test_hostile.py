@@ -1,5 +1,6 @@
 """Whatever a name, a log line or a result holds, it is shown as text (S8)."""
 
+import json
 from typing import Final
 
 import pytest
@@ -12,7 +13,7 @@ from tests.e2e.viewer import NARROW, Viewer, overflow_px, row
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
 
-TEXTS: Final = ["<script>window.owned = 1</script>", "x" * 900_000, "\u202eevil"]
+TEXTS: Final = ["<script>window.owned = 1</script>", "x" * 1_000_000, "\u202eevil"]
 
 
 async def is_untouched(page: Page) -> bool:
@@ -44,6 +45,57 @@ async def test_s8_two_hundred_hostile_names_are_text(viewer: Viewer, site: Site)
     assert await is_untouched(page)
 
 
+async def test_s8_two_hundred_hostile_names_are_text_in_logs_and_results(
+    viewer: Viewer, site: Site
+) -> None:
+    names = hostile_names()
+    everything = site.submit("ann", job="recite", params={"said": names})
+    site.ended(everything)
+    page = await viewer.open(f"runs/{everything}", size=NARROW)
+    log, seen = page.get_by_role("log", name="Log"), ""
+    await expect(log).to_contain_text(names[-1].strip()[:20])
+    await log.evaluate("box => box.scrollTo(0, 0)")
+    for _ in range(400):
+        seen += await log.evaluate(
+            "box => [...box.querySelectorAll('span')].map(one => one.textContent).join('\\u0000')"
+        )
+        is_end = await log.evaluate(
+            "box => { const top = box.scrollTop; box.scrollBy(0, 300);"
+            " return box.scrollTop === top }"
+        )
+        if is_end:
+            break
+        await page.wait_for_timeout(20)
+    assert [name for name in names if name not in seen] == []
+    result = await page.get_by_label("Result").inner_text()
+    assert [name for name in names if json.dumps(name, ensure_ascii=False) not in result] == []
+    assert await overflow_px(page) == 0
+    assert await is_untouched(page)
+
+
+async def test_s8_hostile_names_are_text_in_lists_lanes_and_the_inbox(
+    viewer: Viewer, site: Site
+) -> None:
+    names = hostile_names()
+    few = names[:: len(names) // 12]
+    for name in few:
+        asks = site.submit(name, job="agent", lane=name.strip()[:60], params={"goal": name})
+        site.until(asks, lambda run: run["status"] == "running")
+        site.tell(asks, {"title": name, name: name})
+        site.until(asks, lambda run: run["is_waiting"])
+    page = await viewer.open("inbox", size=NARROW)
+    await expect(page.get_by_test_id("question")).to_have_count(len(few))
+    titles = await page.get_by_test_id("question").get_by_role("heading").all_inner_texts()
+    assert sorted(" ".join(one.split()) for one in titles) == sorted(
+        " ".join(name.split()) for name in few
+    )
+    for screen, found in (("runs", "run"), ("lanes", "lane")):
+        await viewer.go(page, screen)
+        await expect(page.get_by_test_id(found).filter(has_text=few[0]).first).to_be_visible()
+        assert await overflow_px(page) == 0, screen
+        assert await is_untouched(page)
+
+
 @pytest.mark.parametrize("text", TEXTS, ids=["markup", "long", "rtl"])
 async def test_s8_a_hostile_log_and_result_are_text(viewer: Viewer, site: Site, text: str) -> None:
     run_id = site.submit("ann", job="say", params={"said": text})
@@ -51,6 +103,11 @@ async def test_s8_a_hostile_log_and_result_are_text(viewer: Viewer, site: Site, 
     page = await viewer.open(f"runs/{run_id}", size=NARROW)
     await expect(page.get_by_role("log", name="Log")).to_contain_text(text[:100])
     await expect(page.get_by_label("Result")).to_contain_text(text[:100])
+    # What is shown in part is had whole.
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.get_by_role("button", name="Copy the whole log").click()
+    await expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert text in await page.evaluate("navigator.clipboard.readText()")
     assert await overflow_px(page) == 0
     assert await is_untouched(page)
 

@@ -1,15 +1,19 @@
 """What waits for a person, and the lanes."""
 
+import re
+
 import pytest
 from playwright.async_api import Browser, expect
 
 from tests.e2e.flows import ASK
+from tests.e2e.line import BadLine
 from tests.e2e.site import Site
-from tests.e2e.viewer import Viewer
+from tests.e2e.viewer import Viewer, everywhere
 
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
 
+@everywhere
 async def test_r4_9_a_question_is_answered_by_one_click_and_others_see_it(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
@@ -54,22 +58,29 @@ async def test_r4_9_a_denial_is_one_click_too(viewer: Viewer, site: Site) -> Non
     run_id = site.begun("ann", job="agent", params={"goal": "x"})
     site.tell(run_id, "May I?")
     page = await viewer.open("inbox")
-    await page.get_by_role("button", name="Deny").click()
+    await page.get_by_role("button", name="Reject").click()
     assert site.ended(run_id)["result"] == {"approved": False}
 
 
+@everywhere
 async def test_a_lane_is_paused_limited_and_says_who_is_there(viewer: Viewer, site: Site) -> None:
     page = await viewer.open("lanes")
     main = page.get_by_role("region", name="Lane main")
-    await main.get_by_role("switch", name="Paused: main").click()
+    await main.get_by_role("switch", name="Pause main").click()
     await expect(main).to_contain_text("paused: nothing starts")
     site.submit("ann", params={"url": "x"})
-    await expect(main).to_contain_text("0 of 3 at work, 1 in line")
+    await expect(main).to_contain_text("0 of 3 running, 1 queued")
     await expect(main.get_by_role("link", name="ann")).to_be_visible()
-    await main.get_by_role("switch", name="Paused: main").click()
-    await expect(main).to_contain_text("1 of 3 at work, 0 in line")
+    await main.get_by_role("switch", name="Pause main").click()
+    await expect(main).to_contain_text("1 of 3 running, 0 queued")
     await main.get_by_role("button", name="Raise the limit of main").click()
-    await expect(main).to_contain_text("1 of 4 at work")
+    await expect(main).to_contain_text("1 of 4 running")
+    queued = main.get_by_label("How many may be queued in main")
+    for typed, kept in (("7", 7), ("", None)):
+        await queued.fill(typed)
+        await page.keyboard.press("Enter")
+        while site.call("GET", "/api/lanes/main")["max_queued"] != kept:
+            await page.wait_for_timeout(20)
 
 
 async def test_a_lane_shows_how_many_waited_since_the_page_was_opened(
@@ -81,22 +92,50 @@ async def test_a_lane_shows_how_many_waited_since_the_page_was_opened(
     for key in ("ann", "bea"):
         site.submit(key, params={"url": "x"})
     depth = main.get_by_test_id("depth")
-    await expect(depth).to_contain_text("At most 2 in line")
+    await expect(depth).to_contain_text("At most 2 queued")
     site.call("PATCH", "/api/lanes/main", {"paused": False})
-    await expect(main).to_contain_text("0 in line")
+    await expect(main).to_contain_text("0 queued")
     # What was stays to be seen, also from another screen and back.
     await viewer.go(page, "board")
     await viewer.go(page, "lanes")
-    await expect(depth).to_contain_text("At most 2 in line")
+    await expect(depth).to_contain_text("At most 2 queued")
 
 
+@everywhere
 async def test_r5_11_a_task_that_waits_for_approval_is_answered_in_the_inbox(
-    viewer: Viewer, site: Site
+    viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     site.publish("asks", ASK)
-    task_id = site.started("asks", key="ann")
-    page = await viewer.open("inbox")
-    await expect(page.get_by_test_id("waiting")).to_contain_text("asks: ann")
+    task_id = site.started("asks", key="ann", params={"amount": 1_200})
+    other = Viewer(browser, site.address)
+    page, elsewhere = await viewer.open("inbox"), await other.open("inbox")
+    for one in (page, elsewhere):
+        card = one.get_by_role("article", name="asks: ann")
+        for words in ("“ask”", "Amount1200", "asked just now"):
+            await expect(card).to_contain_text(words)
     await page.get_by_role("button", name="Approve").click()
-    await expect(page.get_by_text("Nobody waits for you")).to_be_visible()
+    for one in (page, elsewhere):
+        await expect(one.get_by_text("Nobody waits for you")).to_be_visible()
     assert site.waiting(task_id, "event")["shared"]["ok"] is True
+    await other.leave()
+
+
+async def test_r4_9_whoever_answers_second_is_told_and_the_first_answer_stands(
+    browser: Browser, site: Site
+) -> None:
+    run_id = site.begun("ann", job="agent", params={"goal": "x"})
+    site.tell(run_id, "May I?")
+    async with BadLine(site.address) as line:
+        viewer = Viewer(browser, line.address)
+        page = await viewer.open("inbox")
+        await expect(page.get_by_test_id("question")).to_contain_text("May I?")
+        [asked] = site.call("GET", "/api/interrupts")["interrupts"]
+        answer = {"call_id": asked["call_id"], "approved": False}
+        line.swallows = True  # So that the page does not hear of the first answer.
+        site.call("POST", f"/api/runs/{run_id}/resume", answer)
+        async with page.expect_response(re.compile("/resume$")) as answered:
+            await page.get_by_role("button", name="Approve").click()
+        assert (await answered.value).status == 409
+        await expect(page.get_by_test_id("question")).to_have_count(0)
+        assert site.ended(run_id)["result"] == {"approved": False}
+        await viewer.leave()

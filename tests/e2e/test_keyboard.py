@@ -68,7 +68,7 @@ async def test_r4_9_questions_are_answered_one_after_the_other(viewer: Viewer, s
     await page.keyboard.press("Enter")
     await expect(cards[0]).to_have_count(0)
     await expect(cards[1]).to_be_focused()
-    await reached(page, cards[1].get_by_role("button", name="Deny"))
+    await reached(page, cards[1].get_by_role("button", name="Reject"))
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", name="Inbox")).to_be_focused()
 

@@ -198,6 +198,49 @@ async def test_s3_a_form_that_is_sent_from_elsewhere_changes_nothing(
     assert site.call("GET", f"/api/runs/{run_id}")["status"] == "running"
 
 
+FOLLOW: Final = """url => {
+  const link = document.createElement("a");
+  link.href = url;
+  document.body.append(link);
+  link.click();
+}"""
+
+
+@pytest.mark.parametrize("path", ["/", "/ui/"])
+async def test_s3_a_link_from_elsewhere_opens_the_page(
+    browser: Browser, site: Site, elsewhere: str, path: str
+) -> None:
+    """From another site, and not only another port: so it is not by the same host that it works."""
+    async with opened(browser, elsewhere.replace("127.0.0.1", "localhost")) as page:
+        async with page.expect_navigation(url=f"{site.address}/ui/**"):
+            await page.evaluate(FOLLOW, f"{site.address}{path}")
+        await page.get_by_role("navigation").first.wait_for()
+        wanted = [f"{site.address}/api/state", "GET", "cors", "application/json"]
+        assert (await page.evaluate(FETCH, wanted)).startswith("200 ")
+
+
+@pytest.mark.parametrize("path", ["/ui/", "/api/state"])
+async def test_s3_nothing_of_ours_can_be_framed(
+    browser: Browser, site: Site, elsewhere: str, path: str
+) -> None:
+    async with opened(browser, elsewhere) as page:
+        answered = Answered(site)
+        await page.evaluate(LOAD, ["iframe", f"{site.address}{path}"])
+        (frame,) = page.main_frame.child_frames
+        assert not frame.url.startswith(site.address) or not await frame.query_selector("nav")
+        assert answered() == {403: 1}
+
+
+@pytest.mark.usefixtures("untouched")
+async def test_s3_a_link_from_elsewhere_opens_nothing_else(
+    browser: Browser, site: Site, elsewhere: str
+) -> None:
+    async with opened(browser, elsewhere) as page:
+        async with page.expect_navigation():
+            await page.evaluate(FOLLOW, f"{site.address}/api/state")
+        assert "another origin" in await page.inner_text("body")
+
+
 async def test_s3_our_own_page_is_not_refused(browser: Browser, site: Site) -> None:
     """The same requests, from where they belong: so it is their origin that the others lack."""
     async with opened(browser, f"{site.address}/ui/") as page:

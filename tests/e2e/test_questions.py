@@ -39,7 +39,7 @@ async def test_r4_9_the_schema_of_a_question_is_a_form_and_its_fields_are_the_an
     await expect(question).to_contain_text("Without an answer it goes on in 4 min with")
     await expect(question).to_contain_text("nobody said")
     # A plain no would not fit.
-    await expect(question.get_by_role("button", name="Deny")).to_have_count(0)
+    await expect(question.get_by_role("button", name="Reject")).to_have_count(0)
     await question.get_by_label("Copies").fill("2")
     await question.get_by_label("Why").fill("so")
     await question.get_by_role("button", name="Send").click()
@@ -62,7 +62,7 @@ async def test_r4_9_a_schema_with_a_yes_or_no_can_be_denied(viewer: Viewer, site
     question = page.get_by_test_id("question")
     await expect(question).to_contain_text("No answer counts as a no in 4 min.")
     await question.get_by_label("Note").fill("not today")
-    await question.get_by_role("button", name="Deny").click()
+    await question.get_by_role("button", name="Reject").click()
     assert site.ended(run_id)["result"] == {"approved": False, "note": "not today"}
 
 
@@ -100,6 +100,7 @@ async def test_r5_11_the_inbox_counts_approvals_too(viewer: Viewer, site: Site) 
 async def test_an_inbox_that_cannot_be_read_does_not_say_that_nobody_waits(
     viewer: Viewer, site: Site
 ) -> None:
+    viewer.refusals[400] = "/api/tasks"
     page = await viewer.open("inbox")
     await expect(page.get_by_text("Nobody waits for you")).to_be_visible()
     await page.route("**/api/tasks?*", lambda route: route.fulfill(status=400, json={}))

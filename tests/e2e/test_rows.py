@@ -124,7 +124,7 @@ async def test_r1_12_the_dialog_says_why_a_choice_was_refused(viewer: Viewer, si
     site.tell(first, {"file": "1.jpg"}, "end")
     site.ended(first)
     page = await viewer.open()
-    await page.get_by_text("Idle", exact=True).first.click()
+    await page.get_by_text("Inactive", exact=True).first.click()
     await row(page, "full").get_by_role("button", name="Start new").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog).to_contain_text("1.jpg")

@@ -4,7 +4,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.e2e.site import Site
-from tests.e2e.viewer import Viewer
+from tests.e2e.viewer import Viewer, everywhere
 
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
@@ -28,6 +28,7 @@ async def test_the_list_has_no_end_and_shows_what_comes_in(viewer: Viewer, site:
     await expect(runs.first).to_contain_text("newest")
 
 
+@everywhere
 async def test_the_list_is_filtered_and_the_filter_is_in_the_address(
     viewer: Viewer, site: Site
 ) -> None:
@@ -37,7 +38,7 @@ async def test_the_list_is_filtered_and_the_filter_is_in_the_address(
     site.submit("gus", job="say")
     page = await viewer.open("runs")
     await page.get_by_role("combobox", name="Status").click()
-    await page.get_by_role("option", name="failed").click()
+    await page.get_by_role("option", name="Failed", exact=True).click()
     await expect(page.get_by_test_id("run").first).to_contain_text("no luck")
     await expect(page.get_by_text("gus", exact=True)).to_have_count(0)
     await page.reload()
@@ -45,6 +46,7 @@ async def test_the_list_is_filtered_and_the_filter_is_in_the_address(
     await expect(page.get_by_text("gus", exact=True)).to_have_count(0)
 
 
+@everywhere
 async def test_a_run_shows_its_log_live_takes_messages_and_is_cancelled(
     viewer: Viewer, site: Site
 ) -> None:

@@ -1,11 +1,14 @@
 """Every screen, light and dark, wide and narrow, is fit for everybody."""
 
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
-from playwright.async_api import Page, ViewportSize, expect
+from playwright.async_api import Browser, Page, ViewportSize, expect
 
-from tests.e2e.flows import ASK, ORDERS
+from tests.e2e.day import Day, a_busy_day
+from tests.e2e.drawing import write, written
 from tests.e2e.site import ROOT, Site
 from tests.e2e.viewer import NARROW, WIDE, Scheme, Viewer, overflow_px, row
 
@@ -16,71 +19,29 @@ IMAGES: Final = ROOT / "docs" / "images"
 
 
 SCREENS: Final = (
-    *("board", "form", "runs", "run", "inbox", "lanes", "workers"),
+    *("board", "form", "runs", "run", "done", "inbox", "lanes", "workers"),
     *("flows", "flow", "editor", "tasks", "task", "start"),
 )
+# Said with a picture's name: what it is of, in which colours, how wide.
+LOOKS: Final[tuple[tuple[Scheme, ViewportSize], ...]] = (
+    ("light", WIDE),
+    ("light", NARROW),
+    ("dark", WIDE),
+    ("dark", NARROW),
+)
+TOKEN: Final = "a-token-of-some-length"
 
 
-class Day(NamedTuple):
-    run: str
-    task: str
-
-
-def a_busy_day(site: Site) -> Day:
-    """Rows and tasks in every state; a run and a task that are under way."""
-    task = a_few_tasks(site)
-    site.call("PATCH", "/api/lanes/agents", {"max_concurrent": 2})
-    for key in ("ada", "brian", "clara", "dmitri", "edsger", "frances", "grace", "hedy"):
-        site.save(key, url=f"https://example.org/{key}/feed")
-    first = site.begun("ada")
-    site.tell(first, {"file": "photos/128.jpg"})
-    for line in ("page 3 of 12", "photos/126.jpg", "photos/127.jpg", "page 4 of 12"):
-        site.tell(first, line)
-    site.tell(first, {"log": "photos/97.jpg is gone", "level": "warning"}, "photos/128.jpg")
-    figures = {"downloaded": 128, "skipped": 12, "filtered": 3, "page": 4}
-    site.tell(first, {**figures, "bytes_per_s": 1_240_000})
-    for key, end in (("clara", "end"), ("dmitri", {"fail": "the feed answers 403 Forbidden"})):
-        run_id = site.begun(key)
-        site.tell(run_id, {"downloaded": 311, "skipped": 40, "filtered": 9}, end)
-        site.ended(run_id)
-    second = site.begun("brian")
-    site.tell(second, {"downloaded": 7, "skipped": 0, "filtered": 1, "page": 1})
-    site.begun("edsger")
-    for key in ("frances", "grace"):
-        site.submit(key)
-    asks = site.begun("tidy-2026", job="agent", params={"goal": "Tidy up the archive"})
-    site.tell(asks, {"tool": "delete_files", "folder": "/srv/archive/2019", "count": 9})
-    schema = {
-        "type": "object",
-        "properties": {
-            "tone": {"enum": ["kind", "short"], "default": "kind"},
-            "sign_as": {"type": "string", "default": "The team"},
-        },
-    }
-    reply = site.begun("mail-118", job="agent", params={"goal": "Answer the mail"})
-    site.tell(reply, {"title": "How shall it answer?", "from": "jo@example.org", "schema": schema})
-    return Day(first, task)
-
-
-def a_few_tasks(site: Site) -> str:
-    """Of one flow; the one that has come furthest is given back."""
-    told = {"url": "http://127.0.0.1:9", "services": ["label", "sum", "transform"]}
-    site.call("POST", "/workers/register", {"id": "packer-1", **told})
-    site.call("POST", "/workers/register", {"id": "packer-2", **told, "services": ["sum"]})
-    site.publish("remind", ASK)
-    site.publish("order to parcel", ORDERS)
-    for key, params in (("order-1001", {"count": 2}), ("order-1002", {"count": 5_000})):
-        task_id = site.started("order to parcel", key=key, params={"customer": "Ada", **params})
-        kind = "event" if params["count"] < 100 else "approval"
-        site.waiting(task_id, kind)
-        if kind == "approval":
-            site.call("POST", f"/api/tasks/{task_id}/approve", {"answer": True})
-        else:
-            site.call("POST", f"/api/tasks/{task_id}/signal", {"key": "paid", "value": 1})
-    site.started("order to parcel", key="order-1003", params={"count": 300, "customer": "Bea"})
-    last = site.started("order to parcel", key="order-1004", params={"count": 12, "each": 4})
-    site.waiting(last, "event")
-    return last
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Day]]:
+    """A site of its own, so that pictures show this day and nothing else."""
+    folder = tmp_path_factory.mktemp("day")
+    site = Site(folder)
+    site.start()
+    try:
+        yield site, a_busy_day(site, folder)
+    finally:
+        site.stop()
 
 
 async def violations(page: Page) -> list[str]:
@@ -97,7 +58,17 @@ async def violations(page: Page) -> list[str]:
     ]
 
 
-async def show(page: Page, viewer: Viewer, site: Site, screen: str, day: Day) -> None:
+async def check(page: Page, viewer: Viewer, screen: str, request: pytest.FixtureRequest) -> None:
+    """Fit for everybody; and a picture of it, if pictures are made."""
+    assert await violations(page) == [], (screen, viewer.scheme, viewer.size)
+    assert await overflow_px(page) == 0, (screen, viewer.scheme, viewer.size)
+    if request.config.getoption("--write-screenshots"):
+        await page.mouse.move(0, 0)
+        name = f"{screen}-{viewer.scheme}-{viewer.size['width']}.png"
+        await page.screenshot(path=IMAGES / name)
+
+
+async def show(page: Page, viewer: Viewer, screen: str, day: Day) -> None:
     """Go to the screen, and wait until what it is about is there."""
     match screen:
         case "board":
@@ -113,17 +84,23 @@ async def show(page: Page, viewer: Viewer, site: Site, screen: str, day: Day) ->
         case "run":
             await viewer.go(page, f"runs/{day.run}")
             await expect(page.get_by_role("log", name="Log")).to_contain_text("128.jpg")
+        case "done":
+            await viewer.go(page, f"runs/{day.done}")
+            await expect(page.get_by_label("Result")).to_contain_text("photos")
         case "inbox":
             await viewer.go(page, "inbox")
             await expect(page.get_by_test_id("question")).to_have_count(2)
+            await expect(page.get_by_test_id("waiting")).to_contain_text("Bea")
         case "lanes":
             await viewer.go(page, "lanes")
             await expect(page.get_by_test_id("lane").first).to_be_visible()
             await expect(page.get_by_test_id("depth").first).to_be_visible()
         case "workers":
-            site.call("POST", "/workers/heartbeat", {"id": "packer-1", "load": 2})
             await viewer.go(page, "workers")
-            await expect(page.get_by_text("Alive").first).to_be_visible()
+            await expect(
+                page.get_by_test_id("worker").get_by_role("link", name="order-1005")
+            ).to_be_visible()
+            await expect(page.get_by_test_id("instance")).to_contain_text("ada")
         case "task":
             await viewer.go(page, f"tasks/{day.task}")
             await expect(page.get_by_test_id("node-run").first).to_be_visible()
@@ -132,7 +109,7 @@ async def show(page: Page, viewer: Viewer, site: Site, screen: str, day: Day) ->
         case "flows":
             await viewer.go(page, "flows")
             await expect(page.get_by_test_id("flow").first).to_be_visible()
-            await expect(page.get_by_text("1 warning").first).to_be_visible()
+            await expect(page.get_by_text("1 running")).to_be_visible()
         case _:
             await show_flow(page, viewer, screen)
 
@@ -146,9 +123,7 @@ async def show_flow(page: Page, viewer: Viewer, screen: str) -> None:
             await expect(page.get_by_test_id("node-panel")).to_be_visible()
         case "editor":
             await viewer.go(page, f"{address}?tab=definition")
-            area = page.get_by_role("textbox", name="Definition")
-            text = (await area.input_value()).replace('"approval"', '"magic"')
-            await area.fill(text)
+            await write(page, (await written(page)).replace('"approval"', '"magic"'))
             await expect(page.get_by_test_id("fault")).to_have_count(1)
             await page.get_by_test_id("fault").click()
         case "tasks":
@@ -161,27 +136,85 @@ async def show_flow(page: Page, viewer: Viewer, screen: str) -> None:
             await expect(page.get_by_label("customer")).to_be_visible()
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["1440", "390"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "size"), LOOKS)
 async def test_every_screen_is_fit_for_everybody(
-    viewer: Viewer, site: Site, request: pytest.FixtureRequest, scheme: Scheme, size: ViewportSize
+    browser: Browser,
+    staged: tuple[Site, Day],
+    request: pytest.FixtureRequest,
+    scheme: Scheme,
+    size: ViewportSize,
 ) -> None:
-    day = a_busy_day(site)
-    page = await viewer.open(scheme=scheme, size=size)
-    for screen in SCREENS:
-        await show(page, viewer, site, screen, day)
-        assert await violations(page) == [], (screen, scheme, size)
-        assert await overflow_px(page) == 0, (screen, scheme, size)
-        if request.config.getoption("--write-screenshots"):
-            await page.screenshot(path=IMAGES / f"{screen}-{scheme}-{size['width']}.png")
-
-
-async def test_an_empty_board_and_a_dialog_are_fit_for_everybody(
-    viewer: Viewer, site: Site
-) -> None:
+    site, day = staged
+    viewer = Viewer(browser, site.address, scheme=scheme, size=size)
     page = await viewer.open()
+    for screen in SCREENS:
+        await show(page, viewer, screen, day)
+        await check(page, viewer, screen, request)
+    await viewer.leave()
+
+
+async def test_what_comes_seldom_is_fit_for_everybody(
+    browser: Browser, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Signing in, an empty board, dialogs, menus, and the banner of a server that is away."""
+    site = Site(tmp_path, HEADWAY_TOKEN=TOKEN)
+    site.start()
+    viewers = [Viewer(browser, site.address, scheme=scheme, size=size) for scheme, size in LOOKS]
+    pages = [await viewer.open() for viewer in viewers]
+    for viewer, page in zip(viewers, pages, strict=True):
+        await sign_in_to_nothing(page, viewer, request)
+    site.save("ada", url="https://example.org/ada/feed")
+    run_id = site.begun("ada")
+    site.tell(run_id, {"file": "photos/1.jpg"}, {"downloaded": 1}, "end")
+    site.ended(run_id)
+    for viewer, page in zip(viewers, pages, strict=True):
+        await open_what_opens(page, viewer, request)
+    for viewer in viewers:
+        viewer.may_be_cut = True
+    site.kill()
+    for viewer, page in zip(viewers, pages, strict=True):
+        await expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
+        await check(page, viewer, "banner", request)
+        await viewer.leave()
+
+
+async def sign_in_to_nothing(page: Page, viewer: Viewer, request: pytest.FixtureRequest) -> None:
+    await expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+    await check(page, viewer, "sign-in", request)
+    await page.get_by_label("Token", exact=True).fill(TOKEN)
+    await page.get_by_role("button", name="Sign in").click()
     await expect(page.get_by_text("No rows yet")).to_be_visible()
-    assert await violations(page) == []
+    await check(page, viewer, "empty", request)
     await page.get_by_role("button", name="Add the first row").click()
     await expect(page.get_by_role("dialog", name="Add a row")).to_be_visible()
     assert await violations(page) == []
+    await page.keyboard.press("Escape")
+    for screen, words in (
+        ("runs", "No runs yet"),
+        ("flows", "No flows yet"),
+        ("tasks", "No tasks yet"),
+        ("inbox", "Nobody waits for you"),
+        ("workers", "No workers"),
+    ):
+        await viewer.go(page, screen)
+        await expect(page.get_by_text(words)).to_be_visible()
+        assert await violations(page) == [], screen
+    await viewer.go(page, "board")
+
+
+async def open_what_opens(page: Page, viewer: Viewer, request: pytest.FixtureRequest) -> None:
+    ada = row(page, "ada")
+    await expect(ada.get_by_test_id("pill")).to_have_text("Done")
+    await ada.get_by_role("button", name="Start new").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog).to_contain_text("photos/1.jpg")
+    await check(page, viewer, "existing", request)
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    for button in (ada.get_by_role("button", name="More for ada"), page.get_by_label("Colours")):
+        await button.click()
+        await expect(page.get_by_role("menu")).to_be_visible()
+        assert await violations(page) == []
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("menu")).to_have_count(0)
+        await button.blur()

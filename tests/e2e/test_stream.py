@@ -54,21 +54,44 @@ async def test_r1_10_a_killed_server_is_told_and_the_page_recovers_by_itself(
     browser: Browser, lone_site: Site
 ) -> None:
     site = lone_site
-    viewer = Viewer(browser, site.address)
-    for key in ("ann", "bea"):
+    viewers = [Viewer(browser, site.address) for _ in range(2)]
+    for key in ("ann", "bea", "carl"):
         site.save(key)
-    site.begun("ann")
-    page = await viewer.open()
-    await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
+    site.call("PATCH", "/api/lanes/main", {"max_concurrent": 1})
+    ann = site.begun("ann")
+    site.tell(ann, {"downloaded": 3})
+    carl = site.submit("carl")
+    pages = [await viewer.open() for viewer in viewers]
+    lanes = await viewers[0].open("lanes")
+    for page in pages:
+        await expect(row(page, "ann").get_by_test_id("figures")).to_contain_text("downloaded3")
+        await expect(row(page, "carl").get_by_test_id("when")).to_have_text("position 1")
+    await expect(lanes.get_by_test_id("depth")).to_have_attribute("data-pieces", "1")
+    for viewer in viewers:
+        viewer.may_be_cut = True
     site.kill()
-    await expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
+    for page in pages:
+        await expect(page.get_by_role("alert")).to_contain_text("cannot be reached")
+    await pages[0].wait_for_timeout(2_500)  # Nobody knows how many are queued meanwhile.
     site.start()
-    bea = site.begun("bea")
-    site.tell(bea, {"downloaded": 5}, "end")
-    await expect(page.get_by_role("alert")).to_have_count(0, timeout=30_000)
-    await expect(row(page, "bea").get_by_test_id("pill")).to_have_text("Done")
-    await expect(row(page, "bea").get_by_test_id("figures")).to_contain_text("downloaded5")
-    await viewer.leave()
+    site.call("PATCH", "/api/lanes/main", {"max_concurrent": 2})
+    # What was running goes on, what was queued begins, and somebody else is done meanwhile.
+    site.until(ann, lambda run: run["status"] == "running" and not run["is_waiting"])
+    site.until(carl, lambda run: run["status"] == "running")
+    site.tell(carl, {"downloaded": 5}, "end")
+    site.ended(carl)
+    for page in pages:
+        await expect(page.get_by_role("alert")).to_have_count(0, timeout=30_000)
+        await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
+        await expect(row(page, "carl").get_by_test_id("pill")).to_have_text("Done")
+        await expect(row(page, "carl").get_by_test_id("figures")).to_contain_text("downloaded5")
+        await expect(row(page, "bea").get_by_test_id("pill")).to_have_text("Idle")
+    site.tell(ann, {"downloaded": 9})
+    for page in pages:
+        await expect(row(page, "ann").get_by_test_id("figures")).to_contain_text("downloaded9")
+    await expect(lanes.get_by_test_id("depth")).to_have_attribute("data-pieces", "2")
+    for viewer in viewers:
+        await viewer.leave()
 
 
 async def test_r1_10_events_that_were_lost_on_the_way_are_made_up_for(

@@ -3,10 +3,10 @@
 import pytest
 from playwright.async_api import Browser, Page, expect
 
+from tests.e2e.drawing import node, taken
 from tests.e2e.flows import ASK, ORDERS
 from tests.e2e.site import Site
-from tests.e2e.test_flows import node
-from tests.e2e.viewer import Viewer
+from tests.e2e.viewer import Viewer, everywhere
 
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
@@ -16,6 +16,7 @@ async def expect_states(page: Page, **states: str) -> None:
         await expect(node(page, key)).to_have_attribute("data-state", state)
 
 
+@everywhere
 async def test_r5_11_a_task_is_approved_and_signalled_and_its_way_lights_up(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
@@ -38,8 +39,7 @@ async def test_r5_11_a_task_is_approved_and_signalled_and_its_way_lights_up(
         await expect_states(one, ask="ok", hear="ok", last="ok")
         await expect(one.get_by_test_id("node-run")).to_have_count(3)
         await expect(one.get_by_role("region", name="Shared state")).to_contain_text("afar")
-    taken = await page.locator("[data-taken=true] > path[marker-end]").count()
-    assert taken == 2
+        await expect(taken(one)).to_have_count(2)
     await other.leave()
 
 
@@ -48,7 +48,7 @@ async def test_r5_11_a_task_is_rejected_or_answered_in_words(viewer: Viewer, sit
     task_id = site.started("asks")
     site.waiting(task_id, "approval")
     page = await viewer.open(f"tasks/{task_id}")
-    await page.get_by_label("Another answer").fill("rejected")
+    await page.get_by_label("Or another answer").fill("rejected")
     await page.get_by_role("button", name="Answer", exact=True).click()
     await expect(page.get_by_test_id("pill")).to_have_text("Done")
     await expect_states(page, ask="ok", hear="none", last="ok")
@@ -71,6 +71,7 @@ async def test_i11_a_task_is_cancelled_and_run_again_from_a_node(
     await expect(page.get_by_role("link", name="an earlier task")).to_be_visible()
 
 
+@everywhere
 async def test_r5_10_node_runs_are_a_timeline_with_what_went_in_and_out(
     viewer: Viewer, site: Site
 ) -> None:
@@ -89,7 +90,7 @@ async def test_r5_10_node_runs_are_a_timeline_with_what_went_in_and_out(
     await expect(runs.filter(has_text="pack")).to_have_count(2)
     await expect_states(page, pack="ok", paid="ok", sorry="ok")
     # The way through the subflow too: all edges of this way, and no other.
-    await expect(page.locator("[data-taken=true] > path[marker-end]")).to_have_count(5)
+    await expect(taken(page)).to_have_count(5)
     await node(page, "pack").click()
     await expect(runs).to_have_count(2)
 

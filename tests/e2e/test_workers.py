@@ -1,42 +1,63 @@
 """The workers of flows in the browser: how they are, and what they hold (R5.10)."""
 
-import socket
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser, expect
 
+from tests.e2e.flows import ORDERS
 from tests.e2e.site import Site
+from tests.e2e.test_tasks import expect_states
 from tests.e2e.viewer import Viewer
 
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_r5_10_a_worker_shows_its_state_and_what_it_holds(
-    browser: Browser, lone_site: Site
+async def test_r5_10_a_real_worker_is_seen_at_work_and_its_node_succeeds(
+    browser: Browser, lone_site: Site, tmp_path: Path
 ) -> None:
-    viewer = Viewer(browser, lone_site.address)
+    site, gate = lone_site, tmp_path / "gate"
+    viewer = Viewer(browser, site.address)
     page = await viewer.open("workers")
     await expect(page.get_by_text("No workers")).to_be_visible()
-    # Whoever calls there is heard by nobody, and not refused either.
-    with socket.create_server(("127.0.0.1", 0)) as deaf:
-        address = f"http://127.0.0.1:{deaf.getsockname()[1]}"
-        told = {"id": "hal", "url": address, "services": ["sum", "ship"]}
-        lone_site.call("POST", "/workers/register", told)
-        worker = page.get_by_label("Worker hal")
-        for words in (address, "sum", "ship", "Alive", "0 calls", "waits for nothing"):
-            await expect(worker).to_contain_text(words)
-        node = {"kind": "executor", "service": "ship"}
-        lone_site.publish("calls", {"start": "a", "nodes": {"a": node}})
-        task_id = lone_site.started("calls")
-        lone_site.call("POST", "/workers/heartbeat", {"id": "hal", "load": 1})
-        await expect(worker).to_contain_text("1 call")
-        held = worker.get_by_role("link", name=f"Task {task_id[-12:]}")
-        await held.click()
-        await expect(page.get_by_test_id("node")).to_have_attribute("data-state", "running")
-        lone_site.call("POST", f"/api/tasks/{task_id}/cancel", {})
-        await viewer.go(page, "workers")
-        await expect(worker).to_contain_text("waits for nothing")
-    # Nothing was heard of it for longer than it may be silent (R5.8).
+    worker_id = site.work()
+    worker = page.get_by_label(f"Worker {worker_id}")
+    for words in ("http://127.0.0.1:", "ship", "transform", "Alive", "waits for nothing"):
+        await expect(worker).to_contain_text(words)
+    site.publish("orders", ORDERS)
+    params = {"count": 4, "each": 3, "gate": str(gate)}
+    task_id = site.started("orders", key="order-1", params=params)
+    site.waiting(task_id, "event")
+    site.call("POST", f"/api/tasks/{task_id}/signal", {"key": "paid", "value": True})
+    # As it tells itself, and what this server waits for.
+    await expect(worker).to_contain_text("1 call", timeout=30_000)
+    await worker.get_by_role("link", name="order-1").click()
+    await expect_states(page, ship="running")
+    gate.touch()
+    await expect(page.get_by_test_id("pill")).to_have_text("Done")
+    await expect_states(page, ship="ok", sorry="none")
+    await page.get_by_test_id("node-run").filter(has_text="ship").click()
+    details = page.get_by_test_id("node-run-details")
+    await expect(details).to_contain_text(worker_id)
+    await expect(details.get_by_label("Output of ship")).to_contain_text("P-12")
+    await viewer.go(page, "workers")
+    await expect(worker).to_contain_text("waits for nothing")
+    # Nothing is heard of it for longer than it may be silent (R5.8).
+    site.dismiss()
     await expect(worker).to_contain_text("Silent", timeout=30_000)
     await expect(worker).to_contain_text("gets no calls")
     await viewer.leave()
+
+
+async def test_r5_10_the_programs_that_execute_runs_show_what_they_hold(
+    viewer: Viewer, site: Site
+) -> None:
+    run_id = site.begun("ann", params={"url": "x"})
+    page = await viewer.open("workers")
+    instance = page.get_by_test_id("instance")
+    await expect(instance).to_have_count(1)
+    await instance.get_by_role("link", name="ann").click()
+    await expect(page.get_by_text("Held by")).to_be_visible()
+    site.tell(run_id, "end")
+    await viewer.go(page, "workers")
+    await expect(instance).to_contain_text("holds no run")

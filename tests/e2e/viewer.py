@@ -1,7 +1,10 @@
 """A person at a browser: opens tabs, and afterwards nothing may have gone wrong in any of them."""
 
+import re
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
+import pytest
 from playwright.async_api import (
     Browser,
     BrowserContext,
@@ -14,7 +17,15 @@ from playwright.async_api import (
 
 TIMEOUT_MS: Final = 20_000
 # The browser itself notes what the server refused, or that it was not there.
-OF_THE_NETWORK: Final = "Failed to load resource"
+OF_THE_NETWORK: Final = re.compile(r"^Failed to load resource: .*?(?:status of (\d+)|(net::\w+))")
+REFUSALS: Final[dict[int, str]] = {
+    401: r"/api/.*",
+    404: r"/api/(runs|tasks|flows)/[^/]+(/[a-z-]+)?",
+    409: r"/api/(runs(/[^/]+/resume)?|flows/[^/]+/tasks|tasks/[^/]+/approve)",
+    412: r"/api/(keys|flows)/[^/]+",
+    422: r"/api/(runs(/[^/]+/resume)?|keys/[^/]+|flow-check|flows/[^/]+)",
+}
+"""What a server may refuse while a test looks: by the status, where."""
 
 Scheme = Literal["light", "dark"]
 
@@ -23,21 +34,51 @@ WIDE: Final = ViewportSize(width=1440, height=900)
 NARROW: Final = ViewportSize(width=390, height=844)
 
 
+# Both colour schemes and both widths: for what people do most.
+everywhere: Final = pytest.mark.parametrize(
+    "viewer",
+    [
+        pytest.param(("light", WIDE), id="light-1440"),
+        pytest.param(("dark", NARROW), id="dark-390"),
+    ],
+    indirect=True,
+)
+
+
 class Viewer:
-    def __init__(self, browser: Browser, address: str) -> None:
+    def __init__(
+        self,
+        browser: Browser,
+        address: str,
+        *,
+        scheme: Scheme = "light",
+        size: ViewportSize = WIDE,
+    ) -> None:
         self._browser = browser
         self._address = address
+        self.scheme: Scheme = scheme
+        self.size = size
         self._context: BrowserContext | None = None
+        self.may_be_cut = False
+        """Whether the server may be gone for a while: the browser notes that too."""
+        self.refusals = dict(REFUSALS)
         self.faults: list[str] = []
 
     async def open(
-        self, screen: str = "board", *, scheme: Scheme = "light", size: ViewportSize = WIDE
+        self,
+        screen: str = "board",
+        *,
+        scheme: Scheme | None = None,
+        size: ViewportSize | None = None,
     ) -> Page:
         """A tab with one of the screens; tabs of one viewer share a browser."""
         if self._context is None:
             # The service of workers is not ours to route: nothing is faked here.
             self._context = await self._browser.new_context(
-                color_scheme=scheme, viewport=size, timezone_id="UTC", reduced_motion="reduce"
+                color_scheme=scheme or self.scheme,
+                viewport=size or self.size,
+                timezone_id="UTC",
+                reduced_motion="reduce",
             )
             self._context.set_default_timeout(TIMEOUT_MS)
             self._context.on("console", self._hear)
@@ -51,8 +92,19 @@ class Viewer:
         await page.goto(f"{self._address}/ui/#/{screen}")
 
     def _hear(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning") and OF_THE_NETWORK not in message.text:
-            self.faults.append(f"{message.type}: {message.text}")
+        if message.type in ("error", "warning") and not self._is_allowed(message):
+            self.faults.append(f"{message.type}: {message.text} {message.location.get('url')}")
+
+    def _is_allowed(self, message: ConsoleMessage) -> bool:
+        """Whether it only notes that the server has refused what it may refuse, or was away."""
+        noted = OF_THE_NETWORK.match(message.text)
+        if noted is None:
+            return False
+        status, _ = noted.groups()
+        path = urlsplit(message.location["url"]).path
+        if status is None:
+            return self.may_be_cut and path.startswith("/api/")
+        return re.fullmatch(self.refusals.get(int(status), "-"), path) is not None
 
     def _see(self, request: Request) -> None:
         if not request.url.startswith(f"{self._address}/"):
@@ -62,7 +114,7 @@ class Viewer:
         """Close everything. Whatever went wrong meanwhile is told now."""
         if self._context is not None:
             await self._context.close()
-        assert self.faults == []
+        assert self.faults == [], self.faults
 
 
 def row(page: Page, key: str) -> Locator:

@@ -114,7 +114,7 @@ async def test_r4_14_a_compaction_that_takes_too_long_is_given_up(
     monkeypatch.setattr(agent, "COMPACTION_S", 0.05)
     run = await said(hw, "good morning")
     assert await run.result() == "you said: good morning "
-    (warning,) = await told(run, "run_log")
+    ((warning,),) = [one["lines"] for one in await told(run, "run_log")]
     assert warning["message"] == "the compaction took too long"
 
 

@@ -19,14 +19,16 @@ from rich.console import Console
 from rich.progress import track
 
 from tests.mutants.adapters import ADAPTERS
+from tests.mutants.api import API
 from tests.mutants.core import CORE
+from tests.mutants.flows import FLOWS
 from tests.mutants.lanes import LANES
 from tests.mutants.mutant import Mutant
 from tests.mutants.runtime import RUNTIME
 from tests.mutants.services import SERVICES
 
 ROOT: Final = Path(__file__).parents[2]
-MUTANTS: Final = (*CORE, *SERVICES, *ADAPTERS, *LANES, *RUNTIME)
+MUTANTS: Final = (*CORE, *FLOWS, *SERVICES, *ADAPTERS, *LANES, *RUNTIME, *API)
 PARALLEL_COUNT: Final = 2
 TEST_S_MAX: Final = 30
 """What hangs is caught too, in time."""

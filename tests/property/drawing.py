@@ -24,7 +24,7 @@ from headway.core.command.instance import (
 from headway.core.command.key_row import DeleteKey, SaveKey
 from headway.core.command.lane import ProposeLimit, SetLane
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
-from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetWindow
+from headway.core.command.report import AppendEvents, Said, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.command.settle import Complete, ConfirmCancel, Fail
 from headway.core.command.submit import Submit
 from headway.core.command.wait import GiveSlotBack, Park, Retry, Wake, WantSlot
@@ -216,7 +216,7 @@ class Drawing:
             [
                 SaveProgress(claim, document),
                 SaveCheckpoint(claim, document),
-                AppendEvent(claim, "run_log", document),
+                AppendEvents(claim, (Said("run_log", document),) * self.one_of([1, 2])),
                 SetWindow(claim, Window.STREAMING),
                 SetWindow(claim, self.one_of(list(Window))),
             ]

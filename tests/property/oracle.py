@@ -25,7 +25,7 @@ from headway.core.command.instance import (
 from headway.core.command.key_row import DeleteKey, SaveKey
 from headway.core.command.lane import ProposeLimit, SetLane
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
-from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetWindow
+from headway.core.command.report import AppendEvents, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
 from headway.core.command.submit import (
     Accepted,
@@ -270,7 +270,7 @@ class Oracle(Letters):
             run.timeout_us, run.run_by = max(0, run.run_by - self.now), None
         run.wake_at = wake_at
 
-    def report(self, wanted: SaveProgress | SaveCheckpoint | AppendEvent | SetWindow) -> bool:
+    def report(self, wanted: SaveProgress | SaveCheckpoint | AppendEvents | SetWindow) -> bool:
         run = self.held(wanted.claim)
         if run is None:
             return False
@@ -282,8 +282,9 @@ class Oracle(Letters):
                 run.documents["checkpoint"] = wanted.checkpoint
                 run.death_count = 0
                 self.emit(run, "run_checkpoint", {})
-            case AppendEvent():
-                self.emit(run, wanted.type, wanted.payload)
+            case AppendEvents():
+                for one in wanted.said:
+                    self.emit(run, one.type, one.payload)
             case SetWindow():
                 if wanted.window and run.status is not RUNNING:
                     return False
@@ -338,7 +339,7 @@ _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {
     Expire: Oracle.expire,
     Wake: Oracle.wake,
     **dict.fromkeys((GiveSlotBack, WantSlot, Park, Retry), Oracle.wait),
-    **dict.fromkeys((SaveProgress, SaveCheckpoint, AppendEvent, SetWindow), Oracle.report),
+    **dict.fromkeys((SaveProgress, SaveCheckpoint, AppendEvents, SetWindow), Oracle.report),
     PostToInbox: Oracle.post_to_inbox,
     ConsumeInbox: Oracle.consume,
     **dict.fromkeys((RegisterInstance, RenewInstance, DeclareDead, RetireInstance), Oracle.lease),

@@ -7,7 +7,9 @@ import pytest
 from headway import Headway, Retention, RunContext
 from headway.adapters.sql.store import open_store
 from headway.core.command.settle import Complete
+from headway.core.command.worker import HearWorker, RegisterWorker
 from headway.core.errors import InvalidInput
+from headway.core.ids import Instant
 from headway.services import retention
 from headway.services.retention import DAY_S, Keeper, Removed
 from headway.testing import FakeClock, claim_of
@@ -17,13 +19,18 @@ from tests.contract.scenes import running, submitted
 pytestmark = pytest.mark.backend("sqlite")
 
 
+def a_worker(worker_id: str) -> RegisterWorker:
+    return RegisterWorker(id=worker_id, url="http://127.0.0.1:9", services=("sum",))
+
+
 async def test_i19_what_is_over_and_old_goes_a_few_at_a_time_and_nothing_else(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "BATCH_COUNT", 3)
     clock = FakeClock()
     store = await open_store([url], now=clock)
-    keeper = Keeper(store, store.runs, store.events, Retention(idempotency_keys_s=DAY_S))
+    kept = Retention(idempotency_keys_s=DAY_S)
+    keeper = Keeper(store, store.runs, store.events, store.workers, kept)
     try:
         active = await running(store, "active", idempotency_key="old")
         for number in range(8):
@@ -53,20 +60,25 @@ async def test_i19_what_would_go_is_told_before_it_goes(
     monkeypatch.setattr(retention, "BATCHES_MAX", 1)
     clock = FakeClock()
     store = await open_store([url], now=clock)
-    keeper = Keeper(store, store.runs, store.events, Retention())
+    keeper = Keeper(store, store.runs, store.events, store.workers, Retention())
     try:
         for number in range(5):
             one = await running(store, f"old-{number}", idempotency_key=f"{number}")
             await store.apply(Complete(claim_of(one)))
+        for number in range(3):
+            await store.apply(a_worker(f"{number}"))
         old_seq = (await store.events.events(after_seq=0, limit=0)).last_seq
         clock.advance(31 * DAY_S)
         await running(store, "old-3")  # A busy key keeps its runs.
+        await store.apply(HearWorker(id="1", load=0))
         before = await read_all(store)
         told = await keeper.prunable()
-        assert told == Removed(4, old_seq, 5)
+        assert told == Removed(4, old_seq, 5, 2)
         assert await read_all(store) == before
         assert await keeper.prune_all() == told
-        assert await keeper.prunable() == Removed(0, 0, 0)
+        assert await keeper.prunable() == Removed(0, 0, 0, 0)
+        heard = await store.workers.workers(heard_since=Instant(0))
+        assert [one.id for one in heard] == ["1"]
     finally:
         await store.close()
 

@@ -18,7 +18,7 @@ from tests.torture.claims import Size, Step, torture
 from tests.torture.engines import engines
 from tests.torture.failover import fail_over
 from tests.torture.hundred import MEMORY, hundred, hundred_in_memory
-from tests.torture.machines import machines
+from tests.torture.machines import flows, machines
 from tests.torture.pairs import PAIRS
 from tests.torture.places import PLACES
 from tests.torture.record import RECORD, record
@@ -33,6 +33,7 @@ SHORT: Final = {
     "hundred": Size(run_count=10),
     "engines": Size(run_count=100, kill_count=10, pause_count=4, **ENGINES),
     "machines": Size(run_count=20),
+    "flows": Size(run_count=2_000),
     "steering": Size(run_count=0, kill_count=4, failover_count=1),
     "stopping": Size(run_count=60, pause_count=4, **ENGINES),
 }
@@ -43,6 +44,7 @@ FULL: Final = {
     "hundred": Size(run_count=50),
     "engines": Size(run_count=150, kill_count=300, pause_count=100, **ENGINES),
     "machines": Size(run_count=500),
+    "flows": Size(run_count=10_000),
     "steering": Size(run_count=0, kill_count=48, failover_count=12),
     "stopping": Size(run_count=100, pause_count=50, **ENGINES),
 }
@@ -53,6 +55,7 @@ WHERE: Final = {
     "hundred": (*PLACES, MEMORY),
     "engines": ("sqlite", "postgres"),
     "machines": (*PLACES, MEMORY),
+    "flows": (MEMORY,),
     "steering": ("sqlite", "mariadb"),
     "stopping": ("sqlite", "mariadb"),
 }
@@ -131,18 +134,26 @@ def _torture(name: str, place: str, size: Size, step: Step) -> Findings:
             return asyncio.run(fail_over(pair, size, step))
     if name == "machines":
         return machines("sqlite-file" if place == "sqlite" else place, size.run_count)
+    if name == "flows":
+        return flows(size.run_count)
     if place == MEMORY:
         return asyncio.run(hundred_in_memory(size.run_count, step))
     with PLACES[place]() as urls:
-        if name == "hundred":
-            return asyncio.run(hundred(urls, size.run_count, step))
-        if name == "engines":
-            return asyncio.run(engines(urls, size, step))
-        if name == "steering":
-            return asyncio.run(steering(urls, size, step))
         if name == "stopping":
             return stopping(urls, size, step)
-        return asyncio.run(torture(urls, size, step))
+        return asyncio.run(_of_store(name, urls, size, step))
+
+
+async def _of_store(name: str, urls: Sequence[str], size: Size, step: Step) -> Findings:
+    match name:
+        case "hundred":
+            return await hundred(urls, size.run_count, step)
+        case "engines":
+            return await engines(urls, size, step)
+        case "steering":
+            return await steering(urls, size, step)
+        case _:
+            return await torture(urls, size, step)
 
 
 def _arguments() -> argparse.Namespace:

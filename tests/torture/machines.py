@@ -1,4 +1,4 @@
-"""`machines`: the random operations of `tests/property`, many more, and new ones each time."""
+"""`machines` and `flows`: what is random in the tests, many more of it, and new ones each time."""
 
 import os
 import subprocess
@@ -12,10 +12,19 @@ ROOT = Path(__file__).parents[2]
 
 def machines(place: str, example_count: int) -> Findings:
     """Run both machines on a backend; what disagrees with the oracle is printed, and a fault."""
+    return _examples(2, example_count, "tests/property", "-k", f"{place}-")
+
+
+def flows(example_count: int) -> Findings:
+    """Random flows that nobody, a reload, or a death interrupts after every commit."""
+    return _examples(3, example_count, "tests/core/flow/test_agreement.py")
+
+
+def _examples(test_count: int, example_count: int, *tests: str) -> Findings:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--show-capture=no"),
-            *("tests/property", "-k", f"{place}-"),
+            *tests,
         ],
         cwd=ROOT,
         env=os.environ | {"HEADWAY_EXAMPLES": str(example_count)},
@@ -24,6 +33,6 @@ def machines(place: str, example_count: int) -> Findings:
         check=False,
     )
     if done.returncode == 0:
-        return Findings(runs=2 * example_count)
+        return Findings(runs=test_count * example_count)
     print(done.stdout, file=sys.stderr)
     return Findings(faults=[f"pytest ended with {done.returncode}; its words are above"])

@@ -35,6 +35,9 @@ Each column is made by `python -m tests.torture NAME --full --record` and says w
 - **stopping**: as *engines*, with Redis, and with pauses alone.
 - **machines**: so many random histories, of single commands and of batches each, on the store and
   on a small model of it, which must agree on every answer and on every row.
+- **flows**: so many random flows: a third of them undisturbed, a third loaded again after every
+  commit, and a third with a process that dies after every commit. Each must come to the rows and
+  to the shared state that a second, plainer interpreter comes to.
 
 Afterwards the event stream is replayed and compared with what the processes wrote down themselves,
 and for `engines` the doctor looks at the database. From *lost* to *leaked*, every figure must be 0.

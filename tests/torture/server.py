@@ -11,7 +11,7 @@ from pathlib import Path
 from headway.bootstrap import upgrade_database
 from tests.api.conftest import served
 from tests.api.cuts import Seen, cut
-from tests.api.fuzz import fuzz_group, groups
+from tests.api.fuzz import TOKEN, fuzz_group, groups
 from tests.api.openapi import KEPT
 from tests.api.program import served_apart
 from tests.torture.record import RECORD, record_server
@@ -39,7 +39,10 @@ def _torture(*, is_full: bool) -> Iterator[tuple[Row, list[str]]]:
     seen = asyncio.run(_cuts(1_000 if is_full else 200))
     counts = f"{seen.cut_count:,} ({seen.event_count:,} events, {seen.resync_count:,} resyncs)"
     yield ("cuts", counts, str(len(seen.faults))), seen.faults
-    with tempfile.TemporaryDirectory() as folder, served_apart(Path(folder)) as program:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served_apart(Path(folder), HEADWAY_TOKEN=TOKEN) as program,
+    ):
         for group, operation_count in groups(json.loads(KEPT.read_text())).items():
             fuzzed = fuzz_group(
                 program.address,

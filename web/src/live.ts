@@ -3,6 +3,7 @@ import { useEffect, useSyncExternalStore } from "react";
 import type { EventView, KeyView, LaneView, RunView } from "./client";
 import { LastRuns } from "./stream/last";
 import { type Asked, type Connection, isActive, type LiveRun, type Patch, toLive, type Told, type Topic } from "./stream/model";
+import { Queues } from "./stream/queues";
 
 const ENDED_COUNT_MAX = 2_000;
 const KEPT_COUNT_MAX = 500;
@@ -31,7 +32,7 @@ class Live {
   /** Keys without a saved row whose run has ended: shown until they are dismissed. */
   private readonly kept = new Set<string>();
   private listed: string[] | null = null;
-  private places: Map<string, number> | null = null;
+  private readonly queues = new Queues();
   private readonly listeners = new Set<() => void>();
   private readonly watchers = new Map<string, Set<Watcher>>();
   private readonly endWatchers = new Set<EndWatcher>();
@@ -114,17 +115,7 @@ class Live {
 
   /** From 1, among those that wait in its lane. */
   placeOf(run: LiveRun): number | null {
-    if (this.places === null) {
-      this.places = new Map();
-      const waiting = [...this.runs.values()].filter((one) => one.status === "queued" && !one.is_behind);
-      waiting.sort((one, other) => (one.ready_seq ?? one.seq) - (other.ready_seq ?? other.seq));
-      const counts = new Map<string, number>();
-      for (const one of waiting) {
-        counts.set(one.lane, (counts.get(one.lane) ?? 0) + 1);
-        this.places.set(one.id, counts.get(one.lane) as number);
-      }
-    }
-    return this.places.get(run.id) ?? null;
+    return this.queues.placeOf(run);
   }
 
   watch(run_id: string, watcher: Watcher): () => void {
@@ -159,7 +150,7 @@ class Live {
         this.lanes = told.snapshot.lanes;
         this.runs = new Map();
         this.active = new Map();
-        for (const kept of [this.ended, this.kept, this.last]) kept.clear();
+        for (const kept of [this.ended, this.kept, this.last, this.queues]) kept.clear();
         this.takeKeys(byKey(told.snapshot.keys));
         for (const run of told.snapshot.last_runs) this.last.put(run);
         this.apply(told.snapshot.runs);
@@ -204,6 +195,7 @@ class Live {
       if (before?.status !== run.status || before.is_waiting !== run.is_waiting) this.moves += 1;
       const job = run.job ?? before?.job ?? this.keys.get(run.key)?.job ?? null;
       const known = { ...run, job };
+      this.queues.change(before, isActive(run.status) ? known : undefined);
       const ids = this.active.get(run.key) ?? new Set();
       if (isActive(run.status)) {
         this.runs.set(run.id, known);
@@ -217,7 +209,6 @@ class Live {
       }
     }
     if (ended.length > 0) this.end(ended);
-    if (runs.length > 0) this.places = null;
   }
 
   private end(ended: LiveRun[]): void {

@@ -1,7 +1,7 @@
 import "@mantine/core/styles/default-css-variables.css";
 import "@mantine/core/styles.css";
 import "./theme.css";
-import { createTheme, MantineProvider, Modal } from "@mantine/core";
+import { createTheme, MantineProvider, Menu, Modal } from "@mantine/core";
 import { QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { StrictMode } from "react";
@@ -16,8 +16,12 @@ const theme = createTheme({
   cursorType: "pointer",
   defaultRadius: "md",
   respectReducedMotion: true,
-  // Scrolling is locked by a style that the content policy would refuse.
-  components: { Modal: Modal.extend({ defaultProps: { lockScroll: false, centered: true, closeButtonProps: { "aria-label": "Close" } } }) },
+  components: {
+    // Scrolling is locked by a style that the content policy would refuse.
+    Modal: Modal.extend({ defaultProps: { lockScroll: false, centered: true, closeButtonProps: { "aria-label": "Close" } } }),
+    // A menu has items, and nothing else that takes the focus.
+    Menu: Menu.extend({ defaultProps: { withInitialFocusPlaceholder: false } }),
+  },
 });
 
 live.connect();

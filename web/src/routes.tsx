@@ -9,6 +9,7 @@ import { filtersOf } from "./runs/filters";
 import { RunDetail } from "./runs/RunDetail";
 import { RunList } from "./runs/RunList";
 import { NotFound, Shell } from "./shell/Shell";
+import { AllTasks } from "./tasks/AllTasks";
 import { TaskDetail } from "./tasks/TaskDetail";
 import { Workers } from "./workers/Workers";
 
@@ -39,11 +40,12 @@ const flow = createRoute({
   component: FlowDetail,
   validateSearch: flowSearchOf,
 });
+const tasks = createRoute({ getParentRoute: () => root, path: "/tasks", component: AllTasks });
 const task = createRoute({ getParentRoute: () => root, path: "/tasks/$taskId", component: TaskDetail });
 const workers = createRoute({ getParentRoute: () => root, path: "/workers", component: Workers });
 
 export const router = createRouter({
-  routeTree: root.addChildren([start, board, runs, run, inbox, lanes, flows, newFlow, flow, task, workers]),
+  routeTree: root.addChildren([start, board, runs, run, inbox, lanes, flows, newFlow, flow, tasks, task, workers]),
   history: createHashHistory(),
 });
 

@@ -4,6 +4,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from typing import Final
 
 from headway.core.errors import ConfigurationError
 
-SESSION_COOKIE: Final = "headway_session"
+COOKIE_PREFIX: Final = "headway_session_"
 SESSION_S: Final = 12 * 3600
+ENDED_COUNT_MAX: Final = 10_000
 TOKEN_LENGTH_MIN: Final = 16
 
 
@@ -51,19 +53,28 @@ class Access:
             raise ConfigurationError("two tokens are the same; each needs a secret of its own")
         # Known to every instance that has the same tokens, so that any of them takes the session.
         self._session_key = hashlib.sha256(b"session" + b"".join(sorted(self._scopes))).digest()
+        # A browser keeps one cookie of a name for all ports of a host: servers with other tokens
+        # have a name of their own.
+        self.cookie_name = COOKIE_PREFIX + self._sign("name")[:8]
+        self._ended: dict[str, int] = {}
+        """Sessions that were ended before their time, each with when that is."""
 
     @property
     def is_open(self) -> bool:
         return not self._scopes
 
-    def scope_of(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> Scope | None:
-        """What the caller may do; None when it has not said who it is, or not rightly."""
+    def scope_of(self, headers: Mapping[str, str], session: str) -> Scope | None:
+        """What the caller may do; None when it has not said who it is, or not rightly.
+
+        `session` is what its cookie says, or nothing.
+        """
         if self.is_open:
             return Scope.OPERATE
         secret = _secret_in(headers.get("authorization", ""))
         if secret is not None:
             return self.scope_of_secret(secret)
-        return self._scope_of_session(cookies.get(SESSION_COOKIE, ""))
+        found = self._read(session)
+        return None if found is None else found[0]
 
     def scope_of_secret(self, secret: str) -> Scope | None:
         digest, found = _digest(secret), None
@@ -74,15 +85,28 @@ class Access:
 
     def session(self, scope: Scope) -> str:
         """What a browser keeps instead of the token."""
-        said = f"{int(time.time()) + SESSION_S}.{scope.word}"
+        said = f"{int(time.time()) + SESSION_S}.{scope.word}.{secrets.token_hex(8)}"
         return f"{said}.{self._sign(said)}"
 
-    def _scope_of_session(self, session: str) -> Scope | None:
+    def end_session(self, session: str) -> None:
+        """Take it no more. Another server, and this one once it is started anew, still would."""
+        found = self._read(session)
+        if found is None:
+            return
+        now = time.time()
+        self._ended = {one: until for one, until in self._ended.items() if until > now}
+        if len(self._ended) >= ENDED_COUNT_MAX:
+            del self._ended[next(iter(self._ended))]
+        self._ended[session] = found[1]
+
+    def _read(self, session: str) -> tuple[Scope, int] | None:
+        """Its scope, and until when; None: it is not ours, or is over."""
         said, _, signature = session.rpartition(".")
         if not hmac.compare_digest(self._sign(said).encode(), signature.encode()):
             return None
-        until, _, word = said.partition(".")
-        return Scope[word.upper()] if int(until) > time.time() else None
+        until, word, _ = said.split(".")
+        is_over = int(until) <= time.time() or session in self._ended
+        return None if is_over else (Scope[word.upper()], int(until))
 
     def _sign(self, said: str) -> str:
         return hmac.digest(self._session_key, said.encode("utf-8", "replace"), "sha256").hex()

@@ -1,12 +1,13 @@
 """Answers: JSON text as it is, and the ones that every route may give."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
-from headway.api.problem import problem_of
-from headway.api.wire import ProblemView
+from headway.api.problem import MEDIA_TYPE, problem_of
 from headway.core.document import decode_document
 from headway.core.errors import InvalidInput
 
@@ -32,6 +33,28 @@ _EVERYWHERE: Final = (400, 401, 403, 421, 422, 431, 500, 503)
 _WITH_BODY: Final = (408, 413, 415)
 
 
+PROBLEM: Final = {"$ref": "#/components/schemas/ProblemView"}
+ETAG: Final = {
+    "ETag": {
+        "description": 'The revision, as `If-Match` wants it: `"3"`.',
+        "required": True,
+        "schema": {"type": "string"},
+    }
+}
+LOCATION: Final = {
+    "Location": {
+        "description": "Where it can be looked at.",
+        "required": True,
+        "schema": {"type": "string"},
+    }
+}
+_RETRY_AFTER: Final = {
+    "Retry-After": {"description": "In seconds.", "schema": {"type": "integer", "minimum": 0}}
+}
+_CHALLENGE: Final = {"WWW-Authenticate": {"description": "`Bearer`.", "schema": {"type": "string"}}}
+_HEADERS: Final = {401: _CHALLENGE, 429: _RETRY_AFTER, 503: _RETRY_AFTER}
+
+
 def json_answer(text: str, *, status: int = 200, **headers: str) -> Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Response(text, status_code=status, media_type=JSON_TYPE, headers=named)
@@ -43,13 +66,21 @@ def problems(*statuses: int, body: bool = False) -> dict[int | str, dict[str, An
     return {
         status: {
             "description": _MEANINGS[status],
-            "content": {"application/problem+json": {"schema": _PROBLEM}},
+            "content": {MEDIA_TYPE: {"schema": PROBLEM}},
+            **({"headers": _HEADERS[status]} if status in _HEADERS else {}),
         }
         for status in sorted(all_statuses)
     }
 
 
-_PROBLEM: Final = ProblemView.model_json_schema()
+def answered(
+    model: type[BaseModel], *headers: Mapping[str, Any], status: int = 200
+) -> dict[int | str, dict[str, Any]]:
+    """The success of a route, for the OpenAPI document."""
+    told: dict[str, Any] = {"model": model}
+    if headers:
+        told["headers"] = {name: one for given in headers for name, one in given.items()}
+    return {status: told}
 
 
 def _text(body: bytes) -> str:

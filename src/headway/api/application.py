@@ -1,6 +1,5 @@
 """The HTTP application: routes behind one guard."""
 
-from collections.abc import Iterable
 from typing import Final
 
 from fastapi import FastAPI, Request, Response
@@ -11,6 +10,7 @@ from starlette.routing import Match
 
 from headway.api.access import Access
 from headway.api.board import board_router
+from headway.api.document import Described
 from headway.api.events import Packed, events_router
 from headway.api.face import Face
 from headway.api.flows import flows_router
@@ -18,6 +18,7 @@ from headway.api.guard import Guard
 from headway.api.health import health_router
 from headway.api.interrupts import interrupts_router
 from headway.api.metrics import Metrics, metrics_router
+from headway.api.origin import Origins
 from headway.api.page import add_page
 from headway.api.problem import Problem, internal, problem_of, unfit
 from headway.api.reference import reference_router
@@ -26,6 +27,7 @@ from headway.api.schedules import schedules_router
 from headway.api.script import script_router
 from headway.api.session import session_router
 from headway.api.submit import SubmitFirst
+from headway.api.tasks import tasks_router
 from headway.api.wire_v1 import wire_v1_router
 from headway.core.errors import Error
 from headway.services.event_feed import EventFeed
@@ -42,10 +44,28 @@ def build_application(
     metrics: Metrics,
     *,
     access: Access,
-    hosts: Iterable[str],
+    origins: Origins,
     version: str,
 ) -> Guard:
-    app = FastAPI(
+    app = build_routes(
+        face, feed, metrics, access=access, is_secure=origins.is_secure, version=version
+    )
+    first = SubmitFirst(app, face, access)
+    return Guard(first, access=access, origins=origins, on_answer=metrics.note_answer)
+
+
+def build_routes(
+    face: Face,
+    feed: EventFeed[Packed],
+    metrics: Metrics,
+    *,
+    access: Access,
+    is_secure: bool,
+    version: str,
+) -> FastAPI:
+    """All that can be called, without the guard. `is_secure`: browsers come by TLS."""
+    app = Described(
+        cookie_name=access.cookie_name,
         title="headway",
         version=version,
         description=DESCRIPTION,
@@ -59,12 +79,13 @@ def build_application(
         interrupts_router(face),
         schedules_router(face),
         events_router(face, feed, metrics),
-        health_router(face),
+        health_router(face, feed),
         metrics_router(face, metrics),
-        session_router(access),
+        session_router(access, is_secure=is_secure),
         reference_router(app),
         script_router(),
         flows_router(face),
+        tasks_router(face),
         wire_v1_router(face),
     )
     for router in routers:
@@ -75,8 +96,7 @@ def build_application(
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(Error, _error)
     app.add_exception_handler(Exception, _mistake)
-    first = SubmitFirst(app, face)
-    return Guard(first, access=access, hosts=hosts, on_answer=metrics.note_answer)
+    return app
 
 
 def _operation_id(route: APIRoute) -> str:
@@ -100,12 +120,13 @@ async def _http_exception(request: Request, error: Exception) -> Response:
 
 def _methods(request: Request) -> set[str]:
     """What can be done at this path, by whichever route."""
-    return {
+    methods = {
         method
         for route in request.app.state.routes
         if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE
         for method in route.methods or ()
     }
+    return methods | {"HEAD"} if "GET" in methods else methods
 
 
 async def _error(_: Request, error: Exception) -> Response:

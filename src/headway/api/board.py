@@ -1,17 +1,26 @@
-"""`/api/lanes`, `/api/keys`, `/api/jobs` and `/api/state`: the board and its controls."""
+"""`/api/lanes`, `/api/keys`, `/api/jobs`, `/api/instances` and `/api/state`: the board and its
+controls.
+"""
 
 import json
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 
-from headway.api.answers import StrictRoute, json_answer, problems
+from headway.api.answers import ETAG, StrictRoute, answered, json_answer, problems
+from headway.api.caller import By
+from headway.api.cursor import Cursor, page_of, read_cursor, write_cursor
 from headway.api.face import Face
+from headway.api.flow_bodies import worker_view
+from headway.api.matching import IfMatch, expected_revision
+from headway.api.paths import LANE
 from headway.api.problem import Problem
-from headway.api.views import instance_view, key_view, lane_view, listed, run_view
+from headway.api.state import StateView, state_text
+from headway.api.views import holder_view, key_view, lane_view, listed
 from headway.api.wire import (
     ClearView,
+    InstanceList,
     JobList,
     KeyBody,
     KeyPage,
@@ -20,17 +29,15 @@ from headway.api.wire import (
     LaneList,
     LaneView,
     Name,
-    StateView,
 )
-from headway.core.ids import LaneName
+from headway.core.ids import Key, LaneName
+from headway.core.world import SavedKey
 from headway.ports.run_reader import LaneView as FoundLane
 
 PAGE_COUNT_MAX: Final = 1_000
+HELD_COUNT_MAX: Final = 100
 
 NamePath = Annotated[Name, Path()]
-IfMatch = Annotated[
-    str | None, Header(pattern=r'^"?[0-9]{1,18}"?$', description='A revision: `"3"`.')
-]
 
 
 def board_router(face: Face) -> APIRouter:
@@ -50,14 +57,26 @@ def _state(router: APIRouter, face: Face) -> None:
     )
     async def state() -> Response:
         """Everything that is going on, as of one instant: subscribe to events after its `seq`."""
-        found = await face.store.runs.snapshot()
-        return json_answer(
-            f'{{"seq":{found.seq},"lanes":{listed(map(lane_view, found.lanes))}'
-            f',"keys":{listed(map(key_view, found.keys))}'
-            f',"runs":{listed(map(run_view, found.runs))}'
-            f',"last_runs":{listed(map(run_view, found.last_runs))}'
-            f',"instances":{listed(map(instance_view, found.instances))}}}'
-        )
+        workers = await face.workers.list()
+        views = [
+            worker_view(one, is_alive=True, calls=face.workers.calls_of(one.id)) for one in workers
+        ]
+        return json_answer(await state_text(await face.store.runs.snapshot(), views))
+
+    @router.get(
+        "/instances",
+        tags=["lanes"],
+        response_class=Response,
+        responses={200: {"model": InstanceList}, **problems()},
+    )
+    async def list_instances() -> Response:
+        """The programs at work on this database, the oldest first, and which runs each holds."""
+        found = sorted(await face.store.runs.instances(), key=lambda one: one.started_at)
+        views = []
+        for one in found:
+            held = await face.store.runs.runs_held_by(one.id, limit=HELD_COUNT_MAX)
+            views.append(holder_view(one, (run.id for run in held)))
+        return json_answer(f'{{"instances":{listed(views)}}}')
 
     @router.get(
         "/jobs",
@@ -99,10 +118,10 @@ def _lanes(router: APIRouter, face: Face) -> None:
         return view
 
     @router.get(
-        "/lanes/{name}",
+        LANE,
         tags=["lanes"],
         response_class=Response,
-        responses={200: {"model": LaneView}, **problems(404)},
+        responses={**answered(LaneView, ETAG), **problems(404)},
     )
     async def get_lane(name: NamePath) -> Response:
         """One lane; its ETag is the revision that `If-Match` wants."""
@@ -114,33 +133,38 @@ def _lanes(router: APIRouter, face: Face) -> None:
 def _control_lanes(
     router: APIRouter, face: Face, found_lane: Callable[[str], Awaitable[FoundLane]]
 ) -> None:
+    async def revision(name: str) -> int:
+        view = await face.store.board.lane(LaneName(name.strip()))
+        return 0 if view is None else view.lane.revision
+
     @router.patch(
-        "/lanes/{name}",
+        LANE,
         tags=["lanes"],
         response_class=Response,
-        responses={200: {"model": LaneView}, **problems(412, body=True)},
+        responses={**answered(LaneView, ETAG), **problems(412, body=True)},
     )
     async def set_lane(name: NamePath, body: LaneBody, if_match: IfMatch = None) -> Response:
         """Change what is given. A lowered limit interrupts nobody: fewer start until it holds."""
+        expected = await expected_revision(if_match, f"lane {name!r}", lambda: revision(name))
         await face.lanes.set(
             name,
             max_concurrent=body.max_concurrent,
             max_queued=body.max_queued,
             is_paused=body.paused,
-            expected_revision=_revision(if_match),
+            expected_revision=expected,
         )
         return _lane_answer(await found_lane(name))
 
     @router.post(
-        "/lanes/{name}/clear",
+        "/lanes/{name:path}/clear",
         tags=["lanes"],
         response_class=Response,
         responses={200: {"model": ClearView}, **problems(404)},
     )
-    async def clear_lane(name: NamePath) -> Response:
+    async def clear_lane(name: NamePath, by: By) -> Response:
         """Cancel all runs that wait in the lane and have never started. What is active goes on."""
         await found_lane(name)
-        return json_answer(f'{{"canceled_count":{await face.lanes.clear(name)}}}')
+        return json_answer(f'{{"canceled_count":{await face.lanes.clear(name, by=by)}}}')
 
 
 def _lane_answer(view: FoundLane) -> Response:
@@ -156,25 +180,47 @@ def _keys(router: APIRouter, face: Face) -> None:
     )
     async def list_keys(
         limit: Annotated[int, Query(ge=1, le=PAGE_COUNT_MAX)] = 100,
-        cursor: Annotated[Name | None, Query()] = None,
+        cursor: Cursor = None,
     ) -> Response:
         """The saved rows, by key."""
-        rows = await face.keys.list(after=cursor, limit=limit)
-        onward = None if len(rows) < limit else rows[-1].key
+        (after,) = read_cursor(cursor, str) or (None,)
+        rows, last = page_of(await face.keys.list(after=after, limit=limit + 1), limit)
+        onward = None if last is None else write_cursor(last.key)
         return json_answer(
             f'{{"keys":{listed(map(key_view, rows))},"cursor":{json.dumps(onward)}}}'
         )
+
+    async def found_key(key: str) -> SavedKey | None:
+        return await face.store.runs.saved_key(Key(key.strip()))
+
+    @router.get(
+        "/keys/{key:path}",
+        tags=["keys"],
+        response_class=Response,
+        responses={**answered(KeyView, ETAG), **problems(404)},
+    )
+    async def get_key(key: NamePath) -> Response:
+        """One saved row; its ETag is the revision that `If-Match` wants."""
+        row = await found_key(key)
+        if row is None:
+            raise _no_row(key)
+        return json_answer(key_view(row), etag=f'"{row.revision}"')
+
+    async def revision(key: str) -> int:
+        row = await found_key(key)
+        return 0 if row is None else row.revision
 
     @router.put(
         "/keys/{key:path}",
         tags=["keys"],
         response_class=Response,
-        responses={200: {"model": KeyView}, **problems(409, 412, body=True)},
+        responses={**answered(KeyView, ETAG), **problems(409, 412, body=True)},
     )
     async def save_key(key: NamePath, body: KeyBody, if_match: IfMatch = None) -> Response:
         """Keep what the key's next run is to be. 409 while it has an active run."""
+        expected = await expected_revision(if_match, f"key {key!r}", lambda: revision(key))
         saved = await face.keys.save(
-            key, job=body.job, params=body.params, expected_revision=_revision(if_match)
+            key, job=body.job, params=body.params, expected_revision=expected
         )
         return json_answer(key_view(saved), etag=f'"{saved.revision}"')
 
@@ -182,9 +228,9 @@ def _keys(router: APIRouter, face: Face) -> None:
     async def delete_key(key: NamePath) -> Response:
         """Forget what was saved. 409 while the key has an active run."""
         if not await face.keys.delete(key):
-            raise Problem(404, "key_not_found", f"nothing is saved for key {key!r}")
+            raise _no_row(key)
         return Response(status_code=204)
 
 
-def _revision(if_match: str | None) -> int | None:
-    return None if if_match is None else int(if_match.strip('"'))
+def _no_row(key: str) -> Problem:
+    return Problem(404, "key_not_found", f"nothing is saved for key {key!r}")

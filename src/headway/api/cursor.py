@@ -2,21 +2,59 @@
 
 import base64
 import binascii
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, TypeVar
 
+from fastapi import Query
+
+from headway.core.document import check_text
 from headway.core.errors import InvalidInput
 
+T = TypeVar("T")
+Part = int | str
+LENGTH_MAX: Final = 8_192
+NUMBER_MAX: Final = (1 << 63) - 1
+Cursor = Annotated[
+    str | None,
+    Query(max_length=LENGTH_MAX, description="The `cursor` of an earlier page: goes on there."),
+]
 
-def write_cursor(seq: int) -> str:
-    return base64.urlsafe_b64encode(str(seq).encode()).decode().rstrip("=")
+
+def write_cursor(*parts: Part) -> str:
+    text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def read_cursor(cursor: str) -> int:
-    """What `write_cursor` was given; InvalidInput for anything else."""
+def read_cursor(cursor: str | None, *kinds: type[Part]) -> Any:
+    """The parts that `write_cursor` was given; None for None, InvalidInput for anything else."""
+    if cursor is None:
+        return None
+    parts = _parts(cursor)
+    is_ours = len(parts) == len(kinds) and all(
+        type(part) is kind for part, kind in zip(parts, kinds, strict=True)
+    )
+    if not is_ours or not all(map(_is_storable, parts)) or write_cursor(*parts) != cursor:
+        raise InvalidInput("cursor", "must be the `cursor` of an earlier page")
+    return parts
+
+
+def _parts(cursor: str) -> list[Any]:
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
-        seq = int(base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii"))
-    except (binascii.Error, ValueError):
-        raise InvalidInput("cursor", "must be the `cursor` of an earlier page") from None
-    if write_cursor(seq) != cursor or not 0 < seq < 1 << 63:
-        raise InvalidInput("cursor", "must be the `cursor` of an earlier page")
-    return seq
+        parts = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True).decode())
+    except (binascii.Error, ValueError, RecursionError):
+        return []
+    return parts if isinstance(parts, list) else []
+
+
+def _is_storable(part: Part) -> bool:
+    if isinstance(part, int):
+        return 0 <= part <= NUMBER_MAX
+    return bool(check_text(part, place="cursor", length_max=LENGTH_MAX))
+
+
+def page_of(found: Sequence[T], limit: int) -> tuple[Sequence[T], T | None]:
+    """Of `limit` + 1 that were asked for, those to show; the last of them, if there are more."""
+    shown = found[:limit]
+    return shown, shown[-1] if len(found) > limit else None

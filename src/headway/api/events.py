@@ -6,7 +6,8 @@ by one `resync`, and the snapshot is where to begin again.
 """
 
 import json
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -20,8 +21,10 @@ from headway.api.problem import RETRY_AFTER_S, Problem
 from headway.api.runs import RunIdPath
 from headway.api.views import event_view, listed
 from headway.api.wire import EventPage, Name
+from headway.core.errors import InfrastructureError
 from headway.core.ids import RunId
 from headway.core.run.events import Event
+from headway.log import event_log
 from headway.services.event_feed import Batch, EventFeed
 
 SSE_TYPE: Final = "text/event-stream"
@@ -29,6 +32,8 @@ PING_S: Final = 15.0
 CHUNK_BYTE_COUNT_MAX: Final = 128 << 10
 STREAM_COUNT_MAX: Final = 2_000
 SEQ_MAX: Final = (1 << 63) - 1
+
+log = event_log(__name__)
 
 Seq = Annotated[int, Query(ge=0, le=SEQ_MAX)]
 LastEventId = Annotated[
@@ -41,13 +46,21 @@ class Packed:
     """An event as it is sent, made once for all who watch."""
 
     sse: bytes
-    text: str
+    head_length: int
+
+    def __len__(self) -> int:
+        return len(self.sse)
+
+    @property
+    def text(self) -> str:
+        """As JSON."""
+        return self.sse[self.head_length : -2].decode()
 
 
 def pack(event: Event) -> Packed:
-    text = event_view(event)
+    head = f"id: {event.seq}\nevent: {_word(event.type)}\ndata: ".encode()
     # JSON has no line breaks of its own, and a type is one of ours or a checked word.
-    return Packed(f"id: {event.seq}\nevent: {_word(event.type)}\ndata: {text}\n\n".encode(), text)
+    return Packed(head + f"{event_view(event)}\n\n".encode(), len(head))
 
 
 def _word(kind: str) -> str:
@@ -117,8 +130,8 @@ def events_router(face: Face, feed: EventFeed[Packed], metrics: Metrics) -> APIR
         record = await face.run(run_id).record()
         wanted = Wanted(RunId(run_id), None, None, frozenset())
         # Its first event has the run's own seq: what was pruned before is not missing here.
-        start = record.run.seq - 1 if after is None else after
-        return await streams.answer(request, wanted, start, last_event_id)
+        begin = record.run.seq - 1
+        return await streams.answer(request, wanted, after, last_event_id, begin=begin)
 
     return router
 
@@ -131,25 +144,38 @@ class Streams:
         self._chunk_of: tuple[int, int, bytes] = (0, 0, b"")
 
     async def answer(
-        self, request: Request, wanted: Wanted, after: int | None, last_event_id: str | None
+        self,
+        request: Request,
+        wanted: Wanted,
+        after: int | None,
+        last_event_id: str | None,
+        *,
+        begin: int | None = None,
     ) -> Response:
+        """`begin` is where what is wanted has its beginning; None: with the stream itself."""
         if last_event_id is not None:
             after = min(int(last_event_id), SEQ_MAX)
         if SSE_TYPE not in request.headers.get("accept", ""):
-            return await self._page(wanted, after or 0)
+            return await self._page(wanted, after, begin)
         if self._count >= STREAM_COUNT_MAX or self._feed.is_closed:
             headers = {"retry-after": str(RETRY_AFTER_S)}
             raise Problem(503, "unavailable", "too many streams are open", headers=headers)
-        start = self._feed.last_seq if after is None else after
+        now = self._feed.last_seq if begin is None else begin
+        start = now if after is None else after
         return StreamingResponse(
             self._stream(wanted, start), media_type=SSE_TYPE, headers={"x-accel-buffering": "no"}
         )
 
-    async def _page(self, wanted: Wanted, after: int) -> Response:
-        batch = await self._feed.read(after, run_id=wanted.run_id)
+    async def _page(self, wanted: Wanted, after: int | None, begin: int | None) -> Response:
+        if after is None:  # Then what is kept is meant, from its beginning.
+            batch = await self._feed.read(begin or 0, run_id=wanted.run_id, or_oldest=True)
+            is_gap = batch.is_gap and begin is not None
+        else:
+            batch = await self._feed.read(after, run_id=wanted.run_id)
+            is_gap = batch.is_gap
         has = wanted.filter()
         texts = (one.packed.text for one in batch.entries if has is None or has(one.event))
-        resync = json.dumps(batch.is_gap)
+        resync = json.dumps(is_gap)
         body = f'{{"events":{listed(texts)},"upto_seq":{batch.upto_seq},"resync":{resync}}}'
         return json_answer(body)
 
@@ -158,19 +184,22 @@ class Streams:
         self._move(1)
         try:
             yield f"retry: {RETRY_AFTER_S * 1000}\nid: {seq}\n\n".encode()
+            said_at_s = time.monotonic()
             while not self._feed.is_closed:
                 batch = await self._feed.after(seq, run_id=wanted.run_id)
-                if batch.is_gap:
-                    yield _resync(batch.upto_seq)
-                elif batch.upto_seq == seq:
-                    await self._feed.wait(seq, timeout_s=PING_S)
-                    if self._feed.last_seq == seq:  # The id, so that a filtered stream moves on.
-                        yield f": ping\nid: {seq}\n\n".encode()
-                else:
-                    for chunk in self._chunks(batch, seq, has):
-                        yield chunk
+                if batch.upto_seq == seq and not batch.is_gap:
+                    await self._feed.wait(seq, timeout_s=said_at_s + PING_S - time.monotonic())
+                for chunk in self._chunks(batch, seq, has):
+                    yield chunk
+                    said_at_s = time.monotonic()
                 seq = batch.upto_seq
+                if time.monotonic() - said_at_s >= PING_S:
+                    # With the id, or who waits for other events would resume from far behind.
+                    yield f": ping\nid: {seq}\n\n".encode()
+                    said_at_s = time.monotonic()
             yield b"event: server_closing\ndata: {}\n\n"
+        except InfrastructureError as error:  # Whoever reads comes back with the last id.
+            log.warning("stream_ended", extra={"reason": str(error)})
         finally:
             self._move(-1)
 
@@ -180,25 +209,35 @@ class Streams:
 
     def _chunks(
         self, batch: Batch[Packed], seq: int, has: Callable[[Event], bool] | None
-    ) -> list[bytes]:
-        if has is None and self._chunk_of[:2] == (seq, batch.upto_seq):
-            return [self._chunk_of[2]]  # Most watchers are at the same place.
-        chunks: list[bytes] = []
-        parts: list[bytes] = []
-        byte_count = 0
-        for event, packed in batch.entries:
-            if has is not None and not has(event):
-                continue
-            parts.append(packed.sse)
-            byte_count += len(packed.sse)
-            if byte_count > CHUNK_BYTE_COUNT_MAX:
-                chunks.append(b"".join(parts))
-                parts, byte_count = [], 0
-        if parts:
-            chunks.append(b"".join(parts))
-        if has is None and len(chunks) == 1:
-            self._chunk_of = (seq, batch.upto_seq, chunks[0])
-        return chunks
+    ) -> Iterator[bytes]:
+        """What is sent of it, in pieces: only the one under way is in memory for one watcher."""
+        if batch.is_gap:
+            yield _resync(batch.upto_seq)
+        elif has is None and self._chunk_of[:2] == (seq, batch.upto_seq):
+            yield self._chunk_of[2]  # Most watchers are at the same place.
+        elif batch.entries:
+            sent = [one.packed.sse for one in batch.entries if has is None or has(one.event)]
+            if has is None and sum(map(len, sent)) <= CHUNK_BYTE_COUNT_MAX:
+                self._chunk_of = (seq, batch.upto_seq, b"".join(sent))
+            yield from _pieces(sent)
+
+
+def _pieces(sent: Sequence[bytes]) -> Iterator[bytes]:
+    """All of it, many short ones together and a long one in parts."""
+    parts: list[bytes] = []
+    length = 0
+    for one in sent:
+        if parts and length + len(one) > CHUNK_BYTE_COUNT_MAX:
+            yield from _cut(b"".join(parts))
+            parts, length = [], 0
+        parts.append(one)
+        length += len(one)
+    yield from _cut(b"".join(parts))
+
+
+def _cut(text: bytes) -> Iterator[bytes]:
+    for start in range(0, len(text), CHUNK_BYTE_COUNT_MAX):
+        yield text[start : start + CHUNK_BYTE_COUNT_MAX]
 
 
 def _resync(seq: int) -> bytes:

@@ -1,16 +1,13 @@
 """How flows, tasks and workers look in answers, for the OpenAPI document."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from headway.api.wire import Status
+from headway.api.wire import CancelAnswerWord, FaultView, Onward, Status
 
-
-class FaultView(BaseModel):
-    place: str = Field(examples=["nodes.ship.service"])
-    problem: str
+Digest = Annotated[str, Field(description="Of the definition: the same text, the same digest.")]
 
 
 class FlowView(BaseModel):
@@ -19,13 +16,14 @@ class FlowView(BaseModel):
     version: int = Field(description="The one that new tasks get; 0: none is published.")
     latest: int
     revision: int
-    etag: str
+    digest: Digest
     created_at: datetime
     updated_at: datetime
 
 
 class FlowList(BaseModel):
     flows: list[FlowView]
+    cursor: Onward
 
 
 class FlowDetailView(FlowView):
@@ -43,7 +41,7 @@ class PublishedView(BaseModel):
     version: int
     version_id: str
     revision: int
-    etag: str
+    digest: Digest
     is_new: bool = Field(description="False: the newest version is this very definition already.")
     warnings: list[FaultView]
 
@@ -52,11 +50,12 @@ class VersionView(BaseModel):
     version: int
     id: str
     status: Literal["published", "draft"]
-    etag: str
+    digest: Digest
 
 
 class VersionList(BaseModel):
     versions: list[VersionView]
+    cursor: Onward
 
 
 class TaskView(BaseModel):
@@ -82,8 +81,14 @@ class TaskView(BaseModel):
     updated_at: datetime
 
 
+class TaskCancelView(BaseModel):
+    answer: CancelAnswerWord
+    task: TaskView
+
+
 class TaskList(BaseModel):
     tasks: list[TaskView]
+    cursor: Onward
 
 
 class NodeWorkerView(BaseModel):
@@ -109,7 +114,9 @@ class NodeRunView(BaseModel):
 
 
 class NodeRunList(BaseModel):
-    node_runs: list[NodeRunView]
+    node_runs: list[NodeRunView] = Field(
+        description="They go on growing: `?after=` the last one's `seq` brings what is new."
+    )
 
 
 class HeldCallView(BaseModel):

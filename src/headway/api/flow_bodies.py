@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
@@ -21,27 +21,69 @@ from headway.services.flow.workers import HeldCall
 class TaskBody(Body):
     """A new task."""
 
-    params: dict[str, Any] = Field(default_factory=dict)
+    params: dict[str, Any] = Field(default_factory=dict, examples=[{"order": 7}])
     version: Annotated[int, Field(ge=1)] | None = Field(
         None, description="The published one, unless told."
     )
-    key: Name | None = None
+    key: Name | None = Field(
+        None, description="What must be serial. Without one, the task is its own.", examples=["ann"]
+    )
     lane: Name | None = None
+    on_conflict: Literal["reject", "enqueue", "replace", "join"] = Field(
+        "reject", description="What to do when the key has an active run."
+    )
     timeout_s: Seconds | None = None
     queue_timeout_s: Seconds | None = None
 
 
 class SignalBody(Body):
-    key: Name
-    value: Any = Field(description="Any JSON: it is set in the task's shared state.")
+    key: Name = Field(examples=["paid"])
+    value: Any = Field(
+        description="Any JSON: it is set in the task's shared state.", examples=[True]
+    )
 
 
 class ApproveBody(Body):
-    answer: bool | Name = Field(True, description="Yes, no, or an action in words.")
+    answer: bool | Name = Field(
+        True, description="Yes, no, or an action in words.", examples=[True]
+    )
 
 
 class RerunBody(Body):
-    node: Name = Field(description="Where the new task begins.")
+    node: Name = Field(description="Where the new task begins.", examples=["ship"])
+
+
+DEFINITION_BODY: Final[dict[str, Any]] = {
+    "required": True,
+    "description": "A flow definition; `GET /api/flow-schema` has all that it may say.",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["start", "nodes"],
+                "properties": {
+                    "start": {
+                        "type": "string",
+                        "description": "Where tasks begin.",
+                        "examples": ["ask"],
+                    },
+                    "nodes": {
+                        "type": "object",
+                        "description": "By their keys.",
+                        "examples": [
+                            {"ask": {"kind": "approval", "params": {"approval_key": "$shared.ok"}}}
+                        ],
+                    },
+                    "edges": {
+                        "type": ["array", "null"],
+                        "items": {"type": "object"},
+                        "examples": [[{"from": "ask", "action": "approved", "to": ""}]],
+                    },
+                },
+            }
+        }
+    },
+}
 
 
 def flow_view(flow: SavedFlow) -> dict[str, Any]:
@@ -51,7 +93,7 @@ def flow_view(flow: SavedFlow) -> dict[str, Any]:
         "version": flow.published,
         "latest": flow.latest,
         "revision": flow.revision,
-        "etag": flow.etag,
+        "digest": flow.etag,
         "created_at": instant(flow.created_at),
         "updated_at": instant(flow.updated_at),
     }
@@ -69,14 +111,14 @@ def task_view(task: TaskView) -> dict[str, Any]:
         "status": task.status.value,
         "key": task.run.key,
         "params": veiled_value(task.params),
-        "shared": task.shared,
+        "shared": veiled_value(task.shared),
         "node": task.node,
         "last_action": task.last_action,
         "step_count": task.step_count,
         "retry_state": task.retry_state,
         "waits_for": task.waits_for,
         "awaited_key": task.awaited_key,
-        "error": task.error,
+        "error": veiled_value(task.error),
         "parent_id": task.run.parent_id,
         "rerun_of": task.rerun_of,
         "queued_at": instant(task.run.queued_at),
@@ -94,9 +136,9 @@ def node_run_view(row: NodeRun) -> dict[str, Any]:
         "branch": row.branch,
         "attempt": row.attempt,
         "status": row.status.value,
-        "prep": row.prep,
-        "input": row.input,
-        "output": row.output,
+        "prep": veiled_value(row.prep),
+        "input": veiled_value(row.input),
+        "output": veiled_value(row.output),
         "error": row.error,
         "action": row.action,
         "started_at": instant(row.started_at),

@@ -1,35 +1,29 @@
 """The one gate in front of every route: host, origin, who, how much, how long (S1, S2, S3, S9).
 
 Deny by default: a path that is not listed as open needs a scope. A body is read here, whole and
-bounded, so that no route can be kept waiting by its client.
+bounded, so that no route can be kept waiting by its client. HEAD is GET, without what GET says.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Callable, Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from headway.api.access import Access, Scope
 from headway.api.asgi import App, Message, Receive, Send
 from headway.api.asgi import Scope as AsgiScope
-from headway.api.problem import Problem, internal, problem_of
+from headway.api.origin import READ_METHODS, Origins, is_page
+from headway.api.problem import Problem, internal, problem_of, unauthorized
 from headway.core.document import BYTE_COUNT_MAX
 from headway.core.errors import Error
 from headway.trace import TRACEPARENT, adopt_trace
 
-OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
-PAGE_PREFIX: Final = "/ui/"
-PAGE_PATHS: Final = frozenset({"/", "/ui", "/api/session"})
-"""Where a browser comes in, and gives its token."""
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/api/session"})
+"""For everybody, as the page is: who looks after the server, and who brings a token."""
 WORKER_PATHS: Final = frozenset(
     {"/workers/register", "/workers/heartbeat", "/register", "/heartbeat"}
 )
 BODY_S_MAX: Final = 20.0
 HEADERS_BYTE_COUNT_MAX: Final = 32 << 10
-READ_METHODS: Final = frozenset({"GET", "HEAD"})
-LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 API_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -44,17 +38,14 @@ class Guard:
         app: App,
         *,
         access: Access,
-        hosts: Iterable[str],
+        origins: Origins,
         on_answer: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`hosts` are the names by which this server may be called, without their ports.
-
-        `on_answer` is told the status of every answer.
-        """
+        """`on_answer` is told the status of every answer."""
         self._app = app
         self._on_answer = on_answer
         self._access = access
-        self._hosts = frozenset(host.lower() for host in hosts) | LOOPBACK_HOSTS
+        self._origins = origins
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -65,67 +56,44 @@ class Guard:
         answer = _Answer(send, self._on_answer)
         try:
             body = await self._admit(scope, receive)
-            await self._app(scope, _replay(body, receive), answer.send)
+            if scope["method"] == "HEAD":
+                got = {**scope, "method": "GET"}
+                await self._app(got, _replay(body, answer.heard), answer.send)
+                await answer.end()
+            else:
+                await self._app(scope, _replay(body, receive), answer.send)
         except Problem as problem:
             await answer.end_with(problem)
         except Error as error:
             await answer.end_with(problem_of(error))
         except Exception as error:  # Our own mistake, told without its inside.
-            await answer.end_with(internal(error))
+            if not answer.has_ended:  # Else it was logged and told already, under one id.
+                await answer.end_with(internal(error))
 
     async def _admit(self, scope: AsgiScope, receive: Receive) -> bytes:
         headers = _headers(scope)
         method, path = scope["method"], scope["path"]
-        self._check_host(headers)
-        self._check_origin(headers, scope)
+        self._origins.check_host(headers)
+        scheme = scope.get("scheme", "http")
+        self._origins.check_origin(headers, scheme=scheme, method=method, path=path)
         self._check_scope(headers, scope, method, path)
         adopt_trace(headers.get(TRACEPARENT))
         return await _body(headers, receive)
 
-    def _check_host(self, headers: Mapping[str, str]) -> None:
-        if _host_name(headers.get("host", "")) not in self._hosts:
-            raise Problem(
-                421, "unknown_host", "this server does not answer to that Host; see allowed_hosts"
-            )
-
-    def _check_origin(self, headers: Mapping[str, str], scope: Mapping[str, Any]) -> None:
-        """A browser's request comes from our own page, whatever the method (S3)."""
-        site = headers.get("sec-fetch-site")
-        origin = headers.get("origin")
-        ours = f"{scope.get('scheme', 'http')}://{headers.get('host', '')}"
-        is_foreign = site not in (None, "same-origin", "none")
-        if is_foreign or (origin is not None and origin.lower() != ours.lower()):
-            raise Problem(403, "cross_origin", "a page of another origin may not call this server")
-
     def _check_scope(
         self, headers: Mapping[str, str], scope: AsgiScope, method: str, path: str
     ) -> None:
-        if path in OPEN_PATHS or path.startswith(PAGE_PREFIX) or path in PAGE_PATHS:
+        if path in OPEN_PATHS or is_page(path):
             return
-        cookies = _cookies(headers) if "cookie" in headers else {}
-        has = self._access.scope_of(headers, cookies)
+        has = self._access.scope_of(headers, _cookie(headers, self._access.cookie_name))
         if has is None:
-            raise Problem(
-                401,
-                "unauthorized",
-                "send a token: Authorization: Bearer <token>",
-                headers={"www-authenticate": 'Bearer realm="headway"'},
-            )
+            raise unauthorized("send a token: Authorization: Bearer <token>")
         needs = _needed(method, path)
         is_enough = has is Scope.OPERATE or has is needs
         if not is_enough:
             detail = f"this token's scope is {has.word}; {needs.word} is needed"
             raise Problem(403, "forbidden", detail, {"scope": needs.word})
         scope.setdefault("state", {})["scope"] = has
-
-
-@lru_cache(maxsize=100)
-def _host_name(host: str) -> str | None:
-    """Without its port; most requests say the same."""
-    try:
-        return urlsplit(f"//{host}").hostname
-    except ValueError:
-        return None
 
 
 def _needed(method: str, path: str) -> Scope:
@@ -146,18 +114,23 @@ def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
     return headers
 
 
-def _cookies(headers: Mapping[str, str]) -> dict[str, str]:
-    try:
-        parsed: SimpleCookie = SimpleCookie(headers["cookie"])
-    except CookieError:
-        return {}
-    return {name: morsel.value for name, morsel in parsed.items()}
+def _cookie(headers: Mapping[str, str], name: str) -> str:
+    """Ours, whatever other programs of this host have set beside it; empty when there is none."""
+    for part in headers.get("cookie", "").split(";"):
+        found, _, value = part.strip().partition("=")
+        if found == name:
+            return value
+    return ""
 
 
 async def _body(headers: Mapping[str, str], receive: Receive) -> bytes:
     length = headers.get("content-length")
-    if length is None and "transfer-encoding" not in headers:
+    is_chunked = "transfer-encoding" in headers
+    if length is None and not is_chunked:
         return b""
+    if length is not None and is_chunked:  # A proxy might see another end of it than we do.
+        detail = "the length of the body is said twice: Content-Length and Transfer-Encoding"
+        raise Problem(400, "bad_request", detail, headers={"connection": "close"})
     if length is not None and length.isdecimal() and int(length) > BYTE_COUNT_MAX:
         raise _too_large()
     if length == "0":
@@ -212,7 +185,13 @@ class _Answer:
     def __init__(self, send: Send, on_answer: Callable[[int], None]) -> None:
         self._send = send
         self._on_answer = on_answer
-        self._has_begun = self._has_ended = False
+        self._has_begun = self.has_ended = False
+        self._begun = asyncio.Event()
+
+    async def heard(self) -> Message:
+        """What a client says that wanted no more than the beginning: that it is content."""
+        await self._begun.wait()
+        return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -223,11 +202,17 @@ class _Answer:
             headers += [header for header in API_HEADERS if header[0] not in known]
             message["headers"] = headers
         elif not message.get("more_body", False):
-            self._has_ended = True
+            self.has_ended = True
         await self._send(message)
+        self._begun.set()
+
+    async def end(self) -> None:
+        """Nothing more comes: a stream of which only the beginning was wanted ends nowhere."""
+        if not self.has_ended:
+            await self.send({"type": "http.response.body", "body": b""})
 
     async def end_with(self, problem: Problem) -> None:
-        if self._has_ended:  # It was told already.
+        if self.has_ended:  # It was told already.
             return
         if self._has_begun:  # Too late to say it: the connection is closed in the middle.
             raise problem

@@ -28,6 +28,7 @@ from headway.core.errors import (
     TooLarge,
 )
 from headway.log import event_log
+from headway.written import is_written
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_S: Final = 1
@@ -68,7 +69,7 @@ _REFUSALS: Final[Mapping[type[Error], tuple[int, str, tuple[str, ...]]]] = {
     QuestionNotOpen: (409, "stale", ()),
     KeyLocked: (409, "key_locked", ("active_run_id",)),
     MessageRefused: (409, "message_refused", ("run_id", "reason")),
-    RunNotActive: (409, "run_not_active", ("run_id",)),
+    RunNotActive: (409, "run_not_active", ("run_id", "reason")),
     IdempotencyConflict: (422, "idempotency_conflict", ("run_id",)),
     RevisionConflict: (412, "revision_conflict", ("revision",)),
     FlowNotFound: (404, "flow_not_found", ("flow", "version")),
@@ -90,6 +91,21 @@ def problem_of(error: Error) -> Problem:
     return _outage(error) if isinstance(error, InfrastructureError) else internal(error)
 
 
+def unauthorized(detail: str) -> Problem:
+    headers = {"www-authenticate": 'Bearer realm="headway"'}
+    return Problem(401, "unauthorized", detail, headers=headers)
+
+
+def overrun(code: str, detail: str) -> Problem:
+    """It was asked for too often, and may be asked for again soon."""
+    return _told(429, code, detail)
+
+
+def unavailable(detail: str, *, code: str = "unavailable") -> Problem:
+    """It cannot be done now, and soon can."""
+    return _told(503, code, detail)
+
+
 def _told(status: int, code: str, detail: str, **more: Any) -> Problem:
     is_passing = status in (429, 503)
     headers = {"retry-after": str(RETRY_AFTER_S)} if is_passing else {}
@@ -100,10 +116,10 @@ def _outage(error: InfrastructureError) -> Problem:
     """The reasons name addresses and files, so they are logged, under an id that is answered."""
     error_id = secrets.token_hex(8)
     log.warning("request_failed", extra={"error_id": error_id, "reason": str(error)})
-    if isinstance(error, OutcomeUnknown):
+    if isinstance(error, OutcomeUnknown) or is_written():
         detail = (
-            "the database went away during the commit, which may stand; look before you repeat it,"
-            " or repeat it with the same Idempotency-Key"
+            "something that headway needs went away, and what you asked for may have been done all"
+            " the same; look before you repeat it, or repeat it with the same Idempotency-Key"
         )
         return _told(503, "outcome_unknown", detail, error_id=error_id)
     detail = "something that headway needs does not answer; nothing was changed, try again"

@@ -92,7 +92,7 @@ def _parameters(operation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _fields(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    found = _resolved(document, schema)
+    found = resolved(document, schema)
     for name, field in found.get("properties", {}).items():
         needed = "required: " if name in found.get("required", ()) else ""
         yield name, f"{needed}{_kind(field)}. {field.get('description', '')}"
@@ -108,13 +108,18 @@ def _example(
 ) -> str:
     words = [f"curl -X {method.upper()} http://127.0.0.1:8070{path}"]
     if schema is not None:
-        fields = _resolved(document, schema).get("properties", {})
-        said = {name: one["examples"][0] for name, one in fields.items() if one.get("examples")}
-        words.append(f"-H 'Content-Type: application/json' -d '{json.dumps(said)}'")
+        said = json.dumps(example_of(document, schema))
+        words.append(f"-H 'Content-Type: application/json' -d '{said}'")
     return f"<pre>{escape(' '.join(words))}</pre>"
 
 
-def _resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def example_of(document: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A body that can be sent as it is: every member of which an example is known."""
+    fields = resolved(document, schema).get("properties", {})
+    return {name: one["examples"][0] for name, one in fields.items() if one.get("examples")}
+
+
+def resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The schema itself, where one is only named, or may be null."""
     for one in (schema, *schema.get("anyOf", ())):
         if "$ref" in one:

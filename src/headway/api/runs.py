@@ -3,12 +3,13 @@
 import json
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 
-from headway.api.answers import StrictRoute, json_answer, problems
-from headway.api.cursor import read_cursor, write_cursor
+from headway.api.answers import LOCATION, StrictRoute, answered, json_answer, problems
+from headway.api.caller import By
+from headway.api.cursor import Cursor, page_of, read_cursor, write_cursor
 from headway.api.face import Face
-from headway.api.submit import submitted
+from headway.api.submit import IdempotencyKey, submitted
 from headway.api.views import explanation_view, file_view, listed, run_view
 from headway.api.wire import (
     CancelBody,
@@ -24,10 +25,10 @@ from headway.api.wire import (
 )
 from headway.core.command.cancel import CancelAnswer
 from headway.core.errors import RunNotActive, RunNotFound
-from headway.core.files import PATH_LENGTH_MAX
 from headway.core.ids import Key, LaneName
 from headway.core.run.status import RunStatus
 from headway.ports.run_reader import RunFilter
+from headway.services.handle import RunHandle
 
 PAGE_COUNT_MAX: Final = 500
 
@@ -42,17 +43,18 @@ def runs_router(face: Face) -> APIRouter:
         "",
         status_code=201,
         response_class=Response,
-        responses={201: {"model": RunView}, **problems(404, 409, 412, 429, body=True)},
+        responses={
+            **answered(RunView, LOCATION, status=201),
+            **problems(404, 409, 412, 429, body=True),
+        },
     )
-    async def submit(
-        body: SubmitBody, idempotency_key: Annotated[Name | None, Header()] = None
-    ) -> Response:
+    async def submit(body: SubmitBody, by: By, idempotency_key: IdempotencyKey = None) -> Response:
         """Accept a run, durably: with 201 it will not be lost.
 
         409 names the run that keeps the key busy. With the same Idempotency-Key the same run is
         answered, however often it is asked for.
         """
-        return await submitted(face, body, idempotency_key)
+        return await submitted(face, body, idempotency_key, by)
 
     @router.get("", response_class=Response, responses={200: {"model": RunPage}, **problems()})
     async def list_runs(
@@ -62,7 +64,7 @@ def runs_router(face: Face) -> APIRouter:
         job: Annotated[Name | None, Query()] = None,
         lane: Annotated[Name | None, Query()] = None,
         limit: PageCount = 50,
-        cursor: Annotated[str | None, Query(max_length=100)] = None,
+        cursor: Cursor = None,
     ) -> Response:
         """Newest first, a page at a time."""
         wanted = RunFilter(
@@ -71,10 +73,10 @@ def runs_router(face: Face) -> APIRouter:
             job=job,
             lane=None if lane is None else LaneName(lane),
         )
-        before_seq = None if cursor is None else read_cursor(cursor)
-        records = await face.store.runs.list_runs(wanted, limit=limit, before_seq=before_seq)
-        is_last = len(records) < limit
-        onward = None if is_last else write_cursor(records[-1].run.seq)
+        (before_seq,) = read_cursor(cursor, int) or (None,)
+        found = await face.store.runs.list_runs(wanted, limit=limit + 1, before_seq=before_seq)
+        records, last = page_of(found, limit)
+        onward = None if last is None else write_cursor(last.run.seq)
         text = listed(map(run_view, records))
         return json_answer(f'{{"runs":{text},"cursor":{json.dumps(onward)}}}')
 
@@ -106,15 +108,16 @@ def _look(router: APIRouter, face: Face) -> None:
         responses={200: {"model": FileList}, **problems(404)},
     )
     async def list_files(
-        run_id: RunIdPath,
-        limit: PageCount = 100,
-        after: Annotated[str, Query(max_length=PATH_LENGTH_MAX, description="A path.")] = "",
+        run_id: RunIdPath, limit: PageCount = 100, cursor: Cursor = None
     ) -> Response:
         """The finished files that the run has made and nobody has replaced since, by path."""
+        (after,) = read_cursor(cursor, str) or ("",)
         record = await face.run(run_id).record()
-        files = await face.store.files.files_made(record.run.id, limit=limit, after=after)
-        onward = json.dumps(files[-1].path if len(files) == limit else None, ensure_ascii=False)
-        return json_answer(f'{{"files":{listed(map(file_view, files))},"after":{onward}}}')
+        found = await face.store.files.files_made(record.run.id, limit=limit + 1, after=after)
+        files, last = page_of(found, limit)
+        onward = None if last is None else write_cursor(last.path)
+        text = listed(map(file_view, files))
+        return json_answer(f'{{"files":{text},"cursor":{json.dumps(onward)}}}')
 
 
 def _talk(router: APIRouter, face: Face) -> None:
@@ -124,22 +127,28 @@ def _talk(router: APIRouter, face: Face) -> None:
         response_class=Response,
         responses={202: {"model": CancelView}, **problems(404, 409, body=True)},
     )
-    async def cancel(run_id: RunIdPath, body: CancelBody | None = None) -> Response:
+    async def cancel(run_id: RunIdPath, by: By, body: CancelBody | None = None) -> Response:
         """Ask for its end. `answer` tells the truth: over already, or yet to unwind."""
         handle = face.run(run_id)
-        wanted = body or CancelBody(files="keep", reason="")
-        answer = await handle.cancel(files=wanted.files, reason=wanted.reason)
-        if answer is CancelAnswer.NOT_FOUND:
-            raise RunNotFound(handle.id)
-        if answer is CancelAnswer.TOO_LATE:
-            raise RunNotActive(handle.id)
+        answer = await asked_to_end(handle, body, by)
         text = run_view(await handle.record())
         return json_answer(f'{{"answer":"{answer.value}","run":{text}}}', status=202)
 
     @router.post(
         "/{run_id}/messages", status_code=202, responses=problems(404, 409, 429, body=True)
     )
-    async def send(run_id: RunIdPath, body: MessageBody) -> dict[str, Any]:
+    async def send(run_id: RunIdPath, body: MessageBody, by: By) -> dict[str, Any]:
         """A message for the job, durable when it is accepted."""
-        await face.run(run_id).send(body.content)
+        await face.run(run_id).send(body.content, by=by)
         return {}
+
+
+async def asked_to_end(handle: RunHandle, body: CancelBody | None, by: str) -> CancelAnswer:
+    """How that was answered; RunNotActive when there is nothing left to end."""
+    wanted = body or CancelBody(files="keep", reason="")
+    answer = await handle.cancel(files=wanted.files, reason=wanted.reason, by=by)
+    if answer is CancelAnswer.NOT_FOUND:
+        raise RunNotFound(handle.id)
+    if answer is CancelAnswer.TOO_LATE:
+        raise RunNotActive(handle.id)
+    return answer

@@ -4,11 +4,14 @@ import json
 
 from fastapi import APIRouter, Response
 
-from headway.api.answers import StrictRoute, json_answer, problems
+from headway.api.answers import LOCATION, StrictRoute, answered, json_answer, problems
 from headway.api.board import NamePath
+from headway.api.caller import By
 from headway.api.face import Face
+from headway.api.paths import SCHEDULE
 from headway.api.problem import Problem
-from headway.api.views import listed, run_view, schedule_view
+from headway.api.submit import IdempotencyKey, accepted
+from headway.api.views import listed, schedule_view
 from headway.api.wire import RunView, ScheduleBody, ScheduleList, ScheduleView
 from headway.core.command.pause import PauseSchedule
 from headway.core.schedule import Schedule
@@ -33,7 +36,7 @@ def schedules_router(face: Face) -> APIRouter:
 
 def _change(router: APIRouter, face: Face) -> None:
     @router.patch(
-        "/{name}",
+        SCHEDULE,
         response_class=Response,
         responses={200: {"model": ScheduleView}, **problems(404, body=True)},
     )
@@ -44,12 +47,14 @@ def _change(router: APIRouter, face: Face) -> None:
         return json_answer(schedule_view(schedule, saved))
 
     @router.post(
-        "/{name}/run",
+        "/{name:path}/run",
         status_code=201,
         response_class=Response,
-        responses={201: {"model": RunView}, **problems(404, 409, 412, 429)},
+        responses={**answered(RunView, LOCATION, status=201), **problems(404, 409, 412, 429)},
     )
-    async def run_schedule(name: NamePath) -> Response:
+    async def run_schedule(
+        name: NamePath, by: By, idempotency_key: IdempotencyKey = None
+    ) -> Response:
         """Start now what the schedule would start at its next slot, which comes all the same."""
         schedule = _known(face, name)
         handle = await face.submit(
@@ -59,9 +64,10 @@ def _change(router: APIRouter, face: Face) -> None:
             lane=schedule.lane,
             timeout_s=schedule.timeout_s,
             queue_timeout_s=schedule.queue_timeout_s,
+            idempotency_key=idempotency_key,
+            by=by,
         )
-        text = run_view(await handle.record())
-        return json_answer(text, status=201, location=f"/api/runs/{handle.id}")
+        return await accepted(handle)
 
 
 def _known(face: Face, name: str) -> Schedule:

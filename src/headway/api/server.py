@@ -6,22 +6,28 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import uvicorn
 
 from headway.api.access import Access
 from headway.api.application import build_application
+from headway.api.connection import Connection, Connections
 from headway.api.events import pack
 from headway.api.face import Face
 from headway.api.metrics import Metrics
+from headway.api.origin import Origins, PublicAddress
 from headway.core.errors import ConfigurationError
+from headway.process import open_file_count_max
 from headway.services.event_feed import EventFeed
 
 LOOPBACK_NAMES: Final = ("localhost",)
 ANY_ADDRESS: Final = ("0.0.0.0", "::", "")  # noqa: S104  # Recognised, so that it can be refused.
 STOP_S_MAX: Final = 3
-BACKLOG_COUNT: Final = 2_048
+UNREAD_S_MAX: Final = 0.5
+"""How long a stop waits for clients to read what they were sent."""
+HEAD_BYTE_COUNT_MAX: Final = 64 << 10
 
 
 async def serve(
@@ -33,32 +39,41 @@ async def serve(
     allowed_hosts: Sequence[str],
     version: str,
     on_ready: Callable[[str], None],
+    public: PublicAddress | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; `on_ready` is told the address. Open streams end first."""
+    """Serve until SIGINT or SIGTERM; `on_ready` is told the address. Open streams end first.
+
+    `public` is where people find this server, if that is not the address on which it listens.
+    """
     check_exposure(host, access)
-    listener = _listener(host, port)
+    own_names = () if host in ANY_ADDRESS else (host,)
+    origins = Origins((*allowed_hosts, *own_names), public=public)
+    connections = Connections(open_file_count_max=open_file_count_max())
+    listener = _listener(host, port, backlog_count=connections.backlog_count)
     bound_port = listener.getsockname()[1]
     try:
         metrics = Metrics()
         async with EventFeed(face.store, face.store.events, pack=pack, note=metrics.note) as feed:
-            hosts = [*allowed_hosts, *([] if host in ANY_ADDRESS else [host.strip("[]")])]
             app = build_application(
-                face, feed, metrics, access=access, hosts=hosts, version=version
+                face, feed, metrics, access=access, origins=origins, version=version
             )
             config = uvicorn.Config(
                 app,
+                http=partial(Connection, connections),  # type: ignore[arg-type]  # It makes one.
+                backlog=connections.backlog_count,
                 lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=STOP_S_MAX,
-                h11_max_incomplete_event_size=64 << 10,
+                h11_max_incomplete_event_size=HEAD_BYTE_COUNT_MAX,
                 ws="none",
             )
             shown = f"[{host}]" if ":" in host else host
             on_ready(f"http://{shown}:{bound_port}")
-            await _serve_to_the_end(_Server(config, before_exit=feed.close), listener)
+            server = _Server(config, connections, before_exit=feed.close)
+            await _serve_to_the_end(server, listener)
     finally:
         listener.close()
 
@@ -81,11 +96,11 @@ def check_exposure(host: str, access: Access) -> None:
         )
 
 
-def _listener(host: str, port: int) -> socket.socket:
+def _listener(host: str, port: int, *, backlog_count: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server(
-            (host.strip("[]"), port), family=family, backlog=BACKLOG_COUNT, reuse_port=False
+            (host.strip("[]"), port), family=family, backlog=backlog_count, reuse_port=False
         )
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else "the port must be 0 to 65535"
@@ -111,9 +126,16 @@ async def _serve_to_the_end(server: "_Server", listener: socket.socket) -> None:
 class _Server(uvicorn.Server):
     """Tells the streams to end before it waits for them: else it would wait for ever."""
 
-    def __init__(self, config: uvicorn.Config, *, before_exit: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, connections: Connections, *, before_exit: Callable[[], None]
+    ) -> None:
         super().__init__(config)
+        self._connections = connections
         self._before_exit = before_exit
+
+    async def on_tick(self, counter: int) -> bool:
+        self._connections.look(now_s=asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -131,3 +153,10 @@ class _Server(uvicorn.Server):
         self._before_exit()
         self.force_exit = self.should_exit  # A second time: at once.
         self.should_exit = True
+        asyncio.get_running_loop().call_later(UNREAD_S_MAX, self._leave_stalled)
+
+    def _leave_stalled(self) -> None:
+        """Who does not read cannot be told that this is the end, and would keep all others."""
+        for connection in list(self.server_state.connections):
+            if connection.transport.get_write_buffer_size() > 0:
+                connection.transport.abort()

@@ -1,38 +1,68 @@
 """`/api/session`: a browser gives its token once, and keeps a cookie that scripts cannot read."""
 
+import asyncio
+from typing import Final
+
 from fastapi import APIRouter, Request, Response
 
-from headway.api.access import SESSION_COOKIE, SESSION_S, Access
+from headway.api.access import SESSION_S, Access, Scope
 from headway.api.answers import StrictRoute, problems
-from headway.api.problem import Problem
+from headway.api.problem import overrun, unauthorized
 from headway.api.wire import SessionBody
 
+GUESS_COUNT_MAX: Final = 10
+GUESS_S: Final = 1.0
 
-def session_router(access: Access) -> APIRouter:
+
+def session_router(access: Access, *, is_secure: bool) -> APIRouter:
+    """`is_secure`: browsers come by TLS, whatever arrives here."""
     router = APIRouter(prefix="/api/session", tags=["session"], route_class=StrictRoute)
+    door = _Door(access)
 
-    @router.post("", status_code=204, responses=problems(body=True))
+    @router.post("", status_code=204, responses=problems(429, body=True))
     async def sign_in(request: Request, body: SessionBody) -> Response:
         """Turn a token into a session."""
-        scope = access.scope_of_secret(body.token)
-        if access.is_open or scope is None:
-            raise Problem(401, "unauthorized", "there is no such token")
+        scope = await door.scope_of(body.token)
         answer = Response(status_code=204)
         answer.set_cookie(
-            SESSION_COOKIE,
+            access.cookie_name,
             access.session(scope),
             max_age=SESSION_S,
             httponly=True,
             samesite="strict",
-            secure=request.url.scheme == "https",
+            secure=is_secure or request.url.scheme == "https",
         )
         return answer
 
     @router.delete("", status_code=204, responses=problems())
-    async def sign_out() -> Response:
-        """Forget the session."""
+    async def sign_out(request: Request) -> Response:
+        """End the session."""
+        access.end_session(request.cookies.get(access.cookie_name, ""))
         answer = Response(status_code=204)
-        answer.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
+        answer.delete_cookie(access.cookie_name, httponly=True, samesite="strict")
         return answer
 
     return router
+
+
+class _Door:
+    """Where tokens are tried. A wrong one holds its place for a while, and there are few."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._wrong_count = 0
+
+    async def scope_of(self, token: str) -> Scope:
+        if self._access.is_open:
+            raise unauthorized("no token is set here: everybody may call, and nobody signs in")
+        if self._wrong_count >= GUESS_COUNT_MAX:
+            raise overrun("too_many_guesses", "too many wrong tokens were tried; try again soon")
+        scope = self._access.scope_of_secret(token)
+        if scope is not None:
+            return scope
+        self._wrong_count += 1
+        try:
+            await asyncio.sleep(GUESS_S)
+        finally:
+            self._wrong_count -= 1
+        raise unauthorized("there is no such token")

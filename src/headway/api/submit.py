@@ -4,27 +4,40 @@ Its route is declared like every other, so that the OpenAPI document has it, and
 functions; but to find a route and to work out what it wants takes longer than to accept a run.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import Response
+from fastapi import Header, Response
 from pydantic import TypeAdapter, ValidationError
 
+from headway.api.access import Access
 from headway.api.answers import json_answer, strict_json
 from headway.api.asgi import App, Receive, Scope, Send
+from headway.api.caller import caller_of
 from headway.api.face import Face
 from headway.api.problem import unfit
 from headway.api.views import run_view
 from headway.api.wire import Name, SubmitBody
+from headway.services.handle import RunHandle
+from headway.written import begin_note
 
 PATH: Final = "/api/runs"
 _IDEMPOTENCY_KEY: Final = b"idempotency-key"
+IdempotencyKey = Annotated[
+    Name | None,
+    Header(description="The same again means the same request: it is carried out once."),
+]
 _body: Final = TypeAdapter(SubmitBody)
 _key: Final[TypeAdapter[str]] = TypeAdapter(Name)
 
 
-async def submitted(face: Face, body: SubmitBody, idempotency_key: str | None) -> Response:
+async def submitted(face: Face, body: SubmitBody, idempotency_key: str | None, by: str) -> Response:
     """The answer to a submission that is well-formed."""
-    handle = await face.submit(**vars(body), idempotency_key=idempotency_key)
+    handle = await face.submit(**vars(body), idempotency_key=idempotency_key, by=by)
+    return await accepted(handle)
+
+
+async def accepted(handle: RunHandle) -> Response:
+    """201 with the run; without another look where it has just been accepted."""
     text = run_view(handle.accepted or await handle.record())
     return json_answer(text, status=201, location=f"{PATH}/{handle.id}")
 
@@ -32,17 +45,21 @@ async def submitted(face: Face, body: SubmitBody, idempotency_key: str | None) -
 class SubmitFirst:
     """Behind the guard, which has read the body whole, and in front of everything else."""
 
-    def __init__(self, app: App, face: Face) -> None:
+    def __init__(self, app: App, face: Face, access: Access) -> None:
         self._app = app
         self._face = face
+        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begin_note()
+        scope.setdefault("state", {})["is_open"] = self._access.is_open
         if scope.get("path") != PATH or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
         message = await receive()
         body = _checked(_body, _given(message["body"]), "body")
-        answer = await submitted(self._face, body, _idempotency_key(scope))
+        key, by = _idempotency_key(scope), caller_of(scope)
+        answer = await submitted(self._face, body, key, by)
         await answer(scope, receive, send)
 
 

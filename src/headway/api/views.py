@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from headway.core.files import StoredFile
-from headway.core.ids import Instant
+from headway.core.ids import Instant, RunId
 from headway.core.lane import Lane
 from headway.core.run.events import Event, EventType
 from headway.core.run.explain import Explanation
@@ -38,6 +38,10 @@ def _or_null(text: str | None) -> str:
     return "null" if text is None else _text(text)
 
 
+def _document(document: str | None) -> str:
+    return "null" if document is None else veiled(document)
+
+
 def listed(items: Iterable[str]) -> str:
     return f"[{','.join(items)}]"
 
@@ -59,9 +63,9 @@ def run_view(record: RunRecord) -> str:
         f',"run_by":{_at(run.run_by)},"cancel_by":{_at(run.cancel_by)}'
         f',"continued_from":{_or_null(run.continued_from)},"parent_id":{_or_null(run.parent_id)}'
         f',"traceparent":{_or_null(run.traceparent)}'
-        f',"params":{veiled(record.params)},"progress":{record.progress or "null"}'
-        f',"checkpoint":{record.checkpoint or "null"},"result":{record.result or "null"}'
-        f',"error":{record.error or "null"},"cancel":{record.cancel or "null"}}}'
+        f',"params":{veiled(record.params)},"progress":{_document(record.progress)}'
+        f',"checkpoint":{_document(record.checkpoint)},"result":{_document(record.result)}'
+        f',"error":{_document(record.error)},"cancel":{record.cancel or "null"}}}'
     )
 
 
@@ -99,8 +103,8 @@ def interrupt_view(interrupt: Interrupt) -> str:
         f'{{"run_id":"{asked.run_id}","call_id":{_text(asked.call_id)}'
         f',"key":{_text(interrupt.key)},"job":{_text(interrupt.job)}'
         f',"lane":{_text(interrupt.lane)},"asked_at":{_at(asked.asked_at)}'
-        f',"question":{asked.question},"schema":{asked.answer_schema or "null"}'
-        f',"default":{asked.default_answer or "null"},"answer_by":{_at(asked.answer_by)}}}'
+        f',"question":{veiled(asked.question)},"schema":{asked.answer_schema or "null"}'
+        f',"default":{_document(asked.default_answer)},"answer_by":{_at(asked.answer_by)}}}'
     )
 
 
@@ -110,6 +114,11 @@ def instance_view(instance: Instance) -> str:
         f',"started_at":{_at(instance.started_at)}'
         f',"lease_expires_at":{_at(instance.lease_expires_at)}}}'
     )
+
+
+def holder_view(instance: Instance, held: Iterable[RunId]) -> str:
+    run_ids = listed(f'"{run_id}"' for run_id in held)
+    return f'{instance_view(instance)[:-1]},"run_ids":{run_ids}}}'
 
 
 def schedule_view(schedule: Schedule, saved: SavedSchedule | None) -> str:
@@ -138,7 +147,7 @@ def event_view(event: Event) -> str:
     return (
         f'{{"seq":{event.seq},"type":{_text(event.type)},"run_id":{_or_null(event.run_id)}'
         f',"run_seq":{run_seq},"key":{_or_null(event.key)},"lane":{_or_null(event.lane)}'
-        f',"at":{_at(event.at)}{state},"payload":{event.payload}}}'
+        f',"at":{_at(event.at)}{state},"payload":{veiled(event.payload)}}}'
     )
 
 

@@ -10,6 +10,9 @@ Seconds = Annotated[float, Field(gt=0, le=31_536_000)]
 Status = Literal[
     "queued", "running", "cancelling", "succeeded", "failed", "canceled", "timed_out", "rejected"
 ]
+Onward = Annotated[
+    str | None, Field(description="`cursor` of the next page; null: there is no more.")
+]
 RowState = Literal["Idle", "Queued", "Running", "Done", "Failed", "Cancelled"]
 
 
@@ -88,7 +91,9 @@ class ScheduleBody(Body):
 
 
 class SessionBody(Body):
-    token: Annotated[str, Field(max_length=1_000)]
+    token: Annotated[str, Field(max_length=1_000)] = Field(
+        description="Of the server's.", examples=["what HEADWAY_TOKEN says"]
+    )
 
 
 class RunView(BaseModel):
@@ -130,7 +135,7 @@ class RunView(BaseModel):
 
 class RunPage(BaseModel):
     runs: list[RunView]
-    cursor: str | None = Field(description="For the next page; null: there is no more.")
+    cursor: Onward
 
 
 class FileView(BaseModel):
@@ -141,11 +146,17 @@ class FileView(BaseModel):
 
 class FileList(BaseModel):
     files: list[FileView]
-    after: str | None = Field(description="For the next page; null: there is no more.")
+    cursor: Onward
+
+
+CancelAnswerWord = Annotated[
+    Literal["canceled", "requested", "already_requested"],
+    Field(description="Over already, to unwind yet, or asked for before."),
+]
 
 
 class CancelView(BaseModel):
-    answer: Literal["canceled", "requested", "already_requested"]
+    answer: CancelAnswerWord
     run: RunView
 
 
@@ -199,7 +210,7 @@ class InterruptView(BaseModel):
 
 class InterruptList(BaseModel):
     interrupts: list[InterruptView]
-    is_whole: bool = Field(description="False: there are more than were asked for.")
+    cursor: Onward
 
 
 class ScheduleView(BaseModel):
@@ -228,6 +239,14 @@ class InstanceView(BaseModel):
     lease_expires_at: datetime
 
 
+class HolderView(InstanceView):
+    run_ids: list[str] = Field(description="Runs that it has claimed, at most a hundred of them.")
+
+
+class InstanceList(BaseModel):
+    instances: list[HolderView]
+
+
 class KeyView(BaseModel):
     key: str
     job: str
@@ -238,7 +257,7 @@ class KeyView(BaseModel):
 
 class KeyPage(BaseModel):
     keys: list[KeyView]
-    cursor: str | None
+    cursor: Onward
 
 
 class JobView(BaseModel):
@@ -272,23 +291,30 @@ class EventPage(BaseModel):
     resync: bool = Field(description="Events are missing: take the snapshot again.")
 
 
-class StateView(BaseModel):
-    """Everything that is going on, as of one instant of the stream."""
-
-    seq: int = Field(description="The last event that is included: subscribe after it.")
-    lanes: list[LaneView]
-    keys: list[KeyView]
-    runs: list[RunView] = Field(description="The active ones.")
-    last_runs: list[RunView] = Field(
-        description="Of each saved key the newest that was not refused, and the newest that began."
-    )
-    instances: list[InstanceView] = Field(description="Programs at work on this database.")
+class FaultView(BaseModel):
+    place: str = Field(examples=["nodes.ship.service"])
+    problem: str
 
 
 class ProblemView(BaseModel):
-    code: str
+    """Why something is not done; `code` says which of the other members are there."""
+
+    code: str = Field(description="For programs; it does not change.", examples=["key_busy"])
     status: int
-    detail: str
+    detail: str = Field(description="One sentence, for people.")
+    place: str | None = Field(None, description="Which words cannot be taken.")
+    faults: list[FaultView] | None = Field(None, description="All that cannot, each by its place.")
+    active_run_id: str | None = Field(None, description="The run that is in the way.")
+    run_id: str | None = Field(None, description="The run that it is about.")
+    reason: str | None = Field(
+        None, description="Why a run takes no message: `no_active_run`, `not_streaming` …"
+    )
+    revision: int | None = Field(None, description="At which it is now; 0: there is none.")
+    lane: str | None = Field(None, description="The lane that is full.")
+    flow: str | None = Field(None, description="The flow that is not there.")
+    version: int | None = Field(None, description="The version of it.")
+    scope: str | None = Field(None, description="What the token would have to be good for.")
+    error_id: str | None = Field(None, description="Under which the server's log tells more.")
 
 
 class HealthView(BaseModel):

@@ -5,20 +5,24 @@ whatever their case; answers are spelt exactly so.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
 from headway.api.face import Face
+from headway.api.problem import RETRY_AFTER_S
 from headway.core.command.wait import Wake
 from headway.core.document import decode_document
 from headway.core.errors import (
     Error,
     FlowNotFound,
+    InboxOverflow,
     InfrastructureError,
     InvalidFlow,
     InvalidInput,
+    LaneFull,
     RunNotActive,
     RunNotFound,
 )
@@ -28,7 +32,7 @@ from headway.core.ids import SECOND, InstanceId, Instant, RunId
 from headway.core.run.status import VOCABULARY, RunStatus
 from headway.core.secret import veiled_value
 from headway.core.worker.worker import TTL_S, LiveWorker
-from headway.services.flow.task_view import TaskView
+from headway.services.flow.task_view import ROW_COUNT_MAX, TaskView
 
 TASK_COUNT_MAX: Final = 100
 TASK_PREFIX: Final = "task-"
@@ -82,7 +86,8 @@ def _answering(
     async def answer(request: Request) -> Response:
         try:
             if request.method in methods.split(", "):
-                return _json(await call(face, request))
+                said = await call(face, request)
+                return said if isinstance(said, Response) else _json(said)
             return _json({"error": "method"}, status=405, headers={"allow": methods})
         except Refusal as refusal:
             return _json(refusal.body, status=refusal.status)
@@ -93,6 +98,9 @@ def _answering(
             return _json({"error": "not found"}, status=404)
         except InvalidInput as error:
             return _json({"error": "bad request", "detail": str(error)}, status=400)
+        except (LaneFull, InboxOverflow) as error:
+            retry = {"retry-after": str(RETRY_AFTER_S)}
+            return _json({"error": str(error)}, status=429, headers=retry)
         except InfrastructureError:
             raise
         except Error as error:
@@ -123,8 +131,9 @@ async def _register(face: Face, request: Request) -> Any:
 async def _heartbeat(face: Face, request: Request) -> Any:
     given = await _fields(request)
     load = given.get("load", 0)
-    is_number = isinstance(load, int | float) and not isinstance(load, bool)
-    await face.workers.heard(_text(given, "id"), int(load) if is_number else 0)
+    if not isinstance(load, int | float) or isinstance(load, bool):
+        raise InvalidInput("load", "must be a number")
+    await face.workers.heard(_text(given, "id"), int(load))
     return OK
 
 
@@ -242,11 +251,22 @@ async def _signal(face: Face, request: Request) -> Any:
 async def _node_runs(face: Face, request: Request) -> Any:
     task_id = _asked(request, "task_id")
     try:
-        rows = await face.flows.node_runs(task_id)
+        rows = await face.flows.node_runs(task_id, limit=ROW_COUNT_MAX)
     except RunNotFound:
         return []
+    found = [_node_run(task_id, row) for row in _by_start(rows)]
+    if len(rows) < ROW_COUNT_MAX:
+        return found
+    # An array has no room to say that there is more; and this says where it is.
+    rest = f"/api/tasks/{task_id}/node-runs?after={rows[-1].seq}"
+    return _json(found, headers={"link": f'<{rest}>; rel="next"'})
+
+
+def _by_start(rows: Sequence[NodeRun]) -> Iterator[NodeRun]:
+    """Branches that began at one instant come in their own order, and not in that of their ends."""
     ordered = sorted(rows, key=lambda row: (row.started_at, row.seq))
-    return [_node_run(task_id, row) for row in ordered]
+    for _, together in groupby(ordered, key=lambda row: (row.started_at, row.path)):
+        yield from sorted(together, key=lambda row: (row.branch is None, row.branch or 0))
 
 
 async def _leases(face: Face) -> Mapping[InstanceId, Instant]:
@@ -261,7 +281,7 @@ def _task(task: TaskView, leases: Mapping[InstanceId, Instant]) -> Fields:
         "FlowVersionID": task.version_id,
         "Status": VOCABULARY[run.status].task,
         "ParamsJSON": _text_of(veiled_value(task.params)),
-        "SharedJSON": _text_of(task.shared),
+        "SharedJSON": _text_of(veiled_value(task.shared)),
         "CurrentNodeKey": "" if run.status is RunStatus.SUCCEEDED else task.node,
         "LastAction": task.last_action,
         "StepCount": task.step_count,
@@ -281,9 +301,9 @@ def _node_run(task_id: RunId, row: NodeRun) -> Fields:
         "nodeKey": row.node_key,
         "attemptNo": row.attempt,
         "status": row.status.value,
-        "prepJson": _text_of(row.prep),
-        "execInputJson": _text_of(row.input),
-        "execOutputJson": _text_of(row.output),
+        "prepJson": _text_of(veiled_value(row.prep)),
+        "execInputJson": _text_of(veiled_value(row.input)),
+        "execOutputJson": _text_of(veiled_value(row.output)),
         "errorText": row.error,
         "action": row.action,
         "startedAt": row.started_at // SECOND,
@@ -298,11 +318,19 @@ def _node_run(task_id: RunId, row: NodeRun) -> Fields:
 
 async def _fields(request: Request) -> Fields:
     """The members of the body, by their names in lower case."""
-    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        body = (await request.body()).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput("body", f"is not UTF-8 at byte {error.start:,}") from None
     value = decode_document(body, place="body")
     if not isinstance(value, dict):
         raise InvalidInput("body", "must be an object")
-    return {name.lower(): member for name, member in value.items()}
+    fields: dict[str, Any] = {}
+    for name, member in value.items():
+        if name.lower() in fields:
+            raise InvalidInput(name, "comes twice, in different spellings")
+        fields[name.lower()] = member
+    return fields
 
 
 def _text(given: Fields, name: str) -> str:

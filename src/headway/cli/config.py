@@ -5,11 +5,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from headway.cli.show import Json, print_json, print_rows
+from headway.log import HIDDEN
 from headway.settings import FILE_NAME, FIRST_NAMES, PREFIX, Settings, load_settings
 
-HIDDEN: Final = "(secret)"
-SECRETS: Final = frozenset({"token", "tokens"})
-ADDRESSES: Final = frozenset({"database_url", "database_urls", "redis_url", "url"})
+SECRETS: Final = frozenset({"token", "tokens", "worker_token"})
+ADDRESSES: Final = frozenset({"database_url", "database_urls", "public_url", "redis_url", "url"})
 
 
 async def show(*, json: Json = False) -> None:

@@ -9,8 +9,8 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from headway.bootstrap import check_database, display, upgrade_database
+from headway.cli.own_database import own_database
 from headway.cli.show import Json, print_json
-from headway.settings import load_settings
 
 if TYPE_CHECKING:
     from headway.services.retention import Removed
@@ -24,7 +24,7 @@ async def upgrade(*, json: Json = False) -> None:
     json
         Print one JSON object instead of a sentence.
     """
-    urls = load_settings().urls
+    urls = own_database("db upgrade")
     _say(await upgrade_database(urls), "the schema is at", urls, as_json=json)
 
 
@@ -36,7 +36,7 @@ async def check(*, json: Json = False) -> None:
     json
         Print one JSON object instead of a sentence.
     """
-    urls = load_settings().urls
+    urls = own_database("db check")
     _say(await check_database(urls), "the schema is current:", urls, as_json=json)
 
 
@@ -71,13 +71,15 @@ async def prune(
     from headway.cli.load import load_app  # noqa: PLC0415
     from headway.services.retention import DAY_S, Keeper  # noqa: PLC0415
 
+    if app is None:
+        own_database("db prune")
     hw = load_app(app)
     given = {"runs_s": runs_days, "events_s": events_days}
     given["idempotency_keys_s"] = idempotency_keys_days
     kept_s = {name: days * DAY_S for name, days in given.items() if days is not None}
     async with hw.without_engine():
         retention = dataclasses.replace(hw.retention, **kept_s)
-        keeper = Keeper(hw.store, hw.store.runs, hw.store.events, retention)
+        keeper = Keeper(hw.store, hw.store.runs, hw.store.events, hw.store.workers, retention)
         with Console(stderr=True).status("counting" if dry_run else "removing"):
             removed = await (keeper.prunable() if dry_run else keeper.prune_all())
     if json:
@@ -88,8 +90,8 @@ async def prune(
 
 
 def _counted(removed: "Removed") -> str:
-    runs, events, keys = (f"{count:,}" for count in removed)
-    return f"{runs} runs, {events} events, {keys} idempotency keys"
+    runs, events, keys, workers = (f"{count:,}" for count in removed)
+    return f"{runs} runs, {events} events, {keys} idempotency keys, {workers} silent workers"
 
 
 def _say(version: str, sentence: str, urls: Sequence[str], *, as_json: bool) -> None:

@@ -12,18 +12,20 @@ from rich.console import Console
 from rich.progress import Progress
 
 from headway.bootstrap import SystemClock, display, opened_readers
+from headway.cli.own_database import own_database
+from headway.cli.show import Json
 from headway.core.doctor.finding import Finding, Weight
 from headway.services.doctor import Checked, examine
-from headway.settings import load_settings
 
 EXIT_VIOLATIONS: Final = 1
 
 
-async def doctor(*, json: bool = False) -> int:
+async def doctor(*, json: Json = False) -> int:
     """Check every promise on the database, and name what breaks one; changes nothing.
 
     Others may go on working meanwhile. It ends with 0 when all is well, with 1 when a promise is
-    broken (a line for each place), and with 2 when the database cannot be read.
+    broken (a line for each place), with 2 when there is nothing that it could read (no such
+    database, no schema of headway's), and with 5 when the database does not answer.
 
     Parameters
     ----------
@@ -32,7 +34,7 @@ async def doctor(*, json: bool = False) -> int:
     """
     checked = Checked()
     counts: Counter[Weight] = Counter()
-    urls = load_settings().urls
+    urls = own_database("doctor")
     async with opened_readers(urls) as readers:
         with _bar(checked) as on_page:
             async for finding in examine(readers.doctor, SystemClock(), checked, on_page):

@@ -1,8 +1,11 @@
-"""An event in one line, as a person reads it."""
+"""Events in lines, as a person reads them."""
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 from headway.cli.show import plain, short
+
+GONE: Final = "earlier events are no longer kept"
 
 
 def clock_time(instant: str) -> str:
@@ -10,27 +13,42 @@ def clock_time(instant: str) -> str:
     return instant[11:19]
 
 
-def event_line(event: dict[str, Any]) -> str:
+def event_lines(event: dict[str, Any]) -> Iterator[str]:
     """For a pipe: when, what, and what of it, with tabs between."""
     at = plain(event.get("at", ""))
-    return f"{at}\t{plain(event['type'])}\t{told(event)}"
+    for words in told(event):
+        yield f"{at}\t{plain(event['type'])}\t{words}"
 
 
-def told(event: dict[str, Any]) -> str:
-    payload = event.get("payload")
+def told(event: dict[str, Any]) -> list[str]:
+    """In words: a line, or of what a job has logged each line that it has."""
+    match event["type"], event.get("payload"):
+        case "run_log", {"lines": [*lines]}:
+            return [_log_line(line) for line in lines]
+        case _, payload:
+            return [_told(event, payload)]
+
+
+def _told(event: dict[str, Any], payload: Any) -> str:
     match event["type"], payload:
         case "run_state_changed", _:
             return plain(event["state"]) + _why(payload)
-        case "run_log", {"level": level, "message": message, **fields}:
-            mark = "" if level == "info" else f"{level}: "
-            more = f" {short(fields)}" if fields else ""
-            return f"{plain(mark)}{short(message)}{more}"
         case "permission_request", {"call_id": call_id, "question": question}:
             return f"{plain(call_id)} asks {short(question)}"
         case "resync", _:
-            return "earlier events are no longer kept"
+            return GONE
         case _:
             return short(payload)
+
+
+def _log_line(line: Any) -> str:
+    match line:
+        case {"level": level, "message": message, **fields}:
+            mark = "" if level == "info" else f"{level}: "
+            more = f" {short(fields)}" if fields else ""
+            return f"{plain(mark)}{short(message)}{more}"
+        case _:
+            return short(line)
 
 
 def _why(payload: Any) -> str:

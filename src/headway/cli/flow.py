@@ -4,17 +4,22 @@ import json as jsonlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
+
+from cyclopts import Parameter
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import Json, ago, print_json, print_rows
+from headway.cli.show import IdempotencyKey, Json, ago, print_json, print_rows
 from headway.core.errors import ConfigurationError, InvalidFlow, InvalidInput
 from headway.core.flow.parse import read_flow
 
 Fault = tuple[str, str]
+OnConflict = Annotated[
+    Literal["reject", "enqueue", "replace", "join"],
+    Parameter(help="What to do when the key has an active run."),
+]
 EXIT_FAULTY: Final = 1
-PAGE_COUNT_MAX: Final = 1_000
 
 
 def validate(file: Path, /, *, json: Json = False) -> None:
@@ -76,7 +81,7 @@ async def list_flows(*, json: Json = False) -> None:
         Print one JSON object for each.
     """
     async with connected() as client:
-        found = (await client.get("/api/flows", limit=PAGE_COUNT_MAX))["flows"]
+        found = await client.listed("/api/flows", "flows")
     if json:
         for flow in found:
             print_json(flow)
@@ -88,7 +93,7 @@ async def list_flows(*, json: Json = False) -> None:
     )
 
 
-async def show(name: str, /, *, version: int | None = None) -> None:
+async def show(name: str, /, *, version: int | None = None, json: Json = False) -> None:
     """Print the definition of a flow.
 
     Parameters
@@ -97,13 +102,18 @@ async def show(name: str, /, *, version: int | None = None) -> None:
         The flow.
     version
         Another version than the published one.
+    json
+        Print one JSON object: the flow, and the definition in it.
     """
     async with connected() as client:
         found = await client.get(f"/api/flows/{named(name)}", version=version)
+    if json:
+        print_json(found)
+        return
     print(jsonlib.dumps(found["definition"], indent=2, ensure_ascii=False))
 
 
-async def graph(name: str, /, *, version: int | None = None) -> None:
+async def graph(name: str, /, *, version: int | None = None, json: Json = False) -> None:
     """Print a Mermaid diagram of a flow.
 
     Parameters
@@ -112,13 +122,24 @@ async def graph(name: str, /, *, version: int | None = None) -> None:
         The flow.
     version
         Another version than the published one.
+    json
+        Print one JSON object, with the diagram as `mermaid`.
     """
     async with connected() as client:
-        print(await client.text(f"/api/flows/{named(name)}/graph", version=version))
+        drawn = await client.text(f"/api/flows/{named(name)}/graph", version=version)
+    print_json({"name": name, "version": version, "mermaid": drawn}) if json else print(drawn)
 
 
 async def start(
-    name: str, /, *, params: str = "{}", key: str | None = None, version: int | None = None
+    name: str,
+    /,
+    *,
+    params: str = "{}",
+    key: str | None = None,
+    version: int | None = None,
+    on_conflict: OnConflict = "reject",
+    idempotency_key: IdempotencyKey = None,
+    json: Json = False,
 ) -> None:
     """Start a task, and print its id. A program that is open on the database drives it.
 
@@ -132,13 +153,17 @@ async def start(
         What must be serial; without one, the task is its own.
     version
         Another version than the published one.
+    json
+        Print one JSON object: the task.
     """
     given = parsed(params, place="--params")
     if not isinstance(given, dict):
         raise InvalidInput("--params", "must be a JSON object")
-    wanted = {"params": given, "key": key, "version": version}
+    wanted = {"params": given, "key": key, "version": version, "on_conflict": on_conflict}
     async with connected() as client:
-        print((await client.post(f"/api/flows/{named(name)}/tasks", wanted))["id"])
+        path = f"/api/flows/{named(name)}/tasks"
+        task = await client.start(path, wanted, idempotency_key=idempotency_key)
+    print_json(task) if json else print(task["id"])
 
 
 def parsed(text: str, *, place: str) -> Any:

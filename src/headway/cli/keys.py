@@ -1,13 +1,11 @@
 """`headway key …`: what is saved for the next run of a key."""
 
-from typing import Any, Final
+from typing import Any
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
 from headway.cli.show import Json, print_json, print_rows, short
 from headway.cli.words import values_of
-
-PAGE_COUNT: Final = 500
 
 
 async def list_(*, json: Json = False) -> None:
@@ -18,15 +16,8 @@ async def list_(*, json: Json = False) -> None:
     json
         Print a JSON object on every line.
     """
-    rows: list[Any] = []
-    cursor = None
     async with connected() as client:
-        while True:  # Keys rise from page to page, so this has an end.
-            page = await client.get("/api/keys", limit=PAGE_COUNT, cursor=cursor)
-            rows += page["keys"]
-            cursor = page["cursor"]
-            if cursor is None:
-                break
+        rows = await client.listed("/api/keys", "keys")
     _show(rows, as_json=json)
 
 

@@ -40,6 +40,6 @@ def module_at(place: str, *, said: str, example: str) -> tuple[ModuleType, str]:
     try:
         return importlib.import_module(module_name), name
     except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise  # A module that theirs wants: its own words say which.
         raise ConfigurationError(f"{said}: there is no module {error.name!r}") from None

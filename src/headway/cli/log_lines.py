@@ -2,21 +2,27 @@
 
 import json
 import logging
+import re
 from collections.abc import Iterable, Mapping
+from copy import copy
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from headway.cli.config import HIDDEN
-from headway.log import about
+from headway.cli.show import plain
+from headway.log import HIDDEN, SECRET_NAMES, about
 from headway.settings import Settings
 
-SECRET_NAMES: Final = frozenset({"authorization", "cookie", "password", "secret", "token"})
 # What every record has; the rest are the fields of this one.
 _USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {
     *("asctime", "color_message", "event", "message", "taskName"),
 }
 _TEXT: Final = "%(levelname)s %(name)s %(message)s"
+# As others may write it: `Authorization: Bearer …`, `password=…`, `"token": "…"`.
+_NAMED: Final = re.compile(
+    rf"""(?i)\b({"|".join(sorted(SECRET_NAMES))})(["']?\s*[=:]\s*)"""
+    r"""((?:bearer|basic)\s+\S+|"[^"]*"|'[^']*'|[^\s,;&]+)"""
+)
 
 
 def begin_logging(settings: Settings) -> None:
@@ -30,7 +36,8 @@ def begin_logging(settings: Settings) -> None:
 
 def secrets_of(settings: Settings) -> list[str]:
     """What must not be told, in whatever words it comes; the longest first."""
-    tokens = [settings.token or "", *(given.partition("=")[2] for given in settings.tokens)]
+    own = (settings.token or "", settings.worker_token or "")
+    tokens = [*own, *(given.partition("=")[2] for given in settings.tokens)]
     addresses = (*settings.urls, settings.redis_url or "", settings.url or "")
     passwords = [word for address in addresses for word in _passwords(address)]
     return sorted({word for word in (*tokens, *passwords) if word}, key=len, reverse=True)
@@ -46,12 +53,27 @@ def _passwords(address: str) -> Iterable[str]:
 
 
 class TextLines(logging.Formatter):
+    """A line for each record, and its traceback in lines that are set in.
+
+    Whoever logs, nothing of what is said can forge a line or move a cursor (S4).
+    """
+
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         super().__init__(_TEXT)
         self._secrets = tuple(secrets)
 
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name.
+        return plain(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802  # logging's name.
+        lines = super().formatException(ei).splitlines()
+        return "\n".join(f"  {plain(line)}" for line in lines)
+
     def format(self, record: logging.LogRecord) -> str:
-        return _without(self._secrets, super().format(record))
+        # Of a copy: logging keeps the text of a traceback for the other handlers.
+        own = copy(record)
+        own.exc_text = None
+        return _without(self._secrets, super().format(own))
 
 
 class JsonLines(logging.Formatter):
@@ -94,4 +116,4 @@ class JsonLines(logging.Formatter):
 def _without(secrets: Iterable[str], text: str) -> str:
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
-    return text
+    return _NAMED.sub(rf"\1\2{HIDDEN}", text)

@@ -1,6 +1,8 @@
 """The `headway` command. Its parts are imported when they are called, so that help is instant."""
 
 import logging
+import os
+import select
 import sys
 from typing import Final
 
@@ -10,6 +12,8 @@ from headway.cli.faults import end_with
 from headway.core.errors import Error
 
 EXIT_INTERRUPTED: Final = 130
+EXIT_UNHEARD: Final = 141
+"""Whoever read our output has gone, as after `| head`; what SIGPIPE ends with in a shell."""
 
 app: Final = App(
     name="headway",
@@ -105,8 +109,25 @@ def main() -> None:
     # A person reads the sentence below, and not beside it what the parts have logged.
     logging.getLogger("headway").addHandler(logging.NullHandler())
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:  # Closed before we began.
+                sys.stdout.flush()
+    except BrokenPipeError as error:
+        if _is_heard():  # It was another pipe, or a connection.
+            end_with(error, sys.argv[1:])
+        # What Python still holds goes nowhere, without a complaint at its very end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_UNHEARD)
     except (CycloptsError, Error, OSError) as error:
         end_with(error, sys.argv[1:])
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _is_heard() -> bool:
+    """Whether somebody can still read our output."""
+    output = select.poll()
+    output.register(sys.stdout.fileno(), 0)  # That all readers are gone is told unasked.
+    return not output.poll(0)

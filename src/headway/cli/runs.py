@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from headway.cli.client.client import Client, Refused, named
 from headway.cli.client.connect import connected
-from headway.cli.show import Json, ago, print_facts, print_json, print_rows, short
+from headway.cli.show import IdempotencyKey, Json, ago, print_facts, print_json, print_rows, short
 from headway.cli.watch import watch_run
 from headway.cli.words import value_of, values_of
 from headway.core.errors import InvalidInput
@@ -15,7 +15,6 @@ from headway.core.errors import InvalidInput
 Status = Literal[
     "queued", "running", "cancelling", "succeeded", "failed", "canceled", "timed_out", "rejected"
 ]
-PAGE_COUNT_MAX: Final = 500
 NOT_SHOWN: Final = ("state", "is_waiting", "is_behind", "seq", "revision", "generation")
 
 
@@ -55,6 +54,7 @@ async def submit(
     existing: Existing = None,
     timeout_s: Timeout = None,
     queue_timeout_s: QueueTimeout = None,
+    idempotency_key: IdempotencyKey = None,
     app: AppOption = None,
     watch: Watch = False,
     json: JsonLines = False,
@@ -81,16 +81,16 @@ async def submit(
         "queue_timeout_s": queue_timeout_s,
     }
     async with connected(app) as client:
-        run = await _submitted(client, wanted)
+        run = await _submitted(client, wanted, idempotency_key)
         if watch:
             return await watch_run(client, run["id"], as_json=json)
     print_json(run) if json else print(run["id"])
     return 0
 
 
-async def _submitted(client: Client, wanted: dict[str, Any]) -> Any:
+async def _submitted(client: Client, wanted: dict[str, Any], idempotency_key: str | None) -> Any:
     try:
-        return await client.post("/api/runs", wanted)
+        return await client.start("/api/runs", wanted, idempotency_key=idempotency_key)
     except Refused as error:
         if error.more.get("place") == "job":
             hint = "name them with --app module:name, or a server that has them with HEADWAY_URL"
@@ -108,25 +108,9 @@ async def list_(
     json: JsonLines = False,
 ) -> None:
     """List runs, the newest first."""
-    if limit < 1:
-        raise InvalidInput("--limit", "must be at least 1")
-    runs: list[Any] = []
-    cursor = None
+    wanted = {"status": list(status), "key": key, "job": job, "lane": lane}
     async with connected() as client:
-        while len(runs) < limit:
-            page = await client.get(
-                "/api/runs",
-                status=list(status),
-                key=key,
-                job=job,
-                lane=lane,
-                limit=min(limit - len(runs), PAGE_COUNT_MAX),
-                cursor=cursor,
-            )
-            runs += page["runs"]
-            cursor = page["cursor"]
-            if cursor is None:
-                break
+        runs = await client.listed("/api/runs", "runs", limit=limit, **wanted)
     if json:
         for run in runs:
             print_json(run)

@@ -4,7 +4,7 @@ from typing import Any
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import Json, print_json, print_rows
+from headway.cli.show import IdempotencyKey, Json, print_json, print_rows
 
 
 async def list_(*, app: str | None = None, json: Json = False) -> None:
@@ -26,7 +26,14 @@ async def list_(*, app: str | None = None, json: Json = False) -> None:
     _show(found)
 
 
-async def run(name: str, /, *, app: str | None = None, json: Json = False) -> None:
+async def run(
+    name: str,
+    /,
+    *,
+    idempotency_key: IdempotencyKey = None,
+    app: str | None = None,
+    json: Json = False,
+) -> None:
     """Start now what a schedule would start at its next slot, and print the id of the run.
 
     Parameters
@@ -39,7 +46,8 @@ async def run(name: str, /, *, app: str | None = None, json: Json = False) -> No
         Print one JSON object.
     """
     async with connected(app) as client:
-        started = await client.post(f"/api/schedules/{named(name)}/run")
+        path = f"/api/schedules/{named(name)}/run"
+        started = await client.start(path, None, idempotency_key=idempotency_key)
     print_json(started) if json else print(started["id"])
 
 

@@ -36,7 +36,8 @@ class Screen:
             self.run = {**self.run, "state": event["state"]}
         if event["type"] not in NO_LINES:
             at = clock_time(event["at"]) if "at" in event else " " * 8
-            self._lines.append(Text(f"  {at}  {told(event)}", overflow="ellipsis", no_wrap=True))
+            for words in told(event)[-LINE_COUNT_MAX:]:
+                self._lines.append(Text(f"  {at}  {words}", overflow="ellipsis", no_wrap=True))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield self._head()

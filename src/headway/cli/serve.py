@@ -7,12 +7,14 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from headway.api.access import Access, Scope, Token
+from headway.api.origin import PublicAddress
+from headway.api.server import check_exposure
 from headway.api.server import serve as serve_http
 from headway.cli.load import load_app
 from headway.cli.log_lines import begin_logging
 from headway.core.errors import ConfigurationError
 from headway.log import event_log
-from headway.process import run_process
+from headway.process import raise_open_file_limit, run_process
 from headway.settings import Settings, load_settings
 
 log = event_log(__name__)
@@ -23,6 +25,7 @@ def serve(
     app: Annotated[str | None, Parameter(name="--app")] = None,
     host: str | None = None,
     port: int | None = None,
+    public_url: str | None = None,
 ) -> None:
     """Serve runs over HTTP until Ctrl-C.
 
@@ -34,13 +37,23 @@ def serve(
         The address to listen on; any but loopback needs a token.
     port
         The port to listen on; 0 takes a free one.
+    public_url
+        Where browsers find the server when a proxy stands in front of it.
     """
-    run_process(_serve(app=app, host=host, port=port))
+    raise_open_file_limit()
+    run_process(_serve(app=app, host=host, port=port, public_url=public_url))
 
 
-async def _serve(*, app: str | None, host: str | None, port: int | None) -> None:
+async def _serve(
+    *, app: str | None, host: str | None, port: int | None, public_url: str | None
+) -> None:
     settings = load_settings()
     access = Access(tokens_of(settings))
+    listens_on = settings.host if host is None else host
+    found_at = settings.public_url if public_url is None else public_url
+    # Before anything is opened or made.
+    check_exposure(listens_on, access)
+    public = None if found_at is None else PublicAddress.parse(found_at)
     begin_logging(settings)
     console = Console(stderr=True)
 
@@ -48,19 +61,20 @@ async def _serve(*, app: str | None, host: str | None, port: int | None) -> None
         if settings.log_format == "json":
             log.info("server_ready", extra={"address": address, "needs_token": not access.is_open})
             return
-        console.print(f"headway serves [bold]{address}[/]  (API: {address}/openapi.json)")
+        console.print(f"headway serves [bold]{address}[/]  (page: {address}/ui/)", soft_wrap=True)
         if access.is_open:
             console.print("no token is set: whoever can reach this address can do everything")
 
     async with load_app(app) as hw:
         await serve_http(
             hw,
-            host=settings.host if host is None else host,
+            host=listens_on,
             port=settings.port if port is None else port,
             access=access,
             allowed_hosts=settings.allowed_hosts,
             version=version("headway"),
             on_ready=ready,
+            public=public,
         )
 
 

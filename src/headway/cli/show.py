@@ -22,6 +22,9 @@ STYLES: Final = {
 SAID_LENGTH_MAX: Final = 400
 Json = Annotated[bool, Parameter(negative=())]
 """The option `--json`; there is no `--no-json`."""
+IdempotencyKey = Annotated[
+    str | None, Parameter(help="The same again starts nothing new, and prints what was started.")
+]
 UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -35,8 +38,8 @@ def is_terminal() -> bool:
 
 
 def print_json(value: Any) -> None:
-    """One object on one line."""
-    print(jsonlib.dumps(value, ensure_ascii=False))
+    """One object on one line, at once: what reads it may wait for it."""
+    print(jsonlib.dumps(value, ensure_ascii=False), flush=True)
 
 
 def print_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter
 
 from headway.cli.client.client import Client, named
 from headway.cli.client.connect import connected
 from headway.cli.flow import parsed
-from headway.cli.show import Json, ago, plain, print_json, print_rows, short
+from headway.cli.show import IdempotencyKey, Json, ago, plain, print_json, print_rows, short
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
@@ -31,7 +33,7 @@ async def list_tasks(*, flow: str | None = None, limit: int = 50, json: Json = F
         Print one JSON object for each.
     """
     async with connected() as client:
-        found = (await client.get("/api/tasks", flow=flow, limit=limit))["tasks"]
+        found = await client.listed("/api/tasks", "tasks", limit=limit, flow=flow)
     if json:
         for task in found:
             print_json(task)
@@ -71,14 +73,20 @@ async def get(task_id: str, /, *, json: Json = False) -> None:
         print(node_run_line(row))
 
 
-async def watch(task_id: str, /) -> int:
+async def watch(task_id: str, /, *, json: Json = False) -> int:
     """Print what its nodes do, until it is over. Ends with 0 when it completes, else with 1.
 
     Parameters
     ----------
     task_id
         The task.
+    json
+        Print each node run as a JSON object on a line, the task whenever it waits, and at its end.
     """
+
+    def tell(what: Any, line: str) -> None:
+        print_json(what) if json else print(line, flush=True)
+
     seq, told = 0, ""
     async with connected() as client:
         while True:  # Until it is over.
@@ -86,17 +94,17 @@ async def watch(task_id: str, /) -> int:
             task = await client.get(f"/api/tasks/{named(task_id)}")
             async for row in node_runs(client, task_id, after=seq):
                 seq = row["seq"]
-                print(node_run_line(row), flush=True)
+                tell(row, node_run_line(row))
             if task["status"] in TERMINAL:
-                print(_line(task))
+                tell(task, _line(task))
                 return 0 if task["status"] == RunStatus.SUCCEEDED else EXIT_UNSUCCESSFUL
             if task["waits_for"] and told != task["node"]:
-                print(_line(task), flush=True)
+                tell(task, _line(task))
             told = task["node"] if task["waits_for"] else ""
             await asyncio.sleep(WATCH_S)
 
 
-async def signal(task_id: str, key: str, value: str, /) -> None:
+async def signal(task_id: str, key: str, value: str, /, *, json: Json = False) -> None:
     """Set a key of a task's shared state, and wake it.
 
     Parameters
@@ -107,13 +115,17 @@ async def signal(task_id: str, key: str, value: str, /) -> None:
         The key.
     value
         Its value, as JSON: 5, "text", true.
+    json
+        Print one JSON object: the task.
     """
     wanted = {"key": key, "value": parsed(value, place="value")}
     async with connected() as client:
-        await client.post(f"/api/tasks/{named(task_id)}/signal", wanted)
+        task = await client.post(f"/api/tasks/{named(task_id)}/signal", wanted)
+    if json:
+        print_json(task)
 
 
-async def approve(task_id: str, answer: str = "yes", /) -> None:
+async def approve(task_id: str, answer: str = "yes", /, *, json: Json = False) -> None:
     """Answer the approval that a task waits for.
 
     Parameters
@@ -122,28 +134,52 @@ async def approve(task_id: str, answer: str = "yes", /) -> None:
         The task.
     answer
         `yes`, `no`, or an action in words.
+    json
+        Print one JSON object: the task.
     """
     wanted = {"answer": ANSWERS.get(answer, answer)}
     async with connected() as client:
-        await client.post(f"/api/tasks/{named(task_id)}/approve", wanted)
+        task = await client.post(f"/api/tasks/{named(task_id)}/approve", wanted)
+    if json:
+        print_json(task)
 
 
-async def cancel(task_id: str, /, *, reason: str = "") -> None:
-    """Ask for the end of a task; print its state.
+async def cancel(
+    task_id: str,
+    /,
+    *,
+    delete_files: Annotated[bool, Parameter(negative=())] = False,
+    reason: str = "",
+    json: Json = False,
+) -> None:
+    """Ask a task to end. Prints whether it is over or has yet to unwind; 3 when it was over before.
 
     Parameters
     ----------
     task_id
         The task.
+    delete_files
+        Delete the files that it has finished, too.
     reason
         Why; it is kept with the task.
+    json
+        Print one JSON object.
     """
+    files = "delete" if delete_files else "keep"
     async with connected() as client:
-        task = await client.post(f"/api/tasks/{named(task_id)}/cancel", {"reason": reason})
-    print(task["status"])
+        path = f"/api/tasks/{named(task_id)}/cancel"
+        told = await client.post(path, {"files": files, "reason": reason})
+    print_json(told) if json else print(told["answer"])
 
 
-async def rerun(task_id: str, node: str, /) -> None:
+async def rerun(
+    task_id: str,
+    node: str,
+    /,
+    *,
+    idempotency_key: IdempotencyKey = None,
+    json: Json = False,
+) -> None:
     """Start a new task that begins at a node with the shared state of an old one; print its id.
 
     Parameters
@@ -152,9 +188,13 @@ async def rerun(task_id: str, node: str, /) -> None:
         The old task.
     node
         Where the new one begins.
+    json
+        Print one JSON object: the new task.
     """
     async with connected() as client:
-        print((await client.post(f"/api/tasks/{named(task_id)}/rerun", {"node": node}))["id"])
+        path = f"/api/tasks/{named(task_id)}/rerun"
+        task = await client.start(path, {"node": node}, idempotency_key=idempotency_key)
+    print_json(task) if json else print(task["id"])
 
 
 async def node_runs(client: Client, task_id: str, *, after: int = 0) -> AsyncIterator[Any]:

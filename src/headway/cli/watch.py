@@ -1,6 +1,7 @@
 """`headway run watch` and `headway run events`: what one run does, until it ends."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any, Final
 
@@ -9,7 +10,7 @@ from rich.live import Live
 
 from headway.cli.client.client import Client, Refused, named
 from headway.cli.client.connect import connected
-from headway.cli.event_lines import event_line
+from headway.cli.event_lines import GONE, event_lines
 from headway.cli.screen import Screen
 from headway.cli.show import Json, ago, console, is_terminal, print_json, short
 from headway.core.run.status import RunStatus
@@ -45,9 +46,14 @@ async def watch_run(client: Client, run_id: str, *, as_json: bool) -> int:
     elif is_terminal():
         run = await _shown_live(client, run)
     else:
-        run = await _followed(client, run, lambda event: print(event_line(event), flush=True))
+        run = await _followed(client, run, _print_lines)
         print(_outcome(run))
     return 0 if run["status"] == RunStatus.SUCCEEDED else EXIT_UNSUCCESSFUL
+
+
+def _print_lines(event: dict[str, Any]) -> None:
+    for line in event_lines(event):
+        print(line, flush=True)
 
 
 async def _followed(client: Client, run: Any, tell: Told) -> Any:
@@ -112,7 +118,7 @@ async def events(
     follow: Annotated[bool, Parameter(name=("--follow", "-f"), negative=())] = False,
     json: Json = False,
 ) -> None:
-    """Print what has happened to a run, an event on a line.
+    """Print what has happened to a run, a line for each event and for each line of its log.
 
     Parameters
     ----------
@@ -123,10 +129,7 @@ async def events(
     json
         Print each event as a JSON object.
     """
-
-    def tell(event: dict[str, Any]) -> None:
-        print_json(event) if json else print(event_line(event), flush=True)
-
+    tell: Told = print_json if json else _print_lines
     async with connected() as client:
         run = await client.get(f"/api/runs/{named(run_id)}")
         if follow:
@@ -135,6 +138,8 @@ async def events(
         after = None
         while True:  # Pages have an end: what is written meanwhile is left for the next time.
             page = await client.get(f"/api/runs/{named(run_id)}/events", after=after)
+            if page["resync"]:
+                print(GONE, file=sys.stderr)
             for event in page["events"]:
                 tell(event)
             if not page["events"]:

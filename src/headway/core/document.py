@@ -37,12 +37,12 @@ def encode_document(value: object, *, place: str, byte_count_max: int = BYTE_COU
         return NULL
     try:
         text = _encode(value)
-        byte_count = len(text.encode())
+        size = byte_count(text)
     except (TypeError, ValueError, RecursionError):
         fault_place, problem = _first_fault(value, place)
         raise InvalidInput(fault_place, problem) from None
-    if byte_count > byte_count_max:
-        raise TooLarge(place, f"is {byte_count:,} bytes; the limit is {byte_count_max:,}")
+    if size > byte_count_max:
+        raise TooLarge(place, f"is {size:,} bytes; the limit is {byte_count_max:,}")
     # Cheap tests first: only a suspicious document is walked with its places.
     is_deep = text.count("[") + text.count("{") > DEPTH_MAX
     if _ESCAPED_NUL in text or is_deep or ("{" in text and not _names_are_text(value)):
@@ -59,9 +59,9 @@ def decode_document(
 
     A name that comes twice, NaN, a number beyond all range and a lone surrogate are faults.
     """
-    byte_count = len(text.encode(errors="surrogatepass"))
-    if byte_count > byte_count_max:
-        raise TooLarge(place, f"is {byte_count:,} bytes; the limit is {byte_count_max:,}")
+    size = len(text.encode(errors="surrogatepass"))
+    if size > byte_count_max:
+        raise TooLarge(place, f"is {size:,} bytes; the limit is {byte_count_max:,}")
     try:
         value = _decode(text)
     except RecursionError:
@@ -70,6 +70,11 @@ def decode_document(
         raise InvalidInput(place, f"is not strict JSON: {error}") from None
     check_value(value, place=place, depth_max=depth_max)
     return value
+
+
+def byte_count(text: str) -> int:
+    """In UTF-8; UnicodeEncodeError, which is a ValueError, for a lone surrogate."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def check_value(value: object, *, place: str, depth_max: int = DEPTH_MAX) -> None:

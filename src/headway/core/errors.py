@@ -119,6 +119,7 @@ class RunNotActive(ConflictError):
     def __init__(self, run_id: RunId) -> None:
         super().__init__(f"run {run_id} is over or on its way to its end")
         self.run_id = run_id
+        self.reason = "no_active_run"
 
 
 class MessageRefused(ConflictError):

@@ -38,6 +38,13 @@ def opened(document: str) -> Any:
     return json.loads(document, object_hook=_open)
 
 
+def opened_text(document: str) -> str:
+    """The document for whoever works on it elsewhere."""
+    if _MARK_TEXT not in document:
+        return document
+    return json.dumps(opened(document), ensure_ascii=False)
+
+
 def veiled(document: str) -> str:
     """The document as it may be shown."""
     if _MARK_TEXT not in document:

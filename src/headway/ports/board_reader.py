@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from headway.core.ids import Key, LaneName, RunId
+from headway.core.ids import Instant, Key, LaneName, RunId
 from headway.core.schedule import SavedSchedule
 from headway.core.world import Question
 from headway.ports.run_reader import LaneView
@@ -36,8 +36,17 @@ class Figures:
 class BoardReader(Protocol):
     async def lane(self, name: LaneName) -> LaneView | None: ...
 
-    async def interrupts(self, *, limit: int, run_id: RunId | None = None) -> Sequence[Interrupt]:
-        """What waits for a person, the longest first; of one run, if that is wanted."""
+    async def interrupts(
+        self,
+        *,
+        limit: int,
+        run_id: RunId | None = None,
+        after: tuple[Instant, RunId, str] | None = None,
+    ) -> Sequence[Interrupt]:
+        """What waits for a person, the longest first; of one run, if that is wanted.
+
+        The next page begins `after` the last one's instant, run and `call_id`.
+        """
         ...
 
     async def schedules(self) -> Sequence[SavedSchedule]: ...

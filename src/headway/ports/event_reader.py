@@ -15,9 +15,22 @@ class Page:
     """Of the whole stream."""
     pruned_seq: int
     """What was asked for begins before this: events are missing, take a snapshot instead."""
+    has_more: bool
+    """There may be more than were asked for."""
 
 
 class EventReader(Protocol):
-    async def events(self, *, after_seq: int, limit: int, run_id: RunId | None = None) -> Page:
-        """What came after `after_seq`, in order; without gaps if nothing of it was pruned."""
+    async def events(
+        self,
+        *,
+        after_seq: int,
+        limit: int,
+        length_max: int | None = None,
+        run_id: RunId | None = None,
+    ) -> Page:
+        """What came after `after_seq`, in order; without gaps if nothing of it was pruned.
+
+        Payloads together are no longer than `length_max`, unless the first alone is, and no more
+        than that is ever in memory.
+        """
         ...

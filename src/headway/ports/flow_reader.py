@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from headway.core.command.look import KeptTask
 from headway.core.flow.kept import FlowRun, SavedFlow, SavedVersion
 from headway.core.flow.state import NodeRun
-from headway.core.ids import RunId
+from headway.core.ids import Instant, RunId
 from headway.core.run.run import RunRecord
 from headway.core.run.status import RunStatus
 
@@ -40,14 +40,21 @@ class FlowReader(Protocol):
 
     async def version(self, flow: str, version: int) -> SavedVersion | None: ...
 
-    async def versions(self, flow: str, *, limit: int) -> Sequence[SavedVersion]:
-        """The newest first."""
+    async def versions(
+        self, flow: str, *, limit: int, before: int | None = None
+    ) -> Sequence[SavedVersion]:
+        """The newest first, from the one before `before` on."""
         ...
 
     async def task(self, run_id: RunId) -> Task | None: ...
 
-    async def tasks(self, wanted: TaskFilter, *, limit: int) -> Sequence[Task]:
-        """Those that moved last come first."""
+    async def tasks(
+        self, wanted: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
+    ) -> Sequence[Task]:
+        """Those that moved last come first.
+
+        The next page begins `after` the last one: when that was stored last, and its id.
+        """
         ...
 
     async def kept(self, run_id: RunId) -> KeptTask | None: ...

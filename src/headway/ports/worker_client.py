@@ -8,6 +8,10 @@ class WorkerUnreachable(Exception):
     """It could not be asked, or did not answer as it should; the message says why."""
 
 
+class WorkerNotReached(WorkerUnreachable):
+    """There was no connection to it: it has not heard a word."""
+
+
 class WorkerClient(Protocol):
     async def post(
         self,
@@ -22,6 +26,9 @@ class WorkerClient(Protocol):
 
         Who gives `hear` listens to progress: an answer in lines is given to it line by line, and
         the body is the first line that it does not take as such.
+
+        An answer that names a call (`Headway-Call-Id`) must name the one that `headers` name; one
+        that names none is only believed if nobody else can have been meant.
 
         Only addresses that are allowed are connected to, no redirect is followed, and an answer
         beyond the limit of documents is none (S5).

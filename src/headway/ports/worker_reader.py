@@ -3,10 +3,17 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from headway.core.ids import Instant
 from headway.core.worker.worker import LiveWorker
 
 
 class WorkerReader(Protocol):
-    async def workers(self) -> Sequence[LiveWorker]:
-        """All that have registered, by id, whether or not they live."""
+    async def workers(self, *, heard_since: Instant) -> Sequence[LiveWorker]:
+        """Those that were heard of then or later, by id; of very many the last heard of."""
         ...
+
+    async def silent_workers(self, *, heard_before: Instant, limit: int) -> Sequence[str]:
+        """Ids of those that were only heard of earlier, the longest silent first."""
+        ...
+
+    async def count_silent_workers(self, *, heard_before: Instant) -> int: ...

@@ -6,6 +6,7 @@ import contextvars
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from headway.core.command.question import ANSWER_TIMEOUT_S
@@ -180,20 +181,10 @@ async def call_in_thread(
 
     A thread of its own, so that one that never ends takes no place from the others.
     """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Any] = loop.create_future()
-    blocking = BlockingRunContext(context, loop)
-    variables = contextvars.copy_context()
-
-    def work() -> None:
-        try:
-            result = variables.run(function, blocking, **arguments)
-        except BaseException as error:
-            _tell(loop, answer, None, error)
-        else:
-            _tell(loop, answer, result, None)
-
-    threading.Thread(target=work, name=f"headway-job-{context.run_id}", daemon=True).start()
+    blocking = BlockingRunContext(context, asyncio.get_running_loop())
+    answer = begin_in_thread(
+        partial(function, blocking, **arguments), name=f"headway-job-{context.run_id}"
+    )
     try:
         return await asyncio.shield(answer)
     except asyncio.CancelledError:
@@ -203,6 +194,24 @@ async def call_in_thread(
         if is_ours and not answer.cancelled() and answer.exception() is None:
             return answer.result()  # It came to its end before it noticed.
         raise
+
+
+def begin_in_thread(function: Callable[[], Any], *, name: str) -> "asyncio.Future[Any]":
+    """What `function` returns or raises, once it does. To cancel that stops nothing."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Any] = loop.create_future()
+    variables = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            result = variables.run(function)
+        except BaseException as error:
+            _tell(loop, answer, None, error)
+        else:
+            _tell(loop, answer, result, None)
+
+    threading.Thread(target=work, name=name, daemon=True).start()
+    return answer
 
 
 def _tell(

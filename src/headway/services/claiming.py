@@ -22,7 +22,7 @@ from headway.core.command.look import HearNews, LoadTask
 from headway.core.command.pause import PauseSchedule
 from headway.core.command.prune import CountPrunable, ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.question import AskQuestion, CloseQuestion
-from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress, SetWindow
+from headway.core.command.report import AppendEvents, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import CRON_LANE, InstanceId, LaneName
 from headway.core.run.events import Event, EventType
@@ -50,7 +50,7 @@ MAKES_ROOM: Final = frozenset(
 """After these a run may be ready that was not, or a slot may be free."""
 MAKES_NO_ROOM: Final = frozenset[type](
     {
-        AppendEvent,
+        AppendEvents,
         AskQuestion,
         ClaimRuns,
         CloseQuestion,

@@ -11,7 +11,7 @@ from headway.core.answer_schema import misfit
 from headway.core.command.command import Command
 from headway.core.command.inbox import ANSWER, MESSAGE, ConsumeInbox
 from headway.core.command.question import ANSWER_TIMEOUT_S, AskQuestion, CloseQuestion, Outcome
-from headway.core.command.report import AppendEvent, SaveCheckpoint
+from headway.core.command.report import Said, SaveCheckpoint
 from headway.core.document import encode_document
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
@@ -29,7 +29,7 @@ from headway.services.execution import Ending, Execution
 from headway.services.files import FileWriter, RunFiles
 from headway.services.handle import outcome_of
 from headway.services.patience import persistently
-from headway.services.progress import ProgressReport
+from headway.services.report import Report
 from headway.services.slot import Slot
 from headway.services.window import COMPACTION_TIMEOUT_S, compacting, listening
 
@@ -121,15 +121,15 @@ class RunContext:
 
     @cached_property
     def _slot(self) -> Slot:
-        return Slot(self._execution, self._store)
+        return Slot(self._execution, self._store, before_wait=self._flush)
 
     @cached_property
     def _children(self) -> Children:
         return self._make_children()
 
     @cached_property
-    def _progress(self) -> ProgressReport:
-        return ProgressReport(self._store, self._claim)
+    def _report(self) -> Report:
+        return Report(self._store, self._claim)
 
     @cached_property
     def _reading(self) -> asyncio.Lock:
@@ -148,7 +148,7 @@ class RunContext:
 
     async def progress(self, /, **figures: Any) -> None:
         """Replace the run's progress by `figures`; ten times a second it is written down."""
-        await self._progress.put(encode_document(figures, place="progress"))
+        await self._report.progress(encode_document(figures, place="progress"))
 
     async def save_checkpoint(self, checkpoint: Any) -> None:
         """From here a later execution goes on, after a crash or by Continue."""
@@ -169,15 +169,19 @@ class RunContext:
         return await self._files.has(path)
 
     async def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
-        """A line for people to read, kept with the run."""
+        """A line for people to read, kept with the run.
+
+        Lines that follow each other within a tenth of a second become one event. Before a
+        checkpoint, a question, a wait and the end of the run all of them are written.
+        """
         line = {"level": level, "message": message, **fields}
-        await self._append(EventType.LOG, encode_document(line, place="log"))
+        await self._report.say(Said(EventType.LOG, encode_document(line, place="log")))
 
     async def emit(self, kind: str, payload: Any = None) -> None:
-        """An event of the job's own making, for whoever watches the run."""
+        """An event of the job's own making, for whoever watches the run; written like lines."""
         if kind.startswith(RESERVED_PREFIXES):
             raise InvalidInput("kind", f"{kind!r} is one of headway's own; choose another word")
-        await self._append(kind, encode_document(payload, place="payload"))
+        await self._report.say(Said(kind, encode_document(payload, place="payload")))
 
     async def messages(self) -> list[Any]:
         """What people have sent to the run since the last look, in order."""
@@ -327,16 +331,22 @@ class RunContext:
         return self._files
 
     async def end(self) -> None:
-        """For the engine: write down what has waited."""
-        if "_progress" in self.__dict__:
-            await persistently(self._progress.end)
+        """For the engine: write down what has waited, if anybody listens."""
+        if "_report" not in self.__dict__:
+            return
+        if self._execution.ending is Ending.LOST:
+            self._report.drop()
+        else:
+            await self._report.end()
+
+    async def _flush(self) -> None:
+        if "_report" in self.__dict__:
+            await self._report.flush()
 
     async def _apply(self, command: Command[A]) -> A:
+        await self._flush()
         # An outage is not the job's fault. When it costs the lease, the execution is ended.
         return await persistently(lambda: self._store.apply(command))
-
-    async def _append(self, kind: str, payload: Any) -> None:
-        await self._apply(AppendEvent(self._claim, kind, payload))
 
     async def _answer(self, call_id: str, timeout_s: float) -> tuple[Any] | None:
         """None: nobody has answered, and the time is over or the run is to end."""
@@ -358,6 +368,7 @@ class RunContext:
                 continue
 
     async def _read_inbox(self) -> None:
+        await self._flush()
         async with self._reading:
             items = await persistently(self._consume) or ()
             self._may_have_missed = False

@@ -6,7 +6,7 @@ database, and who asks for what was pruned is told so: a slow watcher costs nobo
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from itertools import islice
 from types import TracebackType
 from typing import Final, Generic, NamedTuple, Self, TypeVar
@@ -21,15 +21,18 @@ from headway.services.patience import is_set_within
 
 POLL_S: Final = 1.0
 PAGE_COUNT: Final = 500
+PAGE_LENGTH_MAX: Final = 128 << 10
+"""Of what one watcher is given at a time; an event that is longer goes alone."""
 HELD_COUNT_MAX: Final = 4_000
-HELD_BYTE_COUNT_MAX: Final = 32 << 20
+HELD_LENGTH_MAX: Final = 32 << 20
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Sized)
 log = event_log(__name__)
 
 
 class Entry(NamedTuple, Generic[T]):
     event: Event
+    """Without its payload: that is in `packed`."""
     packed: T
 
 
@@ -42,7 +45,8 @@ class Batch(NamedTuple, Generic[T]):
 
 
 class EventFeed(Generic[T]):
-    """Works inside `async with`. `pack` is done once for each event, for all watchers.
+    """Works inside `async with`. `pack` is done once for each event, for all watchers, and what it
+    gives has the length that counts.
 
     `note` is told of each new event once, in order.
     """
@@ -60,7 +64,7 @@ class EventFeed(Generic[T]):
         self._reader = reader
         self._pack = pack
         self._held: deque[Entry[T]] = deque()
-        self._held_byte_count = 0
+        self._held_length = 0
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._is_reading = False
@@ -100,18 +104,25 @@ class EventFeed(Generic[T]):
             return Batch((), seq)
         if self._held and self._held[0].event.seq <= seq + 1:
             start = seq + 1 - self._held[0].event.seq  # There are no gaps.
-            entries = list(islice(self._held, start, start + PAGE_COUNT))
+            entries = _page(islice(self._held, start, start + PAGE_COUNT))
             return Batch(entries, entries[-1].event.seq)
         return await self.read(seq, run_id=run_id)
 
-    async def read(self, seq: int, *, run_id: RunId | None = None) -> Batch[T]:
-        """The same from the database: whatever was committed before is in it."""
-        page = await self._reader.events(after_seq=seq, limit=PAGE_COUNT, run_id=run_id)
-        if seq < page.pruned_seq or seq > page.last_seq:
+    async def read(
+        self, seq: int, *, run_id: RunId | None = None, or_oldest: bool = False
+    ) -> Batch[T]:
+        """The same from the database: whatever was committed before is in it.
+
+        With `or_oldest` a gap comes with what follows it, from the oldest that is kept.
+        """
+        page = await self._reader.events(
+            after_seq=seq, limit=PAGE_COUNT, length_max=PAGE_LENGTH_MAX, run_id=run_id
+        )
+        is_gap = not page.pruned_seq <= seq <= page.last_seq
+        if is_gap and not or_oldest:
             return Batch((), page.last_seq, is_gap=True)
-        entries = [Entry(event, self._pack(event)) for event in page.events]
-        is_whole = len(entries) < PAGE_COUNT
-        return Batch(entries, page.last_seq if is_whole else entries[-1].event.seq)
+        entries = [self._entry(event) for event in page.events]
+        return Batch(entries, entries[-1].event.seq if page.has_more else page.last_seq, is_gap)
 
     async def wait(self, seq: int, *, timeout_s: float) -> None:
         """Until there is more than `seq`, or the feed is closed, or the time is over."""
@@ -129,13 +140,17 @@ class EventFeed(Generic[T]):
         ):
             self._wake.set()
         elif fresh:
-            self._take(fresh)
+            try:
+                self._take(fresh)
+            except Exception:  # Whoever has committed them is not to blame.
+                log.exception("events_not_taken")
+                self._wake.set()
 
     async def _follow(self) -> None:
         while True:  # Ends by cancellation only.
             self._wake.clear()
             try:
-                while await self._read_on() == PAGE_COUNT:
+                while await self._read_on():
                     continue
             except InfrastructureError as error:  # Watchers wait; nothing is lost.
                 log.warning("events_not_read", extra={"reason": str(error)})
@@ -145,33 +160,56 @@ class EventFeed(Generic[T]):
                 await asyncio.sleep(POLL_S)
             await is_set_within(self._wake, POLL_S)
 
-    async def _read_on(self) -> int:
+    async def _read_on(self) -> bool:
+        """Whether there may be more."""
         self._is_reading = True
         try:
-            page = await self._reader.events(after_seq=self.last_seq, limit=PAGE_COUNT)
+            page = await self._reader.events(
+                after_seq=self.last_seq, limit=PAGE_COUNT, length_max=PAGE_LENGTH_MAX
+            )
         finally:
             self._is_reading = False
         if page.last_seq < self.last_seq or self.last_seq < page.pruned_seq:
             # Another database than before, or long asleep: nothing that is held is of use.
             self._held.clear()
-            self._held_byte_count = 0
+            self._held_length = 0
             self.last_seq = page.last_seq
             self._tell()
-            return 0
+            return False
         if page.events:
             self._take(page.events)
-        return len(page.events)
+        return page.has_more
 
     def _take(self, events: Sequence[Event]) -> None:
-        for event in events:
-            self._held.append(Entry(event, self._pack(event)))
-            self._held_byte_count += len(event.payload)
-            self._note(event)
-        while len(self._held) > HELD_COUNT_MAX or self._held_byte_count > HELD_BYTE_COUNT_MAX:
-            self._held_byte_count -= len(self._held.popleft().event.payload)
+        # All that can go wrong comes first: half of them taken would be taken twice.
+        entries = [self._entry(event) for event in events]
+        self._held.extend(entries)
+        self._held_length += sum([len(one.packed) for one in entries])
+        while len(self._held) > HELD_COUNT_MAX or self._held_length > HELD_LENGTH_MAX:
+            self._held_length -= len(self._held.popleft().packed)
         self.last_seq = events[-1].seq
         self._tell()
+        for event in events:
+            try:
+                self._note(event)
+            except Exception:  # It is not counted, and all others are.
+                log.exception("event_not_noted", extra={"seq": event.seq})
+
+    def _entry(self, event: Event) -> Entry[T]:
+        return Entry(event._replace(payload=""), self._pack(event))
 
     def _tell(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+
+
+def _page(entries: Iterable[Entry[T]]) -> list[Entry[T]]:
+    """As many of them as one may be given at a time, one at least."""
+    page: list[Entry[T]] = []
+    length = 0
+    for entry in entries:
+        length += len(entry.packed)
+        if page and length > PAGE_LENGTH_MAX:
+            break
+        page.append(entry)
+    return page

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from headway.core.command.advance import AdvanceFlow, End
@@ -11,7 +12,12 @@ from headway.core.command.cancel import ConfirmDelivery
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, TooLate
 from headway.core.command.wait import Park, Retry
 from headway.core.document import Document, encode_document
-from headway.core.errors import InfrastructureError, InvalidInput, TooLarge
+from headway.core.errors import (
+    InfrastructureError,
+    InvalidInput,
+    StoreClosed,
+    TooLarge,
+)
 from headway.core.ids import Instant
 from headway.core.run.run import Claim
 from headway.log import about, event_log
@@ -24,10 +30,12 @@ from headway.services.execution import Ending, Execution
 from headway.services.files import RunFiles
 from headway.services.job import Job
 from headway.services.output import Output
-from headway.services.patience import persistently
+from headway.services.patience import AGAIN_S, persistently
+from headway.services.refusals import Refusals
 from headway.trace import Span, adopted_span
 
 AT_ONCE: Final = Instant(0)
+Outcome = Complete | Fail | Retry | AdvanceFlow
 
 log = event_log(__name__)
 
@@ -68,12 +76,13 @@ async def _execute(
             span.fail(error)
         await context.end()
         await context.files.end(is_given_up=False)
-        answer = await persistently(lambda: store.apply(outcome))
+        answer = await _settled(store, execution.claim, outcome)
     except asyncio.CancelledError:
         if execution.ending is None:  # Not the engine's: the program itself is ending.
             raise
         span.fail(execution.ending.value)
         await context.files.end(is_given_up=True)
+        await context.end()
         if execution.ending is not Ending.LOST:
             await persistently(lambda: give_up(store, execution.claim))
         return
@@ -83,9 +92,23 @@ async def _execute(
         log.debug("settled_too_late", extra={"run_id": execution.claimed.run_id})
 
 
-async def _outcome(
-    job: Job, context: RunContext, execution: Execution
-) -> Complete | Fail | Retry | AdvanceFlow:
+async def _settled(store: Store, claim: Claim, outcome: Outcome) -> object:
+    """What the store answers to the end of an execution; one that it will never take is failed."""
+    refusals = Refusals(store, claim)
+    while True:  # Until there is an answer, or the execution is ended from outside.
+        try:
+            return await store.apply(outcome)
+        except StoreClosed:
+            raise
+        except InfrastructureError as error:
+            log.warning("database_awaited", extra={"reason": str(error)})
+            if await refusals.is_final(error):
+                said = _error("not_stored", f"its end could not be stored: {error}")
+                return await persistently(partial(store.apply, Fail(claim, said)))
+            await asyncio.sleep(AGAIN_S)
+
+
+async def _outcome(job: Job, context: RunContext, execution: Execution) -> Outcome:
     claim = execution.claim
     try:
         arguments = job.parameters.parse(execution.claimed.params)
@@ -121,7 +144,7 @@ def _failure(job: Job, execution: Execution, error: BaseException) -> Fail | Ret
     return Fail(execution.claim, said)
 
 
-def _error_in(outcome: Complete | Fail | Retry | AdvanceFlow) -> Document | None:
+def _error_in(outcome: Outcome) -> Document | None:
     match outcome:
         case Fail(error=error) | Retry(error=error) | AdvanceFlow(then=End(error=error)):
             return error

@@ -41,6 +41,7 @@ from headway.services.family import end_children
 from headway.services.news import RunNews
 
 PAGE_COUNT: Final = 500
+PAGE_LENGTH_MAX: Final = 1 << 20
 
 
 class RunFailed(Error):
@@ -236,12 +237,15 @@ class RunHandle:
                 news.has_seen(run.run_seq)
                 while True:  # Until there are no more for now.
                     page = await self._events.events(
-                        after_seq=after_seq, limit=PAGE_COUNT, run_id=self.id
+                        after_seq=after_seq,
+                        limit=PAGE_COUNT,
+                        length_max=PAGE_LENGTH_MAX,
+                        run_id=self.id,
                     )
                     for event in page.events:
                         after_seq = event.seq
                         yield event
-                    if len(page.events) < PAGE_COUNT:
+                    if not page.has_more:
                         break
                 if run.status in TERMINAL:
                     return

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from headway.core.command.prune import CountPrunable, ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.worker import ForgetWorkers
 from headway.core.duration import check_seconds
 from headway.core.ids import Instant, RunId, later
 from headway.core.run.transitions import TERMINAL
+from headway.core.worker.worker import KEPT_S as WORKERS_KEPT_S
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
+from headway.ports.worker_reader import WorkerReader
 
 DAY_S: Final = 86_400.0
 BATCH_COUNT: Final = 500
@@ -29,9 +32,11 @@ class Retention:
     runs_s: float = 30 * DAY_S
     events_s: float = 30 * DAY_S
     idempotency_keys_s: float = 7 * DAY_S
+    workers_s: float = WORKERS_KEPT_S
+    """Of workers: since they were last heard of."""
 
     def __post_init__(self) -> None:
-        for place in ("runs_s", "events_s", "idempotency_keys_s"):
+        for place in ("runs_s", "events_s", "idempotency_keys_s", "workers_s"):
             check_seconds(getattr(self, place), place=f"retention.{place}")
 
 
@@ -41,6 +46,7 @@ class Removed(NamedTuple):
     run_count: int
     event_count: int
     idempotency_key_count: int
+    worker_count: int
 
 
 class Keeper:
@@ -51,11 +57,13 @@ class Keeper:
         store: Store,
         runs: RunReader,
         events: EventReader,
+        workers: WorkerReader,
         retention: Retention,
     ) -> None:
         self._store = store
         self._runs = runs
         self._events = events
+        self._workers = workers
         self._retention = retention
 
     async def prune(self, *, batches_max: int = BATCHES_MAX) -> Removed:
@@ -65,6 +73,7 @@ class Keeper:
             await self._prune_runs(later(now, seconds=-kept.runs_s), batches_max),
             await self._prune_events(later(now, seconds=-kept.events_s), batches_max),
             await self._forget(later(now, seconds=-kept.idempotency_keys_s), batches_max),
+            await self._forget_workers(later(now, seconds=-kept.workers_s), batches_max),
         )
 
     async def prune_all(self) -> Removed:
@@ -81,7 +90,14 @@ class Keeper:
         async for seqs in self._old_events(later(now, seconds=-kept.events_s), sys.maxsize):
             event_count += len(seqs)
         old_at = later(now, seconds=-kept.idempotency_keys_s)
-        return Removed(run_count, event_count, await self._runs.count_submissions(before=old_at))
+        return Removed(
+            run_count,
+            event_count,
+            await self._runs.count_submissions(before=old_at),
+            await self._workers.count_silent_workers(
+                heard_before=later(now, seconds=-kept.workers_s)
+            ),
+        )
 
     async def _prune_runs(self, before: Instant, batches_max: int) -> int:
         count = 0
@@ -132,4 +148,13 @@ class Keeper:
             if not old:
                 break
             count += await self._store.apply(ForgetSubmissions(tuple(old), before=before))
+        return count
+
+    async def _forget_workers(self, before: Instant, batches_max: int) -> int:
+        count = 0
+        for _ in range(batches_max):
+            silent = await self._workers.silent_workers(heard_before=before, limit=BATCH_COUNT)
+            if not silent:
+                break
+            count += await self._store.apply(ForgetWorkers(tuple(silent), heard_before=before))
         return count

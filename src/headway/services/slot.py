@@ -1,7 +1,7 @@
 """The slot of one execution: held while its job works, given back while it waits."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from headway.core.command.wait import GiveSlotBack, SlotAnswer, WantSlot
@@ -15,9 +15,12 @@ class Slot:
     gets it again. Whatever goes on in between does so without: a job that held a slot while it
     waits for a child could keep the child from starting."""
 
-    def __init__(self, execution: Execution, store: Store) -> None:
+    def __init__(
+        self, execution: Execution, store: Store, *, before_wait: Callable[[], Awaitable[None]]
+    ) -> None:
         self._execution = execution
         self._store = store
+        self._before_wait = before_wait
         self._has_slot = True
         self._lock = asyncio.Lock()
 
@@ -38,6 +41,7 @@ class Slot:
         async with self._lock:
             is_waiting = self._execution.wait_count > 0
             if is_waiting and self._has_slot:
+                await self._before_wait()
                 # If this is broken off, whoever wants a slot again is told that it has one.
                 self._has_slot = False
                 given = GiveSlotBack(self._execution.claim)

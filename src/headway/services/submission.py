@@ -54,6 +54,7 @@ async def submission_of(
         existing=_choice(existing, mode),
         idempotency_key=idempotency_key,
         by=by,
+        asked=f"{timeout_s} {queue_timeout_s} {existing}",
         traceparent=current_trace(),
     )
 

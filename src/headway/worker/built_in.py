@@ -1,11 +1,14 @@
 """Services that every worker has (R5.7)."""
 
+import math
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from headway.worker.services import ServiceError, Services
 
 built_in: Final = Services()
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BAD_INPUT: Final = "bad input"
 
 
@@ -56,8 +59,9 @@ def _number(value: Any) -> int | float | None:
         return found
     if not isinstance(value, str):
         return None
-    try:
-        number = float(value)
-    except ValueError:
+    if _NUMBER.fullmatch(value) is None:
+        return None
+    number = float(value)
+    if not math.isfinite(number):
         return None
     return int(number) if number.is_integer() and abs(number) < 2**53 else number

@@ -2,8 +2,12 @@
 
 import asyncio
 import errno
+import ipaddress
+import json
 import os
 import socket
+import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
@@ -13,18 +17,25 @@ import aiohttp
 from aiohttp import web
 
 from headway.core.errors import ConfigurationError
-from headway.core.worker.worker import check_worker_url
+from headway.core.worker.address import check_worker_url
 from headway.log import event_log
 from headway.worker.built_in import built_in
-from headway.worker.server import CallServer
+from headway.worker.guard import Guard
+from headway.worker.server import THREAD_COUNT_MAX, CallServer
 from headway.worker.services import Services
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 DEFAULT_REGISTRY_URL: Final = "http://127.0.0.1:8070"
 REGISTER_AGAIN_S: Final = 2.0
+REGISTER_ANEW_S: Final = 60.0
+"""A registry that has lost or forgotten it answers its heartbeats as ever."""
 HEARTBEAT_S: Final = 5.0
+LEAVE_S: Final = 2.0
+"""For so long it waits until the registry has heard that it leaves."""
 DRAIN_S: Final = 10.0
 REQUEST_S: Final = 5.0
+TOKEN_LENGTH_MIN: Final = 16
+REFUSAL_BYTE_COUNT_MAX: Final = 2_000
 
 log = event_log(__name__)
 
@@ -40,29 +51,47 @@ class Worker:
         registry_url: str | None = None,
         worker_id: str | None = None,
         token: str | None = None,
+        worker_token: str | None = None,
+        thread_count_max: int = THREAD_COUNT_MAX,
         drain_s: float = DRAIN_S,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
+        """`token` is for the registry; `worker_token` is what whoever calls it must send."""
         self._services = Services() if services is None else services
         self._services.include(built_in)
         wanted_url = url or os.environ.get("WORKER_URL") or DEFAULT_URL
-        self.wanted_url = check_worker_url(wanted_url)
+        self.wanted_url = _address_to_listen_at(wanted_url)
         registry = registry_url or os.environ.get("REGISTRY_URL") or DEFAULT_REGISTRY_URL
         self.registry_url = registry.rstrip("/")
         self.id = worker_id or f"worker-{uuid4().hex[:12]}"
         given_token = token or os.environ.get("HEADWAY_TOKEN")
         self._headers = {} if given_token is None else {"Authorization": f"Bearer {given_token}"}
+        self._worker_token = worker_token or os.environ.get("HEADWAY_WORKER_TOKEN") or None
+        if self._worker_token is not None and len(self._worker_token) < TOKEN_LENGTH_MIN:
+            raise ConfigurationError(
+                f"the worker's token is shorter than {TOKEN_LENGTH_MIN} characters;"
+                " make one with: openssl rand -hex 32"
+            )
+        self._thread_count_max = thread_count_max
         self._drain_s = drain_s
         self._heartbeat_s = heartbeat_s
         self._is_registered = asyncio.Event()
+        self._is_leaving = False
+        self._saying = asyncio.Lock()
+        self._problem = ""
+        """Why the registry did not hear its last word."""
 
     async def __aenter__(self) -> Self:
-        self._server = CallServer(self._services)
+        host = urlsplit(self.wanted_url).hostname or ""
+        guard = Guard(hosts=[host], token=self._worker_token)
+        bound = self._bound()
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
+        self._server = CallServer(self._services, thread_count_max=self._thread_count_max)
         self._runner = web.AppRunner(
-            self._server.application(), handler_cancellation=True, access_log=None
+            self._server.application(guard), handler_cancellation=True, access_log=None
         )
         await self._runner.setup()
-        self.url = await self._bind()
+        await web.SockSite(self._runner, bound).start()
         self._session = aiohttp.ClientSession(
             headers=self._headers,
             timeout=aiohttp.ClientTimeout(total=REQUEST_S),
@@ -79,12 +108,18 @@ class Worker:
         traceback: TracebackType | None,
     ) -> None:
         try:
+            # First it offers nothing any more, so that few come who have to be sent away.
+            self._is_leaving = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LEAVE_S):
+                    await self._register()
             await self._server.drain(self._drain_s)
         finally:
             self._telling.cancel()
             await self._group.__aexit__(None, None, None)
             await self._session.close()
             await self._runner.cleanup()
+            self._server.close()
 
     @property
     def load(self) -> int:
@@ -95,38 +130,75 @@ class Worker:
         """Return once the registry knows it."""
         await self._is_registered.wait()
 
-    async def _bind(self) -> str:
-        """The address that is really bound: the port that was wanted, or a free one if taken."""
+    def _bound(self) -> socket.socket:
+        """At the port that was wanted, or a free one if taken; ConfigurationError if it may not."""
         parts = urlsplit(self.wanted_url)
-        host = parts.hostname or "127.0.0.1"
-        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
-        bound = _bound(host, port)
-        await web.SockSite(self._runner, bound).start()
-        shown = f"[{host}]" if ":" in host else host
-        return f"http://{shown}:{bound.getsockname()[1]}"
+        host = parts.hostname or ""
+        bound = _bound(host, parts.port or 80)
+        address = str(bound.getsockname()[0])
+        if self._worker_token is None and not ipaddress.ip_address(address).is_loopback:
+            bound.close()
+            raise ConfigurationError(
+                f"a worker at {host} can be called from other hosts, and needs a token:"
+                " set HEADWAY_WORKER_TOKEN, the same here and at the server"
+            )
+        return bound
 
     async def _tell(self) -> None:
         """Register until it is heard; then say now and then that it lives, and what it does."""
+        is_known = False
         while True:  # Until it is left.
-            services = self._services.names
-            told = {"id": self.id, "url": self.url, "services": services, "load": 0}
-            while not await self._said("register", told):  # noqa: ASYNC110
+            while not await self._register():
+                is_known = False
                 await asyncio.sleep(REGISTER_AGAIN_S)
+            if not is_known:
+                log.info("worker_registered", extra={"worker_id": self.id, "url": self.url})
             self._is_registered.set()
-            log.info("worker_registered", extra={"worker_id": self.id, "url": self.url})
-            while await self._lives():  # noqa: ASYNC110
+            until_s = time.monotonic() + REGISTER_ANEW_S
+            while (is_known := await self._lives()) and time.monotonic() < until_s:  # noqa: ASYNC110
                 await asyncio.sleep(self._heartbeat_s)
+
+    async def _register(self) -> bool:
+        async with self._saying:  # What was said last is what counts: nothing overtakes it.
+            services = [] if self._is_leaving else self._services.names
+            told = {"id": self.id, "url": self.url, "services": services, "load": 0}
+            return await self._said("register", told)
 
     async def _lives(self) -> bool:
         return await self._said("heartbeat", {"id": self.id, "url": self.url, "load": self.load})
 
     async def _said(self, word: str, body: dict[str, object]) -> bool:
+        """Whether it was heard. Why not is logged once, and again when it is another reason."""
         try:
             async with self._session.post(f"{self.registry_url}/{word}", json=body) as answer:
-                return answer.status == 200
+                problem = "" if answer.status == 200 else await _refusal(answer)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            log.warning("registry_awaited", extra={"reason": f"{type(error).__name__}: {error}"})
-            return False
+            problem = f"{type(error).__name__}: {error}"
+        if problem and problem != self._problem:
+            log.warning("registry_awaited", extra={"reason": problem, "url": self.registry_url})
+        self._problem = problem
+        return not problem
+
+
+async def _refusal(answer: aiohttp.ClientResponse) -> str:
+    """Its status, and the sentence that comes with it."""
+    text = (await answer.content.read(REFUSAL_BYTE_COUNT_MAX)).decode(errors="replace")
+    try:
+        said = json.loads(text)
+    except ValueError:
+        said = None
+    if isinstance(said, dict):
+        text = str(said.get("detail") or said.get("error") or text)
+    return f"HTTP {answer.status}: {text}"
+
+
+def _address_to_listen_at(url: str) -> str:
+    checked = check_worker_url(url)
+    parts = urlsplit(checked)
+    if parts.scheme != "http" or parts.path:
+        problem = f"a worker listens at http://<host>:<port>, and not at {checked}"
+        raise ConfigurationError(f"{problem}; set WORKER_URL")
+    return checked
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -3,7 +3,10 @@
 import asyncio
 import inspect
 from collections.abc import Callable
+from concurrent.futures import Executor
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from headway.core.document import Document, check_name, encode_document
@@ -73,10 +76,14 @@ class Services:
         """Take in those of another set that have no name of this one."""
         self._functions = others._functions | self._functions
 
-    async def call(self, name: str, given: Any, params: dict[str, Any], call: Call) -> Any:
-        """What the service says; a plain `def` is called in a thread."""
+    async def call(
+        self, name: str, given: Any, params: dict[str, Any], call: Call, *, threads: Executor
+    ) -> Any:
+        """What the service says; a plain `def` is called in one of the threads."""
         function, takes = self._functions[name]
         arguments = (given, params, call)[:takes]
         if inspect.iscoroutinefunction(function):
             return await function(*arguments)
-        return await asyncio.to_thread(function, *arguments)
+        # In this context, so that what it logs is of this call.
+        begin = partial(copy_context().run, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(threads, begin)

@@ -1,4 +1,5 @@
-"""What the page is shown: thousands of active runs, and a stream that changes them all the time.
+"""What the page is shown: thousands of active runs, most of them queued, and a stream that changes
+them all the time.
 
 It stands in for the server, which is measured for itself, so that what is slow is the page. The
 words are the server's: they are checked against its own description of them.
@@ -8,6 +9,7 @@ import asyncio
 import json
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
@@ -16,11 +18,16 @@ from typing import Any, Final
 from aiohttp import web
 
 from headway.api.page import BUILT_FOLDER, CONTENT_POLICY
-from headway.api.wire import EventView, StateView
+from headway.api.state import StateView
+from headway.api.wire import EventView
 
 TICK_S: Final = 0.02
 MOVE_EVERY: Final = 20
-"""Of so many changes one is an end and a new beginning; the others are figures."""
+"""Of so many changes one is an end: the next in line begins, and a new one is queued."""
+LASTING: Final = "key-00000"
+"""Its run never ends: its figure `told` says how many changes the page has taken in."""
+RUNNING_SHARE: Final = 0.01
+"""Of all runs; the others are queued, as on a board with a limit."""
 
 
 def _now() -> str:
@@ -32,14 +39,17 @@ class Feed:
         self._changes_per_s = changes_per_s
         self._seq = run_count
         self._numbers = count(run_count)
-        self._runs = [self._run(index) for index in range(run_count)]
+        self._running_count = max(2, int(run_count * RUNNING_SHARE))
+        first = (self._begun(self._run(index)) for index in range(self._running_count))
+        self._running = deque(first)
+        self._queued = deque(self._run(index) for index in range(self._running_count, run_count))
         self._turn = 0
 
     def _run(self, index: int) -> dict[str, Any]:
         at = _now()
         nothing = dict.fromkeys(
             (
-                *("ready_seq", "ended_at", "wake_at", "run_by", "cancel_by", "continued_from"),
+                *("started_at", "ended_at", "wake_at", "run_by", "cancel_by", "continued_from"),
                 *("parent_id", "traceparent", "checkpoint", "result", "error", "cancel"),
             )
         )
@@ -50,9 +60,10 @@ class Feed:
             "job": "mirror",
             "lane": "main",
             "mode": "start",
-            "status": "running",
-            "state": "Running",
+            "status": "queued",
+            "state": "Queued",
             "seq": index + 1,
+            "ready_seq": index + 1,
             "is_waiting": False,
             "is_behind": False,
             "revision": 1,
@@ -60,37 +71,50 @@ class Feed:
             "attempt": 1,
             "unread_count": 0,
             "queued_at": at,
-            "started_at": at,
             "params": {"url": f"https://example.org/{index}"},
-            "progress": {"downloaded": 0, "skipped": 0},
+            "progress": None,
         }
 
+    def _begun(self, run: dict[str, Any]) -> dict[str, Any]:
+        figures = {"downloaded": 0, "skipped": 0}
+        begun = {"status": "running", "state": "Running", "started_at": _now(), "ready_seq": None}
+        return {**run, **begun, "progress": figures}
+
     def state(self) -> dict[str, Any]:
+        runs = [*self._running, *self._queued]
         keys = [
             {name: run[name] for name in ("key", "job", "params", "revision")}
             | {"updated_at": run["queued_at"]}
-            for run in self._runs
+            for run in runs
         ]
-        lane = {"name": "main", "max_concurrent": len(self._runs), "max_queued": None}
-        counts = {"held_count": len(self._runs), "queued_count": 0, "paused": False, "revision": 1}
-        state = {"seq": self._seq, "lanes": [lane | counts], "keys": keys, "runs": self._runs}
+        lane = {"name": "main", "max_concurrent": self._running_count, "max_queued": None}
+        counts = {"held_count": len(self._running), "queued_count": len(self._queued)}
+        lane |= {**counts, "paused": False, "revision": 1}
+        state = {"seq": self._seq, "lanes": [lane], "keys": keys, "runs": runs}
         return state | {"last_runs": [], "instances": []}
 
     def changes(self) -> Iterator[dict[str, Any]]:
-        """The next change of a run: an event, or the few of an end and a new beginning."""
-        index = self._turn % len(self._runs)
+        """The next change: a run's figures, or an end with the two beginnings that it makes."""
         self._turn += 1
-        run = self._runs[index]
+        run = self._running.popleft()
         if self._turn % MOVE_EVERY:
             figures = run["progress"]
-            run["progress"] = figures | {"downloaded": figures["downloaded"] + 1}
+            told = {"downloaded": figures["downloaded"] + 1, "told": self._turn}
+            run["progress"] = figures | told
+            self._running.append(run)
             yield self._event(run, "run_progress", run["progress"])
             return
+        if run["key"] == LASTING:
+            self._running.append(run)
+            run = self._running.popleft()
         yield self._event(run, "run_state_changed", {"to": "succeeded"}, "Done")
+        index = int(run["key"].removeprefix("key-"))
         fresh = self._run(index) | {"id": f"run-{next(self._numbers)}"}
-        self._runs[index] = fresh
         yield self._event(fresh, "run_state_changed", {"to": "queued"}, "Queued")
-        yield self._event(fresh, "run_state_changed", {"to": "running"}, "Running")
+        self._queued.append(fresh | {"seq": self._seq, "ready_seq": self._seq})
+        following = self._begun(self._queued.popleft())
+        self._running.append(following)
+        yield self._event(following, "run_state_changed", {"to": "running"}, "Running")
 
     def _event(
         self, run: dict[str, Any], kind: str, payload: Any, state: str | None = None
@@ -130,7 +154,7 @@ def application(feed: Feed) -> web.Application:
         return web.json_response({"jobs": []})
 
     async def interrupts(_request: web.Request) -> web.Response:
-        return web.json_response({"interrupts": [], "is_whole": True})
+        return web.json_response({"interrupts": [], "cursor": None})
 
     async def tasks(_request: web.Request) -> web.Response:
         return web.json_response({"tasks": []})

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.bench.browser.feed import LASTING
 from tests.bench.browser.processes import resident_byte_count
 from tests.bench.places import ROOT
 from tests.services.programs import chromium_program
@@ -122,9 +123,9 @@ def _look(browser: Browser, address: str, scale: Scale) -> Seen:
     ends_s = begun_s + scale.duration_s
     _use(page, until_s=begun_s + scale.duration_s * SETTLED_SHARE)
     heap_before, resident_before = _heap(page), resident_byte_count(os.getpid())
-    figures_before, looked_s = _figure_sum(page), time.monotonic()
+    told_before, looked_s = _told_count(page), time.monotonic()
     _use(page, until_s=ends_s)
-    shown = (_figure_sum(page) - figures_before) / (time.monotonic() - looked_s)
+    shown = (_told_count(page) - told_before) / (time.monotonic() - looked_s)
     latencies = sorted(page.evaluate("window.latencies"))
     return Seen(
         **asdict(scale),
@@ -132,7 +133,7 @@ def _look(browser: Browser, address: str, scale: Scale) -> Seen:
         p50_ms=_percentile(latencies, 0.5),
         p95_ms=_percentile(latencies, 0.95),
         worst_ms=latencies[-1],
-        shown_rate=shown * scale.run_count,
+        shown_rate=shown,
         heap_before=heap_before,
         heap_after=_heap(page),
         resident_before=resident_before,
@@ -162,10 +163,10 @@ def _use(page: Page, *, until_s: float) -> None:
     page.evaluate("scrollTo(0, 0)")
 
 
-def _figure_sum(page: Page) -> float:
-    """What the first row has downloaded: it grows with each of its changes."""
-    figures = page.get_by_label("key-00001", exact=True).get_by_test_id("figures")
-    shown = figures.get_by_text("downloaded", exact=True).locator("xpath=following-sibling::dd")
+def _told_count(page: Page) -> float:
+    """How many changes the page has taken in, as the row says whose run never ends."""
+    figures = page.get_by_label(LASTING, exact=True).get_by_test_id("figures")
+    shown = figures.get_by_text("told", exact=True).locator("xpath=following-sibling::dd")
     return float(shown.inner_text().replace(",", ""))
 
 

@@ -15,8 +15,9 @@ INTRODUCTION: Final = f"""\
 ## The page, while everything moves
 
 The board in Chromium, without a window. What it is shown comes from a stand-in for the server, so
-that what is slow is the page: so many active runs, and so many changes a second, one in twenty of
-them an end and a new beginning. Meanwhile somebody types, opens rows and scrolls.
+that what is slow is the page: so many active runs, one in a hundred of them running and the others
+queued, and so many changes a second, one in twenty of them an end, upon which the next begins and
+another is queued. Meanwhile somebody types, opens rows and scrolls.
 
 - **Input**: from the key, the click or the wheel to the frame that shows what came of it.
 - **Memory**: the tab's own heap after its rubbish was collected, and all of the processes that draw

@@ -101,10 +101,11 @@ async def _received(reader: asyncio.StreamReader, count: int) -> None:
     """Until so many events have come; each must be the next."""
     last, rest = None, b""
     while count > 0:
-        *lines, rest = (rest + await reader.read(65_536)).split(b"\n")
-        numbers = [int(line[4:]) for line in lines if line.startswith(b"id: ")]
-        is_data = sum(line.startswith(b"event: ") for line in lines)
-        for number in numbers:
-            assert last is None or number in (last, last + 1), (number, last)
+        *blocks, rest = (rest + await reader.read(65_536)).split(b"\n\n")
+        for block in blocks:
+            if b"event: " not in block:  # It tells where the stream begins, or is a ping.
+                continue
+            number = int(block.partition(b"id: ")[2].partition(b"\n")[0])
+            assert last is None or number == last + 1, (number, last)
             last = number
-        count -= is_data
+            count -= 1

@@ -34,10 +34,16 @@ LITERALS: Final = (None, True, False, 3, 3.0, "3", "x", "", [1, 2], {"v": 1}, 2.
 class Feature:
     """What the flows of one test may have: a crash changes times, and what depends on them."""
 
-    call_timeouts: bool
-    subflow_timeouts: bool
-    concurrent_fail_fast: bool
-    late_signals: bool
+    call_timeouts: bool = True
+    subflow_timeouts: bool = True
+    concurrent_fail_fast: bool = True
+    late_signals: bool = True
+    is_uneven: bool = False
+    """Whether times are such that seldom two things come at the same instant."""
+
+    def ms(self, chance: Random, *choices: int) -> int:
+        chosen = chance.choice(choices)
+        return chosen + chance.choice((1, 2, 3, 4)) if chosen and self.is_uneven else chosen
 
 
 def world_of(seed: int) -> World:
@@ -105,21 +111,21 @@ def a_node(chance: Random, feature: Feature, depth: int) -> Json:
         node["on_error"] = chance.choice([mapping, "late", {"no worker": "y"}])
     if kind not in ("choice", "timer") and chance.randrange(2):
         node["max_retries"] = chance.randrange(3)
-        node["wait_ms"] = chance.choice([0, 20, 30])
+        node["wait_ms"] = feature.ms(chance, 0, 20, 30)
     match kind:
         case "parallel" | "foreach":
             _fill_fan(chance, node, feature)
         case "subflow":
             node["subflow"] = a_flow(chance, feature, depth - 1)
             if feature.subflow_timeouts and chance.randrange(2):
-                node["timeout_ms"] = chance.choice([30, 60, 100])
+                node["timeout_ms"] = feature.ms(chance, 30, 60, 100)
         case "choice":
             node["choice_cases"] = [
                 {"action": chance.choice(ACTIONS), "expr": expression(chance)}
                 for _ in range(chance.randrange(4))
             ]
         case "timer" | "wait_event" | "approval":
-            _fill_wait(chance, node)
+            _fill_wait(chance, node, feature)
         case _:
             field = {"executor": "service", "local": "function", "flow_ref": "flow"}[kind]
             node[field] = chance.choice(SERVICES)
@@ -130,10 +136,9 @@ def a_node(chance: Random, feature: Feature, depth: int) -> Json:
 def _fill_attempts(chance: Random, node: Json, feature: Feature) -> None:
     if node["kind"] != "local" and "function" not in node and "flow" not in node:
         node["max_attempts"] = chance.randrange(4)
-        node["attempt_delay_ms"] = chance.choice([0, 10, 30])
-    # A child's time goes on in a crash, so that it may always have a limit.
-    if (feature.call_timeouts or "flow" in node) and chance.randrange(2):
-        node["timeout_ms"] = chance.choice([20, 40, 60])
+        node["attempt_delay_ms"] = feature.ms(chance, 0, 10, 30)
+    if feature.call_timeouts and chance.randrange(2):
+        node["timeout_ms"] = feature.ms(chance, 20, 40, 60)
 
 
 def _fill_fan(chance: Random, node: Json, feature: Feature) -> None:
@@ -151,9 +156,9 @@ def _fill_fan(chance: Random, node: Json, feature: Feature) -> None:
     _fill_attempts(chance, node, feature)
 
 
-def _fill_wait(chance: Random, node: Json) -> None:
+def _fill_wait(chance: Random, node: Json, feature: Feature) -> None:
     if node["kind"] == "timer":
-        node["params"] = {"delay_ms": chance.choice([0, 10, 40])}
+        node["params"] = {"delay_ms": feature.ms(chance, 0, 10, 40)}
         return
     name = "signal_key" if node["kind"] == "wait_event" else "approval_key"
     at = chance.choice(["$shared.a", "b", "$shared.c", "$shared.c.v", "$params.word"])
@@ -161,7 +166,7 @@ def _fill_wait(chance: Random, node: Json) -> None:
     if at not in ("$shared.c.v", "$params.word") and chance.randrange(2):
         node["params"]["consume"] = True
     if chance.randrange(4):
-        node["params"]["timeout_ms"] = chance.choice([20, 50])
+        node["params"]["timeout_ms"] = feature.ms(chance, 20, 50)
 
 
 def _prep(chance: Random) -> Json:

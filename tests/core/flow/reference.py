@@ -1,17 +1,18 @@
 """What a flow means, written down a second time: plain recursion over the JSON of a definition.
 
-Nothing of the engine is used here. Times are in milliseconds from the start. What happens at one
-instant comes in this order: signals, ends of calls, alarms (an outer flow's before an inner one's).
+Nothing of the engine is used here.
 """
 
 import json
-from heapq import heappop, heappush
 from typing import Any
 
+from tests.core.flow.driver import Crash
 from tests.core.flow.reference_parts import (
     FOR_EVER,
     Branches,
+    Call,
     Event,
+    Huge,
     Lost,
     OutOfTime,
     Over,
@@ -23,6 +24,7 @@ from tests.core.flow.reference_parts import (
     Tries,
     World,
 )
+from tests.core.flow.reference_time import Timeline
 from tests.core.flow.reference_values import (
     Json,
     callee_of,
@@ -33,21 +35,27 @@ from tests.core.flow.reference_values import (
     prepared,
 )
 
+OUTPUT_LENGTH_MAX = 20_000
 
-class Reference:
+
+class Reference(Timeline):
     def __init__(
-        self, definition: Json, params: Json, world: World, *, signals: Signals, row_count_max: int
+        self,
+        definition: Json,
+        params: Json,
+        world: World,
+        *,
+        signals: Signals,
+        row_count_max: int,
+        crash: Crash = Crash.NEVER,
     ) -> None:
+        """`crash` is what happens to the process after every commit."""
+        super().__init__(signals, crash)
         self.definition = definition
         self.params = params
         self.world = world
-        self.signals = sorted(signals, key=lambda signal: signal[0])
         self.row_count_max = row_count_max
-        self.now = 0
         self.rows: list[Row] = []
-        self.root: Json = {}
-        self.deadlines: list[tuple[int, int]] = []
-        self.call_count = 0
         self.status: str | None = None
         self.error = ""
 
@@ -60,23 +68,6 @@ class Reference:
             return self
         self.status = "failed" if self.error else "succeeded"
         return self
-
-    # Time.
-
-    def advance(self, at: int, *, is_alarm: bool) -> None:
-        for limit, depth in sorted(self.deadlines):
-            if at > limit or (is_alarm and at >= limit):
-                self._let_signals_in(limit)
-                raise OutOfTime(depth)
-        self._let_signals_in(at)
-        if at >= FOR_EVER:
-            raise Stuck
-
-    def _let_signals_in(self, at: int) -> None:
-        while self.signals and self.signals[0][0] <= at:
-            _, key, value = self.signals.pop(0)
-            self.root[key] = value
-        self.now = at
 
     # The graph.
 
@@ -149,7 +140,8 @@ class Reference:
     # Calls.
 
     def one_call(self, place: Place) -> tuple[str, str]:
-        tried = self.alone(self.branch(place, 0, Branches([place.given])))
+        branches = Branches([place.given])
+        tried = self.alone(self.branch(place, 0, branches), branches)
         row: Json = {"branch": 0, "attempt": tried.try_no, "started": tried.started}
         row["worker"] = tried.worker
         if tried.error:
@@ -157,15 +149,6 @@ class Reference:
             self.row(place, error=tried.error, action=action, **row)
             return action, tried.error
         return self.succeeded(place, tried.output, **row)
-
-    def alone(self, tries: Tries) -> Tried:
-        while True:
-            try:
-                event = next(tries)
-            except StopIteration as end:
-                tried: Tried = end.value
-                return tried
-            self.advance(event.at, is_alarm=event.is_alarm)
 
     def branch(self, place: Place, index: int, branches: Branches) -> Tries:
         """All tries but the last are rows of their own; the last one is the answer."""
@@ -181,13 +164,13 @@ class Reference:
             wait = node.get("wait_ms", 0)
             if wait:
                 branches.idle[index] = (try_no, -1)
-                yield Event(self.now + wait, is_alarm=True, is_called=False, order=index)
+                yield Event(self.now + wait, is_alarm=True, order=index)
 
     def one_try(self, place: Place, index: int, branches: Branches, try_no: int) -> Tries:
         node = place.node
         lost = Tried(try_no, self.now)
         timeout = node.get("timeout_ms", 0)
-        due = self.now + timeout if timeout else 2 * FOR_EVER
+        due = self.due(timeout)
         attempt = 1
         while True:
             self.call_count += 1
@@ -195,11 +178,12 @@ class Reference:
             heard = place.merged.get("input") if is_inherited else branches.inputs[index]
             callee = callee_of(node, index, place.merged)
             reply = self.world(*callee, heard, try_no, attempt)
-            end = self.now + reply.after_ms
-            if end > due:
-                yield Event(due, is_alarm=True, is_called=True, order=index)
+            is_child = callee[0] == "flow"
+            times = (self.now + reply.after_ms, due, reply.after_ms, timeout)
+            since = 0 if try_no == 1 else lost.started
+            yield Call(self.call_count, since, index, *times, is_child).event()
+            if branches.is_late:
                 return lost._replace(error="timeout", worker=None)
-            yield Event(end, is_alarm=False, is_called=True, order=self.call_count)
             if not reply.error:
                 return lost._replace(output=reply.result, error="", worker=reply.worker_id)
             is_asked = reply.worker_id is not None
@@ -210,10 +194,12 @@ class Reference:
                 return lost
             attempt += 1
             delay = node.get("attempt_delay_ms", 0)
+            if self.crash is not Crash.NEVER:
+                due = self.now + delay + (timeout or 2 * FOR_EVER)
             if delay:
                 at = min(self.now + delay, due)
                 branches.idle[index] = (try_no, lost.started)
-                yield Event(at, is_alarm=True, is_called=False, order=index)
+                yield Event(at, is_alarm=True, order=index)
                 if at == due:
                     return lost._replace(error="timeout", worker=None)
 
@@ -259,10 +245,7 @@ class Reference:
                 self.go_on(place, index, branches)
             if not branches.tries:
                 return branches
-            at, is_alarm, _, index = heappop(branches.waiting)
-            if index in branches.tries:
-                self.advance(at, is_alarm=is_alarm)
-                self.go_on(place, index, branches)
+            self.go_on(place, self.next_of(branches), branches)
 
     def go_on(self, place: Place, index: int, branches: Branches) -> None:
         """Let a branch go on until it waits again, or is decided."""
@@ -281,12 +264,12 @@ class Reference:
             if branches.is_stopped:
                 self.abandon(place, branches)
         else:
-            heappush(branches.waiting, (event.at, event.is_alarm, event.order, index))
+            branches.waiting[index] = event
 
     def abandon(self, place: Place, branches: Branches) -> None:
         why = "another branch failed"
         for index, (try_no, started) in sorted(branches.idle.items()):
-            del branches.tries[index]
+            del branches.tries[index], branches.waiting[index]
             branches.errors[index] = why
             began = self.now if started < 0 else started
             tried = Tried(try_no, began, error=why)
@@ -346,6 +329,9 @@ class Reference:
             if until < next_at or next_at == FOR_EVER:
                 self.advance(until, is_alarm=True)
                 raise Lost("timeout")
+            if next_at == until:
+                self.check_no_tie(next_at, Event(until, is_alarm=True, order=0))
+            self.check_no_tie(next_at)
             self.advance(next_at, is_alarm=False)
 
     def approved(self, place: Place, value: Any) -> str:
@@ -396,5 +382,8 @@ class Reference:
         }
         values |= {"status": "error" if error else "ok", "error": "", "output": None}
         values |= {"started": place.entered, "finished": self.now, **told}
-        values["output"] = json.loads(json.dumps(values["output"]))
+        text = json.dumps(values["output"])
+        if len(text) > OUTPUT_LENGTH_MAX:
+            raise Huge
+        values["output"] = json.loads(text)
         self.rows.append(Row(path=place.path, input=place.given, **values))

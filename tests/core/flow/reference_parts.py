@@ -48,12 +48,32 @@ class Place(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What a branch waits for."""
+    """What a branch waits for: the end of a call, its time limit, or that it is to be called."""
 
     at: int
     is_alarm: bool
-    is_called: bool
     order: int
+    call: "Call | None" = None
+
+
+class Call(NamedTuple):
+    """A call that is under way."""
+
+    number: int
+    """Who was called first ends first."""
+    due_since: int
+    """When a further try was to be made, or 0: after a crash the first tries are called first."""
+    branch: int
+    ends_at: int
+    due_at: int
+    after_ms: int
+    timeout_ms: int
+    is_child: bool
+
+    def event(self) -> Event:
+        is_late = self.ends_at > self.due_at
+        at = self.due_at if is_late else self.ends_at
+        return Event(at, is_late, self.branch if is_late else self.number, self)
 
 
 class Tried(NamedTuple):
@@ -89,6 +109,17 @@ class Stuck(Exception):
     """Nothing is left that could happen."""
 
 
+class Huge(Exception):
+    """Going round, it has put its state into itself so often that it would not fit anywhere."""
+
+
+class Tie(Exception):
+    """An end or a signal comes at the instant of an alarm: a crash in between lets that go first.
+
+    Who dies after every commit cannot tell which was meant to be first.
+    """
+
+
 Tries = Generator[Event, None, Tried]
 
 
@@ -98,7 +129,9 @@ class Branches:
     def __init__(self, inputs: list[Any]) -> None:
         self.inputs = inputs
         self.tries: dict[int, Tries] = {}
-        self.waiting: list[tuple[int, bool, int, int]] = []
+        self.waiting: dict[int, Event] = {}
+        self.is_late = False
+        """Whether what happened last is that a time is over."""
         self.idle: dict[int, tuple[int, int]] = {}
         """Those that wait to be called again: which try, and when it began, or -1."""
         self.done: dict[int, Any] = {}

@@ -2,12 +2,11 @@
 
 import json
 import os
-from collections import Counter
 from random import Random
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import HealthCheck, Phase, given, note, reject, settings
 from hypothesis import strategies as st
 
 from headway.core.flow import walk
@@ -17,22 +16,15 @@ from headway.core.flow.state import NodeRun
 from tests.core.flow.drawing import PARAMS, Feature, a_flow, signals, world_of
 from tests.core.flow.driver import MS, START, Call, Crash, Driver, Reply
 from tests.core.flow.reference import Reference
-from tests.core.flow.reference_parts import Row
+from tests.core.flow.reference_parts import Huge, Row, Tie
 
-# `make torture` asks for many, new ones each time; here they are few, and always the same.
+# `make torture` asks for many, new ones each time; here they are fewer, and always the same.
 EXAMPLE_COUNT: Final = int(os.environ.get("HEADWAY_EXAMPLES", "0"))
 ROW_COUNT_MAX: Final = 40
-ALL: Final = Feature(
-    call_timeouts=True, subflow_timeouts=True, concurrent_fail_fast=True, late_signals=True
-)
-RELOAD: Final = Feature(
-    call_timeouts=False, subflow_timeouts=True, concurrent_fail_fast=True, late_signals=True
-)
-LOSE: Final = Feature(
-    call_timeouts=False, subflow_timeouts=False, concurrent_fail_fast=False, late_signals=False
-)
+ALL: Final = Feature()
+UNEVEN: Final = Feature(is_uneven=True)
 SETTINGS: Final = settings(
-    max_examples=EXAMPLE_COUNT or 50,
+    max_examples=EXAMPLE_COUNT or 500,
     derandomize=not EXAMPLE_COUNT,
     deadline=None,
     database=None,
@@ -65,11 +57,17 @@ def both(chance: Random, feature: Feature, crash: Crash) -> tuple[Driver, Refere
         try_no = int(call.call_id.split(".")[2])
         return world("flow", call.flow, call.params.get("input"), try_no, 1)
 
+    reference = Reference(
+        definition, PARAMS, world, signals=told, row_count_max=ROW_COUNT_MAX, crash=crash
+    )
+    try:
+        reference.run()
+    except (Huge, Tie):
+        reject()
     driver = Driver(read_flow(definition).flow, PARAMS, answer, crash=crash)
     for after_ms, key, value in told:
         driver.signal_after(after_ms, key, value)
-    reference = Reference(definition, PARAMS, world, signals=told, row_count_max=ROW_COUNT_MAX)
-    return driver.run(), reference.run()
+    return driver.run(), reference
 
 
 def as_row(run: NodeRun) -> Row:
@@ -114,9 +112,9 @@ def test_r5_4_a_run_is_what_its_flow_means_in_every_row(chance: Random) -> None:
 @SETTINGS
 @given(CHANCES)
 def test_r5_5_a_state_loaded_again_after_every_commit_makes_no_difference(chance: Random) -> None:
-    driver, reference = both(chance, RELOAD, Crash.RELOAD)
-    made = [as_row(run)._replace(started=0) for run in driver.rows]
-    assert made == [row._replace(started=0) for row in reference.rows]
+    """But to when a try began, and so to how long it may still take."""
+    driver, reference = both(chance, UNEVEN, Crash.RELOAD)
+    assert without_beginnings(driver) == [row._replace(started=0) for row in reference.rows]
     ends_alike(driver, reference)
 
 
@@ -126,7 +124,10 @@ def test_r5_5_a_state_loaded_again_after_every_commit_makes_no_difference(chance
 def test_r5_5_a_process_that_dies_after_every_commit_repeats_only_what_had_not_ended(
     chance: Random,
 ) -> None:
-    driver, reference = both(chance, LOSE, Crash.LOSE)
-    made = Counter(repr(without_times(as_row(run))) for run in driver.rows)
-    assert made == Counter(repr(without_times(row)) for row in reference.rows)
+    driver, reference = both(chance, UNEVEN, Crash.LOSE)
+    assert without_beginnings(driver) == [row._replace(started=0) for row in reference.rows]
     ends_alike(driver, reference)
+
+
+def without_beginnings(driver: Driver) -> list[Row]:
+    return [as_row(run)._replace(started=0) for run in driver.rows]

@@ -217,7 +217,7 @@ def test_r5_5_the_time_of_a_child_goes_on_while_the_parent_is_away() -> None:
     driver.run(100)
     assert told(driver.rows) == [("a", 1, "error", "timeout", "error")]
     assert driver.commands[-2:] == [
-        CancelCall("0.0.1.1"),
+        CancelCall("0.0.1.1", is_child=True),
         Finish(RunStatus.FAILED, "timeout"),
     ]
 

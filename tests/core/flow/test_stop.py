@@ -42,8 +42,8 @@ def test_i11_cancel_reaches_every_call_and_child_and_is_for_ever(crash: Crash) -
     driver.happen(Answered("0.1.1.1", "done"))
     commit = driver.happen(Canceled())
     assert commit.commands == [
-        CancelCall("0.0.1.1"),
-        CancelCall("0.2.1.1"),
+        CancelCall("0.0.1.1", is_child=True),
+        CancelCall("0.2.1.1", is_child=True),
         Finish(RunStatus.CANCELED, "canceled"),
     ]
     assert driver.rows[-1].path == ("sf", "f")
@@ -118,5 +118,5 @@ def test_r5_10_a_child_is_canceled_also_by_a_parent_that_was_away(happened: Happ
     driver = a_driver(nodes).run(0)
     loaded = driver.store.load(driver.flow, driver.params)
     commit = step(loaded, happened, later(START, seconds=1))
-    assert commit.commands[0] == CancelCall("0.0.1.1")
+    assert commit.commands[0] == CancelCall("0.0.1.1", is_child=True)
     assert isinstance(commit.commands[1], Finish)

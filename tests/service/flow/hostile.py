@@ -54,6 +54,11 @@ async def _answer(way: str, writer: asyncio.StreamWriter) -> None:
             while True:
                 writer.write(CHUNK)
                 await writer.drain()
+        case "lines":
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\r\n")
+            while True:
+                writer.write(b'{"progress": {"done": 1}}\n' * 1_000)
+                await writer.drain()
         case "headers":
             writer.write(b"HTTP/1.1 200 OK\r\nX-Big: " + CHUNK + b"\r\n\r\n")
         case "cut":

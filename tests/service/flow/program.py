@@ -61,6 +61,7 @@ EVERY_KIND: Definition = a_flow(
             "flow": "inner",
             "prep": {"input_key": "$params.fan"},
             "post": {"output_key": "fan"},
+            "parallel_mode": "concurrent",
         },
         "call": {
             "kind": "executor",
@@ -73,6 +74,7 @@ EVERY_KIND: Definition = a_flow(
             "parallel_services": ["one", "two"],
             "prep": {"input_key": "$params.both"},
             "post": {"output_key": "both"},
+            "parallel_mode": "concurrent",
         },
         "last": local("effect", "$params.last"),
     },

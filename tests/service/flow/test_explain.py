@@ -9,7 +9,7 @@ from headway import Headway
 from headway.core.run.explain import Explanation, Gate
 from headway.worker.program import Worker
 from headway.worker.services import Services
-from tests.service.flow.scenes import a_flow, local, parked, until
+from tests.service.flow.scenes import a_flow, parked, until
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -102,7 +102,7 @@ async def test_r5_3_a_task_that_waits_for_another_flow_names_it(url: str) -> Non
 
 async def test_what_is_over_or_queued_is_explained_as_any_run(url: str) -> None:
     async with Headway(url) as hw:
-        await hw.flows.publish("f", a_flow({"a": local("none")}))
+        await hw.flows.publish("f", a_flow({"a": {"kind": "timer"}}))
         run = await hw.flows.start("f")
         await run.ended()
         assert (await hw.explain(run.id)).sentence == "The run is over: failed."

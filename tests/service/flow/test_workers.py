@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 from typing import Any
 
 import pytest
@@ -17,6 +18,13 @@ from tests.service.flow.hostile import hostile_worker
 from tests.service.flow.scenes import a_flow, told
 
 pytestmark = pytest.mark.backend("sqlite")
+
+
+# What some system takes for an address, and `ipaddress` does not.
+ALMOST_ADDRESSES = (
+    *("167837955", "169.254.43518", "10.1", "0x7f.1", "0X7F000001", "0177.0.0.1", "127.0.0.1."),
+    *("1.2.3.4.5", "256.1.1.1", "a.10", "\uff11\uff10.1.2.3", "127\u30020\u30020\u30021"),
+)
 
 
 def executor(service: str, **more: Any) -> dict[str, Any]:
@@ -53,6 +61,7 @@ def test_r5_4_the_least_load_goes_first_and_others_in_their_turn() -> None:
         ("endless", "unreachable: the answer is more than 1,048,576 bytes"),
         ("headers", "unreachable: "),
         ("cut", "unreachable: "),
+        ("lines", "unreachable: it tells too much of its progress"),
         ("redirect", "bad_answer: HTTP 302"),
         ("nan", "bad_answer: HTTP 200"),
         ("twice", "bad_answer: HTTP 200"),
@@ -107,6 +116,7 @@ async def test_r5_4_another_worker_is_asked_when_one_fails(url: str) -> None:
         ("::ffff:10.1.2.3", ("10.0.0.0/8",), True),
         ("192.168.0.1", (), False),
         ("fe80::1%eth0", (), False),
+        *((one, ("0.0.0.0/0",), False) for one in ALMOST_ADDRESSES),
     ],
 )
 async def test_s5_only_loopback_and_what_is_listed_is_connected_to(
@@ -139,8 +149,22 @@ async def test_s5_a_name_is_checked_by_the_address_that_is_connected_to(
         AllowedAddresses(["nonsense"])
 
 
+@pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3", "inside", *ALMOST_ADDRESSES])
+async def test_s5_whatever_is_taken_for_an_address_no_socket_is_made_for_it(address: str) -> None:
+    """However its client comes to it: a name is none either, when it is to be connected to."""
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with pytest.raises(NotAllowed):
+            AllowedAddresses().socket_for((family, socket.SOCK_STREAM, 6, "", (address, 80)))
+    found = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))
+    AllowedAddresses().socket_for(found).close()
+
+
 @pytest.mark.parametrize(
-    "bad", ["", "ftp://x", "http://", "http://u@x", "http://x/?a", "http://x:99999", "file:///etc"]
+    "bad",
+    [
+        *("", "ftp://x", "http://", "http://u@x", "http://x/?a", "http://x:99999", "file:///etc"),
+        *(f"http://{one}:80" for one in ALMOST_ADDRESSES),
+    ],
 )
 async def test_s5_what_is_no_address_is_not_registered(url: str, bad: str) -> None:
     async with Headway(url) as hw:
@@ -191,6 +215,8 @@ async def test_r5_7_a_worker_counts_its_load_and_takes_a_free_port(url: str) -> 
         ("transform", 4, {}, (4, "")),
         ("transform", [1], {}, (None, "bad input")),
         ("sum", [1, "2", "x", None, 0.5], {}, (3.5, "")),
+        ("sum", [1, "1_0", " 2 ", "nan", "inf", "-1e999", "", True, "\u0663"], {}, (1, "")),
+        ("sum", ["+1", "-.5", "2.", "1e2"], {}, (102.5, "")),
         ("sum", "no", {}, (None, "bad input")),
         ("route", None, {}, ({"action": "goB"}, "")),
         ("route", None, {"action": "goC"}, ({"action": "goC"}, "")),
@@ -211,3 +237,52 @@ async def test_r5_7_the_built_in_services(
         await run.ended()
         (row,) = await hw.flows.node_runs(run.id)
         assert (row.output, row.error) == outcome
+
+
+async def test_r5_7_as_many_threads_as_were_asked_for_work_at_once(url: str) -> None:
+    services, count = Services(), 40
+    together = threading.Barrier(count)
+
+    @services
+    def meet(given: int) -> int:
+        together.wait(20)
+        return given
+
+    async with (
+        Headway(url) as hw,
+        Worker(
+            services,
+            url="http://127.0.0.1:8080",
+            registry_url="http://127.0.0.1:1",
+            thread_count_max=count,
+        ) as worker,
+    ):
+        await hw.workers.register(worker.id, worker.url, ["meet"])
+        fan = executor("meet", kind="foreach", parallel_mode="concurrent", max_parallel=count)
+        fan |= {"prep": {"input_key": "$params.list"}}
+        await hw.flows.publish("f", a_flow({"n": fan}))
+        run = await hw.flows.start("f", params={"list": list(range(count))})
+        assert await run.result(30) == {"out": list(range(count))}
+
+
+@pytest.mark.parametrize(
+    ("names", "error"), [("a", ""), ("ab", "too_large: input of node 'n'")], ids=["fits", "beyond"]
+)
+async def test_i15_a_call_is_as_large_as_a_worker_takes_or_is_not_made(
+    url: str, names: str, error: str
+) -> None:
+    """The input and the parameters, each as large as a document may be, fit together."""
+    services = Services()
+    services(len, name="count")
+    async with (
+        Headway(url) as hw,
+        Worker(services, url="http://127.0.0.1:8080", registry_url="http://127.0.0.1:1") as worker,
+    ):
+        await hw.workers.register(worker.id, worker.url, ["count"])
+        prep = {"input_map": dict.fromkeys(names, "$params.text")}
+        await hw.flows.publish("f", a_flow({"n": executor("count", prep=prep)}))
+        run = await hw.flows.start("f", params={"text": "x" * 900_000})
+        await run.ended()
+        (row,) = await hw.flows.node_runs(run.id)
+        assert row.error.startswith(error)
+        assert (row.error, row.output) == ("", 1) or error

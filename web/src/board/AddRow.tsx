@@ -65,7 +65,7 @@ function AddForm({ onDone }: { onDone: () => void }) {
       )}
       <div className={classes.foot}>
         <Button variant="default" onClick={onDone}>
-          Never mind
+          Cancel
         </Button>
         <Button type="submit" disabled={key.trim() === "" || name === null} loading={adding.isPending}>
           Add

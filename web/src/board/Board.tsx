@@ -14,7 +14,7 @@ import { ExistingDialog } from "./ExistingDialog";
 import { Limits } from "./Limits";
 
 const ROW_HEIGHT = 65;
-const WANTED = ["All", "Active", "Failed", "Idle"] as const;
+const WANTED = ["All", "Active", "Failed", "Inactive"] as const;
 type Wanted = (typeof WANTED)[number];
 
 export function Board() {
@@ -87,7 +87,7 @@ function isWanted(key: string, wanted: Wanted): boolean {
       return run !== undefined && isActive(run.status);
     case "Failed":
       return run?.state === "Failed";
-    case "Idle":
+    case "Inactive":
       return run === undefined || !isActive(run.status);
   }
 }
@@ -111,6 +111,8 @@ const Rows = memo(function Rows({ keys }: { keys: string[] }) {
           key={item.key}
           ref={virtual.measureElement}
           data-index={item.index}
+          aria-setsize={keys.length}
+          aria-posinset={item.index + 1}
           className={classes.place}
           style={{ transform: `translateY(${item.start - virtual.options.scrollMargin}px)` }}
         >

@@ -1,6 +1,6 @@
 import { UnstyledButton } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
-import { memo } from "react";
+import { memo, useId } from "react";
 import type { Values } from "../form/SchemaForm";
 import { fieldsOf, type Schema } from "../form/schema";
 import { live, useLive } from "../live";
@@ -23,7 +23,7 @@ export const BoardRow = memo(function BoardRow({ rowKey }: { rowKey: string }) {
   const row = useRow(rowKey);
   const jobs = useJobs();
   const { isOpen } = useNote(rowKey);
-  const region = `row-${rowKey}`;
+  const region = useId();
   return (
     <article className={classes.row} aria-label={rowKey} data-row={rowKey} data-testid="row">
       <div className={classes.line}>
@@ -44,6 +44,7 @@ export const BoardRow = memo(function BoardRow({ rowKey }: { rowKey: string }) {
             {row.isLocked && (
               <span className={classes.lock} title="Locked while the run is active">
                 <LockIcon size={12} />
+                <span className="unseen">Locked while the run is active.</span>
               </span>
             )}
             {row.isTask && row.run ? (
@@ -62,10 +63,10 @@ export const BoardRow = memo(function BoardRow({ rowKey }: { rowKey: string }) {
         </div>
         <div className={classes.figures}>
           {row.figures && <Figures run={row.figures} />}
+          {row.run && row.isLocked && <RowWhy run={row.run} />}
         </div>
         <RowButtons row={row} />
       </div>
-      {row.run && row.isLocked && <RowWhy run={row.run} />}
       <Reason row={row} />
       {isOpen && (
         <div id={region} className={classes.form}>

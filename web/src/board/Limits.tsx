@@ -1,70 +1,59 @@
-/** How many may run at once, as a live control (R1.2): a change holds from the next start on. */
-import { ActionIcon, Tooltip } from "@mantine/core";
+/** How many run, and how many may, at the head of the board. */
 import { Link } from "@tanstack/react-router";
-import { useState } from "react";
-import { answerOf, reasonOf } from "../api";
-import { type LaneView, setLane } from "../client";
-import { live, useLive } from "../live";
+import { useMemo } from "react";
+import { LimitControl } from "../lanes/LimitControl";
+import { useLive } from "../live";
 import classes from "./Limits.module.css";
 
-const LIMIT_MAX = 100_000;
+const SHOWN_COUNT_MAX = 3;
 
 export function Limits() {
   const lanes = useLive((live) => live.lanes);
+  const waiting = useWaitingCounts();
   // The lane of the board, and every other one in which something is going on.
-  const shown = lanes.filter((lane) => lane.name === "main" || lane.held_count + lane.queued_count > 0);
+  const busy = lanes.filter((lane) => lane.name === "main" || lane.held_count + lane.queued_count + (waiting.get(lane.name) ?? 0) > 0);
+  busy.sort((one, other) => Number(other.name === "main") - Number(one.name === "main"));
+  const shown = busy.slice(0, SHOWN_COUNT_MAX);
   return (
     <div className={classes.limits}>
-      {shown.slice(0, 4).map((lane) => (
-        <div key={lane.name} className={classes.lane}>
+      {shown.map((lane) => (
+        <div key={lane.name} className={classes.lane} data-testid={`lane-${lane.name}`}>
           <span className={classes.name}>
-            {shown.length > 1 && <Link to="/lanes">{lane.name}</Link>} <b>{lane.held_count}</b> running
-            {lane.queued_count > 0 && (
-              <>
-                , <b>{lane.queued_count}</b> queued
-              </>
-            )}
-            {lane.paused && <span className={classes.paused}> paused</span>}
+            <Link to="/lanes" dir="auto">
+              {lane.name}
+            </Link>
+            {lane.paused && <span className={classes.paused}>paused</span>}
+            <Count count={lane.held_count} word="running" isAlways />
+            <Count count={waiting.get(lane.name) ?? 0} word="waiting" />
+            <Count count={lane.queued_count} word="queued" />
           </span>
-          <LimitControl lane={lane} />
+          {lane.name === "main" && <LimitControl lane={lane} />}
         </div>
       ))}
+      {busy.length > shown.length && <Link to="/lanes">{busy.length - shown.length} more lanes</Link>}
     </div>
   );
 }
 
-export function LimitControl({ lane }: { lane: LaneView }) {
-  const [wanted, setWanted] = useState<number | null>(null);
-  const [reason, setReason] = useState<string | null>(null);
-  const limit = wanted ?? lane.max_concurrent;
-  async function set(max_concurrent: number) {
-    setWanted(max_concurrent);
-    setReason(null);
-    try {
-      live.putLane(await answerOf(setLane({ path: { name: lane.name }, body: { max_concurrent } })));
-    } catch (error) {
-      setReason(reasonOf(error));
-    } finally {
-      // The last click decides: an earlier answer does not take its number back.
-      setWanted((now) => (now === max_concurrent ? null : now));
-    }
-  }
+function Count({ count, word, isAlways = false }: { count: number; word: string; isAlways?: boolean }) {
+  if (count === 0 && !isAlways) return null;
   return (
-    <span className={classes.control} role="group" aria-label={`How many run at once in ${lane.name}`}>
-      <Tooltip label="Fewer at once; nobody is interrupted">
-        <ActionIcon size="sm" variant="subtle" color="gray" aria-label={`Lower the limit of ${lane.name}`} disabled={limit <= 0} onClick={() => void set(limit - 1)}>
-          −
-        </ActionIcon>
-      </Tooltip>
-      <output className={classes.limit} data-testid={`limit-${lane.name}`}>
-        {limit} at once
-      </output>
-      <Tooltip label="More at once">
-        <ActionIcon size="sm" variant="subtle" color="gray" aria-label={`Raise the limit of ${lane.name}`} disabled={limit >= LIMIT_MAX} onClick={() => void set(limit + 1)}>
-          +
-        </ActionIcon>
-      </Tooltip>
-      {reason && <span className={classes.reason}>{reason}</span>}
+    <span>
+      <b>{count.toLocaleString("en")}</b> {word}
     </span>
   );
+}
+
+/** Of each lane, those that have begun and hold no place while they wait for something. */
+function useWaitingCounts(): Map<string, number> {
+  const moves = useLive((live) => live.lanes); // Told anew with every change of a run.
+  const runs = useLive((live) => live.runs);
+  return useMemo(() => {
+    const counts = new Map<string, number>();
+    for (const run of runs.values()) {
+      if (run.is_waiting && run.status === "running") counts.set(run.lane, (counts.get(run.lane) ?? 0) + 1);
+    }
+    return counts;
+    // oxlint-disable-next-line react-hooks/exhaustive-deps -- The map is changed in place.
+  }, [runs, moves]);
 }

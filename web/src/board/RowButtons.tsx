@@ -27,16 +27,20 @@ function StartButtons({ row }: { row: Row }) {
   if (job === null || row.isTask) return null;
   return (
     <>
-      <Button size="xs" variant="light" leftSection={<PlayIcon size={14} />} loading={isBusy} onClick={() => void start(key, job, "start", values)}>
+      <Button size="xs" className={classes.brief ?? ""} variant="light" leftSection={<PlayIcon size={14} />} loading={isBusy} onClick={() => void start(key, job, "start", values)}>
         Start new
       </Button>
       <Tooltip label={canContinue ? "Go on where the last run stopped" : "There is nothing to continue yet"}>
         <Button
           size="xs"
+          className={classes.brief ?? ""}
           variant="default"
           leftSection={<ForwardIcon size={14} />}
-          disabled={isBusy || !canContinue}
-          onClick={() => void start(key, job, "continue", values)}
+          disabled={isBusy}
+          // Not “disabled”: that would keep its reason from being told.
+          data-disabled={!canContinue || undefined}
+          aria-disabled={!canContinue || undefined}
+          onClick={() => canContinue && void start(key, job, "continue", values)}
         >
           Continue
         </Button>

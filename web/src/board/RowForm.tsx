@@ -5,7 +5,7 @@ import { useJobs, useJobsKnown } from "../jobs";
 import { useLive } from "../live";
 import { Json } from "../parts/Json";
 import { save } from "./actions";
-import { CHANGED, forgetDraft, noteDraft, revisionOf, useNote } from "./notes";
+import { CHANGED, forgetDraft, note, noteDraft, revisionOf, useNote } from "./notes";
 import classes from "./RowForm.module.css";
 import type { Row } from "./rows";
 
@@ -30,6 +30,7 @@ export function RowForm({ row }: { row: Row }) {
         onChange={(values) => noteDraft(row.key, values)}
         problems={problems}
         isLocked={row.isLocked}
+        onFaulty={(faulty) => note(row.key, { faulty })}
       />
       <div className={classes.foot}>
         {row.isLocked && <span className={classes.hint}>Locked while the run is active. Cancel it to change anything.</span>}

@@ -3,6 +3,7 @@ import { answerOf, Refusal } from "../api";
 import { cancel, deleteKey, saveKey, submit } from "../client";
 import type { Values } from "../form/SchemaForm";
 import { live } from "../live";
+import { pasted } from "./clipboard";
 import type { Existing } from "./ExistingOutput";
 import { note, noteOf, noteRefusal, revisionOf } from "./notes";
 
@@ -23,7 +24,8 @@ async function doing(key: string, act: () => Promise<void>): Promise<boolean> {
 
 /** Keep what was typed. If somebody else has changed the row since it was begun, it is refused. */
 async function saveDraft(key: string, job: string): Promise<void> {
-  const { draft, base } = noteOf(key);
+  const { draft, base, faulty } = noteOf(key);
+  if (faulty !== null) throw new Refusal(422, "not_json", `${faulty} is not JSON yet: correct it, or undo what was typed.`);
   if (draft === null) return;
   await put(key, job, draft, base);
   note(key, { draft: null });
@@ -63,7 +65,7 @@ export function stop(key: string, run_id: string, files: "keep" | "delete"): Pro
 /** All parameters, and never the identity: key and job stay (R1.12). */
 export function paste(key: string, job: string, values: Values): Promise<boolean> {
   return doing(key, async () => {
-    await put(key, job, values, revisionOf(key));
+    await put(key, job, pasted(values, (live.keys.get(key)?.params ?? {}) as Values), revisionOf(key));
     note(key, { draft: null });
   });
 }

@@ -1,7 +1,7 @@
 /** Copied parameters: shared by the tabs, and put on the system's clipboard where that is allowed. */
 import { useSyncExternalStore } from "react";
 import type { Values } from "../form/SchemaForm";
-import { fieldsOf, type Schema } from "../form/schema";
+import { fieldsOf, isHidden, type Schema } from "../form/schema";
 
 const PLACE = "headway.copied";
 const listeners = new Set<() => void>();
@@ -24,6 +24,12 @@ export function copy(values: Values, schema: Schema | undefined): void {
   for (const listener of listeners) listener();
   // Only pages of a safe origin have it, and the user may refuse: our own copy is enough.
   navigator.clipboard?.writeText(text).catch(() => undefined);
+}
+
+/** What was copied, with the secrets that the row has already: they stay as they are. */
+export function pasted(found: Values, own: Values): Values {
+  const kept = Object.entries(own).filter(([name, value]) => isHidden(value) && !(name in found));
+  return { ...found, ...Object.fromEntries(kept) };
 }
 
 export function copied(): Values | null {

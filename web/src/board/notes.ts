@@ -14,12 +14,14 @@ export interface Note {
   /** The run that the row had when it was refused: with another one the reason is out of date. */
   reasonOf: string | null;
   problems: Record<string, string>;
+  /** The field whose text cannot be read yet. */
+  faulty: string | null;
   isBusy: boolean;
   /** The key has output already: what the server says of it, while it asks what to do. */
   existing: string | null;
 }
 
-const BLANK: Note = { isOpen: false, draft: null, base: 0, reason: null, reasonOf: null, problems: {}, isBusy: false, existing: null };
+const BLANK: Note = { isOpen: false, draft: null, base: 0, reason: null, reasonOf: null, problems: {}, faulty: null, isBusy: false, existing: null };
 const notes = new Map<string, Note>();
 const listeners = new Set<() => void>();
 

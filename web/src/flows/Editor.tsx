@@ -2,17 +2,19 @@
 import { Button, TextInput, UnstyledButton } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { type ReactNode, useMemo, useRef, useState } from "react";
+import { lazy, type ReactNode, Suspense, useMemo, useRef, useState } from "react";
 import { type Fault, queries, reasonOf, Refusal } from "../api";
 import type { PublishedView } from "../client";
 import { AlertIcon, CheckIcon, CrossIcon } from "../parts/icons";
 import { check, publish } from "./calls";
+import type { CodeHandle, Marks } from "./CodeArea";
 import classes from "./Editor.module.css";
-import { lineOf, readText, spotOf, type Text } from "./places";
+import { lineOf, readText, type Spot, spotOf, type Text } from "./places";
+
+const CodeArea = lazy(() => import("./CodeArea"));
 
 const CHECK_MS = 400;
 const SHOWN_COUNT_MAX = 100;
-const LINE_HEIGHT = 20;
 
 interface Props {
   /** Null: it is asked for. */
@@ -27,7 +29,7 @@ export function Editor({ name, onPublished, ...begun }: Props) {
   const [{ initial, revision }] = useState(begun);
   const [text, setText] = useState(initial);
   const [given, setGiven] = useState("");
-  const area = useRef<HTMLTextAreaElement>(null);
+  const area = useRef<CodeHandle>(null);
   const read = useMemo(() => readText(text), [text]);
   const found = useFindings(text, read);
   const flowName = name ?? given.trim();
@@ -39,10 +41,8 @@ export function Editor({ name, onPublished, ...begun }: Props) {
       onPublished(made);
     },
   });
-  function jump(fault: Fault) {
-    const spot = read.fault ? { from: read.fault.at, to: read.fault.at + 1 } : spotOf(read, fault.place);
-    if (area.current && spot) select(area.current, text, spot.from, spot.to);
-  }
+  const marks = useMemo(() => marksOf(text, read, found), [text, read, found]);
+  const jump = (fault: Fault) => area.current?.select(shownSpot(text, read, fault));
   const canPublish = flowName !== "" && read.fault === null && found.faults?.length === 0 && (name === null || text !== initial);
   return (
     <div className={classes.columns}>
@@ -50,13 +50,17 @@ export function Editor({ name, onPublished, ...begun }: Props) {
         {name === null && (
           <TextInput label="Name" description="Tasks are started by it." value={given} onChange={(event) => setGiven(event.currentTarget.value)} maxLength={255} withAsterisk />
         )}
-        <TextArea area={area} text={text} onChange={setText} faultLines={linesOf(text, read, found.faults ?? [])} isFaulty={(found.faults?.length ?? 0) > 0} />
+        <div className={classes.editor}>
+          <Suspense fallback={<div role="status" aria-label="Opening the editor" />}>
+            <CodeArea ref={area} label="Definition" initial={initial} marks={marks} onChange={setText} />
+          </Suspense>
+        </div>
         <div className={classes.foot}>
           <Button onClick={() => publishing.mutate()} loading={publishing.isPending} disabled={!canPublish}>
             {name === null ? "Publish" : "Publish a new version"}
           </Button>
           {text !== initial && (
-            <Button variant="subtle" color="gray" onClick={() => setText(initial)}>
+            <Button variant="subtle" color="gray" onClick={() => area.current?.replace(initial)}>
               Undo all
             </Button>
           )}
@@ -93,11 +97,14 @@ function useFindings(text: string, read: Text): Findings {
     gcTime: 0,
     retry: false,
   });
-  if (read.fault) return { faults: [{ place: "definition", problem: read.fault.problem }], warnings: [], reason: null };
-  if (settled !== text || (!data && !error)) return { faults: null, warnings: [], reason: null };
-  if (error instanceof Refusal && error.faults.length > 0) return { faults: error.faults, warnings: [], reason: null };
-  if (error) return { faults: null, warnings: [], reason: reasonOf(error) };
-  return { faults: [], warnings: data?.warnings ?? [], reason: null };
+  const isSettled = settled === text;
+  return useMemo(() => {
+    if (read.fault) return { faults: [{ place: "definition", problem: read.fault.problem }], warnings: [], reason: null };
+    if (!isSettled || (!data && !error)) return { faults: null, warnings: [], reason: null };
+    if (error instanceof Refusal && error.faults.length > 0) return { faults: error.faults, warnings: [], reason: null };
+    if (error) return { faults: null, warnings: [], reason: reasonOf(error) };
+    return { faults: [], warnings: data?.warnings ?? [], reason: null };
+  }, [read, isSettled, data, error]);
 }
 
 function refusalWords(error: unknown): string {
@@ -150,56 +157,20 @@ function FaultList({ title, tone, faults, text, read, onJump }: ListProps) {
 }
 
 function lineOfFault(text: string, read: Text, fault: Fault): number {
-  return lineOf(text, read.fault?.at ?? spotOf(read, fault.place)?.from ?? 0);
+  return lineOf(text, shownSpot(text, read, fault).from);
 }
 
-function linesOf(text: string, read: Text, faults: Fault[]): number[] {
-  return [...new Set(faults.slice(0, SHOWN_COUNT_MAX).map((fault) => lineOfFault(text, read, fault)))];
+/** Where a fault is shown: a place of many lines by its first. */
+function shownSpot(text: string, read: Text, fault: Fault): Spot {
+  const { from, to } = (read.fault ? { from: read.fault.at, to: read.fault.at + 1 } : spotOf(read, fault.place)) ?? { from: 0, to: 0 };
+  const lineEnd = text.indexOf("\n", from);
+  return { from, to: Math.min(to, lineEnd === -1 ? text.length : lineEnd) };
 }
 
-/** Mark it, and bring it into sight. */
-function select(area: HTMLTextAreaElement, text: string, from: number, to: number): void {
-  const firstLineEnd = text.indexOf("\n", from);
-  area.focus();
-  area.setSelectionRange(from, firstLineEnd === -1 ? to : Math.min(to, firstLineEnd));
-  area.scrollTop = Math.max(0, (lineOf(text, from) - 1) * LINE_HEIGHT - area.clientHeight / 3);
-}
-
-interface AreaProps {
-  area: React.RefObject<HTMLTextAreaElement | null>;
-  text: string;
-  onChange: (text: string) => void;
-  faultLines: number[];
-  isFaulty: boolean;
-}
-
-function TextArea({ area, text, onChange, faultLines, isFaulty }: AreaProps) {
-  const gutter = useRef<HTMLDivElement>(null);
-  const lineCount = useMemo(() => text.split("\n").length, [text]);
-  const numbers = useMemo(() => Array.from({ length: lineCount }, (_, index) => index + 1).join("\n"), [lineCount]);
-  return (
-    <div className={classes.editor}>
-      <div className={classes.gutter} aria-hidden="true">
-        <div ref={gutter}>
-          <pre>{numbers}</pre>
-          {faultLines.map((line) => (
-            <span key={line} className={classes.faultLine} style={{ top: (line - 1) * LINE_HEIGHT }} />
-          ))}
-        </div>
-      </div>
-      <textarea
-        ref={area}
-        className={classes.text}
-        aria-label="Definition"
-        aria-invalid={isFaulty}
-        spellCheck={false}
-        wrap="off"
-        value={text}
-        onChange={(event) => onChange(event.currentTarget.value)}
-        onScroll={({ currentTarget: { scrollTop } }) => {
-          if (gutter.current) gutter.current.style.transform = `translateY(${-scrollTop}px)`;
-        }}
-      />
-    </div>
-  );
+function marksOf(text: string, read: Text, { faults, warnings }: Findings): Marks {
+  const marked = (severity: "error" | "warning") => (fault: Fault) => ({ ...shownSpot(text, read, fault), severity, message: fault.problem });
+  return {
+    text,
+    found: [...(faults ?? []).slice(0, SHOWN_COUNT_MAX).map(marked("error")), ...warnings.slice(0, SHOWN_COUNT_MAX).map(marked("warning"))],
+  };
 }

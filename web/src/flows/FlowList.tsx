@@ -2,17 +2,22 @@ import { Button, Loader } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { answerOf, reasonOf } from "../api";
-import { type FlowView, listFlows } from "../client";
-import { AlertIcon, PlusIcon } from "../parts/icons";
+import { answerOf, queries, reasonOf } from "../api";
+import { type FlowView, listFlows, listTasks, type TaskView } from "../client";
+import { useMoves } from "../news";
+import { AlertIcon } from "../parts/icons";
 import { Empty } from "../parts/Empty";
+import { Pill } from "../parts/Pill";
+import { nameOf, useShown } from "../tasks/words";
 import { ago, moment, useNow } from "../time";
 import { flowQuery } from "./calls";
 import classes from "./FlowList.module.css";
+import { FlowsHead } from "./FlowsHead";
 
 const PAGE_COUNT = 100;
 const SHOWN_COUNT_MAX = 1_000;
 const AGAIN_MS = 10_000;
+const ACTIVE_COUNT_MAX = 500;
 
 export function FlowList() {
   const [limit, setLimit] = useState(PAGE_COUNT);
@@ -22,17 +27,10 @@ export function FlowList() {
     refetchInterval: AGAIN_MS,
   });
   const flows = data?.flows ?? [];
+  const counts = useActiveCounts();
   return (
     <>
-      <div className={classes.head}>
-        <div>
-          <h1>Flows</h1>
-          <p>A flow is a graph of steps; a task walks through it.</p>
-        </div>
-        <Button component={Link} to="/new-flow" leftSection={<PlusIcon />}>
-          New flow
-        </Button>
-      </div>
+      <FlowsHead />
       {error && !data && <Empty title="The flows cannot be read">{reasonOf(error)}</Empty>}
       {isPending && <Loader size="sm" aria-label="Reading the flows" />}
       {data && flows.length === 0 && (
@@ -44,7 +42,7 @@ export function FlowList() {
         <ul className={classes.rows} aria-label="Flows">
           {flows.map((flow) => (
             <li key={flow.name}>
-              <FlowRow flow={flow} />
+              <FlowRow flow={flow} active={counts?.get(flow.name)} />
             </li>
           ))}
         </ul>
@@ -58,26 +56,81 @@ export function FlowList() {
   );
 }
 
-function FlowRow({ flow }: { flow: FlowView }) {
-  const now = useNow();
+interface Active {
+  running: number;
+  waiting: number;
+}
+
+/** How many tasks of each flow are under way; null: too many to be counted here. */
+function useActiveCounts(): Map<string, Active> | null {
+  const { data } = useQuery({
+    queryKey: ["tasks", "active"],
+    queryFn: () => answerOf(listTasks({ query: { status: "running", limit: ACTIVE_COUNT_MAX } })),
+    refetchInterval: AGAIN_MS,
+  });
+  useMoves(() => void queries.invalidateQueries({ queryKey: ["tasks", "active"] }));
+  if (!data || data.tasks.length === ACTIVE_COUNT_MAX) return null;
+  const counts = new Map<string, Active>();
+  for (const task of data.tasks) {
+    const { running, waiting } = counts.get(task.flow) ?? { running: 0, waiting: 0 };
+    counts.set(task.flow, task.waits_for === null ? { running: running + 1, waiting } : { running, waiting: waiting + 1 });
+  }
+  return counts;
+}
+
+function FlowRow({ flow, active }: { flow: FlowView; active: Active | undefined }) {
   return (
     <Link to="/flows/$name" params={{ name: flow.name }} className={classes.row} data-testid="flow">
-      <b dir="auto">{flow.name}</b>
+      <span className={classes.name}>
+        <b dir="auto">{flow.name}</b>
+        <span className={classes.version}>
+          {flow.version > 0 ? `version ${flow.version}` : "not published"}
+          {flow.latest > flow.version && <span>, draft {flow.latest}</span>}
+        </span>
+      </span>
       <span className={classes.warnings}>{flow.version > 0 && <WarningCount flow={flow} />}</span>
-      <span className={classes.version}>
-        {flow.version > 0 ? `version ${flow.version}` : "not published"}
-        {flow.latest > flow.version && <span>, draft {flow.latest}</span>}
+      <span className={classes.active}>
+        {active && active.running > 0 && <span>{active.running} running</span>}
+        {active && active.waiting > 0 && <span>{active.waiting} waiting</span>}
       </span>
-      <span className={classes.when} title={moment(flow.updated_at)}>
-        {ago(flow.updated_at, now)}
-      </span>
+      <LastTask flow={flow} />
     </Link>
+  );
+}
+
+/** The task that moved last; of a flow that has none, when it was published. */
+function LastTask({ flow }: { flow: FlowView }) {
+  const now = useNow();
+  const { data } = useQuery({
+    queryKey: ["tasks", flow.name, "last"],
+    queryFn: () => answerOf(listTasks({ query: { flow: flow.name, limit: 1 } })),
+    refetchInterval: AGAIN_MS,
+  });
+  const task = data?.tasks[0];
+  if (task) return <LastShown task={task} />;
+  return (
+    <span className={classes.last} title={moment(flow.updated_at)}>
+      <span>no task yet, published {ago(flow.updated_at, now)}</span>
+    </span>
+  );
+}
+
+function LastShown({ task }: { task: TaskView }) {
+  const now = useNow();
+  return (
+    <span className={classes.last} title={moment(task.updated_at)}>
+      <Pill run={useShown(task)} />
+      <span className={classes.lastName} dir="auto">
+        {nameOf(task)}
+      </span>
+      <span>{ago(task.updated_at, now)}</span>
+    </span>
   );
 }
 
 function WarningCount({ flow }: { flow: FlowView }) {
   const { queryKey, queryFn } = flowQuery(flow.name);
-  const { data } = useQuery({ queryKey: [...queryKey, flow.etag], queryFn, staleTime: 60_000 });
+  const { data } = useQuery({ queryKey: [...queryKey, flow.digest], queryFn, staleTime: 60_000 });
   const count = data?.warnings.length ?? 0;
   if (count === 0) return null;
   return (

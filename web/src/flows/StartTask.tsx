@@ -82,7 +82,7 @@ export function StartTask({ flow: now, version: versionNow, onClose }: Props) {
         )}
         <div className={classes.foot}>
           <Button variant="default" onClick={onClose}>
-            Close
+            Cancel
           </Button>
           <Button type="submit" loading={starting.isPending} disabled={others === null}>
             Start

@@ -72,6 +72,26 @@ export function edgeOf(graph: FlowGraph, source: string, action: string): FlowEd
   return leaving.find((edge) => edge.actions.includes(action)) ?? leaving.find((edge) => edge.actions.includes(DEFAULT));
 }
 
+/** All nodes from the start on: a node stands behind those that lead to it, unless the way goes in a circle. */
+export function walked(graph: FlowGraph): string[] {
+  const leaving = Map.groupBy(graph.edges, (edge) => edge.source);
+  const entered = new Set<string>();
+  // As deep as the longest way: a flow has two thousand nodes at most.
+  function walk(key: string, left: string[]): string[] {
+    entered.add(key);
+    for (const { target } of leaving.get(key)?.toReversed() ?? []) {
+      if (target !== "" && !entered.has(target)) walk(target, left);
+    }
+    left.push(key);
+    return left;
+  }
+  const order: string[] = [];
+  for (const root of [graph.start, ...graph.nodes.keys()]) {
+    if (graph.nodes.has(root) && !entered.has(root)) order.push(...walk(root, []).reverse());
+  }
+  return order;
+}
+
 export function objectOf(value: unknown): Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : {};
 }

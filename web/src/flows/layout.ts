@@ -1,9 +1,13 @@
-/** Where everything of a graph is drawn: columns from left to right, edges as curves between them. */
-import { edgeId, type FlowEdge, type FlowGraph } from "./graph";
-import { forwardLinks, isEnd, layersOf, type Link, mean, neighbours, targetKey, untangled } from "./layers";
+/** Where everything of a graph is drawn: columns from left to right, laid out by dagre, with curves between them. */
+import { type EdgeLabel, Graph, type GraphLabel, layout, type NodeLabel } from "@dagrejs/dagre";
+import { curveMonotoneX, line } from "d3-shape";
+import { DEFAULT, type FlowEdge, type FlowGraph, walked } from "./graph";
 
 export interface Place {
-  key: string;
+  /** Ours, for a key may be anything. */
+  id: string;
+  /** Null: it is where an edge ends the flow, drawn as a dot. */
+  key: string | null;
   column: number;
   x: number;
   y: number;
@@ -11,186 +15,203 @@ export interface Place {
   height: number;
 }
 
-export interface Curve {
+export interface Way {
   id: string;
   edge: FlowEdge;
+  source: string;
+  target: string;
   path: string;
-  label: { x: number; y: number; text: string };
+  /** Null: nothing has to be said. */
+  label: { x: number; y: number; text: string } | null;
 }
 
 export interface Layout {
-  places: Map<string, Place>;
-  curves: Curve[];
+  places: Place[];
+  ways: Way[];
   width: number;
   height: number;
 }
 
-const NODE = { width: 168, height: 52 };
-const END = { width: 14, height: 14 };
-const BEND = { width: 0, height: 12 };
-const MARGIN = 24;
-const APART = 26;
-const GAP = { least: 64, most: 190 };
-const LETTER_WIDTH = 6.4;
-const LABEL_LENGTH_MAX = 24;
-const SWEEP_COUNT = 8;
-/** Larger graphs are drawn with straight ways: it must be done in the time of a click. */
-const BEND_COUNT_MAX = 4_000;
+type Sheet = Graph<GraphLabel, NodeLabel, EdgeLabel>;
 
-interface Way {
-  edge: FlowEdge;
-  /** From its source to its target, over the bends between. */
-  keys: string[];
+interface Point {
+  x: number;
+  y: number;
 }
+
+const NODE = { width: 152, height: 50 };
+const END = { width: 14, height: 14 };
+const SPACE = { rankdir: "LR", acyclicer: "greedy", nodesep: 28, edgesep: 18, ranksep: 42, marginx: 24, marginy: 24 } as const;
+const LOOP_HEIGHT = 30;
+/** A way leaves and arrives level. */
+const STUB = 8;
+/** A way that leads back begins and ends beside the arrows of those that lead on. */
+const BESIDE = 14;
+/** Larger graphs get the columns that they have anyway, and no search for the fewest crossings: that would take minutes. */
+const SMALL_COUNT_MAX = 150;
+const COLUMNS_GIVEN = { ranker: "none" as "longest-path" };
+/** An edge bends in every column that it crosses, and each bend takes time. What goes beyond is drawn straight, the longest first. */
+const LENGTH_SUM_MAX = 4_000;
+const LABEL_FONT = "11.5px system-ui, sans-serif";
+const LABEL_HEIGHT = 18;
+const LABEL_PADDING = 6;
+const LABEL_LENGTH_MAX = 24;
 
 export function layoutOf(graph: FlowGraph): Layout {
-  const links = forwardLinks(graph);
-  const layers = layersOf(graph.nodes.keys(), links);
-  const { ways, inner } = waysOf(graph, layers);
-  const columns: string[][] = [];
-  for (const [key, layer] of layers) (columns[layer] ??= []).push(key);
-  const sorted = untangled(columns, inner, SWEEP_COUNT);
-  const lefts = leftsOf(sorted.length, ways, layers);
-  const tops = topsOf(sorted, inner);
-  const least = Math.min(0, ...tops.values());
-  const places = new Map<string, Place>();
-  for (const [column, keys] of sorted.entries()) {
-    for (const key of keys) {
-      const size = sizeOf(key);
-      places.set(key, { key, column, x: lefts[column] as number, y: (tops.get(key) as number) - least + MARGIN, ...size });
-    }
-  }
-  const curves = ways.map((way) => curveOf(way, places));
-  let [width, height] = [0, 0];
-  for (const place of places.values()) {
-    width = Math.max(width, place.x + place.width + MARGIN);
-    height = Math.max(height, place.y + place.height + MARGIN);
-  }
-  return { places, curves, width, height };
+  const columns = columnsOf(graph);
+  const ids = new Map([...columns.keys()].map((key, index) => [key, `n${index}`]));
+  const links = graph.edges.map((edge, index) => linkOf(edge, `e${index}`, ids, columns));
+  const sheet = laidOut(ids, columns, links, isLarge(graph));
+  const ends = links.filter(({ edge }) => edge.target === "").map(({ target }): [string, null] => [target, null]);
+  const keys = new Map<string, string | null>([...[...ids].map(([key, id]): [string, string] => [id, key]), ...ends]);
+  const places = new Map([...keys].map(([id, key]) => [id, placeOf(id, key, sheet.node(id))]));
+  const middles = new Set([...ids.values()].map((id) => sheet.node(id).x as number));
+  const { width = 0, height = 0 } = sheet.graph();
+  return { places: [...places.values()], ways: links.map((link) => wayOf(link, sheet, places, middles)), width, height };
 }
 
-function sizeOf(key: string): { width: number; height: number } {
-  if (isBend(key)) return BEND;
-  return isEnd(key) ? END : NODE;
+/** Whether laying it out takes so long that it is not done while somebody waits for the page. */
+export function isLarge(graph: FlowGraph): boolean {
+  return graph.nodes.size > SMALL_COUNT_MAX || graph.edges.length > 2 * SMALL_COUNT_MAX;
 }
 
-function isBend(key: string): boolean {
-  return key.startsWith("\u0001");
+interface Link {
+  edge: FlowEdge;
+  id: string;
+  source: string;
+  target: string;
+  text: string | null;
+  /** Over how many columns it leads; less than nothing when it leads back. */
+  length: number;
 }
 
-/** A way that crosses columns bends in each of them, so that it leads past the nodes there. */
-function waysOf(graph: FlowGraph, layers: Map<string, number>): { ways: Way[]; inner: Link[] } {
-  const ways: Way[] = [];
-  const inner: Link[] = [];
-  let bendCount = 0;
-  for (const edge of graph.edges) {
-    const target = targetKey(edge);
-    const [from, to] = [layers.get(edge.source) ?? 0, layers.get(target) ?? 0];
-    const step = to >= from ? 1 : -1;
-    const keys = [edge.source];
-    for (let layer = from + step; layer * step < to * step && bendCount < BEND_COUNT_MAX; layer += step) {
-      const bend = `\u0001${bendCount}`;
-      bendCount += 1;
-      layers.set(bend, layer);
-      keys.push(bend);
-    }
-    keys.push(target);
-    ways.push({ edge, keys });
-    for (let index = 1; index < keys.length; index += 1) {
-      const [one, other] = [keys[index - 1] as string, keys[index] as string];
-      inner.push(step === 1 ? { source: one, target: other } : { source: other, target: one });
-    }
+function linkOf(edge: FlowEdge, id: string, ids: Map<string, string>, columns: Map<string, number>): Link {
+  const source = ids.get(edge.source) as string;
+  const from = columns.get(edge.source) as number;
+  const length = edge.target === "" ? 1 : (columns.get(edge.target) as number) - from;
+  return { edge, id, source, target: ids.get(edge.target) ?? `${source}-end`, text: textOf(edge), length };
+}
+
+/** The nodes as they are walked, each with the length of the longest way to it that does not go in a circle. */
+function columnsOf(graph: FlowGraph): Map<string, number> {
+  const entering = Map.groupBy(graph.edges, ({ target }) => target);
+  const columns = new Map<string, number>();
+  for (const key of walked(graph)) {
+    const before = (entering.get(key) ?? []).map(({ source }) => columns.get(source) ?? -1);
+    columns.set(key, Math.max(-1, ...before) + 1);
   }
-  return { ways, inner };
+  return columns;
 }
 
-/** The gap behind a column is as wide as the longest label in it. */
-function leftsOf(count: number, ways: Way[], layers: Map<string, number>): number[] {
-  const gaps = new Array<number>(count).fill(GAP.least);
-  for (const { edge, keys } of ways) {
-    const first = Math.min(...keys.slice(0, 2).map((key) => layers.get(key) ?? 0));
-    const wanted = labelOf(edge).length * LETTER_WIDTH + 36;
-    gaps[first] = Math.min(GAP.most, Math.max(gaps[first] ?? 0, wanted));
+/** Edges that lead back are turned round, so that nothing goes in a circle. */
+function laidOut(ids: Map<string, string>, columns: Map<string, number>, links: Link[], isQuick: boolean): Sheet {
+  const sheet: Sheet = new Graph({ multigraph: true });
+  sheet.setGraph({ ...SPACE, ...(isQuick && COLUMNS_GIVEN) });
+  // Between two columns is one for the labels.
+  const looped = new Set(links.filter(isLoop).map(({ source }) => source));
+  for (const [key, id] of ids) {
+    sheet.setNode(id, { width: NODE.width, height: NODE.height + (looped.has(id) ? LOOP_HEIGHT * 2 : 0), rank: (columns.get(key) as number) * 2 });
   }
-  const lefts = [MARGIN];
-  for (let column = 1; column < count; column += 1) {
-    lefts.push((lefts[column - 1] as number) + NODE.width + (gaps[column - 1] as number));
+  for (const { edge, target } of links) {
+    if (edge.target === "") sheet.setNode(target, { ...END, rank: ((columns.get(edge.source) as number) + 1) * 2 });
   }
-  return lefts;
+  let cost = 0;
+  for (const { id, source, target, text, length } of links.toSorted((one, other) => Math.abs(one.length) - Math.abs(other.length))) {
+    if (source === target) continue; // It has its room above the node.
+    cost += Math.abs(length);
+    if (cost > LENGTH_SUM_MAX) break;
+    const [v, w] = length < 0 ? [target, source] : [source, target];
+    sheet.setEdge({ v, w, name: id }, text === null ? {} : { width: widthOf(text), height: LABEL_HEIGHT, labelpos: "c" });
+  }
+  layout(sheet, isQuick ? { customOrder: orderAsWalked } : {});
+  return sheet;
 }
 
-/** Every node as near to its neighbours as those above and below it let it be. */
-function topsOf(columns: string[][], links: Link[]): Map<string, number> {
-  const middles = new Map<string, number>();
-  for (const column of columns) {
-    let at = 0;
-    for (const key of column) {
-      const { height } = sizeOf(key);
-      middles.set(key, at + height / 2);
-      at += height + APART;
-    }
-    for (const key of column) middles.set(key, (middles.get(key) as number) - at / 2);
+/** Within its column a node comes when the first way from the left comes to it. */
+function orderAsWalked(sheet: Sheet): void {
+  const rankOf = (id: string) => sheet.node(id).rank as number;
+  const counts = new Map<number, number>();
+  const seen = new Set<string>();
+  const waiting = sheet.nodes().toSorted((one, other) => rankOf(other) - rankOf(one));
+  for (let id = waiting.pop(); id !== undefined; id = waiting.pop()) {
+    if (seen.has(id)) continue;
+    seen.add(id);
+    const order = counts.get(rankOf(id)) ?? 0;
+    counts.set(rankOf(id), order + 1);
+    sheet.node(id).order = order;
+    waiting.push(...(sheet.successors(id) ?? []).toReversed());
   }
-  const before = neighbours(links, "target", "source");
-  const after = neighbours(links, "source", "target");
-  for (let sweep = 0; sweep < SWEEP_COUNT; sweep += 1) {
-    const ordered = sweep % 2 === 0 ? columns : columns.toReversed();
-    for (const column of ordered) {
-      const wished = column.map((key) => mean((sweep % 2 === 0 ? before : after).get(key), middles) ?? (middles.get(key) as number));
-      for (const [index, middle] of spaced(column, wished).entries()) middles.set(column[index] as string, middle);
-    }
-  }
-  return new Map([...middles].map(([key, middle]) => [key, middle - sizeOf(key).height / 2]));
 }
 
-/** The mean of pushing everything down and everything up: both keep the distances, so it does too. */
-function spaced(column: string[], wished: number[]): number[] {
-  const apart = column.map((key, index) => (index === 0 ? 0 : (sizeOf(column[index - 1] as string).height + sizeOf(key).height) / 2 + APART));
-  const down = [...wished];
-  for (let index = 1; index < down.length; index += 1) {
-    down[index] = Math.max(down[index] as number, (down[index - 1] as number) + (apart[index] as number));
+function wayOf(link: Link, sheet: Sheet, places: Map<string, Place>, middles: Set<number>): Way {
+  const { edge, id, source, target, text, length } = link;
+  const ends = [places.get(source), places.get(target)] as [Place, Place];
+  if (isLoop(link)) return { id, edge, source, target, ...loopOf(ends[0], text) };
+  const [v, w] = length < 0 ? [target, source] : [source, target];
+  const drawn: EdgeLabel = sheet.edge({ v, w, name: id }) ?? between(...ends);
+  const stops = length < 0 ? (drawn.points as Point[]).toReversed() : (drawn.points as Point[]);
+  const label = text === null ? null : { x: drawn.x as number, y: drawn.y as number, text };
+  return { id, edge, source, target, path: curveOf(stops, drawn, ends, middles), label };
+}
+
+function isLoop({ source, target }: Link): boolean {
+  return source === target;
+}
+
+/** Of a node to itself: over its head. */
+function loopOf({ x, y, width }: Place, text: string | null): Pick<Way, "path" | "label"> {
+  const [left, right, top] = [x + width * 0.3, x + width * 0.7, y - LOOP_HEIGHT * 1.1];
+  const path = `M${right} ${y}C${right + 16} ${top} ${left - 16} ${top} ${left} ${y}`;
+  return { path, label: text === null ? null : { x: x + width / 2, y: y - LOOP_HEIGHT * 0.8, text } };
+}
+
+/** An edge that was not laid out leads straight over whatever is there. */
+function between(source: Place, target: Place): EdgeLabel {
+  const [from, to] = [middleOf(source), middleOf(target)];
+  return { points: [], x: (from.x + to.x) / 2, y: (from.y + to.y) / 2 };
+}
+
+function middleOf({ x, y, width, height }: Place): Point {
+  return { x: x + width / 2, y: y + height / 2 };
+}
+
+function placeOf(id: string, key: string | null, { x = 0, y = 0, rank = 0 }: NodeLabel): Place {
+  const { width, height } = key === null ? END : NODE;
+  return { id, key, column: rank, x: x - width / 2, y: y - height / 2, width, height };
+}
+
+/** From the side of one to the side of the other, level through every column and through its label. */
+function curveOf(stops: Point[], { x: labelX, width: labelWidth = 0 }: EdgeLabel, [source, target]: [Place, Place], middles: Set<number>): string {
+  const passed = stops.slice(1, -1);
+  const step = target.x >= source.x ? 1 : -1;
+  const from = sideOf(source, step, step, passed.at(0));
+  const to = sideOf(target, -step, step, passed.at(-1));
+  const points = [from, { ...from, x: from.x + STUB * step }];
+  for (const { x, y } of passed) {
+    const width = middles.has(x) ? NODE.width : x === labelX ? labelWidth : 0;
+    if (width > 0) points.push({ x: x - (width / 2) * step, y }, { x: x + (width / 2) * step, y });
+    else points.push({ x, y });
   }
-  const up = [...wished];
-  for (let index = up.length - 2; index >= 0; index -= 1) {
-    up[index] = Math.min(up[index] as number, (up[index + 1] as number) - (apart[index + 1] as number));
-  }
-  return down.map((middle, index) => (middle + (up[index] as number)) / 2);
+  points.push({ ...to, x: to.x - STUB * step }, to);
+  const draw = line<Point>(({ x }) => x, ({ y }) => y).curve(curveMonotoneX).digits(1);
+  return draw(points) ?? "";
 }
 
-export function labelOf(edge: FlowEdge): string {
-  const text = edge.actions.join(", ");
-  return text.length <= LABEL_LENGTH_MAX ? text : `${text.slice(0, LABEL_LENGTH_MAX - 1)}…`;
+function sideOf(place: Place, side: number, step: number, toward: Point | undefined): Point {
+  const { y } = middleOf(place);
+  const aside = step > 0 ? 0 : toward !== undefined && toward.y < y ? -BESIDE : BESIDE;
+  return { x: side > 0 ? place.x + place.width : place.x, y: y + aside };
 }
 
-function curveOf({ edge, keys }: Way, places: Map<string, Place>): Curve {
-  const stops = keys.map((key) => places.get(key) as Place);
-  const [first, second] = stops as [Place, Place];
-  const id = edgeId(edge.source, edge.target);
-  if (first === second) return loopOf(id, edge, first);
-  const isBack = second.column < first.column;
-  let path = "";
-  let label = { x: 0, y: 0 };
-  for (let index = 1; index < stops.length; index += 1) {
-    const [one, other] = [stops[index - 1] as Place, stops[index] as Place];
-    const from = { x: isBack ? one.x : one.x + one.width, y: middleOf(one) };
-    const to = { x: isBack ? other.x + other.width : other.x, y: middleOf(other) };
-    // A bend is as wide as its column: the way leads straight through.
-    if (isBend(other.key)) to.x = isBack ? other.x + NODE.width : other.x;
-    if (isBend(one.key)) from.x = isBack ? one.x : one.x + NODE.width;
-    const half = (to.x - from.x) / 2;
-    path += index === 1 ? `M${from.x} ${from.y}` : `L${from.x} ${from.y}`;
-    path += `C${from.x + half} ${from.y} ${to.x - half} ${to.y} ${to.x} ${to.y}`;
-    if (index === 1) label = { x: from.x + half, y: (from.y + to.y) / 2 };
-  }
-  return { id, edge, path, label: { ...label, text: labelOf(edge) } };
+/** That an edge is the usual way on need not be said. */
+function textOf({ actions }: FlowEdge): string | null {
+  if (actions.length === 1 && actions[0] === DEFAULT) return null;
+  const text = [...actions.join(", ")];
+  return text.length <= LABEL_LENGTH_MAX ? text.join("") : `${text.slice(0, LABEL_LENGTH_MAX - 1).join("")}…`;
 }
 
-function loopOf(id: string, edge: FlowEdge, { x, y, width }: Place): Curve {
-  const [left, right] = [x + width * 0.35, x + width * 0.65];
-  const path = `M${right} ${y}C${right + 14} ${y - 26} ${left - 14} ${y - 26} ${left} ${y}`;
-  return { id, edge, path, label: { x: x + width / 2, y: y - 20, text: labelOf(edge) } };
-}
-
-function middleOf(place: Place): number {
-  return place.y + place.height / 2;
+function widthOf(text: string): number {
+  const pen = new OffscreenCanvas(1, 1).getContext("2d") as OffscreenCanvasRenderingContext2D;
+  pen.font = LABEL_FONT;
+  return Math.ceil(pen.measureText(text).width) + LABEL_PADDING * 2;
 }

@@ -1,6 +1,5 @@
 /** A definition as text to be read: the start first, then the nodes as they are walked. */
-import { objectOf, readGraph } from "./graph";
-import { layersOf, forwardLinks } from "./layers";
+import { objectOf, readGraph, walked } from "./graph";
 
 export function written(definition: unknown): string {
   return JSON.stringify(inOrder(definition), null, 2);
@@ -8,9 +7,8 @@ export function written(definition: unknown): string {
 
 function inOrder(definition: unknown): unknown {
   const { start, nodes, edges, ...others } = objectOf(definition);
-  const graph = readGraph(definition);
-  const layers = layersOf(graph.nodes.keys(), forwardLinks(graph));
-  const rank = (key: unknown) => layers.get(String(key)) ?? 0;
+  const ranks = new Map(walked(readGraph(definition)).map((key, index) => [key, index]));
+  const rank = (key: unknown) => ranks.get(String(key)) ?? 0;
   const found = Object.entries(objectOf(nodes)).sort(([one], [other]) => rank(one) - rank(other));
   const drawn = Array.isArray(edges) ? edges.map(objectOf) : [];
   drawn.sort((one, other) => rank(one.from) - rank(other.from));

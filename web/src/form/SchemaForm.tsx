@@ -1,6 +1,6 @@
-import { Checkbox, JsonInput, MultiSelect, NumberInput, PasswordInput, Select, TagsInput, TextInput } from "@mantine/core";
-import { useState } from "react";
-import { type Field, fieldsOf, type Schema } from "./schema";
+import { Checkbox, JsonInput, MultiSelect, NumberInput, PasswordInput, Select, TagsInput, Textarea, TextInput } from "@mantine/core";
+import { useEffect, useRef, useState } from "react";
+import { type Field, fieldsOf, isHidden, type Schema } from "./schema";
 import classes from "./SchemaForm.module.css";
 
 export type Values = Record<string, unknown>;
@@ -12,9 +12,11 @@ interface Props {
   /** By the name of the field. */
   problems?: Record<string, string>;
   isLocked?: boolean;
+  /** Told the label of a field that cannot be read yet, and null when it can. */
+  onFaulty?: (label: string | null) => void;
 }
 
-export function SchemaForm({ schema, values, onChange, problems = {}, isLocked = false }: Props) {
+export function SchemaForm({ schema, values, onChange, problems = {}, isLocked = false, onFaulty }: Props) {
   const fields = fieldsOf(schema);
   function change(name: string, value: unknown) {
     const { [name]: _, ...others } = values;
@@ -30,6 +32,7 @@ export function SchemaForm({ schema, values, onChange, problems = {}, isLocked =
           value={values[field.name]}
           problem={problems[field.name] ?? null}
           isLocked={isLocked}
+          onFaulty={onFaulty}
           onChange={(value) => change(field.name, value)}
         />
       ))}
@@ -42,11 +45,12 @@ interface FieldProps {
   value: unknown;
   problem: string | null;
   isLocked: boolean;
+  onFaulty: ((label: string | null) => void) | undefined;
   /** Undefined: it is left out. */
   onChange: (value: unknown) => void;
 }
 
-function FieldInput({ field, value, problem, isLocked, onChange }: FieldProps) {
+function FieldInput({ field, value, problem, isLocked, onFaulty, onChange }: FieldProps) {
   const nothing = field.mayBeNull ? null : undefined;
   const common = {
     label: field.label,
@@ -58,9 +62,13 @@ function FieldInput({ field, value, problem, isLocked, onChange }: FieldProps) {
   };
   switch (field.kind) {
     case "text":
+      // What has several lines already keeps them.
+      if (textOf(value).includes("\n")) return <LinesInput {...common} value={textOf(value)} onChange={(text) => onChange(text || nothing)} />;
       return <TextInput {...common} value={textOf(value)} onChange={(event) => onChange(event.currentTarget.value || nothing)} />;
+    case "lines":
+      return <LinesInput {...common} value={textOf(value)} onChange={(text) => onChange(text || nothing)} />;
     case "secret":
-      return <PasswordInput {...common} value={textOf(value)} placeholder={typeof value === "object" && value !== null ? "set" : ""} autoComplete="off" onChange={(event) => onChange(event.currentTarget.value || nothing)} />;
+      return <PasswordInput {...common} value={textOf(value)} placeholder={isHidden(value) ? "set" : ""} autoComplete="off" onChange={(event) => onChange(event.currentTarget.value || nothing)} />;
     case "number":
       return (
         <NumberInput
@@ -90,31 +98,58 @@ function FieldInput({ field, value, problem, isLocked, onChange }: FieldProps) {
     case "choices":
       return <MultiSelect {...common} data={field.choices} value={textsOf(value)} onChange={onChange} />;
     case "texts":
-      return <TagsInput {...common} value={textsOf(value)} onChange={onChange} splitChars={[",", " "]} />;
+      return <TagsInput {...common} value={textsOf(value)} onChange={onChange} splitChars={[","]} />;
     case "anything":
       return <AnyField {...common} value={value} onChange={onChange} />;
     case "json":
-      return <JsonField {...common} value={value} onChange={onChange} />;
+      return <JsonField {...common} value={value} onChange={onChange} onFaulty={onFaulty} />;
   }
 }
 
-type JsonProps = Omit<FieldProps, "field" | "problem" | "isLocked"> & {
+interface LinesProps {
+  label: string;
+  description: string | null;
+  error: string | null;
+  disabled: boolean;
+  value: string;
+  onChange: (text: string) => void;
+}
+
+function LinesInput({ onChange, ...common }: LinesProps) {
+  return <Textarea {...common} autosize minRows={2} maxRows={10} onChange={(event) => onChange(event.currentTarget.value)} />;
+}
+
+type AnyProps = Omit<FieldProps, "field" | "problem" | "isLocked" | "onFaulty"> & {
   label: string;
   description: string | null;
   error: string | null;
   disabled: boolean;
 };
 
+const NOT_JSON = "This is not JSON yet.";
+
 /** Anything else is typed as JSON, and taken over whenever it is whole. */
-function JsonField({ value, onChange, error, ...common }: JsonProps) {
+function JsonField({ value, onChange, onFaulty, error, ...common }: AnyProps & Pick<FieldProps, "onFaulty">) {
   const [draft, setDraft] = useState<string | null>(null);
   const shown = draft ?? (value === undefined ? "" : JSON.stringify(value, null, 2));
   const parsed = draft === null ? { value } : parse(draft);
+  const isFaulty = parsed === null;
+  const area = useRef<HTMLTextAreaElement>(null);
+  // The form that it stands in is not sent while it is no JSON.
+  useEffect(() => area.current?.setCustomValidity(isFaulty ? NOT_JSON : ""), [isFaulty]);
+  const tell = useRef(onFaulty);
+  tell.current = onFaulty;
+  useEffect(() => {
+    if (!isFaulty) return;
+    tell.current?.(common.label);
+    return () => tell.current?.(null);
+  }, [isFaulty, common.label]);
   return (
     <JsonInput
+      ref={area}
       {...common}
       value={shown}
-      error={error ?? (parsed === null ? "This is not JSON yet." : null)}
+      error={error ?? (isFaulty ? NOT_JSON : null)}
       autosize
       minRows={2}
       maxRows={10}
@@ -129,7 +164,7 @@ function JsonField({ value, onChange, error, ...common }: JsonProps) {
 }
 
 /** JSON if it is that, else text: whoever types a word need not know of quotes. */
-function AnyField({ value, onChange, ...common }: JsonProps) {
+function AnyField({ value, onChange, ...common }: AnyProps) {
   const [text, setText] = useState(value === undefined ? "" : JSON.stringify(value));
   return (
     <TextInput

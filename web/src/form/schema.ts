@@ -9,7 +9,7 @@ export type Field = {
   mayBeNull: boolean;
   fallback: unknown;
 } & (
-  | { kind: "text" | "secret" | "flag" | "texts" | "json" | "anything" }
+  | { kind: "text" | "lines" | "secret" | "flag" | "texts" | "json" | "anything" }
   | { kind: "number"; isWhole: boolean; least: number | null; most: number | null }
   | { kind: "choice" | "choices"; choices: string[] }
 );
@@ -40,6 +40,11 @@ export function withDefaults(schema: Schema, given: Record<string, unknown>): Re
     if (!(field.name in values) && field.fallback !== undefined) values[field.name] = field.fallback;
   }
   return values;
+}
+
+/** A secret as the server shows it: that it is set, and no more. */
+export function isHidden(value: unknown): boolean {
+  return typeof value === "object" && value !== null && (value as { secret?: unknown }).secret === "set";
 }
 
 /** Follows references, and takes the null out of a choice of types. */
@@ -73,7 +78,7 @@ function kindOf(schema: Schema, root: Schema): Kind {
   if (choices) return { kind: "choice", choices } as Kind;
   switch (schema.type) {
     case "string":
-      return { kind: schema.format === "password" || schema.writeOnly === true ? "secret" : "text" };
+      return { kind: textKindOf(schema) };
     case "integer":
     case "number":
       return {
@@ -93,6 +98,11 @@ function kindOf(schema: Schema, root: Schema): Kind {
     default:
       return { kind: schema.format === "anything" ? "anything" : "json" };
   }
+}
+
+function textKindOf(schema: Schema): "text" | "lines" | "secret" {
+  if (schema.format === "password" || schema.writeOnly === true) return "secret";
+  return schema.format === "textarea" || schema.format === "multiline" || schema.contentMediaType === "text/markdown" ? "lines" : "text";
 }
 
 function choicesOf(schema: Schema): string[] | null {

@@ -4,8 +4,8 @@ import { reasonOf } from "../api";
 import { Empty } from "../parts/Empty";
 import { useFocusOn } from "../parts/focusOn";
 import { APPROVAL_COUNT_MAX, useApprovals } from "../tasks/approvals";
-import { Waiting } from "../tasks/Steering";
 import { nameOf } from "../tasks/words";
+import { ApprovalCard } from "./ApprovalCard";
 import classes from "./Inbox.module.css";
 import { InterruptCard } from "./InterruptCard";
 import { SHOWN_COUNT_MAX, useInterrupts } from "./interrupts";
@@ -55,7 +55,7 @@ export function Inbox() {
       ))}
       {tasks.map(({ id, one }) => (
         <div key={id} data-asked={id}>
-          <Waiting task={one} isElsewhere onAnswered={(isTaken) => answered(id, isTaken)} />
+          <ApprovalCard task={one} onAnswered={(isTaken) => answered(id, isTaken)} />
         </div>
       ))}
       {(questions.length === SHOWN_COUNT_MAX || tasks.length === APPROVAL_COUNT_MAX) && <p>These have waited the longest; there are more.</p>}

@@ -67,7 +67,7 @@ export function InterruptCard({ interrupt, isInRun = false, onAnswered }: Props)
         </Button>
         {canDeny && (
           <Button size="sm" variant="default" leftSection={<CrossIcon />} disabled={answering.isPending} onClick={() => answering.mutate(false)}>
-            Deny
+            Reject
           </Button>
         )}
         <span className={classes.otherwise} dir="auto">

@@ -45,14 +45,14 @@ function bound(schema: Schema): Pick<Shown, "form" | "canDeny" | "answer"> {
 function headed(question: unknown): { title: string; details: [string, string][]; schema: Schema | null } {
   if (typeof question === "string") return { title: question, details: [], schema: null };
   if (typeof question !== "object" || question === null || Array.isArray(question)) {
-    return { title: NO_TITLE, details: [["Asked", text(question)]], schema: null };
+    return { title: NO_TITLE, details: [["Asked", briefly(question)]], schema: null };
   }
   const asked = question as Record<string, unknown>;
   const headline = HEADLINES.find((name) => typeof asked[name] === "string" && asked[name] !== "");
   const schema = isFormSchema(asked.schema) ? asked.schema : null;
   const details = Object.entries(asked)
     .filter(([name]) => name !== headline && !(name === "schema" && schema))
-    .map(([name, value]): [string, string] => [labelOf(name), text(value)]);
+    .map(([name, value]): [string, string] => [labelOf(name), briefly(value)]);
   return { title: headline ? headlineWords(headline, asked[headline] as string) : NO_TITLE, details, schema };
 }
 
@@ -61,7 +61,7 @@ export function defaultWords({ answer_by, default: otherwise }: Pick<InterruptVi
   const left_ms = Date.parse(answer_by) - now;
   const when = left_ms <= 0 ? "from now on" : `in ${left_ms < 60_000 ? "less than a minute" : length(left_ms).replace(/ \d\d s$/, "")}`;
   const isNo = otherwise === null || otherwise === undefined;
-  return isNo ? `No answer counts as a no ${when}.` : `Without an answer it goes on ${when} with ${text(otherwise)}.`;
+  return isNo ? `No answer counts as a no ${when}.` : `Without an answer it goes on ${when} with ${briefly(otherwise)}.`;
 }
 
 /** The faults of a refused answer, by the fields that are to blame. */
@@ -78,7 +78,7 @@ function isFormSchema(value: unknown): value is Schema {
   return typeof value === "object" && value !== null && "properties" in value;
 }
 
-function text(value: unknown): string {
+export function briefly(value: unknown): string {
   const whole = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
   return whole.length <= DETAIL_LENGTH_MAX ? whole : `${whole.slice(0, DETAIL_LENGTH_MAX)}…`;
 }

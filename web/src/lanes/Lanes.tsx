@@ -3,13 +3,12 @@ import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { answerOf, reasonOf } from "../api";
-import { LimitControl } from "../board/Limits";
 import { type LaneView, setLane } from "../client";
 import { live, useLive } from "../live";
 import { Empty } from "../parts/Empty";
-import { Pill } from "../parts/Pill";
 import type { LiveRun } from "../stream/model";
 import { length, useNow } from "../time";
+import { LimitControl, QueueLimitControl } from "./LimitControl";
 import classes from "./Lanes.module.css";
 import { Sparkline } from "./Sparkline";
 
@@ -22,7 +21,7 @@ export function Lanes() {
     <>
       <div className={classes.head}>
         <h1>Lanes</h1>
-        <p>A lane lets a few runs through at once; the others wait in line.</p>
+        <p>A lane lets a few runs through at once; the others are queued.</p>
       </div>
       {sorted.length === 0 && <Empty title="No lanes yet">A lane is there as soon as a run has used it.</Empty>}
       <div className={classes.lanes}>
@@ -47,46 +46,54 @@ function Lane({ lane }: { lane: LaneView }) {
   const share = lane.max_concurrent === 0 ? 0 : Math.min(1, lane.held_count / lane.max_concurrent);
   return (
     <section className={classes.lane} aria-label={`Lane ${lane.name}`} data-testid="lane">
-      <div className={classes.title}>
+      <div className={classes.use}>
         <h2 dir="auto">{lane.name}</h2>
+        <div className={classes.meter} aria-hidden="true">
+          <span style={{ width: `${share * 100}%` }} />
+        </div>
+        <p className={classes.counts}>
+          <b>{lane.held_count}</b> of {lane.max_concurrent} running, <b>{lane.queued_count}</b> queued
+          {lane.paused && <span className={classes.paused}> · paused: nothing starts</span>}
+        </p>
+        <Sparkline lane={lane.name} />
+      </div>
+      <Users lane={lane.name} />
+      <div className={classes.controls}>
         <LimitControl lane={lane} />
+        <QueueLimitControl lane={lane} />
         <Switch
-          label="Paused"
+          label="Pause"
           checked={pausing.isPending ? pausing.variables : lane.paused}
           onChange={(event) => pausing.mutate(event.currentTarget.checked)}
-          aria-label={`Paused: ${lane.name}`}
+          aria-label={`Pause ${lane.name}`}
         />
+        {pausing.error && (
+          <p className={classes.reason} role="alert">
+            {reasonOf(pausing.error)}
+          </p>
+        )}
       </div>
-      {pausing.error && <p className={classes.reason}>{reasonOf(pausing.error)}</p>}
-      <div className={classes.meter} aria-hidden="true">
-        <span style={{ width: `${share * 100}%` }} />
-      </div>
-      <p className={classes.counts}>
-        <b>{lane.held_count}</b> of {lane.max_concurrent} at work, <b>{lane.queued_count}</b> in line
-        {lane.max_queued !== null && `, at most ${lane.max_queued.toLocaleString("en")} may wait`}
-        {lane.paused && <span className={classes.paused}> · paused: nothing starts</span>}
-      </p>
-      <Sparkline lane={lane.name} />
-      <Users lane={lane.name} />
     </section>
   );
 }
 
-/** Who holds a place, and who is next. */
+/** Who holds a place, who has given it back while it waits, and who is next. */
 function Users({ lane }: { lane: string }) {
   const runs = useLive((live) => live.runs);
-  const moves = useLive((live) => live.moves);
-  const { held, next } = useMemo(() => {
+  const lanes = useLive((live) => live.lanes); // Told anew with every change of a run.
+  const { held, waiting, next } = useMemo(() => {
     const mine = [...runs.values()].filter((run) => run.lane === lane);
-    const waiting = mine.filter((run) => run.status === "queued" && !run.is_behind);
-    waiting.sort((one, other) => (live.placeOf(one) ?? 0) - (live.placeOf(other) ?? 0));
-    return { held: mine.filter((run) => run.status !== "queued"), next: waiting, moves };
-  }, [runs, moves, lane]);
-  if (held.length + next.length === 0) return <p className={classes.quiet}>Nobody is here.</p>;
+    const queued = mine.filter((run) => run.status === "queued" && !run.is_behind);
+    queued.sort((one, other) => (live.placeOf(one) ?? 0) - (live.placeOf(other) ?? 0));
+    const begun = mine.filter((run) => run.status !== "queued");
+    return { held: begun.filter((run) => !run.is_waiting), waiting: begun.filter((run) => run.is_waiting), next: queued, lanes };
+  }, [runs, lanes, lane]);
+  if (held.length + waiting.length + next.length === 0) return <p className={classes.quiet}>Nobody is here.</p>;
   return (
     <div className={classes.users}>
-      <UserList title="Here now" runs={held} />
-      <UserList title="Next in line" runs={next} isQueue />
+      <UserList title="Running" runs={held} />
+      <UserList title="Waiting, holds no place" runs={waiting} />
+      <UserList title="Queued" runs={next} isQueue />
     </div>
   );
 }
@@ -100,11 +107,11 @@ function UserList({ title, runs, isQueue = false }: { title: string; runs: LiveR
       <ol className={classes.list}>
         {runs.slice(0, SHOWN_COUNT_MAX).map((run, index) => (
           <li key={run.id}>
-            {isQueue ? <span className={classes.place}>{index + 1}</span> : <Pill run={run} />}
+            {isQueue && <span className={classes.place}>{index + 1}</span>}
             <Link to="/runs/$runId" params={{ runId: run.id }} dir="auto">
               {run.key === run.id ? (run.job ?? run.id) : run.key}
             </Link>
-            <span className={classes.for}>{length(now - Date.parse(run.started_at ?? run.queued_at))}</span>
+            <span className={classes.for}>{run.status === "cancelling" ? "cancelling…" : length(now - Date.parse(run.started_at ?? run.queued_at))}</span>
           </li>
         ))}
       </ol>

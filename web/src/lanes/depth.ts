@@ -1,56 +1,79 @@
 /**
- * How many waited in each lane, from the opening of the page on. A sample is the most that waited in
- * its span of time; when there are too many, two become one, so that all of the time is always shown.
+ * How many were queued in each lane, from the opening of the page on. A sample is the most that were
+ * in its span of time; when there are too many, two become one, so that all of the time is always
+ * shown. The clock says which span it is, not the ticks: those of a tab that nobody sees come late.
  */
 import { live, useLive } from "../live";
 
-export const SAMPLE_COUNT_MAX = 240;
+const SAMPLE_COUNT_MAX = 240;
 const SPAN_MS = 1_000;
+
+/** Null: the server could not be reached, so nobody knows. */
+export type Count = number | null;
 
 export interface Depth {
   /** The most in each span, the oldest first. */
-  counts: number[];
+  counts: Count[];
   span_ms: number;
 }
 
+let begun_ms: number | null = null;
 let span_ms = SPAN_MS;
-let sinceSpan_ms = 0;
-let seen = new Map<string, number>();
+let spanCount = 0;
+/** Of each lane as many as spans. */
+const counts = new Map<string, Count[]>();
+/** What was last heard; null: the line is cut. */
+let known: Map<string, number> | null = null;
 let depths: ReadonlyMap<string, Depth> = new Map();
 
-function see(): void {
-  for (const lane of live.lanes) seen.set(lane.name, Math.max(seen.get(lane.name) ?? 0, lane.queued_count));
+/** Bring the samples up to now: what was last heard held until then. */
+function advance(): void {
+  if (begun_ms === null) return;
+  const past_ms = performance.now() - begun_ms;
+  while (past_ms / span_ms >= SAMPLE_COUNT_MAX) {
+    for (const [name, before] of counts) counts.set(name, halved(before));
+    spanCount = Math.ceil(spanCount / 2);
+    span_ms *= 2;
+  }
+  for (const wanted = Math.floor(past_ms / span_ms) + 1; spanCount < wanted; spanCount += 1) {
+    for (const [name, before] of counts) before.push(known === null ? null : (known.get(name) ?? 0));
+  }
 }
 
-function sample(): void {
+function see(): void {
   if (!live.hasSnapshot) return;
+  begun_ms ??= performance.now();
+  advance();
+  if (live.connection !== "live") {
+    known = null;
+    return;
+  }
+  known = new Map(live.lanes.map((lane) => [lane.name, lane.queued_count]));
+  for (const [name, count] of known) {
+    const samples = counts.get(name) ?? new Array<Count>(spanCount).fill(0);
+    samples[spanCount - 1] = Math.max(samples[spanCount - 1] ?? 0, count);
+    counts.set(name, samples);
+  }
+}
+
+function show(): void {
   see();
-  sinceSpan_ms += SPAN_MS;
-  if (sinceSpan_ms < span_ms) return;
-  sinceSpan_ms = 0;
-  const length = Math.max(0, ...[...depths.values()].map(({ counts }) => counts.length));
-  const next = new Map<string, Depth>();
-  for (const { name } of live.lanes) {
-    const before = depths.get(name)?.counts ?? new Array<number>(length).fill(0);
-    next.set(name, { counts: [...before, seen.get(name) ?? 0], span_ms });
-  }
-  if (length + 1 >= SAMPLE_COUNT_MAX) {
-    span_ms *= 2;
-    for (const [name, { counts }] of next) next.set(name, { counts: halved(counts), span_ms });
-  }
-  depths = next;
-  seen = new Map();
+  depths = new Map([...counts].map(([name, samples]) => [name, { counts: [...samples], span_ms }]));
   live.tell();
 }
 
-function halved(counts: number[]): number[] {
-  return counts.filter((_, index) => index % 2 === 0).map((count, index) => Math.max(count, counts[index * 2 + 1] ?? 0));
+function halved(samples: Count[]): Count[] {
+  return samples.filter((_, index) => index % 2 === 0).map((count, index) => larger(count, samples[index * 2 + 1] ?? null));
+}
+
+function larger(one: Count, other: Count): Count {
+  return one === null || other === null ? (one ?? other) : Math.max(one, other);
 }
 
 /** Called once, when the page opens. */
 export function watchDepths(): void {
   live.subscribe(see);
-  setInterval(sample, SPAN_MS);
+  setInterval(show, SPAN_MS);
 }
 
 export function useDepth(lane: string): Depth | undefined {

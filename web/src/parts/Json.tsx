@@ -1,5 +1,6 @@
 /** A document as text. Whatever it holds, it is never markup. */
 import classes from "./Json.module.css";
+import { Whole } from "./Whole";
 
 const TEXT_LENGTH_MAX = 20_000;
 
@@ -12,7 +13,11 @@ export function Json({ value, label }: { value: unknown; label: string }) {
       <pre className={classes.json} tabIndex={0} aria-label={label} role="region">
         {isCut ? text.slice(0, TEXT_LENGTH_MAX) : text}
       </pre>
-      {isCut && <p className={classes.cut}>The first {TEXT_LENGTH_MAX.toLocaleString("en")} characters of {text.length.toLocaleString("en")}.</p>}
+      {isCut && (
+        <p className={classes.cut}>
+          The first {TEXT_LENGTH_MAX.toLocaleString("en")} characters of {text.length.toLocaleString("en")}. <Whole text={() => text} name={label} />
+        </p>
+      )}
     </>
   );
 }

@@ -1,5 +1,16 @@
-import type { LiveRun } from "../stream/model";
+import type { LiveRun, RowState, Status } from "../stream/model";
 import classes from "./Pill.module.css";
+
+export const STATES: Record<Status, RowState> = {
+  queued: "Queued",
+  running: "Running",
+  cancelling: "Running",
+  succeeded: "Done",
+  failed: "Failed",
+  canceled: "Cancelled",
+  timed_out: "Failed",
+  rejected: "Failed",
+};
 
 type Shown = Pick<LiveRun, "status" | "state" | "is_waiting">;
 
@@ -11,6 +22,11 @@ export function pillWord(run: Shown | undefined): { word: string; tone: string }
   if (run.status === "timed_out") return { word: "Failed (timed out)", tone: "failed" };
   if (run.status === "rejected") return { word: "Rejected", tone: "failed" };
   return { word: run.state, tone: run.state.toLowerCase() };
+}
+
+/** The same word for a state that nobody is in. */
+export function statusWord(status: Status): string {
+  return pillWord({ status, state: STATES[status], is_waiting: false }).word;
 }
 
 export function Pill({ run }: { run: Shown | undefined }) {

@@ -1,7 +1,7 @@
 /** The few icons of the page, drawn on a grid of 16. */
 import type { ReactNode } from "react";
 
-function drawn(children: ReactNode) {
+export function drawn(children: ReactNode) {
   return function Icon({ size = 16 }: { size?: number }) {
     return (
       <svg

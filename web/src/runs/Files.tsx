@@ -14,9 +14,9 @@ const AGAIN_MS = 2_000;
 export function Files({ run }: { run: RunView }) {
   const { data, hasNextPage, fetchNextPage, isFetching, refetch } = useInfiniteQuery({
     queryKey: ["files", run.id],
-    queryFn: ({ pageParam }) => answerOf(listFiles({ path: { run_id: run.id }, query: { limit: PAGE_COUNT, ...(pageParam === null ? {} : { after: pageParam }) } })),
+    queryFn: ({ pageParam }) => answerOf(listFiles({ path: { run_id: run.id }, query: { limit: PAGE_COUNT, ...(pageParam === null ? {} : { cursor: pageParam }) } })),
     initialPageParam: null as string | null,
-    getNextPageParam: (page) => page.after,
+    getNextPageParam: (page) => page.cursor,
     refetchInterval: isActive(run.status) ? AGAIN_MS : false, // A finished file is no event.
   });
   useNews(run.id, () => void refetch()); // The last ones come shortly before the end.

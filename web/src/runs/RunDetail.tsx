@@ -13,18 +13,21 @@ import { Crumbs } from "../parts/Crumbs";
 import { Empty } from "../parts/Empty";
 import { Figures } from "../parts/Figures";
 import { useFocusOn } from "../parts/focusOn";
-import { Json } from "../parts/Json";
 import { Pill } from "../parts/Pill";
+import { Values } from "../parts/Values";
+import { Whole } from "../parts/Whole";
+import { useSubject } from "../shell/title";
 import { isActive, toLive } from "../stream/model";
 import { ago, length, moment, useNow } from "../time";
 import { useHistory } from "./history";
 import { Files } from "./Files";
 import { Lines } from "./Lines";
+import { logText } from "./logText";
 import { MessageBox } from "./MessageBox";
 import { RunButtons } from "./RunButtons";
 import classes from "./RunDetail.module.css";
 import { Timeline } from "./Timeline";
-import { Ending, Why } from "./Why";
+import { Ending, useWhy, Why } from "./Why";
 
 export function RunDetail() {
   const { runId } = useParams({ from: "/runs/$runId" });
@@ -52,6 +55,7 @@ function Detail({ run: read, history }: { run: RunView; history: ReturnType<type
   const shown = useLive((live) => live.runs.get(read.id) ?? live.ended.get(read.id)) ?? toLive(read);
   const run = { ...read, status: shown.status };
   const active = isActive(shown.status);
+  useSubject(`${run.key === run.id ? run.job : run.key}, ${moment(run.started_at ?? run.queued_at)}`);
   const { events } = history;
   const said = useMemo(() => events.filter((event) => event.type === "run_log"), [events]);
   const happened = useMemo(() => events.filter((event) => event.type !== "run_log" && event.type !== "run_progress"), [events]);
@@ -70,6 +74,7 @@ function Detail({ run: read, history }: { run: RunView; history: ReturnType<type
       <div className={classes.head}>
         <h1 dir="auto" tabIndex={-1}>{run.key === run.id ? run.job : run.key}</h1>
         <Pill run={shown} />
+        <span className={classes.since}>{sinceWords(run)}</span>
         <RunButtons run={run} />
       </div>
       {active ? <Why run_id={run.id} /> : <Ending of={shown} />}
@@ -89,6 +94,11 @@ function Detail({ run: read, history }: { run: RunView; history: ReturnType<type
               <Gaps history={history} />
               <Tabs.Panel value="log" className={classes.panel}>
                 <Lines events={said} label="Log" empty={history.isWhole ? "The job has not said anything." : ""} />
+                {said.length > 0 && (
+                  <p className={classes.gap}>
+                    <Whole text={() => logText(said)} name="log" what="the whole log" />
+                  </p>
+                )}
               </Tabs.Panel>
               <Tabs.Panel value="events" className={classes.panel}>
                 <Lines events={happened} label="What happened" empty={history.isWhole ? "Nothing is known any more: events are kept for a while only." : ""} />
@@ -105,6 +115,10 @@ function Detail({ run: read, history }: { run: RunView; history: ReturnType<type
       </div>
     </>
   );
+}
+
+function sinceWords(run: RunView): string {
+  return run.started_at === null ? `queued ${moment(run.queued_at)}` : `started ${moment(run.started_at)}`;
 }
 
 function Card({ children }: { children: ReactNode }) {
@@ -170,6 +184,7 @@ function Facts({ run }: { run: RunView }) {
       )}
       {run.ended_at && <Fact name="Ended">{ago(run.ended_at, now)}</Fact>}
       {run.run_by && !run.ended_at && <Fact name="Must end by">{moment(run.run_by)}</Fact>}
+      <Holder run={run} />
       {run.attempt > 1 && <Fact name="Attempt">{run.attempt}</Fact>}
       {run.unread_count > 0 && <Fact name="Unread messages">{run.unread_count}</Fact>}
       {run.continued_from && (
@@ -186,6 +201,20 @@ function Facts({ run }: { run: RunView }) {
         <code className={classes.id}>{run.id}</code>
       </Fact>
     </dl>
+  );
+}
+
+/** The program that has its claim. */
+function Holder({ run }: { run: RunView }) {
+  const why = useWhy(run.id, run.status === "running");
+  const id = why?.gate === "running" && run.status === "running" ? why.held_by[0] : undefined;
+  if (id === undefined) return null;
+  return (
+    <Fact name="Held by">
+      <Link to="/workers">
+        <code className={classes.id}>{id.slice(0, 13)}…</code>
+      </Link>
+    </Fact>
   );
 }
 
@@ -208,9 +237,9 @@ function RunLink({ run_id }: { run_id: string }) {
 
 function Documents({ run }: { run: RunView }) {
   const documents: [string, unknown][] = [
-    ["Parameters", run.params],
     ["Result", run.result],
     ["Error", run.error],
+    ["Parameters", run.params],
     ["Checkpoint", run.checkpoint],
   ];
   return documents
@@ -218,7 +247,7 @@ function Documents({ run }: { run: RunView }) {
     .map(([name, document]) => (
       <section key={name} className={classes.document}>
         <h2>{name}</h2>
-        <Json value={document} label={name} />
+        <Values value={document} label={name} />
       </section>
     ));
 }

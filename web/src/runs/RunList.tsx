@@ -9,7 +9,7 @@ import { useJobs } from "../jobs";
 import { useLive } from "../live";
 import { Empty } from "../parts/Empty";
 import { Figures } from "../parts/Figures";
-import { Pill } from "../parts/Pill";
+import { Pill, statusWord } from "../parts/Pill";
 import { SearchIcon } from "../parts/icons";
 import { type Status, toLive } from "../stream/model";
 import { ago, length, useNow } from "../time";
@@ -110,7 +110,7 @@ function FilterBar({ filters }: { filters: Filters }) {
         className={classes.statuses}
         aria-label="Status"
         placeholder={filters.status ? "" : "Any status"}
-        data={STATUSES.map((status) => ({ value: status, label: status.replace("_", " ") }))}
+        data={STATUSES.map((status) => ({ value: status, label: statusWord(status) }))}
         value={filters.status ?? []}
         onChange={(chosen) => change({ status: chosen.length > 0 ? (chosen as Status[]) : undefined })}
         clearable
@@ -167,6 +167,8 @@ function Rows({ runs, offset, onEnd, onBeginning }: RowsProps) {
             key={item.key}
             ref={virtual.measureElement}
             data-index={item.index}
+            aria-setsize={-1}
+            aria-posinset={item.index + 1}
             className={classes.place}
             style={{ transform: `translateY(${item.start - virtual.options.scrollMargin}px)` }}
           >
@@ -199,7 +201,7 @@ function RunRow({ run }: { run: RunView }) {
       <span className={classes.lane}>{run.lane}</span>
       <span className={classes.when}>
         {ago(shown.queued_at, now)}
-        {shown.started_at && <span>{length((shown.ended_at ? Date.parse(shown.ended_at) : now) - Date.parse(shown.started_at))}</span>}
+        {shown.started_at && <span>{shown.ended_at ? "took" : "for"} {length((shown.ended_at ? Date.parse(shown.ended_at) : now) - Date.parse(shown.started_at))}</span>}
       </span>
     </Link>
   );

@@ -13,7 +13,7 @@ interface Span {
 
 const SHOWN_MS_MIN = 50;
 const WORDS: Record<Phase, string> = {
-  queued: "in the queue",
+  queued: "queued",
   running: "running",
   waiting: "waiting",
   cancelling: "cancelling",

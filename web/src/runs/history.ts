@@ -4,7 +4,7 @@ import { answerOf, reasonOf } from "../api";
 import { type EventView, runEvents } from "../client";
 import { useLive, useWatch } from "../live";
 
-const PAGE_COUNT_MAX = 40;
+const PAGE_COUNT_MAX = 200;
 const EVENT_COUNT_MAX = 20_000;
 
 export interface History {

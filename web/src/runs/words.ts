@@ -1,4 +1,4 @@
-/** An event in words. */
+/** Events in words. */
 import type { EventView } from "../client";
 import { length } from "../time";
 import { errorText } from "./reasons";
@@ -7,18 +7,33 @@ const LINE_LENGTH_MAX = 2_000;
 
 export type Tone = "plain" | "state" | "warning" | "error";
 
-export function lineOf(event: EventView): { words: string; tone: Tone } {
-  const payload = (event.payload ?? {}) as Record<string, unknown>;
-  const { words, tone } = told(event, payload);
-  return { words: cut(words), tone };
+interface Words {
+  words: string;
+  tone: Tone;
 }
 
-function told(event: EventView, payload: Record<string, unknown>): { words: string; tone: Tone } {
+export interface Line extends Words {
+  id: string;
+  at: string;
+}
+
+/** A line for each event, and for each line that a job has logged: one event may have many of them. */
+export function linesOf(events: EventView[]): Line[] {
+  return events.flatMap((event) =>
+    wordsOf(event).map(({ words, tone }, index) => ({ id: `${event.seq}.${index}`, at: event.at, words: cut(words), tone })),
+  );
+}
+
+function wordsOf(event: EventView): Words[] {
+  const payload = (event.payload ?? {}) as Record<string, unknown>;
+  if (event.type !== "run_log" || !Array.isArray(payload.lines)) return [told(event, payload)];
+  return payload.lines.map((line: Record<string, unknown>) => ({ words: logWords(line), tone: toneOf(line.level) }));
+}
+
+function told(event: EventView, payload: Record<string, unknown>): Words {
   switch (event.type) {
     case "run_state_changed":
       return { words: stateWords(payload), tone: payload.to === "failed" || payload.to === "timed_out" ? "error" : "state" };
-    case "run_log":
-      return { words: logWords(payload), tone: toneOf(payload.level) };
     case "run_progress":
       return { words: `Progress: ${briefly(payload)}`, tone: "plain" };
     case "run_checkpoint":
@@ -50,7 +65,7 @@ function told(event: EventView, payload: Record<string, unknown>): { words: stri
   }
 }
 
-function nodeRunWords({ node, branch, attempt, status, action, error }: Record<string, unknown>): { words: string; tone: Tone } {
+function nodeRunWords({ node, branch, attempt, status, action, error }: Record<string, unknown>): Words {
   const where = `“${String(node)}”${typeof branch === "number" && branch > 0 ? `, branch ${branch + 1}` : ""}${attempt === 1 ? "" : `, try ${String(attempt)}`}`;
   if (status === "error") return { words: `${where} failed: ${String(error)}`, tone: "error" };
   return { words: `${where} is done${action ? `, and leads on by “${String(action)}”` : ""}.`, tone: "plain" };

@@ -1,15 +1,16 @@
-import { ActionIcon, Loader, Tooltip, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
+import { ActionIcon, Loader, Menu, useComputedColorScheme, useMantineColorScheme } from "@mantine/core";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { useEffect } from "react";
 import { useInterrupts } from "../inbox/interrupts";
 import { useLive } from "../live";
 import { useFreshReadings } from "../news";
 import { Empty } from "../parts/Empty";
-import { MoonIcon, SunIcon } from "../parts/icons";
+import { CheckIcon, MoonIcon, SunIcon } from "../parts/icons";
 import { useApprovals } from "../tasks/approvals";
 import { Banner } from "./Banner";
 import classes from "./Shell.module.css";
 import { SignIn } from "./SignIn";
+import { useShownSubject } from "./title";
 
 const SCREENS = [
   { to: "/board", name: "Board" },
@@ -46,6 +47,7 @@ function skip(event: React.MouseEvent): void {
 }
 
 function Header() {
+  const path = useRouterState({ select: (state) => state.location.pathname });
   return (
     <header className={classes.header}>
       <Link to="/board" className={classes.name} aria-label="headway">
@@ -54,7 +56,7 @@ function Header() {
       </Link>
       <nav className={classes.nav} aria-label="Screens">
         {SCREENS.map(({ to, name }) => (
-          <Link key={to} to={to} className={classes.link} activeProps={{ "aria-current": "page" }}>
+          <Link key={to} to={to} className={classes.link} aria-current={isAt(to, path) ? "page" : undefined} activeProps={{}}>
             {name}
             {name === "Inbox" && <InboxCount />}
           </Link>
@@ -64,6 +66,11 @@ function Header() {
       <Title />
     </header>
   );
+}
+
+/** Tasks belong to flows, whatever their address. */
+function isAt(screen: string, path: string): boolean {
+  return path.startsWith(screen) || (screen === "/flows" && (path.startsWith("/tasks") || path.startsWith("/new-flow")));
 }
 
 function Mark() {
@@ -98,24 +105,41 @@ function InboxCount() {
 /** The window's title says where one is, and whether somebody waits. */
 function Title() {
   const path = useRouterState({ select: (state) => state.location.pathname });
+  const subject = useShownSubject();
   const count = useWaitingCount();
   useEffect(() => {
-    const screen = SCREENS.find(({ to }) => path.startsWith(to))?.name ?? (path.startsWith("/tasks") ? "Task" : "headway");
-    document.title = `${count > 0 ? `(${count}) ` : ""}${screen} · headway`;
-  }, [path, count]);
+    const screen = path.startsWith("/tasks") ? "Tasks" : SCREENS.find(({ to }) => isAt(to, path))?.name;
+    const parts = [subject, screen, "headway"].filter(Boolean);
+    document.title = `${count > 0 ? `(${count}) ` : ""}${parts.join(" · ")}`;
+  }, [path, subject, count]);
   return null;
 }
 
+const SCHEMES = [
+  { scheme: "auto", name: "As the system" },
+  { scheme: "light", name: "Light" },
+  { scheme: "dark", name: "Dark" },
+] as const;
+
 function SchemeButton() {
-  const { setColorScheme } = useMantineColorScheme();
+  const { colorScheme, setColorScheme } = useMantineColorScheme();
   const isDark = useComputedColorScheme("light") === "dark";
-  const words = isDark ? "Light colours" : "Dark colours";
   return (
-    <Tooltip label={words}>
-      <ActionIcon variant="subtle" color="gray" size="lg" aria-label={words} onClick={() => setColorScheme(isDark ? "light" : "dark")}>
-        {isDark ? <SunIcon size={18} /> : <MoonIcon size={18} />}
-      </ActionIcon>
-    </Tooltip>
+    <Menu position="bottom-end" shadow="md">
+      <Menu.Target>
+        <ActionIcon variant="subtle" color="gray" size="lg" aria-label="Colours">
+          {isDark ? <MoonIcon size={18} /> : <SunIcon size={18} />}
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {SCHEMES.map(({ scheme, name }) => (
+          <Menu.Item key={scheme} rightSection={colorScheme === scheme && <CheckIcon size={14} />} onClick={() => setColorScheme(scheme)}>
+            {name}
+            {colorScheme === scheme && <span className="unseen">, chosen</span>}
+          </Menu.Item>
+        ))}
+      </Menu.Dropdown>
+    </Menu>
   );
 }
 

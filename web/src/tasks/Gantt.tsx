@@ -9,6 +9,9 @@ import { clock, length, useNow } from "../time";
 import classes from "./Gantt.module.css";
 
 const ROW_HEIGHT = 34;
+/** What a bar's colour says, for everybody. */
+const WORDS: Record<string, string> = { ok: "done", error: "failed", canceled: "cancelled", running: "running", waiting: "waiting" };
+const SIGNS: Record<string, string> = { ok: "✓", error: "✕", canceled: "⊘", running: "▸", waiting: "…" };
 
 interface Props {
   task: TaskView;
@@ -55,7 +58,7 @@ export function Gantt({ task, rows, all, isUnderWay }: Props) {
     <section className={classes.gantt} aria-label="Node runs">
       <div className={classes.scale}>
         <span>{clock(new Date(begin_ms).toISOString())}</span>
-        <span>{length(end_ms - begin_ms)}</span>
+        <span className={classes.whole}>{length(end_ms - begin_ms)}</span>
         <span>{task.ended_at === null ? "now" : clock(task.ended_at)}</span>
       </div>
       <div className={classes.box} ref={box}>
@@ -63,7 +66,7 @@ export function Gantt({ task, rows, all, isUnderWay }: Props) {
           {virtual.getVirtualItems().map((item) => {
             const bar = bars[item.index] as Bar;
             return (
-              <li key={item.key} ref={virtual.measureElement} data-index={item.index} className={classes.place} style={{ transform: `translateY(${item.start}px)` }}>
+              <li key={item.key} ref={virtual.measureElement} data-index={item.index} aria-setsize={bars.length} aria-posinset={item.index + 1} className={classes.place} style={{ transform: `translateY(${item.start}px)` }}>
                 <BarRow bar={bar} begin_ms={begin_ms} whole_ms={end_ms - begin_ms} isOpen={open.has(bar.id)} onToggle={() => toggle(bar.id)} />
               </li>
             );
@@ -98,7 +101,7 @@ function barOf(row: NodeRunView, isBranching: boolean): Bar {
 function barNow(task: TaskView, rows: NodeRunView[], begin_ms: number, now: number): Bar {
   const last = rows.findLast((row) => row.action !== "" || row.node !== task.node);
   const from_ms = last ? Date.parse(last.finished_at) : begin_ms;
-  return { id: "now", name: task.node, more: task.waits_for === null ? "at work" : "waiting", state: task.waits_for === null ? "running" : "waiting", from_ms, to_ms: Math.max(now, from_ms), row: null };
+  return { id: "now", name: task.node, more: "", state: task.waits_for === null ? "running" : "waiting", from_ms, to_ms: Math.max(now, from_ms), row: null };
 }
 
 function BarRow({ bar, begin_ms, whole_ms, isOpen, onToggle }: { bar: Bar; begin_ms: number; whole_ms: number; isOpen: boolean; onToggle: () => void }) {
@@ -119,6 +122,9 @@ function BarRow({ bar, begin_ms, whole_ms, isOpen, onToggle }: { bar: Bar; begin
         <span className={classes.bar} data-state={bar.state} style={{ left: `${left}%`, width: `${width}%` }} />
       </span>
       <span className={classes.end}>
+        <span className={classes.word} data-state={bar.state}>
+          <span aria-hidden="true">{SIGNS[bar.state]}</span> {WORDS[bar.state] ?? bar.state}
+        </span>
         <span className={classes.action} dir="auto">
           {bar.row?.action}
         </span>
@@ -142,7 +148,9 @@ function Details({ row }: { row: NodeRunView }) {
     <div className={classes.details} data-testid="node-run-details">
       <p className={classes.facts}>
         <span>{clock(row.started_at)}</span>
-        <span>{row.status}</span>
+        <span>{WORDS[row.status] ?? row.status}</span>
+        {row.attempt > 1 && <span>try {row.attempt}</span>}
+        {row.action !== "" && <span dir="auto">leads on by “{row.action}”</span>}
         {row.worker && (
           <span dir="auto">
             by {row.worker.id} at {row.worker.url}

@@ -1,7 +1,7 @@
 /** What a person can do about a task: answer it, signal it, cancel it, run it again from a node. */
 import { Button, Menu, TextInput } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
-import { Link, useNavigate } from "@tanstack/react-router";
+import { useNavigate } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { answerOf, isTooLate, queries, reasonOf } from "../api";
 import { approveTask, cancelTask, rerunTask, signalTask, type TaskView } from "../client";
@@ -9,7 +9,7 @@ import type { FlowGraph } from "../flows/graph";
 import { parse } from "../form/SchemaForm";
 import { AgainIcon, CheckIcon, CrossIcon, StopIcon } from "../parts/icons";
 import classes from "./Steering.module.css";
-import { nameOf, waitWords } from "./words";
+import { waitWords } from "./words";
 
 function refresh(task: TaskView): void {
   for (const queryKey of [["tasks"], ["approvals"], ["task", task.id]]) void queries.invalidateQueries({ queryKey });
@@ -72,32 +72,27 @@ function short(name: string): string {
   return name.length <= 24 ? name : `${name.slice(0, 23)}…`;
 }
 
-interface WaitingProps {
-  task: TaskView;
-  isElsewhere?: boolean;
-  /** False: it was too late. */
-  onAnswered?: (isTaken: boolean) => void;
-}
-
 /** What it waits for; a question can be answered right here. */
-export function Waiting({ task, isElsewhere = false, onAnswered }: WaitingProps) {
+export function Waiting({ task }: { task: TaskView }) {
   const words = waitWords(task);
   if (words === null) return null;
   return (
-    <section className={classes.waiting} data-elsewhere={isElsewhere} data-testid="waiting" aria-label="What it waits for" tabIndex={-1}>
-      {isElsewhere && (
-        <Link to="/tasks/$taskId" params={{ taskId: task.id }} dir="auto">
-          {task.flow}: {nameOf(task)}
-        </Link>
-      )}
+    <section className={classes.waiting} data-testid="waiting" aria-label="What it waits for" tabIndex={-1}>
       <p dir="auto">{words}</p>
-      {task.waits_for === "approval" && <Approve task={task} onAnswered={onAnswered} />}
+      {task.waits_for === "approval" && <Approve task={task} />}
       {task.waits_for === "event" && <Signal task={task} key={task.awaited_key} />}
     </section>
   );
 }
 
-function Approve({ task, onAnswered }: { task: TaskView; onAnswered: WaitingProps["onAnswered"] }) {
+interface ApproveProps {
+  task: TaskView;
+  /** False: it was too late. */
+  onAnswered?: (isTaken: boolean) => void;
+}
+
+/** Approve, reject, or say which action it is to be. */
+export function Approve({ task, onAnswered }: ApproveProps) {
   const [action, setAction] = useState("");
   const answering = useMutation({
     mutationFn: (answer: boolean | string) => answerOf(approveTask({ path: { task_id: task.id }, body: { answer } })),
@@ -117,7 +112,7 @@ function Approve({ task, onAnswered }: { task: TaskView; onAnswered: WaitingProp
       <Button size="sm" variant="default" leftSection={<CrossIcon />} disabled={answering.isPending} onClick={() => answering.mutate(false)}>
         Reject
       </Button>
-      <TextInput size="sm" aria-label="Another answer" placeholder="or another action" value={action} maxLength={255} onChange={(event) => setAction(event.currentTarget.value)} />
+      <TextInput className={classes.other ?? ""} size="sm" label="Or another answer" placeholder="the name of an action" value={action} maxLength={255} onChange={(event) => setAction(event.currentTarget.value)} />
       {action.trim() !== "" && (
         <Button size="sm" variant="light" type="submit" disabled={answering.isPending}>
           Answer
@@ -145,8 +140,8 @@ export function Signal({ task }: { task: TaskView }) {
   }
   return (
     <form className={classes.row} onSubmit={submit}>
-      <TextInput size="sm" aria-label="Signal" placeholder="A key of the shared state" value={key} maxLength={255} onChange={(event) => setKey(event.currentTarget.value)} />
-      <TextInput size="sm" aria-label="Value" placeholder="JSON, or a text" value={value} onChange={(event) => setValue(event.currentTarget.value)} />
+      <TextInput size="sm" label="Signal" placeholder="A key of the shared state" value={key} maxLength={255} onChange={(event) => setKey(event.currentTarget.value)} />
+      <TextInput size="sm" label="Value" placeholder="JSON, or a text" value={value} onChange={(event) => setValue(event.currentTarget.value)} />
       <Button size="sm" type="submit" variant="light" loading={sending.isPending} disabled={key.trim() === ""}>
         Signal
       </Button>

@@ -14,6 +14,8 @@ import { useFocusOn } from "../parts/focusOn";
 import { Json } from "../parts/Json";
 import { useKeptFocus } from "../parts/keptFocus";
 import { Pill } from "../parts/Pill";
+import { Values } from "../parts/Values";
+import { useSubject } from "../shell/title";
 import { Ending, Why } from "../runs/Why";
 import { ago, length, moment, useNow } from "../time";
 import { Gantt } from "./Gantt";
@@ -21,7 +23,7 @@ import { litOf } from "./lit";
 import { type NodeRuns, useTask } from "./nodeRuns";
 import { CancelTask, RunAgain, Signal, Waiting } from "./Steering";
 import classes from "./TaskDetail.module.css";
-import { isAnswerable, isUnderWay, nameOf, useShown } from "./words";
+import { isAnswerable, isUnderWay, nameOf, shownShared, useShown } from "./words";
 
 export function TaskDetail() {
   const { taskId } = useParams({ from: "/tasks/$taskId" });
@@ -40,6 +42,7 @@ export function TaskDetail() {
 
 function Detail({ task, nodeRuns }: { task: TaskView; nodeRuns: NodeRuns }) {
   const shown = useShown(task);
+  useSubject(`${nameOf(task)}, ${moment(task.started_at ?? task.queued_at)}`);
   const isActive = isUnderWay(task);
   const asked = isActive && isAnswerable(task) ? `${task.waits_for} ${task.node}` : null;
   const list = useFocusOn(asked === null ? [] : [asked]);
@@ -154,19 +157,21 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
 }
 
 function Documents({ task, isActive }: { task: TaskView; isActive: boolean }) {
+  // One that waits for a signal offers it at the top.
+  const canSignal = isActive && task.waits_for !== "event";
   return (
     <section className={classes.card}>
       <Tabs defaultValue="shared" keepMounted={false}>
         <Tabs.List>
           <Tabs.Tab value="shared">Shared</Tabs.Tab>
           <Tabs.Tab value="params">Parameters</Tabs.Tab>
-          {isActive && <Tabs.Tab value="signal">Signal</Tabs.Tab>}
+          {canSignal && <Tabs.Tab value="signal">Signal</Tabs.Tab>}
         </Tabs.List>
         <Tabs.Panel value="shared" className={classes.panel}>
-          <Json value={task.shared} label="Shared state" />
+          <Json value={shownShared(task)} label="Shared state" />
         </Tabs.Panel>
         <Tabs.Panel value="params" className={classes.panel}>
-          <Json value={task.params} label="Parameters" />
+          <Values value={task.params} label="Parameters" />
         </Tabs.Panel>
         <Tabs.Panel value="signal" className={classes.panel}>
           <p className={classes.hint}>A signal sets a key of the shared state. One that comes early is kept.</p>

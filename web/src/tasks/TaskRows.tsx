@@ -1,8 +1,9 @@
 /** Tasks, those that moved last first. */
-import { Button, Loader, SegmentedControl } from "@mantine/core";
+import { Button, Loader, Select } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useState } from "react";
+import { useWindowVirtualizer } from "@tanstack/react-virtual";
+import { useRef, useState } from "react";
 import { answerOf, queries, reasonOf } from "../api";
 import { listTasks, type TaskView } from "../client";
 import { useMoves } from "../news";
@@ -17,45 +18,46 @@ import { nameOf, useShown } from "./words";
 const PAGE_COUNT = 50;
 const SHOWN_COUNT_MAX = 1_000;
 const AGAIN_MS = 3_000;
+const ROW_HEIGHT = 49;
 const WANTED = {
-  All: {},
+  "All tasks": {},
   "To approve": { waits_for: "approval" },
+  Queued: { status: "queued" },
   Running: { status: "running" },
+  Done: { status: "succeeded" },
   Failed: { status: "failed" },
+  Cancelled: { status: "canceled" },
 } as const;
 type Wanted = keyof typeof WANTED;
 
-export function TaskRows({ flow }: { flow: string }) {
-  const [wanted, setWanted] = useState<Wanted>("All");
+/** Of one flow, or of all. */
+export function TaskRows({ flow }: { flow?: string }) {
+  const [wanted, setWanted] = useState<Wanted>("All tasks");
   const [limit, setLimit] = useState(PAGE_COUNT);
   const { data, error, isFetching } = useQuery({
-    queryKey: ["tasks", flow, wanted, limit],
-    queryFn: () => answerOf(listTasks({ query: { ...WANTED[wanted], flow, limit } })),
+    queryKey: ["tasks", flow ?? null, wanted, limit],
+    queryFn: () => answerOf(listTasks({ query: { ...WANTED[wanted], ...(flow === undefined ? {} : { flow }), limit } })),
     placeholderData: keepPreviousData,
-    refetchInterval: AGAIN_MS, // Steps from node to node are told to nobody who does not watch the task.
+    // Steps from node to node are told to nobody who does not watch the task. Many are read less often.
+    refetchInterval: (AGAIN_MS * limit) / PAGE_COUNT,
   });
-  useMoves(() => void queries.invalidateQueries({ queryKey: ["tasks", flow] }));
+  useMoves(() => {
+    if (limit === PAGE_COUNT) void queries.invalidateQueries({ queryKey: ["tasks", flow ?? null] });
+  });
+  const isAll = wanted === "All tasks";
   return (
     <>
       <div className={classes.tools}>
-        <SegmentedControl aria-label="Which tasks" data={Object.keys(WANTED)} value={wanted} onChange={(value) => setWanted(value as Wanted)} />
+        <Select aria-label="Which tasks" data={Object.keys(WANTED)} value={wanted} allowDeselect={false} onChange={(value) => setWanted((value ?? "All tasks") as Wanted)} />
         {isFetching && !data && <Loader size="sm" aria-label="Reading the tasks" />}
       </div>
       {error && !data && <Empty title="The tasks cannot be read">{reasonOf(error)}</Empty>}
       {data?.tasks.length === 0 && (
-        <Empty title={wanted === "All" ? "No tasks yet" : "No task fits"}>
-          {wanted === "All" ? "Start one above; each walks through the graph and leaves its trace here." : "Choose “All” to see the others."}
+        <Empty title={isAll ? "No tasks yet" : "No task fits"}>
+          {isAll ? "A flow starts one; each walks through its graph and leaves its trace here." : "Choose “All tasks” to see the others."}
         </Empty>
       )}
-      {data && data.tasks.length > 0 && (
-        <ul className={classes.rows} aria-label="Tasks">
-          {data.tasks.map((task) => (
-            <li key={task.id}>
-              <TaskRow task={task} />
-            </li>
-          ))}
-        </ul>
-      )}
+      {data && data.tasks.length > 0 && <Rows tasks={data.tasks} hasFlow={flow === undefined} />}
       {data?.tasks.length === limit && limit < SHOWN_COUNT_MAX && (
         <Button variant="default" className={classes.more} loading={isFetching} onClick={() => setLimit(Math.min(SHOWN_COUNT_MAX, limit * 2))}>
           Show more
@@ -65,12 +67,41 @@ export function TaskRows({ flow }: { flow: string }) {
   );
 }
 
+/** Only what is in sight is drawn. */
+function Rows({ tasks, hasFlow }: { tasks: TaskView[]; hasFlow: boolean }) {
+  const list = useRef<HTMLUListElement>(null);
+  const virtual = useWindowVirtualizer({
+    count: tasks.length,
+    estimateSize: () => ROW_HEIGHT,
+    overscan: 10,
+    scrollMargin: list.current?.offsetTop ?? 0,
+    getItemKey: (index) => tasks[index]?.id ?? index,
+  });
+  return (
+    <ul ref={list} className={classes.rows} style={{ height: virtual.getTotalSize() }} aria-label="Tasks">
+      {virtual.getVirtualItems().map((item) => (
+        <li
+          key={item.key}
+          ref={virtual.measureElement}
+          data-index={item.index}
+          aria-setsize={tasks.length}
+          aria-posinset={item.index + 1}
+          className={classes.place}
+          style={{ transform: `translateY(${item.start - virtual.options.scrollMargin}px)` }}
+        >
+          <TaskRow task={tasks[item.index] as TaskView} hasFlow={hasFlow} />
+        </li>
+      ))}
+    </ul>
+  );
+}
+
 function whereWords(task: TaskView, status: Status): string {
   if (!isActive(status)) return `ended at ${task.node}`;
   return task.waits_for === null ? `at ${task.node}` : `waits at ${task.node}`;
 }
 
-function TaskRow({ task }: { task: TaskView }) {
+function TaskRow({ task, hasFlow }: { task: TaskView; hasFlow: boolean }) {
   const now = useNow();
   const shown = useShown(task);
   const reason = reasonOfEnd(shown);
@@ -79,9 +110,10 @@ function TaskRow({ task }: { task: TaskView }) {
       <span className={classes.pill}>
         <Pill run={shown} />
       </span>
-      <b className={classes.name} dir="auto">
-        {nameOf(task)}
-      </b>
+      <span className={classes.name} dir="auto">
+        <b>{nameOf(task)}</b>
+        {hasFlow && <span dir="auto">{task.flow}</span>}
+      </span>
       <span className={classes.node} dir="auto" data-failed={reason !== null}>
         {reason ?? whereWords(task, shown.status)}
       </span>

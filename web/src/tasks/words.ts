@@ -1,20 +1,10 @@
 /** What a task is doing, in words. */
 import type { TaskView } from "../client";
 import { live, useLive } from "../live";
-import { isActive, type LiveRun, type RowState, type Status } from "../stream/model";
+import { STATES } from "../parts/Pill";
+import { isActive, type LiveRun } from "../stream/model";
 
 export const FLOW_JOB = "headway.flow";
-
-const STATES: Record<Status, RowState> = {
-  queued: "Queued",
-  running: "Running",
-  cancelling: "Running",
-  succeeded: "Done",
-  failed: "Failed",
-  canceled: "Cancelled",
-  timed_out: "Failed",
-  rejected: "Failed",
-};
 
 type Shown = Pick<LiveRun, "status" | "state" | "is_waiting" | "error">;
 
@@ -55,4 +45,12 @@ export function waitWords(task: TaskView): string | null {
     default:
       return task.waits_for === null ? null : `It waits at “${task.node}”.`;
   }
+}
+
+/** The shared state as the flow sees it: what the engine keeps there for itself is nobody's business. */
+export function shownShared(task: TaskView): unknown {
+  const { shared } = task;
+  if (typeof shared !== "object" || shared === null || Array.isArray(shared)) return shared;
+  const { _rt: _, ...own } = shared as Record<string, unknown>;
+  return own;
 }

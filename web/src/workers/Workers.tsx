@@ -1,9 +1,10 @@
-/** Who carries out the services that flows call: how they are, and what they are at work on. */
+/** Who does the work: the programs that hold runs, and the workers whose services flows call. */
 import { Loader } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { answerOf, reasonOf } from "../api";
-import { listWorkers, type WorkerView } from "../client";
+import { type HolderView, listInstances, listWorkers, type WorkerView } from "../client";
+import { live } from "../live";
 import { Empty } from "../parts/Empty";
 import { length, moment, useNow } from "../time";
 import classes from "./Workers.module.css";
@@ -26,6 +27,7 @@ export function Workers() {
         <h1>Workers</h1>
         <p>A worker is a program that offers services; the nodes of flows call them.</p>
       </div>
+      <Instances />
       {isPending && <Loader size="sm" aria-label="Reading the workers" />}
       {error && !data && <Empty title="The workers cannot be read">{reasonOf(error)}</Empty>}
       {data && workers.length === 0 && <Empty title="No workers">None was heard of within a day. “headway worker” starts one with the built-in services.</Empty>}
@@ -36,6 +38,57 @@ export function Workers() {
       </div>
     </>
   );
+}
+
+/** The programs that execute runs, each with the runs that it holds. */
+function Instances() {
+  const now = useNow();
+  const { data } = useQuery({
+    queryKey: ["instances"],
+    queryFn: () => answerOf(listInstances()),
+    refetchInterval: AGAIN_MS,
+    staleTime: 0,
+  });
+  if (!data || data.instances.length === 0) return null;
+  return (
+    <section className={classes.instances} aria-label="Programs that execute runs">
+      <h2>Programs that execute runs</h2>
+      <ul className={classes.programs}>
+        {data.instances.map((instance) => (
+          <li key={instance.id} data-testid="instance">
+            <span className={classes.program}>
+              <b dir="auto">{instance.host}</b>
+              <span>
+                process {instance.pid}, up for {length(now - Date.parse(instance.started_at))}
+              </span>
+              <code title={instance.id}>{instance.id.slice(0, 13)}…</code>
+            </span>
+            <Held instance={instance} />
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function Held({ instance: { run_ids } }: { instance: HolderView }) {
+  if (run_ids.length === 0) return <span className={classes.quiet}>holds no run</span>;
+  return (
+    <span className={classes.held}>
+      <span className={classes.quiet}>holds</span>
+      {run_ids.slice(0, SHOWN_COUNT_MAX).map((id) => (
+        <Link key={id} to="/runs/$runId" params={{ runId: id }} dir="auto">
+          {nameOfRun(id)}
+        </Link>
+      ))}
+      {run_ids.length > SHOWN_COUNT_MAX && <span className={classes.quiet}>and {run_ids.length - SHOWN_COUNT_MAX} more</span>}
+    </span>
+  );
+}
+
+function nameOfRun(id: string): string {
+  const run = live.runs.get(id);
+  return run === undefined || run.key === id ? (run?.job ?? `Run ${id.slice(-12)}`) : run.key;
 }
 
 function Worker({ worker }: { worker: WorkerView }) {
@@ -75,16 +128,21 @@ function Worker({ worker }: { worker: WorkerView }) {
   );
 }
 
+function nameOfTask(id: string): string {
+  const run = live.runs.get(id);
+  return run === undefined || run.key === id ? `Task ${id.slice(-12)}` : run.key;
+}
+
 function Calls({ worker, now }: { worker: WorkerView; now: number }) {
   if (worker.calls.length === 0) return <p className={classes.quiet}>{worker.is_alive ? "This server waits for nothing from it." : "It gets no calls until it is heard of again."}</p>;
   return (
     <div className={classes.calls}>
-      <h3>At work on</h3>
+      <h3>Running</h3>
       <ul>
         {worker.calls.slice(0, SHOWN_COUNT_MAX).map((call) => (
           <li key={`${call.task_id} ${call.called_at}`}>
             <Link to="/tasks/$taskId" params={{ taskId: call.task_id }}>
-              Task {call.task_id.slice(-12)}
+              {nameOfTask(call.task_id)}
             </Link>
             <span dir="auto">{call.service}</span>
             <span className={classes.for}>{length(now - Date.parse(call.called_at))}</span>

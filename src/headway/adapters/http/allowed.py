@@ -6,9 +6,11 @@ import socket
 from collections.abc import Sequence
 from typing import Final
 
+from aiohttp import AddrInfoType
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from headway.core.errors import ConfigurationError
+from headway.core.worker.address import host_problem
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 ADDRESS_COUNT_MAX: Final = 20
@@ -25,13 +27,35 @@ class AllowedAddresses(AbstractResolver):
         self._networks = [_network(one) for one in networks]
 
     def check(self, address: str) -> None:
-        """NotAllowed, if `address` is a number that is not allowed; a name is checked later."""
+        """NotAllowed, if `address` is a number that is not allowed; a name is checked later.
+
+        What only looks like a number is not allowed either: each system reads it in its own way.
+        """
+        host = address.strip("[]")
+        problem = host_problem(host)
+        if problem is not None:
+            raise NotAllowed(problem)
         try:
-            number = ipaddress.ip_address(address.strip("[]").partition("%")[0])
+            number = ipaddress.ip_address(host.partition("%")[0])
         except ValueError:
             return
         if not self._is_allowed(number):
             raise NotAllowed(_problem(address))
+
+    def socket_for(self, found: AddrInfoType) -> socket.socket:
+        """A socket to connect with to that address, if it is allowed (else NotAllowed).
+
+        Nothing is connected to but through here, whatever the client takes for an address.
+        """
+        family, kind, protocol, _, where = found
+        address = str(where[0])
+        try:
+            number = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            raise NotAllowed(f"{address} is no address") from None
+        if not self._is_allowed(number):
+            raise NotAllowed(_problem(address))
+        return socket.socket(family, kind, protocol)
 
     def _is_allowed(self, number: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
         if isinstance(number, ipaddress.IPv6Address) and number.ipv4_mapped is not None:

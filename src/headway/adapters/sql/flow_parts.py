@@ -58,10 +58,12 @@ _WORKERS: Final = Query(
 )
 _WORKER_ADDED: Final = Insert(workers, SavedWorker._fields)
 _WORKER_CHANGED: Final = Update(workers, SavedWorker._fields[1:], ("id",))
+_WORKER_REMOVED: Final = Delete(workers, ("id",))
 _FLOW_ADDED: Final = Insert(flows, SavedFlow._fields)
 _FLOW_CHANGED: Final = Update(flows, SavedFlow._fields[1:], ("name", "revision"))
 _VERSIONS: Final = Insert(flow_versions, SavedVersion._fields)
 _RUNS_ADDED: Final = Insert(flow_runs, FlowRun._fields)
+_TASK_ENDED: Final = Update(flow_runs, ("updated_at",), ("run_id",))
 _SHARED_ADDED: Final = Insert(flow_shared, SharedValue._fields)
 _SHARED_CHANGED: Final = Update(flow_shared, ("value",), ("run_id", "name"))
 _SHARED_REMOVED: Final = Delete(flow_shared, ("run_id", "name"))
@@ -80,6 +82,21 @@ _ENDED: Final = Query(
         in_list(runs.c.id, "ids"), runs.c.ended_at.is_not(None)
     )
 )
+
+
+_PARENTS: Final = Query(
+    sa.select(runs.c.parent_id).where(
+        in_list(runs.c.id, "ids"),
+        runs.c.job == sa.literal_column(f"'{FLOW_JOB}'"),
+        runs.c.parent_id.is_not(None),
+    )
+)
+
+
+async def need_parents(link: Link, needs: Needs) -> None:
+    """Before any run is locked: whose child a run is never changes."""
+    for (parent_id,) in await link.fetch(_PARENTS, {"ids": list(needs.child_ids)}):
+        needs.run(parent_id, may_wake=True)
 
 
 async def load_flows(link: Link, needs: Needs, world: World) -> None:
@@ -124,6 +141,8 @@ def flow_plan(changes: FlowChanges) -> Iterator[tuple[Write, Sequence[Row]]]:
             yield _FLOW_ADDED, [tuple(flow)]
         else:
             yield _FLOW_CHANGED, [(*flow[1:], flow.name, flow.revision - 1)]
+    # Who is forgotten goes first: it may have come again in this batch.
+    yield _WORKER_REMOVED, [(worker_id,) for worker_id in changes.workers_removed]
     yield _WORKER_ADDED, list(changes.workers_added.values())
     yield _WORKER_CHANGED, [(*one[1:], one.id) for one in changes.workers.values()]
     yield _VERSIONS, changes.versions
@@ -137,6 +156,20 @@ def flow_plan(changes: FlowChanges) -> Iterator[tuple[Write, Sequence[Row]]]:
     yield _SHARED_ADDED, changes.shared_added
     yield _SHARED_CHANGED, [(one.value, one.run_id, one.name) for one in changes.shared_changed]
     yield _ROWS, changes.rows
+
+
+def ended_flow_runs(world: World) -> Iterator[tuple[Write, Sequence[Row]]]:
+    """An end that no driver has written moves the task all the same, and its place in lists."""
+    changes = world.changes
+    written = set() if changes.flow is None else {run_id for run_id, _ in changes.flow.runs_changed}
+    ended = [
+        (change["ended_at"], run_id)
+        for run_id, change in changes.runs_changed.items()
+        if change.get("ended_at") is not None
+        and world.loaded[run_id].job == FLOW_JOB
+        and run_id not in written
+    ]
+    yield _TASK_ENDED, ended
 
 
 def removed_flow_runs(world: World) -> Iterator[tuple[Write, Sequence[Row]]]:

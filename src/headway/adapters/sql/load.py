@@ -14,7 +14,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from headway.adapters.sql.clock import machine_now
-from headway.adapters.sql.flow_parts import load_flows, load_tasks
+from headway.adapters.sql.flow_parts import load_flows, load_tasks, need_parents
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.load_belongings import load_files, load_inbox
 from headway.adapters.sql.statements import GuardFailed, Query, Row, in_list, integer, text
@@ -202,6 +202,8 @@ async def load_world(
         world.loaded_schedules = dict(world.schedules)
     if needs.flows or needs.workers:
         await load_flows(link, needs, world)
+    if needs.child_ids:
+        await need_parents(link, needs)
     await _load_runs(link, needs, world)
     await load_inbox(link, needs, world)
     if needs.task_ids or needs.ended_ids:

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.clock import NOW_SQL, machine_now
 from headway.adapters.sql.database import Database
+from headway.adapters.sql.keyset import beyond
 from headway.adapters.sql.tables import instances, lanes, questions, runs, schedules, stream
 from headway.core.ids import Instant, LaneName, RunId
 from headway.core.lane import Lane
@@ -33,11 +34,12 @@ IS_OPEN: Final = (
 )
 """A question whose execution still waits for the answer."""
 _ASKED: Final = questions.join(runs, runs.c.id == questions.c.run_id)
+_ASKED_ORDER: Final = (questions.c.asked_at, questions.c.run_id, questions.c.call_id)
 _INTERRUPTS: Final = (
     sa.select(*questions.c, runs.c.key, runs.c.job, runs.c.lane)
     .select_from(_ASKED)
     .where(IS_OPEN)
-    .order_by(questions.c.asked_at, questions.c.run_id, questions.c.call_id)
+    .order_by(*_ASKED_ORDER)
 )
 # Only heads run: the index of heads serves, compared as the runs' own reader does.
 _WAITING: Final = (
@@ -61,9 +63,19 @@ class SqlBoardReader:
         rows = await self._rows(LANES.where(lanes.c.name == name))
         return to_lane_view(rows[0]) if rows else None
 
-    async def interrupts(self, *, limit: int, run_id: RunId | None = None) -> Sequence[Interrupt]:
-        is_wanted = sa.true() if run_id is None else questions.c.run_id == run_id
-        rows = await self._rows(_INTERRUPTS.where(is_wanted).limit(limit))
+    async def interrupts(
+        self,
+        *,
+        limit: int,
+        run_id: RunId | None = None,
+        after: tuple[Instant, RunId, str] | None = None,
+    ) -> Sequence[Interrupt]:
+        query = _INTERRUPTS.limit(limit)
+        if run_id is not None:
+            query = query.where(questions.c.run_id == run_id)
+        if after is not None:
+            query = query.where(beyond(_ASKED_ORDER, after))
+        rows = await self._rows(query)
         return [
             Interrupt(Question._make(asked), key, job, lane)
             for *asked, key, job, lane in map(tuple, rows)

@@ -1,5 +1,8 @@
 """Reading the event stream."""
 
+from collections.abc import Sequence
+from typing import Any, Final
+
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -9,22 +12,86 @@ from headway.core.ids import RunId
 from headway.core.run.events import Event
 from headway.ports.event_reader import Page
 
+FIRST_COUNT: Final = 16
+SHORT: Final = 512
+"""Payloads up to this come with their rows; longer ones are fetched once it is known how many."""
+
 
 class SqlEventReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def events(self, *, after_seq: int, limit: int, run_id: RunId | None = None) -> Page:
-        query = sa.select(*events.c).where(events.c.seq > after_seq).limit(limit)
-        if run_id is None:
-            query = query.order_by(events.c.seq)
-        else:  # The same order, and found by the index of the run's own events.
-            query = query.where(events.c.run_id == run_id).order_by(events.c.run_seq)
-
-        async def read(connection: AsyncConnection) -> Page:
+    async def events(
+        self,
+        *,
+        after_seq: int,
+        limit: int,
+        length_max: int | None = None,
+        run_id: RunId | None = None,
+    ) -> Page:
+        async def page(connection: AsyncConnection) -> Page:
             found = await connection.execute(sa.select(stream.c.seq, stream.c.pruned_seq))
             last_seq, pruned_seq = found.one()
-            rows = await connection.execute(query)
-            return Page([Event(*row) for row in rows], last_seq, pruned_seq)
+            if length_max is None:
+                query = _after(sa.select(*events.c), after_seq, limit, run_id)
+                read = [Event(*row) for row in await connection.execute(query)]
+                has_more = len(read) == limit
+            else:
+                read, has_more = await self._bounded(
+                    connection, after_seq, limit, length_max, run_id
+                )
+            return Page(read, last_seq, pruned_seq, has_more)
 
-        return await self._database.with_retry(read, at_one_instant=True)
+        return await self._database.with_retry(page, at_one_instant=True)
+
+    async def _bounded(
+        self,
+        connection: AsyncConnection,
+        after_seq: int,
+        limit: int,
+        length_max: int,
+        run_id: RunId | None,
+    ) -> tuple[list[Event], bool]:
+        """No more of them than fit, however long they are: never are all of them in memory."""
+        rows: list[Any] = []
+        length = 0
+        for count in (min(FIRST_COUNT, limit), max(0, limit - FIRST_COUNT)):
+            # A few first: where they are long, no more need to be looked at.
+            query = _after(self._sized(), after_seq, count, run_id)
+            found = (await connection.execute(query)).all() if count else []
+            for row in found:
+                length += row.length
+                if rows and length > length_max:
+                    return await _filled(connection, rows), True
+                rows.append(row)
+                after_seq = row.seq
+            if len(found) < count:
+                return await _filled(connection, rows), False
+        return await _filled(connection, rows), True
+
+    def _sized(self) -> sa.Select[Any]:
+        """Events with the length of their payloads, and only the short ones of those."""
+        of = sa.func.length if self._database.driver == "sqlite" else sa.func.octet_length
+        length = of(events.c.payload)
+        payload = sa.case((length <= SHORT, events.c.payload), else_=None).label("payload")
+        columns = [payload if c is events.c.payload else c for c in events.c]
+        return sa.select(*columns, length.label("length"))
+
+
+def _after(query: sa.Select[Any], seq: int, limit: int, run_id: RunId | None) -> sa.Select[Any]:
+    query = query.where(events.c.seq > seq).limit(limit)
+    if run_id is None:
+        return query.order_by(events.c.seq)
+    # The same order, and found by the index of the run's own events.
+    return query.where(events.c.run_id == run_id).order_by(events.c.run_seq)
+
+
+async def _filled(connection: AsyncConnection, rows: Sequence[Any]) -> list[Event]:
+    """The events of these rows, with their payloads, the long ones too."""
+    long = [row.seq for row in rows if row.payload is None]
+    payloads: dict[int, str] = {}
+    if long:
+        query = sa.select(events.c.seq, events.c.payload).where(events.c.seq.in_(long))
+        payloads = {row.seq: row.payload for row in await connection.execute(query)}
+    found = [Event(*row[:-1]) for row in rows]
+    return [one._replace(payload=payloads.get(one.seq, one.payload)) for one in found]

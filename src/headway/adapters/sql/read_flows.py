@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.clock import NOW_SQL, machine_now
 from headway.adapters.sql.database import Database
+from headway.adapters.sql.keyset import beyond
 from headway.adapters.sql.tables import (
     RUN_COLUMNS,
     flow_runs,
@@ -48,6 +49,8 @@ _ROWS: Final = (
 )
 _TASKS: Final = sa.select(*_RECORDS, *flow_runs.c).join(runs, runs.c.id == flow_runs.c.run_id)
 
+_MOVED_ORDER: Final = (flow_runs.c.updated_at, flow_runs.c.run_id)
+
 
 class SqlFlowReader:
     def __init__(self, database: Database, now: Callable[[], Instant] | None = None) -> None:
@@ -76,8 +79,12 @@ class SqlFlowReader:
         rows = await self._rows(sa.select(*flow_versions.c).where(found))
         return SavedVersion._make(rows[0]) if rows else None
 
-    async def versions(self, flow: str, *, limit: int) -> Sequence[SavedVersion]:
+    async def versions(
+        self, flow: str, *, limit: int, before: int | None = None
+    ) -> Sequence[SavedVersion]:
         query = sa.select(*flow_versions.c).where(flow_versions.c.flow == flow)
+        if before is not None:
+            query = query.where(flow_versions.c.version < before)
         rows = await self._rows(query.order_by(flow_versions.c.version.desc()).limit(limit))
         return [SavedVersion._make(row) for row in rows]
 
@@ -85,8 +92,12 @@ class SqlFlowReader:
         rows = await self._rows(_TASKS.where(flow_runs.c.run_id == run_id))
         return _task(rows[0]) if rows else None
 
-    async def tasks(self, wanted: TaskFilter, *, limit: int) -> Sequence[Task]:
-        query = _TASKS.order_by(flow_runs.c.updated_at.desc(), flow_runs.c.run_id.desc())
+    async def tasks(
+        self, wanted: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
+    ) -> Sequence[Task]:
+        query = _TASKS.order_by(*(column.desc() for column in _MOVED_ORDER))
+        if after is not None:
+            query = query.where(beyond(_MOVED_ORDER, after, is_falling=True))
         if wanted.statuses:
             query = query.where(runs.c.status.in_([status.value for status in wanted.statuses]))
         if wanted.flow is not None:

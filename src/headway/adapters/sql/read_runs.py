@@ -1,5 +1,6 @@
 """Reading runs, lanes, keys and instances. Lists go by keyset, and never count a whole table."""
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -59,6 +60,7 @@ _LAST_SEQS: Final = _last_seqs(_NEWER.c.status != RunStatus.REJECTED.value)
 _LAST_BEGUN_SEQS: Final = _last_seqs(_NEWER.c.started_at.is_not(None))
 _SORTED_SEQ: Final = runs.c.seq + sa.literal_column("0")
 _IDS_AT_ONCE: Final = 500
+_ROWS_AT_ONCE: Final = 500
 
 
 class SqlRunReader:
@@ -225,16 +227,25 @@ async def _snapshot(connection: AsyncConnection) -> Snapshot:
     last_runs: dict[RunId, RunRecord] = {}
     for seqs in (_LAST_SEQS, _LAST_BEGUN_SEQS):  # Asked for as one, no index would serve.
         found = await connection.execute(_RECORDS.where(runs.c.seq.in_(seqs)))
-        last_runs |= {record.run.id: record for record in map(_record, found)}
+        last_runs |= {record.run.id: record for record in await _records(found.all())}
     living = await connection.execute(_INSTANCES.where(instances.c.is_dead == 0))
     return Snapshot(
         seq=seq,
         lanes=await _lanes(connection),
         keys=[SavedKey(*row) for row in keys],
-        runs=[_record(row) for row in active],
+        runs=await _records(active.all()),
         last_runs=list(last_runs.values()),
         instances=[Instance._make(row) for row in living],
     )
+
+
+async def _records(rows: Sequence[sa.Row[Any]]) -> list[RunRecord]:
+    """There may be thousands: others have their turn in between."""
+    found: list[RunRecord] = []
+    for first in range(0, len(rows), _ROWS_AT_ONCE):
+        found += map(_record, rows[first : first + _ROWS_AT_ONCE])
+        await asyncio.sleep(0)
+    return found
 
 
 async def _lanes(connection: AsyncConnection) -> list[LaneView]:

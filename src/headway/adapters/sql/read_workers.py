@@ -9,19 +9,41 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.tables import workers
+from headway.core.ids import Instant
 from headway.core.worker.worker import LiveWorker, SavedWorker
 
 WORKER_COUNT_MAX: Final = 10_000
-_ALL: Final = sa.select(*workers.c).order_by(workers.c.id).limit(WORKER_COUNT_MAX)
+_HEARD: Final = (
+    sa.select(*workers.c)
+    .where(workers.c.heartbeat_at >= sa.bindparam("since"))
+    .order_by(workers.c.heartbeat_at.desc())
+    .limit(WORKER_COUNT_MAX)
+)
+_SILENT: Final = workers.c.heartbeat_at < sa.bindparam("before")
+_OLDEST: Final = sa.select(workers.c.id).where(_SILENT).order_by(workers.c.heartbeat_at)
+_COUNT: Final = sa.select(sa.func.count()).select_from(workers).where(_SILENT)
 
 
 class SqlWorkerReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def workers(self) -> Sequence[LiveWorker]:
-        async def read(connection: AsyncConnection) -> Sequence[LiveWorker]:
-            return [_live(row) for row in await connection.execute(_ALL)]
+    async def workers(self, *, heard_since: Instant) -> Sequence[LiveWorker]:
+        rows = await self._rows(_HEARD, since=heard_since)
+        return sorted(map(_live, rows), key=lambda one: one.id)
+
+    async def silent_workers(self, *, heard_before: Instant, limit: int) -> Sequence[str]:
+        rows = await self._rows(_OLDEST.limit(limit), before=heard_before)
+        return [worker_id for (worker_id,) in rows]
+
+    async def count_silent_workers(self, *, heard_before: Instant) -> int:
+        ((count,),) = await self._rows(_COUNT, before=heard_before)
+        return int(count)
+
+    async def _rows(self, query: sa.Select[Any], **given: Instant) -> Sequence[Any]:
+        async def read(connection: AsyncConnection) -> Sequence[Any]:
+            rows: Sequence[Any] = (await connection.execute(query, given)).all()
+            return rows
 
         return await self._database.with_retry(read)
 

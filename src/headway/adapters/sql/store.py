@@ -22,6 +22,7 @@ from headway.core.command.command import Command
 from headway.core.ids import InstanceId, Instant
 from headway.core.run.events import Event
 from headway.ports.store import Whose
+from headway.written import note_written
 
 if TYPE_CHECKING:
     from headway.adapters.sql.ear import Ear
@@ -67,6 +68,7 @@ class SqlStore:
 
     async def apply(self, command: Command[A]) -> A:
         answer: A = await self.writer.waiting.put(command)
+        note_written()
         return answer
 
     def keep_lease(

@@ -302,7 +302,7 @@ workers: Final = _table(
     sa.Column("url", _name(500), nullable=False),
     sa.Column("services", _text(), nullable=False),
     sa.Column("load", sa.Integer, nullable=False),
-    sa.Column("heartbeat_at", sa.BigInteger, nullable=False),
+    sa.Column("heartbeat_at", sa.BigInteger, nullable=False, index=True),
 )
 
 # One row. `seq` is the last number of the event stream, locked last by every batch, so that commit

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from headway.adapters.sql.flow_parts import flow_plan, removed_flow_runs
+from headway.adapters.sql.flow_parts import ended_flow_runs, flow_plan, removed_flow_runs
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.statements import Delete, Insert, Planned, Row, Update
 from headway.adapters.sql.tables import (
@@ -61,6 +61,7 @@ def _plan(world: World, loaded_seq: int) -> Iterator[Planned]:
     yield from _runs(world)
     if changes.flow is not None:
         yield from (Planned(*one) for one in flow_plan(changes.flow))
+    yield from (Planned(*one, is_guarded=False) for one in ended_flow_runs(world))
     yield from _questions(world)
     yield from _files(world)
     yield Planned(_EVENTS, changes.events)

@@ -17,6 +17,10 @@ const SILENCE_MS = 45_000;
  * @param {(snapshot: object) => void} [options.onSnapshot] forget what you know, and draw this
  * @param {(event: object) => void} [options.onEvent] one event, newer than all before
  * @param {(isLive: boolean, problem?: Error) => void} [options.onLive] the line is up, or cut
+ * @param {(fault: unknown) => void} [options.onFault] what onSnapshot or onEvent has thrown; it is
+ *   logged by default. What they know may be wrong then, so the snapshot follows.
+ * @returns {{stop: () => void, done: Promise<void>}} `done` also when the server refuses for good
+ *   (a token that is missing or wrong): `onLive(false, problem)` has told it, with a `status`.
  */
 export function follow(options) {
   const stopping = new AbortController();
@@ -24,56 +28,73 @@ export function follow(options) {
   return { stop: () => stopping.abort(), done };
 }
 
+/** The server has answered, and it was a no. */
+class Refused extends Error {
+  constructor(status) {
+    super(`the server answered ${status}`);
+    this.status = status;
+  }
+
+  get isFinal() {
+    return this.status >= 400 && this.status < 500 && this.status !== 408 && this.status !== 429;
+  }
+}
+
 async function run(options, stopped) {
-  const { onLive = () => {} } = options;
-  let seq = null; // The last one that was told; null: take the snapshot first.
-  let waitMs = RETRY_MS_MIN;
-  const moved = (next) => {
-    seq = next;
-    waitMs = RETRY_MS_MIN;
+  const { onLive = () => {}, onFault = (fault) => console.error(fault) } = options;
+  const place = { seq: null, waitMs: RETRY_MS_MIN }; // seq: the last that was told; null: none yet.
+  const tell = (handler, told) => {
+    try {
+      handler?.(told);
+    } catch (fault) {
+      place.seq = null;
+      onFault(fault);
+    }
   };
   while (!stopped.aborted) {
     try {
-      if (seq === null) {
+      if (place.seq === null) {
         const snapshot = await (await call(options, "/api/state", {}, stopped)).json();
-        moved(snapshot.seq);
-        options.onSnapshot?.(snapshot);
+        place.seq = snapshot.seq;
+        tell(options.onSnapshot, snapshot);
       }
-      await read(options, seq, moved, stopped);
+      if (place.seq !== null) await read(options, place, tell, stopped);
       onLive(false);
     } catch (problem) {
       if (stopped.aborted) break;
       onLive(false, problem);
+      if (problem instanceof Refused && problem.isFinal) break;
     }
-    await sleep(waitMs * (0.5 + Math.random() / 2), stopped);
-    waitMs = Math.min(waitMs * 2, RETRY_MS_MAX);
+    await sleep(place.waitMs * (0.5 + Math.random() / 2), stopped);
+    place.waitMs = Math.min(place.waitMs * 2, RETRY_MS_MAX);
   }
 }
 
-/** One stream, from `seq` until it ends or is cut. */
-async function read(options, seq, moved, stopped) {
+/** One stream, from where we are until it ends, is cut, or something is missing. */
+async function read(options, place, tell, stopped) {
   const silence = new AbortController();
-  const signal = AbortSignal.any([stopped, silence.signal]);
-  let timer = setTimeout(() => silence.abort(new Error("the line is silent")), SILENCE_MS);
-  const headers = { accept: "text/event-stream", "last-event-id": String(seq) };
+  const hush = () => silence.abort(new Error("the line is silent"));
+  let timer = setTimeout(hush, SILENCE_MS);
+  const heard = () => {
+    place.waitMs = RETRY_MS_MIN;
+    clearTimeout(timer);
+    timer = setTimeout(hush, SILENCE_MS);
+  };
+  const filter = [...pairs(options.filter ?? {})];
+  const headers = { accept: "text/event-stream", "last-event-id": String(place.seq) };
   try {
-    const query = new URLSearchParams(pairs(options.filter ?? {}));
-    const answer = await call(options, `/api/events?${query}`, headers, signal);
+    const signal = AbortSignal.any([stopped, silence.signal]);
+    const answer = await call(options, `/api/events?${new URLSearchParams(filter)}`, headers, signal);
     options.onLive?.(true);
-    for await (const block of blocks(answer.body)) {
-      clearTimeout(timer);
-      timer = setTimeout(() => silence.abort(new Error("the line is silent")), SILENCE_MS);
-      if (block.event === "resync") {
-        moved(null); // Some are missing: begin again with the snapshot.
-        return;
+    for await (const block of blocks(answer.body, heard)) {
+      const seq = Number(block.id ?? place.seq);
+      const isGap = filter.length === 0 && seq > place.seq + 1;
+      if (block.event === "resync" || isGap) place.seq = null; // Begin again with the snapshot.
+      else if (seq > place.seq) {
+        place.seq = seq; // Also without a word: a filtered stream moves on.
+        if (block.data !== undefined) tell(options.onEvent, JSON.parse(block.data));
       }
-      if (block.data !== undefined && block.id !== undefined) {
-        const event = JSON.parse(block.data);
-        moved(event.seq);
-        options.onEvent?.(event);
-      } else if (block.id !== undefined) {
-        moved(Number(block.id)); // A filtered stream moves on without a word.
-      }
+      if (place.seq === null || stopped.aborted) return;
     }
   } finally {
     clearTimeout(timer);
@@ -87,18 +108,19 @@ async function call(options, path, headers, signal) {
     cache: "no-store",
     signal,
   });
-  if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+  if (!answer.ok) throw new Refused(answer.status);
   return answer;
 }
 
 /** The blocks of an event stream: each the fields that it has. */
-async function* blocks(body) {
+async function* blocks(body, heard) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   try {
     while (true) {
       const { done, value } = await reader.read();
       if (done) return;
+      heard();
       const parts = (rest + value).split("\n\n");
       rest = parts.pop();
       for (const part of parts) yield fields(part);
@@ -124,8 +146,14 @@ function* pairs(filter) {
 }
 
 function sleep(ms, signal) {
+  if (signal.aborted) return Promise.resolve();
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener("abort", end);
   });
 }

@@ -4,14 +4,22 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, urlencode
+from uuid import uuid4
 
-from headway.core.errors import Error
+from headway.core.errors import Error, InvalidInput
 
 Query = Mapping[str, str | int | Sequence[str] | None]
 
 UNREACHABLE: Final = "unreachable"
+"""Nobody was there to be asked."""
+UNANSWERED: Final = "unanswered"
+"""Somebody was asked, and the answer is lost."""
+MAY_BE_DONE: Final = frozenset({UNANSWERED, "outcome_unknown"})
+PAGE_COUNT_MAX: Final = 500
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 RETRY_COUNT_MAX: Final = 30
 RETRY_S: Final = 1.0
 
@@ -29,7 +37,9 @@ class Transport(Protocol):
         """Where that is, for people."""
         ...
 
-    async def request(self, method: str, path: str, body: bytes | None) -> Answer: ...
+    async def request(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Answer: ...
 
     def stream(self, path: str) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """The lines of an event stream, without their ends."""
@@ -61,8 +71,43 @@ class Client:
         """An answer that is not JSON."""
         return (await self._asked("GET", f"{path}{_encoded(query)}", None)).decode()
 
+    async def listed(
+        self, path: str, member: str, *, limit: int | None = None, **query: Any
+    ) -> list[Any]:
+        """All that there are, or so many, page by page."""
+        if limit is not None and limit < 1:
+            raise InvalidInput("--limit", "must be at least 1")
+        found: list[Any] = []
+        cursor = None
+        while limit is None or len(found) < limit:  # Every page has a last one behind it.
+            count = PAGE_COUNT_MAX if limit is None else min(limit - len(found), PAGE_COUNT_MAX)
+            page = await self.get(path, **query, limit=count, cursor=cursor)
+            found += page[member]
+            cursor = page["cursor"]
+            if cursor is None:
+                break
+        return found
+
     async def post(self, path: str, body: Any = None) -> Any:
         return await self._call("POST", path, body)
+
+    async def start(self, path: str, body: Any, *, idempotency_key: str | None) -> Any:
+        """Start something, once: an answer that is lost is asked for again, under the same key."""
+        key = str(uuid4()) if idempotency_key is None else _checked(idempotency_key)
+        headers = {"idempotency-key": key}
+        try:
+            return await self._call("POST", path, body, headers)
+        except Refused as error:
+            if error.code not in MAY_BE_DONE:
+                raise
+        await asyncio.sleep(RETRY_S)
+        try:
+            return await self._call("POST", path, body, headers)
+        except Refused as error:
+            if error.status == 503:
+                hint = f"look, or repeat it with: --idempotency-key {key}"
+                error.args = (f"{error}; it may have been accepted: {hint}",)
+            raise
 
     async def patch(self, path: str, body: Any) -> Any:
         return await self._call("PATCH", path, body)
@@ -74,13 +119,21 @@ class Client:
     async def delete(self, path: str) -> None:
         await self._call("DELETE", path)
 
-    async def _call(self, method: str, path: str, body: Any = None) -> Any:
+    async def _call(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = NO_HEADERS
+    ) -> Any:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        answer = await self._asked(method, path, data)
+        answer = await self._asked(method, path, data, headers)
         return json.loads(answer) if answer else None
 
-    async def _asked(self, method: str, path: str, data: bytes | None) -> bytes:
-        answer = await self._transport.request(method, path, data)
+    async def _asked(
+        self,
+        method: str,
+        path: str,
+        data: bytes | None,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> bytes:
+        answer = await self._transport.request(method, path, data, headers)
         if answer.status >= 400:
             raise refusal(answer)
         return answer.body
@@ -97,9 +150,10 @@ class Client:
             try:
                 async with self._transport.stream(path) as lines:
                     left = RETRY_COUNT_MAX
-                    async for event in _events(lines):
-                        after = event["seq"]
-                        yield event
+                    async for seq, event in _blocks(lines):
+                        after = after if seq is None else seq
+                        if event is not None:
+                            yield event
             except Refused as error:
                 if error.status != 503 or left == 0:
                     raise
@@ -110,6 +164,12 @@ class Client:
 def named(name: str) -> str:
     """A name as a part of a path."""
     return quote(name, safe="")
+
+
+def _checked(idempotency_key: str) -> str:
+    if not (idempotency_key.isascii() and idempotency_key.isprintable()):
+        raise InvalidInput("--idempotency-key", "must be of plain letters, digits and signs")
+    return idempotency_key
 
 
 def refusal(answer: Answer) -> Refused:
@@ -126,14 +186,18 @@ def _encoded(query: Query) -> str:
     return f"?{urlencode(given, doseq=True)}" if given else ""
 
 
-async def _events(lines: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+async def _blocks(
+    lines: AsyncIterator[bytes],
+) -> AsyncIterator[tuple[int | None, dict[str, Any] | None]]:
+    """The place in the stream and the event; a block may have the one, the other, or both."""
     fields: dict[str, str] = {}
     async for raw in lines:
         if raw:
             name, _, value = raw.decode().partition(": ")
             fields[name] = value
             continue
-        kind, data, fields = fields.get("event"), fields.get("data"), {}
-        if data is not None and kind != "server_closing":
-            event = json.loads(data)
-            yield {"type": kind, **event}
+        kind, data, seq = fields.get("event"), fields.get("data"), fields.get("id")
+        has_event = data is not None and kind != "server_closing"
+        event = {"type": kind, **json.loads(data or "")} if has_event else None
+        yield None if seq is None else int(seq), event
+        fields = {}

@@ -1,7 +1,7 @@
 """To a server."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import urlsplit
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from yarl import URL
 
-from headway.cli.client.client import UNREACHABLE, Answer, Refused, refusal
+from headway.cli.client.client import UNANSWERED, UNREACHABLE, Answer, Refused, refusal
 from headway.core.errors import ConfigurationError
 
 CONNECT_S: Final = 10.0
@@ -17,6 +17,8 @@ ANSWER_S: Final = 60.0
 # A stream says something every 15 s; one that is silent for longer is dead.
 SILENCE_S: Final = 45.0
 LINE_BYTE_COUNT_MAX: Final = 4 << 20
+NOT_ASKED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+"""No connection was made, so nothing was sent."""
 
 
 class HttpTransport:
@@ -24,21 +26,27 @@ class HttpTransport:
         self._session = session
         self.place = place
 
-    async def request(self, method: str, path: str, body: bytes | None) -> Answer:
-        headers = {} if body is None else {"content-type": "application/json"}
+    async def request(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
+        kind = {} if body is None else {"content-type": "application/json"}
         timeout = aiohttp.ClientTimeout(total=ANSWER_S, connect=CONNECT_S)
         try:
             async with self._session.request(
                 method,
                 self._at(path),
                 data=body,
-                headers=headers,
+                headers={**headers, **kind},
                 timeout=timeout,
                 allow_redirects=False,
             ) as answer:
                 return Answer(answer.status, await answer.read())
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except NOT_ASKED as error:
             raise self._unreachable(error) from None
+        except (aiohttp.ClientError, TimeoutError) as error:
+            if method == "GET":
+                raise self._unreachable(error) from None
+            raise self._unanswered(error) from None
 
     @asynccontextmanager
     async def stream(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -58,9 +66,19 @@ class HttpTransport:
         return URL(f"{self.place}{path}", encoded=True)  # As it is: a key may be "..".
 
     def _unreachable(self, error: Exception) -> Refused:
-        reason = "it does not answer in time" if isinstance(error, TimeoutError) else str(error)
-        detail = f"the server {self.place} cannot be reached: {reason}"
+        detail = f"the server {self.place} cannot be reached: {_reason(error)}"
         return Refused(503, UNREACHABLE, detail, {})
+
+    def _unanswered(self, error: Exception) -> Refused:
+        detail = (
+            f"the answer of the server {self.place} is lost ({_reason(error)}), and what was asked"
+            " for may have been done: look before you repeat it"
+        )
+        return Refused(503, UNANSWERED, detail, {})
+
+
+def _reason(error: Exception) -> str:
+    return "it does not answer in time" if isinstance(error, TimeoutError) else str(error)
 
 
 async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -71,7 +89,8 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 @asynccontextmanager
 async def opened_http(url: str, token: str | None) -> AsyncIterator[HttpTransport]:
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+    is_address = parts.scheme in ("http", "https") and parts.hostname and not parts.username
+    if not is_address or parts.query or parts.fragment:
         raise ConfigurationError(
             "HEADWAY_URL must be the address of a server, such as http://127.0.0.1:8070"
         )
@@ -82,5 +101,7 @@ async def opened_http(url: str, token: str | None) -> AsyncIterator[HttpTranspor
         trust_env=False,
         read_bufsize=LINE_BYTE_COUNT_MAX,
     ) as session:
-        yield HttpTransport(session, f"{parts.scheme}://{parts.netloc}")
+        # A path is where a proxy has put the server.
+        place = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        yield HttpTransport(session, place)
         await asyncio.sleep(0)  # aiohttp closes its sockets in the next turn of the loop.

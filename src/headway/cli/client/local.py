@@ -5,7 +5,7 @@ submitted waits for a process that works.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
@@ -17,6 +17,7 @@ from headway.api.asgi import Message, Receive
 from headway.api.events import pack
 from headway.api.guard import Guard
 from headway.api.metrics import Metrics
+from headway.api.origin import Origins
 from headway.bootstrap import display
 from headway.cli.client.client import Answer, refusal
 from headway.cli.load import load_app
@@ -28,25 +29,35 @@ class LocalTransport:
         self._app = app
         self.place = place
 
-    async def request(self, method: str, path: str, body: bytes | None) -> Answer:
+    async def request(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
         answer = _Heard()
-        await self._app(_scope(method, path, body), _said(body), answer.hear)
+        scope = _scope(method, path, body)
+        scope["headers"] += [(name.encode(), value.encode()) for name, value in headers.items()]
+        await self._app(scope, _said(body), answer.hear)
         return Answer(answer.status, b"".join(answer.parts))
 
     @asynccontextmanager
     async def stream(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
         answer = _Heard()
         scope = _scope("GET", path, None, is_live=True)
-        asking = asyncio.create_task(self._app(scope, _said(None), answer.hear))
+        asking = asyncio.create_task(self._ask(scope, answer))
         try:
             await answer.begun.wait()
             if answer.status != 200:
                 await asking
                 raise refusal(Answer(answer.status, b"".join(answer.parts)))
-            yield answer.lines()
+            yield answer.lines(asking)
         finally:
             asking.cancel()
             await asyncio.wait([asking])
+
+    async def _ask(self, scope: dict[str, Any], answer: "_Heard") -> None:
+        try:
+            await self._app(scope, _said(None), answer.hear)
+        finally:
+            answer.end()
 
 
 class _Heard:
@@ -57,7 +68,8 @@ class _Heard:
         self.parts: list[bytes] = []
         self.begun = asyncio.Event()
         # One at a time: whoever reads slowly keeps the application waiting, and no memory.
-        self._arrived: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
+        self._room = asyncio.Semaphore(1)
+        self._arrived: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._is_live = False
 
     async def hear(self, message: Message) -> None:
@@ -66,17 +78,25 @@ class _Heard:
             self._is_live = any(value.startswith(b"text/event") for _, value in message["headers"])
             self.begun.set()
         elif self._is_live:
-            await self._arrived.put(message.get("body", b""))
+            await self._room.acquire()
+            self._arrived.put_nowait(message.get("body", b""))
         else:
             self.parts.append(message.get("body", b""))
 
-    async def lines(self) -> AsyncIterator[bytes]:
-        """Until whoever reads has seen enough."""
+    def end(self) -> None:
+        """The application has nothing more to say, or has broken down."""
+        self.begun.set()
+        self._arrived.put_nowait(None)
+
+    async def lines(self, asking: "asyncio.Task[None]") -> AsyncIterator[bytes]:
+        """Until the application ends, or whoever reads has seen enough; what `asking` raised."""
         rest = b""
-        while True:
-            *whole, rest = (rest + await self._arrived.get()).split(b"\n")
+        while (part := await self._arrived.get()) is not None:
+            self._room.release()
+            *whole, rest = (rest + part).split(b"\n")
             for line in whole:
                 yield line
+        await asking
 
 
 def _scope(method: str, path: str, body: bytes | None, *, is_live: bool = False) -> dict[str, Any]:
@@ -124,6 +144,6 @@ async def opened_local(place: str | None) -> AsyncIterator[LocalTransport]:
         EventFeed(hw.store, hw.store.events, pack=pack) as feed,
     ):
         app = build_application(
-            hw, feed, Metrics(), access=Access(()), hosts=(), version=version("headway")
+            hw, feed, Metrics(), access=Access(()), origins=Origins(()), version=version("headway")
         )
         yield LocalTransport(app, display(hw.urls))

@@ -51,7 +51,7 @@ async def opened_site(folder: Path) -> AsyncIterator[Site]:
             address = await ready
             async with _worker(address, folder) as said, opened_http(address, None) as http:
                 client = Client(http)
-                has_page = (await http.request("GET", "/ui/", None)).status == 200
+                has_page = (await http.request("GET", "/ui/", None, {})).status == 200
                 # Another may be left of a demo that was killed.
                 workers = (await client.get("/api/workers"))["workers"]
                 (url,) = [one["url"] for one in workers if one["id"] in said]
@@ -102,8 +102,8 @@ async def _worker(address: str, folder: Path) -> AsyncIterator[str]:
     said = folder / "worker.log"
     with said.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "headway", "worker", SERVICES, "--registry", address,
-            stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            sys.executable, "-m", "headway.cli.demo.worker", SERVICES, "--registry", address,
+            stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     try:
         while b"worker_registered" not in said.read_bytes():

@@ -3,20 +3,15 @@
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from headway.core.command.cancel import RequestCancel, request_cancel
+from headway.core.command.child import PARENT_ENDED
 from headway.core.command.command import Needs
 from headway.core.command.flow import changes_of
-from headway.core.command.inbox import post
 from headway.core.command.settle import Settled, TooLate
+from headway.core.command.tell import tell_parent
 from headway.core.command.wait import park, wake
 from headway.core.document import Document
-from headway.core.flow.kept import (
-    CHILD_ENDED,
-    FLOW_JOB,
-    FlowChanges,
-    NodeRunRow,
-    SharedValue,
-    encode,
-)
+from headway.core.flow.kept import FlowChanges, NodeRunRow, SharedValue, encode
 from headway.core.ids import Instant, RunId
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim, Run
@@ -62,11 +57,15 @@ class AdvanceFlow:
     rows: tuple[NodeRunRow, ...] = ()
     consumed: tuple[int, ...] = ()
     """Of the inbox: what this step has taken in."""
+    cancelled: tuple[RunId, ...] = ()
+    """Children for whose end the task does not wait any more."""
     then: Go | ParkFor | End
 
     def need(self, needs: Needs) -> None:
         is_end = isinstance(self.then, End)
         needs.run(self.claim.run_id, may_end=is_end, may_wake=isinstance(self.then, ParkFor))
+        for child_id in self.cancelled:
+            needs.run(child_id, may_end=True)
         if is_end and self.parent_id is not None:
             needs.run(self.parent_id, may_wake=True)
 
@@ -99,7 +98,7 @@ class AdvanceFlow:
             details = f',"error":{end.error}'
             moved = world.move(run, Trigger.FAIL, documents={"error": end.error}, details=details)
         assert moved is not None
-        tell_parent(world, moved)
+        tell_parent(world, moved.id)
         return Settled(moved.status)
 
     def _step(self, world: World, run: Run) -> Run:
@@ -109,6 +108,8 @@ class AdvanceFlow:
         changes.shared_changed += self.shared_changed
         changes.shared_removed += self.shared_removed
         changes.rows += self.rows
+        for child_id in self.cancelled:
+            request_cancel(world, RequestCancel(run_id=child_id, reason=PARENT_ENDED))
         # A step is progress: earlier deaths are forgiven.
         others: dict[str, Any] = {"death_count": 0}
         if self.consumed:
@@ -127,13 +128,6 @@ class AdvanceFlow:
         if run.id in world.inbox:
             left = [item for item in world.inbox[run.id] if item.seq not in self.consumed]
             world.inbox[run.id] = left
-
-
-def tell_parent(world: World, run: Run) -> None:
-    """A task that waits for this one looks at it. Its own looks, now and then, are the fallback."""
-    parent = None if run.parent_id is None else world.run(run.parent_id)
-    if parent is not None and parent.job == FLOW_JOB and parent.status is RunStatus.RUNNING:
-        post(world, parent, kind=CHILD_ENDED, payload=Document(encode(run.id)), by="")
 
 
 def _told(row: NodeRunRow) -> str:

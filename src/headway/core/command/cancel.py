@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from headway.core.command.command import Needs
+from headway.core.command.tell import tell_parent
 from headway.core.document import Document, encode_document
 from headway.core.duration import check_seconds
 from headway.core.ids import RunId, later
@@ -47,17 +48,25 @@ class RequestCancel:
         return encode_document(intent, place="cancel", byte_count_max=INTENT_BYTE_COUNT_MAX)
 
     def need(self, needs: Needs) -> None:
-        needs.run(self.run_id, may_end=True)
+        needs.ending(self.run_id)
 
     def decide(self, world: World) -> CancelAnswer:
-        run = world.run(self.run_id)
-        if run is None:
-            return CancelAnswer.NOT_FOUND
-        if run.status is RunStatus.CANCELLING:
-            return CancelAnswer.ALREADY_REQUESTED
-        if not run.is_active or run.is_interactive == Window.CLOSED:
-            return CancelAnswer.TOO_LATE
-        return cancel_run(world, run, self)
+        answer = request_cancel(world, self)
+        if answer is CancelAnswer.CANCELED:
+            tell_parent(world, self.run_id)
+        return answer
+
+
+def request_cancel(world: World, wanted: RequestCancel) -> CancelAnswer:
+    """Without a word to the parent, for whoever is the parent."""
+    run = world.run(wanted.run_id)
+    if run is None:
+        return CancelAnswer.NOT_FOUND
+    if run.status is RunStatus.CANCELLING:
+        return CancelAnswer.ALREADY_REQUESTED
+    if not run.is_active or run.is_interactive == Window.CLOSED:
+        return CancelAnswer.TOO_LATE
+    return cancel_run(world, run, wanted)
 
 
 def cancel_run(world: World, run: Run, wanted: RequestCancel) -> CancelAnswer:
@@ -110,7 +119,7 @@ class ForceCancel:
     run_id: RunId
 
     def need(self, needs: Needs) -> None:
-        needs.run(self.run_id, may_end=True)
+        needs.ending(self.run_id)
 
     def decide(self, world: World) -> bool:
         run = world.run(self.run_id)
@@ -119,4 +128,5 @@ class ForceCancel:
         moved = world.move(
             run, Trigger.FORCE_CANCEL, details=',"forced":true', generation=run.generation + 1
         )
+        tell_parent(world, self.run_id)
         return moved is not None

@@ -5,6 +5,7 @@ from typing import Final
 
 from headway.core.command.cancel import RequestCancel, cancel_run
 from headway.core.command.command import Needs
+from headway.core.command.tell import tell_parent
 from headway.core.ids import LaneName, RunId
 from headway.core.run.status import RunStatus
 from headway.core.world import World
@@ -27,7 +28,7 @@ class ClearRuns:
 
     def need(self, needs: Needs) -> None:
         for run_id in self.run_ids:
-            needs.run(run_id, may_end=True)
+            needs.ending(run_id)
 
     def decide(self, world: World) -> int:
         """How many were cancelled."""
@@ -37,6 +38,7 @@ class ClearRuns:
             if run is None or run.status is not RunStatus.QUEUED or run.lane != self.lane:
                 continue
             cancel_run(world, run, self._cancel_of(run_id))
+            tell_parent(world, run_id)
             count += 1
         return count
 

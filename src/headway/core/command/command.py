@@ -51,11 +51,18 @@ class Needs:
     """Runs of which it is read how they ended, if they have; nothing is locked."""
     parent_ids: dict[RunId, None] = field(default_factory=dict)
     """Runs of which the number of active children is needed."""
+    child_ids: dict[RunId, None] = field(default_factory=dict)
+    """Runs whose parents are needed too, should they be flow tasks, and may be made ready."""
 
     def run(self, run_id: RunId, *, may_end: bool = False, may_wake: bool = False) -> None:
         self.run_ids[run_id] = may_end or self.run_ids.get(run_id, False)
         if may_wake:
             self.waking_ids[run_id] = None
+
+    def ending(self, run_id: RunId, *, may_wake: bool = False) -> None:
+        """A run that may end, so that its parent is to be told."""
+        self.run(run_id, may_end=True, may_wake=may_wake)
+        self.child_ids[run_id] = None
 
 
 @dataclass(frozen=True, slots=True)

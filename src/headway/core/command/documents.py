@@ -9,7 +9,7 @@ from headway.core.command.fire import FireSchedule
 from headway.core.command.inbox import PostToInbox
 from headway.core.command.key_row import SaveKey
 from headway.core.command.question import AskQuestion, CloseQuestion
-from headway.core.command.report import AppendEvent, SaveCheckpoint, SaveProgress
+from headway.core.command.report import AppendEvents, SaveCheckpoint, SaveProgress
 from headway.core.command.settle import Complete, Fail
 from headway.core.command.submit import Submit
 from headway.core.schedule import Schedule
@@ -30,12 +30,12 @@ def _length_of_one(command: Command[Any]) -> int:
             return len(document)
         case FireSchedule(schedule=Schedule(params=document)):
             return len(document)
-        case Complete(result=document) | Fail(error=document):
+        case Complete(result=document) | Fail(error=document) | PostToInbox(payload=document):
             return len(document)
         case SaveProgress(progress=document) | SaveCheckpoint(checkpoint=document):
             return len(document)
-        case AppendEvent(payload=document) | PostToInbox(payload=document):
-            return len(document)
+        case AppendEvents(said=said):
+            return sum([len(one.payload) for one in said])
         case AskQuestion(question=document) | CloseQuestion(otherwise=document):
             return len(document)
         case _:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.core.command.command import Needs
+from headway.core.command.tell import tell_parent
 from headway.core.document import check_text
 from headway.core.duration import check_seconds
 from headway.core.ids import InstanceId, Instant, RunId, later
@@ -115,7 +116,7 @@ class ReleaseOrphan:
     instance_id: InstanceId
 
     def need(self, needs: Needs) -> None:
-        needs.run(self.run_id, may_end=True, may_wake=True)
+        needs.ending(self.run_id, may_wake=True)
         needs.instance_ids[self.instance_id] = None
 
     def decide(self, world: World) -> bool:
@@ -128,6 +129,7 @@ class ReleaseOrphan:
         death_count = run.death_count + 1
         if run.status is RunStatus.CANCELLING:
             world.move(run, Trigger.FORCE_CANCEL, generation=run.generation + 1)
+            tell_parent(world, run.id)
             return True
         if run.recovery is Recovery.FAIL or death_count >= DEATH_COUNT_MAX:
             error = _LOST if run.recovery is Recovery.FAIL else _POISON % death_count
@@ -138,6 +140,7 @@ class ReleaseOrphan:
                 documents={"error": error},
                 death_count=death_count,
             )
+            tell_parent(world, run.id)
             return True
         run = world.update(
             run,

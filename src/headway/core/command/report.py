@@ -59,10 +59,9 @@ class SaveCheckpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class AppendEvent:
-    """A log line, or an event of the job's own making."""
+class Said:
+    """Log lines, or an event of the job's own making."""
 
-    claim: Claim
     type: str
     payload: Document
 
@@ -71,6 +70,14 @@ class AppendEvent:
         if self.type == EventType.STATE_CHANGED:  # It comes with a change of state, and only so.
             raise InvalidInput("type", f"{self.type!r} is not for jobs to say")
 
+
+@dataclass(frozen=True, slots=True)
+class AppendEvents:
+    """What a job has said, in order: an event each, all of them or none."""
+
+    claim: Claim
+    said: tuple[Said, ...]
+
     def need(self, needs: Needs) -> None:
         needs.run(self.claim.run_id)
 
@@ -78,7 +85,8 @@ class AppendEvent:
         run = world.held(self.claim)
         if run is None:
             return False
-        world.emit(run, self.type, self.payload)
+        for one in self.said:
+            run = world.emit(run, one.type, one.payload)
         return True
 
 

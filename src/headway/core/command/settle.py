@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.core.command.command import Needs
+from headway.core.command.tell import tell_parent
 from headway.core.document import NULL, Document
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
@@ -35,11 +36,14 @@ def _settle(
     if moved is None:
         run = world.run(claim.run_id)
         return TooLate(None if run is None else run.status)
+    tell_parent(world, moved.id)
     return _SETTLED[moved.status]
 
 
 @dataclass(frozen=True, slots=True)
 class Complete:
+    """Of a job: a flow task says so with its last step."""
+
     claim: Claim
     result: Document = NULL
 
@@ -57,7 +61,7 @@ class Fail:
     """A JSON object with at least `code` and `message`."""
 
     def need(self, needs: Needs) -> None:
-        needs.run(self.claim.run_id, may_end=True)
+        needs.ending(self.claim.run_id)
 
     def decide(self, world: World) -> Settled | TooLate:
         details = f',"error":{self.error}'
@@ -69,7 +73,7 @@ class ConfirmCancel:
     claim: Claim
 
     def need(self, needs: Needs) -> None:
-        needs.run(self.claim.run_id, may_end=True)
+        needs.ending(self.claim.run_id)
 
     def decide(self, world: World) -> Settled | TooLate:
         return _settle(world, self.claim, Trigger.CONFIRM_CANCEL, {}, "")

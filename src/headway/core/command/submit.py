@@ -108,6 +108,11 @@ class Submit:
     is_unattended: bool = False
     """Nobody waits for the answer (a schedule's): a refusal is recorded, as a run `rejected`."""
     by: str = ""
+    asked: str = ""
+    """What the caller has said besides, as one text: whoever repeats the request says the same.
+
+    Not what is done: what was not said may be filled in otherwise by then.
+    """
     traceparent: str | None = None
     """The trace that it belongs to. No part of the request: whoever repeats it is in another."""
 
@@ -296,7 +301,7 @@ class Submit:
         key = "" if str(self.key) == str(self.run_id) else self.key
         # What was not given may be filled in otherwise by the time the request is repeated.
         params = self.params if self.has_params else ""
-        request = (self.job, key, self.mode, self.lane, self.on_conflict, params)
+        request = (self.job, key, self.mode, self.lane, self.on_conflict, params, self.asked)
         return hashlib.sha256("\0".join(request).encode()).hexdigest()
 
 

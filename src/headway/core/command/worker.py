@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from headway.core.command.command import Needs, trim_names
 from headway.core.command.flow import changes_of
 from headway.core.document import encode_document
+from headway.core.ids import Instant
 from headway.core.run.events import EventType
-from headway.core.worker.worker import LOAD_MAX, SavedWorker, check_services, check_worker_url
+from headway.core.worker.address import check_worker_url
+from headway.core.worker.worker import LOAD_MAX, SavedWorker, check_services, is_alive
 from headway.core.world import World
 
 
@@ -29,7 +31,14 @@ class RegisterWorker:
     def decide(self, world: World) -> None:
         services = encode_document(self.services, place="services")
         worker = SavedWorker(self.id, self.url, services, 0, world.now)
+        known = world.workers.get(self.id)
         _put(world, worker)
+        if (
+            known is not None
+            and is_alive(known.heartbeat_at, world.now)
+            and (known.url, known.services) == (worker.url, worker.services)
+        ):
+            return  # It says so now and then, and nothing is new.
         told = {"id": self.id, "url": self.url, "services": self.services}
         world.announce(EventType.WORKER_CHANGED, encode_document(told, place="worker"))
 
@@ -55,6 +64,30 @@ class HearWorker:
             return False
         _put(world, known._replace(load=self.load, heartbeat_at=world.now))
         return True
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetWorkers:
+    """Forget those who are silent for longer than anybody looks back."""
+
+    ids: tuple[str, ...]
+    heard_before: Instant
+
+    def need(self, needs: Needs) -> None:
+        needs.workers |= dict.fromkeys(self.ids)
+
+    def decide(self, world: World) -> int:
+        """How many were forgotten. Who was heard of since is none of them."""
+        silent = [
+            worker_id
+            for worker_id in self.ids
+            if (known := world.workers.get(worker_id)) is not None
+            and known.heartbeat_at < self.heard_before
+        ]
+        for worker_id in silent:
+            del world.workers[worker_id]
+            changes_of(world).workers_removed[worker_id] = None
+        return len(silent)
 
 
 def _put(world: World, worker: SavedWorker) -> None:

@@ -11,16 +11,15 @@ from typing import Any, Final
 from headway.core.flow.commands import (
     CallFunction,
     CallService,
-    CancelCall,
     Command,
     StartChild,
 )
 from headway.core.flow.definition import Kind, Mode, Node
-from headway.core.flow.happened import Answered, Failed, Worker
+from headway.core.flow.happened import Answered, Failed, Untaken, Worker
 from headway.core.flow.rules import Rules
 from headway.core.flow.state import Branch, Frame, NodeRunStatus
 from headway.core.flow.walk import MILLISECOND, Walk, has_prep
-from headway.core.ids import Instant
+from headway.core.ids import SECOND, Instant
 
 TIMEOUT: Final = "timeout"
 UNTOLD: Final = "failed"
@@ -29,6 +28,9 @@ ERROR_LENGTH_MAX: Final = 4_000
 ANOTHER_FAILED: Final = "another branch failed"
 OPEN_COUNT_DEFAULT: Final = 100
 """How many branches are open at once in a concurrent node that does not say."""
+UNTAKEN_US_MIN: Final = SECOND
+UNTAKEN_US_MAX: Final = 30 * SECOND
+"""How long a call that nobody could make rests, at least and at most, until it is tried again."""
 
 
 class CallRules(Rules):
@@ -74,8 +76,7 @@ class CallRules(Rules):
             if branch is None or branch.rings_at != at:
                 continue
             if branch.due_at is not None and branch.due_at <= walk.now:
-                if branch.is_issued:
-                    walk.commit.commands.append(CancelCall(branch.call_id))
+                walk.cancel_call(frame, branch)
                 self._lose(walk, frame, branch, TIMEOUT)
             else:
                 self._call(walk, frame, branch)
@@ -122,6 +123,22 @@ class CallRules(Rules):
             self._lose(walk, frame, branch, error, by=failure.worker, is_final=failure.is_final)
         return True
 
+    def untaken(self, walk: Walk, frame: Frame, call: Untaken) -> bool:
+        """Put it off, each time for about as long as it has been waited for; its time runs on."""
+        branch = branch_of(frame, call.call_id)
+        if branch is None or branch.started_at is None:
+            return False
+        if frame.is_stopped:
+            self._lose(walk, frame, branch, call.error, is_final=True)
+            return True
+        waited_us = walk.now - branch.started_at
+        rest_us = min(max(waited_us, UNTAKEN_US_MIN), UNTAKEN_US_MAX)
+        branch.is_untaken = True
+        branch.is_issued = False
+        branch.call_at = Instant(walk.now + rest_us)
+        self.set_alarm(frame, branch)
+        return True
+
     def _lose(
         self,
         walk: Walk,
@@ -147,6 +164,7 @@ class CallRules(Rules):
         branch.excluded = ()
         branch.error = ""
         branch.started_at = branch.due_at = None
+        branch.is_untaken = False
         self._put_off(walk, frame, branch, node.wait_ms)
 
     def abandon(self, walk: Walk, frame: Frame) -> None:
@@ -175,6 +193,7 @@ class CallRules(Rules):
     def _call(self, walk: Walk, frame: Frame, branch: Branch) -> None:
         branch.call_at = None
         branch.is_issued = True
+        branch.is_untaken = False
         if branch.started_at is None:
             branch.started_at = walk.now
             timeout_ms = frame.node.timeout_ms

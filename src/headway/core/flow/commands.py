@@ -54,6 +54,8 @@ class CancelCall(NamedTuple):
     """
 
     call_id: str
+    is_child: bool = False
+    """Whether it is a child run, which goes on wherever it is until somebody cancels it."""
 
 
 class WaitForSignal(NamedTuple):

@@ -1,13 +1,17 @@
 """Branches: what `parallel` and `foreach` have in common, which is all but what a branch is."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from headway.core.document import BYTE_COUNT_MAX, byte_count
 from headway.core.flow.calls import CallRules
 from headway.core.flow.definition import Strategy
 from headway.core.flow.happened import Worker
+from headway.core.flow.kept import encode
 from headway.core.flow.state import Branch, Frame, NodeRunStatus
 from headway.core.flow.walk import Walk, choose_action
+
+TOO_LARGE: Final = f"too_large: what its branches say is more than {BYTE_COUNT_MAX:,} bytes"
 
 
 class Fan(CallRules):
@@ -28,6 +32,11 @@ class Fan(CallRules):
     ) -> None:
         status = NodeRunStatus.ERROR if error else NodeRunStatus.OK
         walk.record(frame, status, output=output, error=error, branch=branch, worker=by)
+        frame.told_size += told_size(output, error)
+        if frame.told_size > BYTE_COUNT_MAX:
+            walk.cancel_calls()
+            walk.fail(frame, TOO_LARGE)
+            return
         is_stopped = frame.is_stopped
         if is_stopped:
             # What is under way is waited for: its result may be there already (R5.12).
@@ -72,6 +81,11 @@ class Fan(CallRules):
             "max": node.max_parallel,
             "strategy": node.failure_strategy.value,
         }
+
+
+def told_size(output: Any, error: str) -> int:
+    """How many bytes a branch adds to what its node has to bring together, with a comma."""
+    return (byte_count(error) if error else byte_count(encode(output))) + 1
 
 
 def _named(frame: Frame, by_index: Mapping[int, Any]) -> dict[str, Any]:

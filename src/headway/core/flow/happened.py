@@ -35,6 +35,14 @@ class Failed(NamedTuple):
     """Whether to try again is of no use."""
 
 
+class Untaken(NamedTuple):
+    """Nobody here can make the call, and elsewhere somebody may: it is to be asked for again."""
+
+    call_id: str
+    error: str
+    """What is missing, should there be no next time."""
+
+
 class Signalled(NamedTuple):
     key: str
     value: Any
@@ -50,7 +58,9 @@ class Aborted(NamedTuple):
     error: str
 
 
-Happened = Woken | Answered | Failed | Signalled | Canceled | Aborted
+Ended = Answered | Failed | Untaken
+"""What becomes of a call."""
+Happened = Woken | Ended | Signalled | Canceled | Aborted
 
 
 def check_signal_key(key: str) -> str:

@@ -63,7 +63,7 @@ class FlowRun(NamedTuple):
     inner_shared: str | None
     frozen_input: str | None
     waits_for: str | None
-    """The kind of wait that it is parked in: `timer`, `event`, `approval` or `child`."""
+    """What it is parked for: `timer`, `event`, `approval`, `child`, `function` or `retry`."""
     updated_at: Instant
     rerun_of: RunId | None
 
@@ -129,6 +129,7 @@ class FlowChanges:
     rows: list[NodeRunRow] = field(default_factory=list)
     workers_added: dict[str, SavedWorker] = field(default_factory=dict)
     workers: dict[str, SavedWorker] = field(default_factory=dict)
+    workers_removed: dict[str, None] = field(default_factory=dict)
 
 
 _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -68,6 +68,8 @@ class Branch:
     due_at: Instant | None = None
     is_issued: bool = False
     """Whether somebody may be at work on `call_id`; after a crash nobody knows better."""
+    is_untaken: bool = False
+    """Whether nobody could make the call where it was tried last, and it is to be tried again."""
 
     @property
     def rings_at(self) -> Instant | None:
@@ -108,11 +110,18 @@ class Frame:
     """In the order in which they came."""
     alarms: list[tuple[Instant, int]] = field(default_factory=list)
     """A heap of when branches ring; one that was put off stays, and is passed over."""
+    told_size: int = 0
+    """How many bytes its branches have said, results and errors, as JSON."""
 
     @property
     def is_stopped(self) -> bool:
         """Whether a branch has failed, and no more are to be started."""
         return bool(self.errors) and self.node.failure_strategy is Strategy.FAIL_FAST
+
+    @property
+    def is_untaken(self) -> bool:
+        """Whether there is a call that nobody could make so far."""
+        return any(one.is_untaken for one in self.open.values())
 
     def input_of(self, branch: Branch) -> Any:
         return self.input if self.items is None else self.items[branch.index]
@@ -131,7 +140,7 @@ class Frame:
         self.input = None
         if self.branch_count or self.items is not None:
             self.services, self.items = (), None
-            self.branch_count = self.launched = 0
+            self.branch_count = self.launched = self.told_size = 0
             self.open, self.done, self.errors, self.alarms = {}, {}, {}, []
 
 

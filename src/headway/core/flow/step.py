@@ -19,6 +19,7 @@ from headway.core.flow.happened import (
     Failed,
     Happened,
     Signalled,
+    Untaken,
     Woken,
 )
 from headway.core.flow.kinds import KINDS
@@ -93,6 +94,8 @@ def _take(walk: Walk, happened: Happened) -> bool:
             return isinstance(rules, CallRules) and rules.answered(walk, frame, happened)
         case Failed():
             return isinstance(rules, CallRules) and rules.failed(walk, frame, happened)
+        case Untaken():
+            return isinstance(rules, CallRules) and rules.untaken(walk, frame, happened)
         case Woken():
             _wake(walk)
         case Signalled(key, value):
@@ -103,6 +106,7 @@ def _take(walk: Walk, happened: Happened) -> bool:
         case Canceled(reason):
             _stop(walk, NodeRunStatus.CANCELED, RunStatus.CANCELED, reason)
         case Aborted(error):
+            frame.input = None  # It may be what cannot be stored.
             _stop(walk, NodeRunStatus.ERROR, RunStatus.FAILED, error)
     return True
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from headway.core.flow.calls import CallRules, call_id
 from headway.core.flow.definition import Flow
+from headway.core.flow.fan import told_size
 from headway.core.flow.kinds import KINDS
 from headway.core.flow.state import LONG_AGO, Branch, Frame, NodeRun, NodeRunStatus, State
 from headway.core.flow.walk import MILLISECOND, given_to, has_prep
@@ -102,12 +103,20 @@ def _frame_document(frame: Frame) -> dict[str, Any]:
         document["until"] = frame.until
     if frame.launched:
         document["launched"] = frame.launched
-    if frame.node.max_attempts > 1 or (frame.node.flow and frame.node.timeout_ms):
+    if _has_more_to_tell(frame):
         open_documents = {
             str(one.index): _branch_document(frame, one) for one in frame.open.values()
         }
         document["open"] = {index: one for index, one in open_documents.items() if one}
     return document
+
+
+def _has_more_to_tell(frame: Frame) -> bool:
+    """Whether of a branch that is open there may be more to know than that it is."""
+    node = frame.node
+    if node.max_attempts > 1 or (node.flow and node.timeout_ms):
+        return True
+    return bool(node.function) and frame.is_untaken
 
 
 def _branch_document(frame: Frame, branch: Branch) -> dict[str, Any]:
@@ -116,6 +125,8 @@ def _branch_document(frame: Frame, branch: Branch) -> dict[str, Any]:
     if frame.node.flow and frame.node.timeout_ms:
         # A child run goes on while its parent is away, and so does its time.
         document["started"] = branch.started_at
+    if branch.is_untaken:
+        document |= {"started": branch.started_at, "at": branch.call_at, "untaken": True}
     if branch.attempt > 1:
         document |= {"attempt": branch.attempt, "error": branch.error, "at": branch.call_at}
         document["excluded"] = list(branch.excluded)
@@ -159,8 +170,10 @@ def _reopen(
             continue
         if row.status is NodeRunStatus.OK:
             frame.done[row.branch] = row.output
+            frame.told_size += told_size(row.output, "")
         elif row.is_settled:
             frame.errors[row.branch] = row.error
+            frame.told_size += told_size(None, row.error)
         else:
             failed[row.branch] = row
     for index in range(frame.launched):
@@ -190,7 +203,8 @@ def _branch(
         started_at=document.get("started"),
         call_at=document.get("at") or call_at,
         is_issued=document.get("at") is None,
+        is_untaken=document.get("untaken", False),
     )
-    if branch.started_at is not None:
+    if branch.started_at is not None and frame.node.timeout_ms:
         branch.due_at = Instant(branch.started_at + frame.node.timeout_ms * MILLISECOND)
     return branch

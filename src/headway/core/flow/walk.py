@@ -188,9 +188,14 @@ class Walk:
             self.commit.is_inner_changed = True
 
     def cancel_calls(self) -> None:
-        for branch in self.state.frames[-1].open.values():
-            if branch.is_issued:
-                self.commit.commands.append(CancelCall(branch.call_id))
+        frame = self.state.frames[-1]
+        for branch in frame.open.values():
+            self.cancel_call(frame, branch)
+
+    def cancel_call(self, frame: Frame, branch: Branch) -> None:
+        if branch.is_issued:
+            cancel = CancelCall(branch.call_id, is_child=bool(frame.node.flow))
+            self.commit.commands.append(cancel)
 
     def finish(self, status: RunStatus, error: str = "") -> None:
         state = self.state

@@ -39,6 +39,8 @@ class Gate(StrEnum):
     CANCELLING = "cancelling"
     NO_WORKER = "no_worker"
     """Of a flow's task: its node needs a service that no live worker offers."""
+    NO_FUNCTION = "no_function"
+    """The same: a function that no program has which took the task so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

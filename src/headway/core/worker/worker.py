@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
-from urllib.parse import urlsplit
 
-from headway.core.document import check_name, check_text
+from headway.core.document import check_name
 from headway.core.errors import InvalidInput
 from headway.core.ids import SECOND, Instant
 
 TTL_S: Final = 15.0
 """Who has not been heard of for so long takes no part."""
-URL_LENGTH_MAX: Final = 500
+KEPT_S: Final = 86_400.0
+"""Who has not been heard of for so long is forgotten."""
 SERVICE_COUNT_MAX: Final = 1_000
-_SCHEMES: Final = ("http", "https")
 LOAD_MAX: Final = 1_000_000_000
 
 
@@ -64,21 +63,6 @@ def choose(
         return able[turn % len(able)]
     known = busy or {}
     return min(able, key=lambda one: (max(one.load, known.get(one.id, 0)), one.id))
-
-
-def check_worker_url(url: str) -> str:
-    """The address of a worker, without a slash at its end; else InvalidInput."""
-    text = check_text(url, place="url", length_max=URL_LENGTH_MAX).strip().rstrip("/")
-    try:
-        parts = urlsplit(text)
-        is_address = bool(parts.hostname) and parts.port != 0 and parts.scheme in _SCHEMES
-    except ValueError:
-        parts, is_address = urlsplit(""), False
-    if not is_address:
-        raise InvalidInput("url", "must be an address such as http://127.0.0.1:8080")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise InvalidInput("url", "must have no user, query or fragment")
-    return text
 
 
 def check_services(services: Sequence[str]) -> list[str]:

@@ -148,10 +148,12 @@ class FlowBook:
             raise FlowNotFound(name, version)
         return found
 
-    async def versions(self, name: str, *, limit: int = 100) -> Sequence[SavedVersion]:
-        """The newest first."""
+    async def versions(
+        self, name: str, *, limit: int = 100, before: int | None = None
+    ) -> Sequence[SavedVersion]:
+        """The newest first, from the one before `before` on."""
         await self.get(name)
-        return await self.desk.flows.versions(name, limit=limit)
+        return await self.desk.flows.versions(name, limit=limit, before=before)
 
     async def graph(self, name: str, version: int | None = None) -> str:
         """A Mermaid diagram."""

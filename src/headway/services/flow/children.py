@@ -2,15 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from headway.core.command.cancel import RequestCancel
 from headway.core.command.child import (
     CHILD_DEPTH_MAX,
-    PARENT_ENDED,
     Found,
     NotRunning,
     OtherChild,
@@ -23,7 +21,7 @@ from headway.core.command.look import HearNews
 from headway.core.command.submit import Accepted, Submit
 from headway.core.document import encode_document
 from headway.core.errors import Error, FlowNotFound, InvalidInput
-from headway.core.flow.commands import StartChild
+from headway.core.flow.commands import CancelCall, Command, StartChild
 from headway.core.flow.happened import Answered, Failed
 from headway.core.flow.kept import FLOW_JOB, EndedChild
 from headway.core.ids import FLOW_LANE, Key, RunId
@@ -81,11 +79,13 @@ class ChildTasks:
             self.open.pop(failure.call_id, None)
         return failures + ended
 
-    async def cancel(self, call_id: str) -> None:
-        """Nobody waits for it any more. Its own children end with it."""
-        run_id = self.open.pop(call_id, None) or self._id(call_id)
-        wanted = RequestCancel(run_id=run_id, reason=PARENT_ENDED)
-        await persistently(lambda: self._store.apply(wanted))
+    def cancelled_by(self, commands: Iterable[Command]) -> list[RunId]:
+        """Those for which nobody waits after a step, also of an earlier execution."""
+        return [
+            self._id(one.call_id)
+            for one in commands
+            if isinstance(one, CancelCall) and one.is_child
+        ]
 
     def _id(self, call_id: str) -> RunId:
         return child_id(self._claim.run_id, _step(call_id), FIRST)

@@ -10,14 +10,14 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Never, TypeGuard
+from typing import Any, Final, Never
 
 from headway.core.command.advance import Advanced, AdvanceFlow, End, Go, ParkFor
 from headway.core.command.look import HearNews, KeptTask, LoadTask, News
 from headway.core.document import NULL, encode_document
-from headway.core.errors import InfrastructureError, StoreClosed, TooLarge
-from headway.core.flow.commands import CallFunction, CallService, CancelCall, Command, StartChild
-from headway.core.flow.happened import Aborted, Answered, Failed, Happened, Signalled, Woken
+from headway.core.errors import InfrastructureError, InvalidInput, StoreClosed, TooLarge
+from headway.core.flow.commands import CallFunction, CallService, CancelCall, StartChild
+from headway.core.flow.happened import Aborted, Ended, Happened, Signalled, Woken
 from headway.core.flow.kept import CHILD_ENDED, SIGNAL
 from headway.core.flow.state import Commit, State
 from headway.core.flow.step import begin, step, wake_at
@@ -30,14 +30,16 @@ from headway.ports.flow_reader import FlowReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.context import RunContext
+from headway.services.flow.calling import Bell, Calls
 from headway.services.flow.children import ChildTasks
 from headway.services.flow.definitions import Definitions
 from headway.services.flow.flow_clock import FlowClock
 from headway.services.flow.functions import Functions
 from headway.services.flow.ledger import Ledger, stored
-from headway.services.flow.waiting import EVENT_KINDS, waited_for
+from headway.services.flow.waiting import LEFT_TO_OTHERS, waited_for
 from headway.services.flow.workers import Workers
 from headway.services.patience import AGAIN_S, persistently
+from headway.services.refusals import Refusals
 
 SLOT_KEPT_US: Final = SECOND
 """Who waits for less stays: to park and be claimed again costs more."""
@@ -66,28 +68,6 @@ class Desk:
         return await Drive(context, self).run()
 
 
-class Bell(asyncio.Event):
-    """It is heard alike whoever rings; but what the engine rings for is in the inbox."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._is_told = False
-
-    def set(self) -> None:
-        self._is_told = True
-        super().set()
-
-    def ring(self) -> None:
-        """A call has ended."""
-        super().set()
-
-    def stopped_ringing(self) -> bool:
-        """Whether the engine had told of something since the last time."""
-        is_told, self._is_told = self._is_told, False
-        self.clear()
-        return is_told
-
-
 class Drive:
     """One execution of one task."""
 
@@ -104,28 +84,23 @@ class Drive:
         self._children = ChildTasks(
             claim, desk.store, desk.runs, desk.definitions, is_child=bool(pin.get("parent_id"))
         )
-        self._calls: dict[str, asyncio.Task[None]] = {}
-        self._ended: list[Answered | Failed] = []
-        """Calls that have ended, and are not in the state yet."""
-        self._stepped: list[Answered | Failed] = []
+        self._calls = Calls(context, desk, self._children, self._news, place_of=self._place_of)
+        self._stepped: list[Ended] = []
         """In the state, and not stored yet."""
         self._taken: list[int] = []
         """Of the inbox: in the state, and not stored yet."""
         self._read_seq = 0
         self._has_unread = False
-        self._may_have_children = False
-        """What is started may have been started already, by whoever held the task before."""
 
     async def run(self) -> AdvanceFlow:
         is_kept = self._pin.get("is_kept") or self._context.execution.claimed.unread_count
         await self._load(is_new=self._context.generation == 1 and not is_kept)
         async with asyncio.TaskGroup() as group:
-            self._group = group
+            self._calls.begin(group)
             try:
                 return await self._walk()
             finally:
-                for call in self._calls.values():
-                    call.cancel()
+                self._calls.end()
 
     # The state.
 
@@ -138,7 +113,7 @@ class Drive:
         parts = None
         rows: Sequence[Any] = ()
         if not is_new:
-            self._may_have_children = True
+            self._calls.may_have_children = True
             kept = await persistently(self._kept)
             self._desk.clock.heard(kept.now)
             self._ledger.load(kept)
@@ -146,7 +121,8 @@ class Drive:
             parts, rows = stored(kept), kept.rows
         self._taken.clear()
         self._read_seq = 0
-        params = self._context.params
+        # Secrets stay sealed in all that is kept of a task; only who is called is given them.
+        params = json.loads(self._context.execution.claimed.params)
         self._state: State = (
             begin(flow, params) if parts is None else load_state(flow, params, parts, rows)
         )
@@ -161,6 +137,7 @@ class Drive:
             # Signals first: nobody has reached a node before. Later on, one may be under way whose
             # input they must not change.
             happened = [*happened[1:], *happened[:1]]
+        refusals = Refusals(self._desk.store, self._claim)
         while True:  # Until it is over, or parks, or its execution is ended.
             try:
                 commit = self._step(happened)
@@ -168,9 +145,12 @@ class Drive:
                 if last is not None:
                     return last
                 await self._keep(commit)
-            except TooLarge as error:
+            except InvalidInput as error:
+                if isinstance(happened[0], Aborted):
+                    raise
                 await self._load()
-                happened = [Aborted(f"too_large: {error}")]
+                code = "too_large" if isinstance(error, TooLarge) else "invalid_state"
+                happened = [Aborted(f"{code}: {error}")]
                 continue
             except StoreClosed:
                 raise
@@ -178,12 +158,18 @@ class Drive:
                 log.warning("step_not_stored", extra={"reason": str(error)})
                 await asyncio.sleep(AGAIN_S)
                 await self._load()
+                self._calls.keep({one.call_id for one in self._state.frames[-1].open.values()})
+                if await refusals.is_final(error):
+                    happened = [Aborted(f"not_stored: {error}")]
+                    continue
                 stepped = list(self._stepped)  # To which those of the inbox are added.
                 happened = [Woken(), *await self._inbox(), *stepped]
                 continue
-            await self._perform(commit.commands)
+            refusals.forget()
+            may_stay = commit.wake_at is None
+            await self._calls.perform(commit.commands, stepped=self._stepped, may_stay=may_stay)
             self._stepped.clear()
-            happened = await self._next()
+            happened = await self._next(commit.wake_at)
             if not happened:
                 return self._parked(Commit())
 
@@ -195,6 +181,7 @@ class Drive:
         merged = Commit(is_changed=False)
         for one in happened:
             commit = step(self._state, one, now)
+            merged.wake_at = commit.wake_at
             if not commit.is_changed:
                 continue
             merged.is_changed = True
@@ -209,7 +196,7 @@ class Drive:
         """Store the step, unless whoever loads the task would come to the very same one."""
         if not self._ledger.is_news(self._state, commit):
             return
-        advance = self._ledger.advance(self._state, commit, consumed=self._taken, then=Go())
+        advance = self._advance(commit, Go())
         answer = await self._desk.store.apply(advance)
         if answer is False:
             await _told_soon()
@@ -218,6 +205,12 @@ class Drive:
         self._desk.clock.heard(answer.now)
         self._taken.clear()
         self._has_unread = answer.unread_count > 0
+
+    def _advance(self, commit: Commit, then: Go | ParkFor | End) -> AdvanceFlow:
+        cancelled = self._children.cancelled_by(commit.commands)
+        return self._ledger.advance(
+            self._state, commit, consumed=self._taken, cancelled=cancelled, then=then
+        )
 
     # Its end, or its rest.
 
@@ -235,10 +228,10 @@ class Drive:
 
     def _is_idle(self) -> bool:
         """Whether nothing will happen soon that this execution would hear of."""
-        if self._calls or self._ended or self._has_unread:
+        if self._has_unread or not self._calls.is_idle:
             return False
         wakes_at = wake_at(self._state)
-        if wakes_at is None or waited_for(self._state) in EVENT_KINDS:
+        if wakes_at is None or waited_for(self._state) in LEFT_TO_OTHERS:
             return True
         return wakes_at - self._desk.clock.now() > SLOT_KEPT_US
 
@@ -248,7 +241,7 @@ class Drive:
         if state.status is not RunStatus.SUCCEEDED:
             error = {"code": "flow_failed", "message": state.error}
             end = End(encode_document(error, place="error"), NULL)
-        return self._ledger.advance(state, commit, consumed=self._taken, then=end)
+        return self._advance(commit, end)
 
     def _parked(self, commit: Commit) -> AdvanceFlow:
         state = self._state
@@ -261,93 +254,29 @@ class Drive:
             {"waits_for": kind, "node": state.frames[0].node.key}, place="waits_for"
         )
         parks = ParkFor(kind, wakes_at, told)
-        return self._ledger.advance(state, commit, consumed=self._taken, then=parks)
+        return self._advance(commit, parks)
 
-    # What is done after a step.
-
-    async def _perform(self, commands: Sequence[Command]) -> None:
-        if len(commands) == 1 and self._may_wait_for(commands[0]):
-            self._ended = [await self._outcome(commands[0])]
-            return
-        known = {one.call_id for one in self._stepped} | self._calls.keys()
-        starts: list[StartChild] = []
-        for command in commands:
-            match command:
-                case CallService() | CallFunction() if command.call_id not in known:
-                    known.add(command.call_id)
-                    self._calls[command.call_id] = self._group.create_task(self._call(command))
-                case StartChild() if command.call_id not in known:
-                    starts.append(command)
-                case CancelCall(call_id):
-                    starts = [one for one in starts if one.call_id != call_id]
-                    await self._cancel(call_id)
-                case _:
-                    pass  # For whoever watches, or under way already.
-        may_exist, self._may_have_children = self._may_have_children, False
-        if starts:
-            self._ended += await self._children.start(starts, may_exist=may_exist)
-
-    def _may_wait_for(self, command: Command) -> TypeGuard[CallService | CallFunction]:
-        """Whether nothing but the end of this one call can move the task, and it has no time limit.
-
-        Then it needs no task of its own. A signal that comes meanwhile stays in the inbox, where
-        all but the driver see it already.
-        """
-        return (
-            isinstance(command, CallFunction | CallService)
-            and not (self._calls or self._ended)
-            and all(one.call_id != command.call_id for one in self._stepped)
-            and wake_at(self._state) is None
-        )
-
-    async def _call(self, command: CallService | CallFunction) -> None:
-        try:
-            outcome = await self._outcome(command)
-            self._ended.append(outcome)  # Now: the list of before may have been taken meanwhile.
-        finally:
-            self._calls.pop(command.call_id, None)
-            self._news.ring()
-
-    async def _outcome(self, command: CallService | CallFunction) -> Answered | Failed:
-        if isinstance(command, CallFunction):
-            return await self._desk.functions.call(command)
-        return await self._desk.workers.call(
-            command,
-            run_id=self._run_id,
-            generation=self._context.generation,
-            tell=lambda figures: self._tell(command.call_id, figures),
-        )
-
-    def _tell(self, call_id: str, figures: dict[str, Any]) -> None:
-        """What a worker says of a call is the progress of the task, with the place in the flow."""
+    def _place_of(self, call_id: str) -> dict[str, Any]:
         place: dict[str, Any] = {"node": self._state.frames[0].node.key}
         frame = self._state.frames[-1]
         if frame.branch_count > 1:
             place["branch"] = next(
                 (index for index, one in frame.open.items() if one.call_id == call_id), None
             )
-        self._group.create_task(self._context.progress(**figures | place))
-
-    async def _cancel(self, call_id: str) -> None:
-        call = self._calls.pop(call_id, None)
-        if call is not None:
-            call.cancel()
-        elif call_id in self._children.open or self._state.frames[-1].node.flow:
-            await self._children.cancel(call_id)
+        return place
 
     # What happens next.
 
-    async def _next(self) -> Sequence[Happened]:
+    async def _next(self, wakes_at: Instant | None) -> Sequence[Happened]:
         """What has happened, as soon as anything has; nothing: the task may be parked."""
         while True:  # Until something has happened.
             self._has_unread |= self._news.stopped_ringing()
-            ended, self._ended = self._ended, []
+            ended = self._calls.take_ended()
             self._stepped = list(ended)
-            if ended and not self._has_unread:
+            if ended and not self._has_unread and wakes_at is None:
                 return ended
             # What came in during a call goes before its end, so that the next node sees it.
             happened: list[Happened] = [*await self._inbox(), *ended]
-            wakes_at = wake_at(self._state)
             now = self._desk.clock.now()
             if wakes_at is not None and wakes_at <= now:
                 happened.append(Woken())

@@ -9,7 +9,7 @@ from headway.core.flow.state import Frame, State
 from headway.core.flow.step import wake_at
 from headway.core.run.explain import Explanation, Gate
 from headway.services.flow.task_view import TaskView
-from headway.services.flow.waiting import APPROVAL, EVENT, TIMER, waited_for
+from headway.services.flow.waiting import APPROVAL, EVENT, FUNCTION, TIMER, waited_for
 
 HELD_OR_PARKED: Final = frozenset({Gate.RUNNING, Gate.WAITING, Gate.NOT_DUE, Gate.INBOX})
 """Only then is the task's own node what it waits for."""
@@ -32,6 +32,8 @@ def explained(
             told = _awaiting(found, task, node, kind)
         case _ if missing:
             told = _without_worker(found, node, missing, frame)
+        case kind if kind == FUNCTION:
+            told = _without_function(found, node, frame)
         case _ if frame.node.flow:
             told = replace(
                 found,
@@ -90,4 +92,17 @@ def _without_worker(found: Explanation, node: str, missing: list[str], frame: Fr
             + (again if frame.node.max_retries else "")
         ),
         remedy=f"A worker that offers {names}: `headway worker <module:name>`.",
+    )
+
+
+def _without_function(found: Explanation, node: str, frame: Frame) -> Explanation:
+    name = repr(frame.node.function)
+    return replace(
+        found,
+        gate=Gate.NO_FUNCTION,
+        sentence=(
+            f"Its node {node!r} needs the function {name}, which the programs that took the task"
+            " so far have not registered. It is tried again."
+        ),
+        remedy=f"A program that registers {name} with `flows.function` and opens this database.",
     )

@@ -1,31 +1,39 @@
-"""What time it is for flow tasks: this machine's clock, put right by what the database says.
+"""What time it is for flow tasks: what the database said last, and the time that passed since.
 
 Who wakes a task goes by the database's clock. A driver that went by another one, a little behind,
-would find nothing to do, park, and be woken again at once.
+would find nothing to do, park, and be woken again at once. How much time has passed is told by a
+clock that nobody sets: so a jump of this machine's own clock moves no timer.
 """
 
 from contextlib import AbstractAsyncContextManager
+from typing import Final
 
-from headway.core.ids import Instant
+from headway.core.ids import SECOND, Instant
 from headway.ports.clock import Clock
+
+SLOW_US_MAX: Final = SECOND
+"""How much of a difference is put down to an answer that was long under way."""
 
 
 class FlowClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._ahead_us = 0
-        """How much later it is in the database."""
-        self._last = Instant(0)
+        self._is_told = False
+        self._anchor(clock.now())
 
     def heard(self, now: Instant) -> None:
         """It is that late in the database, or later by now."""
-        self._ahead_us = now - self._clock.now()
-        self._last = max(self._last, now)
+        if not self._is_told or not 0 <= self.now() - now <= SLOW_US_MAX:
+            self._anchor(now)
+            self._is_told = True
+
+    def _anchor(self, now: Instant) -> None:
+        self._heard = now
+        self._heard_at_s = self._clock.monotonic_s()
 
     def now(self) -> Instant:
-        """It never goes back."""
-        self._last = max(self._last, Instant(self._clock.now() + self._ahead_us))
-        return self._last
+        """It goes back when the database's clock was set back, and not for less than a second."""
+        return Instant(self._heard + round((self._clock.monotonic_s() - self._heard_at_s) * SECOND))
 
     def timeout(self, seconds: float) -> AbstractAsyncContextManager[object]:
         """As `asyncio.timeout`."""

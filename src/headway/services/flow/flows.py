@@ -20,7 +20,7 @@ from headway.core.flow.kept import FLOW_JOB, encode
 from headway.core.flow.state import NodeRun
 from headway.core.flow.step import begin
 from headway.core.flow.stored import cursor_of
-from headway.core.ids import FLOW_LANE, Key, LaneName, RunId
+from headway.core.ids import FLOW_LANE, Instant, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
 from headway.core.run.status import RunStatus
@@ -110,10 +110,13 @@ class Flows(FlowBook):
             on_conflict=check_word(OnConflict, on_conflict, place="on_conflict"),
             idempotency_key=idempotency_key,
             by=by,
+            asked=f"{name!r} {version} {timeout_s} {queue_timeout_s}",
         )
         return await self._start(StartFlow(submission=submission, start=start))
 
-    async def rerun(self, task_id: str, node: str, *, by: str = "") -> RunHandle:
+    async def rerun(
+        self, task_id: str, node: str, *, idempotency_key: str | None = None, by: str = ""
+    ) -> RunHandle:
         """A new task of the same version, key and parameters that begins at `node`.
 
         It takes the shared state of the old one with it, which must be over: KeyBusy.
@@ -132,9 +135,16 @@ class Flows(FlowBook):
         )
         run = old.record.run
         key = None if str(run.key) == str(run.id) else str(run.key)
-        if run.is_active and key is None:
+        if run.is_active:
             raise KeyBusy(run.key, run.id)
-        submission = self._submission(view.params, key=key, lane=run.lane, by=by)
+        submission = self._submission(
+            view.params,
+            key=key,
+            lane=run.lane,
+            idempotency_key=idempotency_key,
+            by=by,
+            asked=f"{task_id!r} {node!r}",
+        )
         return await self._start(StartFlow(submission=submission, start=start))
 
     def _submission(
@@ -175,18 +185,16 @@ class Flows(FlowBook):
         flow: str | None = None,
         waits_for: str | None = None,
         limit: int = 100,
+        after: tuple[Instant, RunId] | None = None,
     ) -> Sequence[TaskView]:
-        """Those that moved last come first."""
+        """Those that moved last come first; the next page begins `after` the last one's `place`."""
         wanted = TaskFilter(statuses=statuses, flow=flow, waits_for=waits_for)
-        return await self._listed(wanted, limit=limit)
+        found = await self.desk.flows.tasks(wanted, limit=limit, after=after)
+        return [await self._views.view(task) for task in found]
 
     async def approvals(self, *, limit: int = 100) -> Sequence[TaskView]:
         """Tasks that wait for a person."""
         return await self.tasks(waits_for=APPROVAL, limit=limit)
-
-    async def _listed(self, wanted: TaskFilter, *, limit: int) -> Sequence[TaskView]:
-        found = await self.desk.flows.tasks(wanted, limit=limit)
-        return [await self._views.view(task) for task in found]
 
     async def node_runs(
         self, task_id: str, *, limit: int = ROW_COUNT_MAX, after_seq: int = 0

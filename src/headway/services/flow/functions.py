@@ -4,15 +4,20 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from headway.core.document import check_name, encode_document
 from headway.core.errors import InvalidInput
 from headway.core.flow.commands import CallFunction
-from headway.core.flow.happened import Answered, Failed
+from headway.core.flow.happened import Answered, Ended, Failed, Untaken
 from headway.core.flow.kept import encode
+from headway.core.secret import opened
+from headway.services.blocking import begin_in_thread
 
 FlowFunction = Callable[..., Any]
+THREAD_COUNT_MAX: Final = 256
+"""How many plain functions are at work at once; more wait for one of them to end."""
 _CONTAINERS: Final = (dict, list)
 
 
@@ -21,6 +26,7 @@ class Functions:
 
     def __init__(self) -> None:
         self._functions: dict[str, tuple[FlowFunction, int, bool]] = {}
+        self._threads = asyncio.Semaphore(THREAD_COUNT_MAX)
 
     @property
     def names(self) -> list[str]:
@@ -35,19 +41,22 @@ class Functions:
         takes = _argument_count(function, named)
         self._functions[named] = (function, takes, inspect.iscoroutinefunction(function))
 
-    async def call(self, command: CallFunction) -> Answered | Failed:
-        """How it went, whatever it raises. To stop it, cancel this."""
+    async def call(self, command: CallFunction) -> Ended:
+        """How it went, whatever it raises. To stop it, cancel this.
+
+        Untaken: another program may have it, such as the next version of this one.
+        """
         found = self._functions.get(command.function)
         if found is None:
             problem = f"no function: {command.function!r} is not registered in this program"
-            return Failed(command.call_id, problem)
+            return Untaken(command.call_id, problem)
         function, takes, is_async = found
         given = (own(command.input), own(command.params))[:takes]
         try:
             if is_async:
                 result = await function(*given)
             else:
-                result = await asyncio.to_thread(function, *given)
+                result = await self._in_thread(partial(function, *given), command.function)
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
@@ -55,6 +64,18 @@ class Functions:
         except Exception as error:  # A function may raise anything: it is the node's error.
             return Failed(command.call_id, told(error))
         return answered(command.call_id, result)
+
+    async def _in_thread(self, function: FlowFunction, name: str) -> Any:
+        """A thread of its own, so that one that never ends takes no place from the others."""
+        await self._threads.acquire()
+        answer = begin_in_thread(function, name=f"headway-function-{name}")
+        answer.add_done_callback(self._thread_ended)
+        return await asyncio.shield(answer)
+
+    def _thread_ended(self, answer: "asyncio.Future[Any]") -> None:
+        self._threads.release()
+        if not answer.cancelled():
+            answer.exception()  # Seen: perhaps nobody waits for it any more.
 
 
 def answered(call_id: str, result: Any) -> Answered | Failed:
@@ -77,12 +98,12 @@ _KEPT_APART: Final = (dict, list, tuple)
 
 
 def own(value: Any) -> Any:
-    """A copy, so that whoever changes it changes nothing of the task."""
+    """A copy with its secrets opened: whoever changes it changes nothing of the task."""
     if isinstance(value, Mapping):
         if not value:
             return {}
-        return json.loads(encode(dict(value)))
-    return json.loads(encode(value)) if isinstance(value, _CONTAINERS) else value
+        return opened(encode(dict(value)))
+    return opened(encode(value)) if isinstance(value, _CONTAINERS) else value
 
 
 def _is_being_cancelled() -> bool:

@@ -2,17 +2,21 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from headway.core.command.advance import AdvanceFlow, End, Go, ParkFor
 from headway.core.command.look import KeptTask
-from headway.core.document import BYTE_COUNT_MAX
+from headway.core.document import BYTE_COUNT_MAX, byte_count
 from headway.core.errors import TooLarge
-from headway.core.flow.kept import SharedValue, encode, to_row
+from headway.core.flow.kept import NodeRunRow, SharedValue, encode, to_row
 from headway.core.flow.state import Commit, State
 from headway.core.flow.stored import Stored, cursor_of
 from headway.core.ids import RunId
 from headway.core.run.run import Claim
+
+_BRACES_SIZE: Final = 1
+"""Two braces, and the comma that the last member has not."""
+_PROBLEM: Final = f"is more than {BYTE_COUNT_MAX:,} bytes"
 
 
 class Ledger:
@@ -22,9 +26,9 @@ class Ledger:
         self._claim = claim
         self._parent_id = parent_id
         self._sizes: dict[str, int] = {}
-        """Of the keys of the shared state that are stored."""
-        self._size = 0
-        """Of all of them together."""
+        """Of the members of the shared state that are stored: name and value, in bytes."""
+        self._size = _BRACES_SIZE
+        """Of all of it, as the result of the task will be."""
         self._coming: dict[str, int | None] = {}
         """Those that the step changes, as they will be; None: it will be gone."""
         self._growth = 0
@@ -32,8 +36,8 @@ class Ledger:
         self._standing: str | None = None
 
     def load(self, kept: KeptTask) -> None:
-        self._sizes = {key: len(value) for key, value in kept.shared.items()}
-        self._size = sum(self._sizes.values())
+        self._sizes = {key: _member_size(encode(key), value) for key, value in kept.shared.items()}
+        self._size = _BRACES_SIZE + sum(self._sizes.values())
         self._standing = kept.flow_run.standing
 
     def is_news(self, state: State, commit: Commit) -> bool:
@@ -54,10 +58,14 @@ class Ledger:
         *,
         consumed: Sequence[int],
         then: Go | ParkFor | End,
+        cancelled: Sequence[RunId] = (),
     ) -> AdvanceFlow:
-        """The command that stores the step. TooLarge when its state would be more than may be."""
+        """The command that stores the step. TooLarge when a part of it is more than may be.
+
+        `cancelled`: children for whose end nobody waits any more.
+        """
         run_id = self._claim.run_id
-        rows = tuple([to_row(run_id, row) for row in commit.rows])
+        rows = tuple([_fitting(to_row(run_id, row)) for row in commit.rows])
         # Mostly the output of a node is what it writes there: it is encoded once.
         texts = {id(row.output): text.output for row, text in zip(commit.rows, rows, strict=True)}
         added: list[SharedValue] = []
@@ -69,7 +77,7 @@ class Ledger:
             if key in state.shared:
                 found = state.shared[key]
                 value = texts.get(id(found)) or encode(found)
-                self._coming[key] = len(value)
+                self._coming[key] = _member_size(name, value)
                 (changed if key in self._sizes else added).append(SharedValue(run_id, name, value))
             elif key in self._sizes:
                 self._coming[key] = None
@@ -78,7 +86,7 @@ class Ledger:
             [(size or 0) - self._sizes.get(key, 0) for key, size in self._coming.items()]
         )
         if self._coming and self._size + self._growth > BYTE_COUNT_MAX:
-            raise TooLarge("shared state", f"is more than {BYTE_COUNT_MAX:,} bytes")
+            raise TooLarge("shared state", _PROBLEM)
         columns = _columns(state, commit, then)
         self._coming_standing: str = columns["standing"]
         return AdvanceFlow(
@@ -90,6 +98,7 @@ class Ledger:
             shared_removed=tuple(removed),
             rows=rows,
             consumed=tuple(consumed),
+            cancelled=tuple(cancelled),
             then=then,
         )
 
@@ -104,6 +113,18 @@ class Ledger:
         self._standing = self._coming_standing
 
 
+def _member_size(name: str, value: str) -> int:
+    """With its colon and its comma."""
+    return byte_count(name) + byte_count(value) + 2
+
+
+def _fitting(row: NodeRunRow) -> NodeRunRow:
+    for place, text in (("input", row.input), ("output", row.output)):
+        if byte_count(text) > BYTE_COUNT_MAX:
+            raise TooLarge(f"{place} of node {row.node_key!r}", _PROBLEM)
+    return row
+
+
 def _columns(state: State, commit: Commit, then: Go | ParkFor | End) -> dict[str, Any]:
     columns: dict[str, Any] = {
         "node": state.frames[0].node.key,
@@ -113,8 +134,8 @@ def _columns(state: State, commit: Commit, then: Go | ParkFor | End) -> dict[str
     if commit.is_inner_changed:
         inner = [frame.shared for frame in state.frames[1:]]
         text = encode(inner) if inner else None
-        if text is not None and len(text) > BYTE_COUNT_MAX:
-            raise TooLarge("subflow's shared state", f"is more than {BYTE_COUNT_MAX:,} bytes")
+        if text is not None and byte_count(text) > BYTE_COUNT_MAX:
+            raise TooLarge("subflow's shared state", _PROBLEM)
         columns["inner_shared"] = text
     if commit.is_frozen_changed:
         frozen = state.frozen_input

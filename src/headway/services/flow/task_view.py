@@ -43,6 +43,8 @@ class TaskView:
     error: dict[str, Any] | None
     rerun_of: RunId | None
     updated_at: Instant
+    place: tuple[Instant, RunId]
+    """In the order in which tasks are listed."""
 
     @property
     def id(self) -> RunId:
@@ -84,7 +86,8 @@ class TaskViews:
             awaited_key=awaited_key(state) if is_active else None,
             error=None if record.error is None else json.loads(record.error),
             rerun_of=flow_run.rerun_of,
-            updated_at=max(flow_run.updated_at, record.run.ended_at or flow_run.updated_at),
+            updated_at=flow_run.updated_at,
+            place=(flow_run.updated_at, record.run.id),
         )
 
     async def node_runs(

@@ -8,8 +8,10 @@ from headway.core.flow.state import State
 
 APPROVAL: Final = "approval"
 EVENT: Final = "event"
+FUNCTION: Final = "function"
 TIMER: Final = "timer"
-EVENT_KINDS: Final = frozenset({APPROVAL, EVENT})
+LEFT_TO_OTHERS: Final = frozenset({APPROVAL, EVENT, FUNCTION})
+"""These another process may end at any time, so that nobody waits for them here."""
 _BY_KIND: Final = {
     Kind.TIMER: TIMER,
     Kind.WAIT_EVENT: EVENT,
@@ -22,7 +24,11 @@ def waited_for(state: State) -> str:
     frame = state.frames[-1]
     if not frame.is_entered:
         return "retry"
-    return _BY_KIND.get(frame.node.kind) or ("child" if frame.node.flow else "retry")
+    if frame.node.kind in _BY_KIND:
+        return _BY_KIND[frame.node.kind]
+    if frame.node.flow:
+        return "child"
+    return FUNCTION if frame.is_untaken else "retry"
 
 
 def awaited_key(state: State) -> str | None:

@@ -16,10 +16,17 @@ from headway.core.errors import InfrastructureError, InvalidInput
 from headway.core.flow.commands import CallService
 from headway.core.flow.happened import Answered, Failed, Worker
 from headway.core.flow.kept import encode
-from headway.core.ids import SECOND, Instant, RunId
+from headway.core.ids import SECOND, Instant, RunId, later
+from headway.core.secret import opened_text
+from headway.core.worker.wire import (
+    CALL_BYTE_COUNT_MAX,
+    CALL_ID_HEADER,
+    DRAINING,
+    GENERATION_HEADER,
+)
 from headway.core.worker.worker import TTL_S, LiveWorker, choose, is_alive
 from headway.ports.store import Store
-from headway.ports.worker_client import WorkerClient, WorkerUnreachable
+from headway.ports.worker_client import WorkerClient, WorkerNotReached, WorkerUnreachable
 from headway.ports.worker_reader import WorkerReader
 from headway.services.flow.flow_clock import FlowClock
 from headway.trace import inner_span, trace_headers
@@ -30,9 +37,8 @@ CANCEL_TIMEOUT_S: Final = 1.0
 REGISTRY_KEPT_S: Final = 1.0
 """For so long the registry is not read again; a load that is a little old does no harm."""
 NO_WORKER: Final = "no worker"
-CALL_ID_HEADER: Final = "Headway-Call-Id"
-GENERATION_HEADER: Final = "Headway-Generation"
-
+PASSED_OVER_COUNT_MAX: Final = 100
+"""So many workers may turn out to be gone before a call is given up."""
 PROGRESS_BYTE_COUNT_MAX: Final = 16 << 10
 Tell = Callable[[dict[str, Any]], None]
 
@@ -43,6 +49,12 @@ class HeldCall(NamedTuple):
     run_id: RunId
     service: str
     called_at: Instant
+
+
+class NotBegun(NamedTuple):
+    """The worker is gone, or leaves: nothing was done, and another may be asked instead."""
+
+    failed: Failed
 
 
 class Workers:
@@ -85,9 +97,8 @@ class Workers:
         now = self._clock.now()
         alive = [
             one
-            for one in await self._reader.workers()
-            if is_alive(one.heartbeat_at, now, ttl_s)
-            and (service is None or service in one.services)
+            for one in await self._reader.workers(heard_since=later(now, seconds=-ttl_s))
+            if service is None or service in one.services
         ]
         return sorted(alive, key=lambda one: (one.load, one.id))
 
@@ -113,22 +124,41 @@ class Workers:
     ) -> Answered | Failed:
         """Ask one live worker that offers the service, and tell how it went.
 
-        What it says of its progress meanwhile is told to `tell`. Whoever cancels this has the
-        worker told, and does not wait long for it.
+        Those that are gone, or leave, are passed over: they have done nothing. What it says of its
+        progress meanwhile is told to `tell`. Whoever cancels this has the worker told, and does not
+        wait long for it.
         """
-        try:
-            chosen = await self._choose(command)
-        except InfrastructureError as error:
-            return Failed(command.call_id, f"{NO_WORKER}: {error}")
-        if chosen is None:
-            return Failed(command.call_id, NO_WORKER)
+        failed = Failed(command.call_id, NO_WORKER)
+        for _ in range(PASSED_OVER_COUNT_MAX):
+            try:
+                chosen = await self._choose(command)
+            except InfrastructureError as error:
+                return Failed(command.call_id, f"{NO_WORKER}: {error}")
+            if chosen is None:
+                break
+            answer = await self._call(chosen, command, run_id, generation, tell)
+            if not isinstance(answer, NotBegun):
+                return answer
+            failed = answer.failed
+            command = command._replace(excluded=(*command.excluded, chosen.id))
+        return failed
+
+    async def _call(
+        self,
+        chosen: LiveWorker,
+        command: CallService,
+        run_id: RunId,
+        generation: int,
+        tell: Tell,
+    ) -> Answered | Failed | NotBegun:
         call_id = f"{run_id}.{command.call_id}"
         about = {"run_id": run_id, "call_id": call_id, "worker_id": chosen.id}
         held = HeldCall(run_id, command.service, self._clock.now())
         with inner_span(f"call {command.service}", about) as span, self._holding(chosen.id, held):
             answer = await self._ask(chosen, command, call_id, generation, tell)
-            if isinstance(answer, Failed):
-                span.fail(answer.error)
+            failed = answer.failed if isinstance(answer, NotBegun) else answer
+            if isinstance(failed, Failed):
+                span.fail(failed.error)
         return answer
 
     @contextmanager
@@ -143,26 +173,28 @@ class Workers:
 
     async def _ask(
         self, chosen: LiveWorker, command: CallService, call_id: str, generation: int, tell: Tell
-    ) -> Answered | Failed:
+    ) -> Answered | Failed | NotBegun:
         worker = Worker(chosen.id, chosen.url)
-        headers = {
-            CALL_ID_HEADER: call_id,
-            GENERATION_HEADER: str(generation),
-            **trace_headers(),
-        }
-        body = encode({"input": command.input, "params": dict(command.params)}).encode()
+        headers = {CALL_ID_HEADER: call_id, GENERATION_HEADER: str(generation)}
+        said = encode({"input": command.input, "params": dict(command.params)})
+        body = opened_text(said).encode()
+        if len(body) > CALL_BYTE_COUNT_MAX:
+            problem = f"is {len(body):,} bytes; the limit is {CALL_BYTE_COUNT_MAX:,}"
+            return Failed(command.call_id, f"too_large: the call {problem}", is_final=True)
         try:
             status, answer = await self._client.post(
                 f"{chosen.url}/exec/{quote(command.service, safe='')}",
                 body,
-                headers=headers,
+                headers=headers | trace_headers(),
                 timeout_s=self._left_s(command),
                 hear=lambda line: _is_progress(line, tell),
             )
+        except WorkerNotReached as error:
+            return NotBegun(Failed(command.call_id, f"unreachable: {error}", worker))
         except WorkerUnreachable as error:
             return Failed(command.call_id, f"unreachable: {error}", worker)
         except asyncio.CancelledError:
-            await self._cancel(chosen, call_id)
+            await self._cancel(chosen, call_id, headers)
             raise
         return _outcome(command.call_id, status, answer, worker)
 
@@ -192,7 +224,8 @@ class Workers:
         async with self._looking:
             if self._read_at_s <= unless_since_s:
                 looked_at_s = time.monotonic()
-                self._known = await self._reader.workers()
+                since = later(self._clock.now(), seconds=-TTL_S)
+                self._known = await self._reader.workers(heard_since=since)
                 self._read_at_s = looked_at_s
 
     def _chosen(self, command: CallService) -> LiveWorker | None:
@@ -212,11 +245,17 @@ class Workers:
         # The node's own limit is the engine's affair: this one only comes after it.
         return max(0.0, (command.due_at - self._clock.now()) / SECOND) + CANCEL_TIMEOUT_S
 
-    async def _cancel(self, worker: LiveWorker, call_id: str) -> None:
-        """A courtesy: the connection is closed already, and nobody listens to it any more."""
+    async def _cancel(self, worker: LiveWorker, call_id: str, headers: dict[str, str]) -> None:
+        """A courtesy: the connection is closed already, and nobody listens to it any more.
+
+        It says whose call it means: the next claim makes the same call under the same id.
+        """
         with suppress(WorkerUnreachable):
             await self._client.post(
-                f"{worker.url}/cancel/{call_id}", b"{}", headers={}, timeout_s=CANCEL_TIMEOUT_S
+                f"{worker.url}/cancel/{quote(call_id, safe='')}",
+                b"{}",
+                headers=headers,
+                timeout_s=CANCEL_TIMEOUT_S,
             )
 
 
@@ -233,7 +272,9 @@ def _is_progress(line: bytes, tell: Callable[[dict[str, Any]], None]) -> bool:
     return True
 
 
-def _outcome(call_id: str, status: int, answer: bytes, worker: Worker) -> Answered | Failed:
+def _outcome(
+    call_id: str, status: int, answer: bytes, worker: Worker
+) -> Answered | Failed | NotBegun:
     """What the body says; the HTTP status is only told when the body cannot be read."""
     try:
         said: Any = decode_document(answer.decode(), place="answer")
@@ -245,4 +286,5 @@ def _outcome(call_id: str, status: int, answer: bytes, worker: Worker) -> Answer
     if error_said in (None, ""):
         return Answered(call_id, said.get("result"), worker)
     text = error_said if isinstance(error_said, str) else json.dumps(error_said)
-    return Failed(call_id, text, worker)
+    failed = Failed(call_id, text, worker)
+    return NotBegun(failed) if (status, text) == (503, DRAINING) else failed

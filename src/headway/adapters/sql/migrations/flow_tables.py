@@ -135,3 +135,4 @@ def _create_workers() -> None:
         mysql_charset="utf8mb4",
         mysql_collate="utf8mb4_bin",
     )
+    op.create_index("ix_workers_heartbeat_at", "workers", ["heartbeat_at"], if_not_exists=True)

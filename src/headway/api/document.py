@@ -1,0 +1,55 @@
+"""The OpenAPI document: what the routes say of themselves, and what holds for all of them."""
+
+from typing import Any, Final
+
+from fastapi import FastAPI
+from pydantic.json_schema import models_json_schema
+
+from headway.api.guard import OPEN_PATHS
+from headway.api.origin import is_page
+from headway.api.wire import ProblemView
+
+TOKENS: Final = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of the server's; none is needed where none is set.",
+    },
+    "basic": {
+        "type": "http",
+        "scheme": "basic",
+        "description": "The same token as the password, with whatever name.",
+    },
+}
+
+
+class Described(FastAPI):
+    def __init__(self, *, cookie_name: str, **options: Any) -> None:
+        super().__init__(**options)
+        self._cookie_name = cookie_name
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            _complete(super().openapi(), self._cookie_name)
+        assert self.openapi_schema is not None
+        return self.openapi_schema
+
+
+def _complete(document: dict[str, Any], cookie_name: str) -> None:
+    _, problem = models_json_schema(
+        [(ProblemView, "serialization")], ref_template="#/components/schemas/{model}"
+    )
+    document["components"]["schemas"] |= problem["$defs"]
+    session = {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": cookie_name,
+        "description": "What a browser keeps instead, from `POST /api/session`.",
+    }
+    schemes = {**TOKENS, "session": session}
+    document["components"]["securitySchemes"] = schemes
+    document["security"] = [{name: []} for name in schemes]
+    for path, operations in document["paths"].items():
+        if path in OPEN_PATHS or is_page(path):
+            for operation in operations.values():
+                operation["security"] = []

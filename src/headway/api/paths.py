@@ -1,0 +1,22 @@
+"""Names in paths: any name at all, slashes too, up to the words that say what is to be done."""
+
+from typing import Final
+
+from starlette.convertors import PathConvertor, register_url_convertor
+
+
+def _name_before(*calls: str) -> PathConvertor:
+    """A name that does not end like the path of a call on it."""
+    regex = f"(?!.*/(?:{'|'.join(calls)})$).*"
+    kind: type[PathConvertor] = type("NameBefore", (PathConvertor,), {"regex": regex})
+    return kind()
+
+
+register_url_convertor("lane", _name_before("clear"))
+register_url_convertor("schedule", _name_before("run"))
+register_url_convertor("flow", _name_before("versions", "graph", "tasks"))
+
+LANE: Final = "/lanes/{name:lane}"
+SCHEDULE: Final = "/{name:schedule}"
+FLOW: Final = "/flows/{name:flow}"
+FLOW_NAME: Final = "/flows/{name:path}"

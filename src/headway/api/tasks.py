@@ -1,0 +1,214 @@
+"""`/api/tasks` and `/api/workers`: what flows do, and who does it."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from headway.api.answers import LOCATION, StrictRoute, answered, json_answer, problems
+from headway.api.caller import By
+from headway.api.cursor import Cursor, page_of, read_cursor, write_cursor
+from headway.api.face import Face
+from headway.api.flow_answers import (
+    NodeRunList,
+    TaskCancelView,
+    TaskList,
+    TaskView,
+    WorkerList,
+)
+from headway.api.flow_bodies import (
+    ApproveBody,
+    RerunBody,
+    SignalBody,
+    TaskBody,
+    encoded,
+    node_run_view,
+    task_view,
+    worker_view,
+)
+from headway.api.flows import PAGE_COUNT_MAX, Limit, NamePath
+from headway.api.paths import FLOW_NAME
+from headway.api.runs import asked_to_end
+from headway.api.submit import IdempotencyKey
+from headway.api.wire import CancelBody, Name, Seconds, Status
+from headway.core.errors import KeyBusy, RunNotFound
+from headway.core.run.status import RunStatus
+from headway.core.worker.worker import TTL_S
+from headway.services.flow.task_view import ROW_COUNT_MAX
+from headway.services.flow.task_view import TaskView as FoundTask
+
+HeardWithin = Annotated[Seconds, Query(description="The silent ones too, if it is long ago.")]
+
+
+def tasks_router(face: Face) -> APIRouter:
+    router = APIRouter(prefix="/api", route_class=StrictRoute)
+    _tasks(router, face)
+    _details(router, face)
+    _steering(router, face)
+    _ending(router, face)
+    return router
+
+
+def _tasks(router: APIRouter, face: Face) -> None:
+    @router.post(
+        f"{FLOW_NAME}/tasks",
+        tags=["tasks"],
+        response_class=Response,
+        status_code=201,
+        responses={
+            **answered(TaskView, LOCATION, status=201),
+            **problems(404, 409, 429, body=True),
+        },
+    )
+    async def start_task(
+        name: NamePath, body: TaskBody, by: By, idempotency_key: IdempotencyKey = None
+    ) -> Response:
+        """Start a task of the flow, durably. With the same Idempotency-Key it is the same task."""
+        run = await face.flows.start(
+            name,
+            params=body.params,
+            version=body.version,
+            key=body.key,
+            lane=body.lane,
+            timeout_s=body.timeout_s,
+            queue_timeout_s=body.queue_timeout_s,
+            on_conflict=body.on_conflict,
+            idempotency_key=idempotency_key,
+            by=by,
+        )
+        try:
+            task = await face.flows.task(run.id)
+        except RunNotFound:
+            found = await run.record()  # What has the key is a run, and no task.
+            raise KeyBusy(found.run.key, run.id) from None
+        return _started(task)
+
+    @router.get(
+        "/tasks",
+        tags=["tasks"],
+        response_class=Response,
+        responses={200: {"model": TaskList}, **problems()},
+    )
+    async def list_tasks(
+        status: Annotated[Status | None, Query()] = None,
+        flow: Annotated[Name | None, Query()] = None,
+        waits_for: Annotated[Name | None, Query(description="Such as `approval`.")] = None,
+        limit: Limit = 100,
+        cursor: Cursor = None,
+    ) -> Response:
+        """Those that moved last come first; one that moves meanwhile is first again."""
+        found = await face.flows.tasks(
+            statuses=[] if status is None else [RunStatus(status)],
+            flow=flow,
+            waits_for=waits_for,
+            limit=limit + 1,
+            after=read_cursor(cursor, int, str),
+        )
+        tasks, last = page_of(found, limit)
+        onward = None if last is None else write_cursor(*last.place)
+        return json_answer(encoded({"tasks": [*map(task_view, tasks)], "cursor": onward}))
+
+    @router.get(
+        "/tasks/{task_id}",
+        tags=["tasks"],
+        response_class=Response,
+        responses={200: {"model": TaskView}, **problems(404)},
+    )
+    async def get_task(task_id: NamePath) -> Response:
+        """A task: where it is, what it waits for, and its shared state."""
+        return json_answer(encoded(task_view(await face.flows.task(task_id))))
+
+
+def _details(router: APIRouter, face: Face) -> None:
+    @router.get(
+        "/tasks/{task_id}/node-runs",
+        tags=["tasks"],
+        response_class=Response,
+        responses={200: {"model": NodeRunList}, **problems(404)},
+    )
+    async def list_node_runs(
+        task_id: NamePath,
+        after: Annotated[int, Query(ge=0)] = 0,
+        limit: Annotated[int, Query(ge=1, le=ROW_COUNT_MAX)] = PAGE_COUNT_MAX,
+    ) -> Response:
+        """What its nodes have done, in the order of their ends; `after` is a `seq`."""
+        rows = await face.flows.node_runs(task_id, limit=limit, after_seq=after)
+        return json_answer(encoded({"node_runs": [node_run_view(row) for row in rows]}))
+
+    @router.get(
+        "/workers",
+        tags=["workers"],
+        response_class=Response,
+        responses={200: {"model": WorkerList}, **problems()},
+    )
+    async def list_workers(heard_within_s: HeardWithin = TTL_S) -> Response:
+        """Those that were heard of so lately, the least load first; else only the live ones."""
+        found = await face.workers.list(ttl_s=heard_within_s)
+        views = [
+            worker_view(
+                one, is_alive=face.workers.is_alive(one), calls=face.workers.calls_of(one.id)
+            )
+            for one in found
+        ]
+        return json_answer(encoded({"workers": views}))
+
+
+def _steering(router: APIRouter, face: Face) -> None:
+    async def shown(task_id: str) -> Response:
+        return json_answer(encoded(task_view(await face.flows.task(task_id))), status=202)
+
+    refusals = problems(404, 409, 429, body=True)
+    steering: dict[str, Any] = {
+        "tags": ["tasks"],
+        "response_class": Response,
+        "status_code": 202,
+        "responses": {**answered(TaskView, status=202), **refusals},
+    }
+
+    @router.post("/tasks/{task_id}/signal", **steering)
+    async def signal_task(task_id: NamePath, body: SignalBody, by: By) -> Response:
+        """Set a key of the task's shared state, and wake it."""
+        await face.flows.signal(task_id, body.key, body.value, by=by)
+        return await shown(task_id)
+
+    @router.post("/tasks/{task_id}/approve", **steering)
+    async def approve_task(task_id: NamePath, body: ApproveBody, by: By) -> Response:
+        """Answer the approval that it waits for; the first answer stands."""
+        await face.flows.approve(task_id, body.answer, by=by)
+        return await shown(task_id)
+
+
+def _ending(router: APIRouter, face: Face) -> None:
+    @router.post(
+        "/tasks/{task_id}/cancel",
+        tags=["tasks"],
+        response_class=Response,
+        status_code=202,
+        responses={**answered(TaskCancelView, status=202), **problems(404, 409, body=True)},
+    )
+    async def cancel_task(task_id: NamePath, by: By, body: CancelBody | None = None) -> Response:
+        """Ask for its end, and for that of all it has started. `answer` as with a run's cancel."""
+        task = await face.flows.task(task_id)
+        answer = await asked_to_end(face.run(task.id), body, by)
+        view = task_view(await face.flows.task(task_id))
+        return json_answer(encoded({"answer": answer.value, "task": view}), status=202)
+
+    @router.post(
+        "/tasks/{task_id}/rerun",
+        tags=["tasks"],
+        response_class=Response,
+        status_code=201,
+        responses={
+            **answered(TaskView, LOCATION, status=201),
+            **problems(404, 409, 429, body=True),
+        },
+    )
+    async def rerun_task(
+        task_id: NamePath, body: RerunBody, by: By, idempotency_key: IdempotencyKey = None
+    ) -> Response:
+        """A new task that begins at a node, with the shared state of this one."""
+        run = await face.flows.rerun(task_id, body.node, idempotency_key=idempotency_key, by=by)
+        return _started(await face.flows.task(run.id))
+
+
+def _started(task: FoundTask) -> Response:
+    return json_answer(encoded(task_view(task)), status=201, location=f"/api/tasks/{task.id}")

@@ -1,0 +1,52 @@
+"""A server that says what a test has written down, line by line, and notes what it was asked."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+HANG: Final = "hang"
+"""Say nothing more, and keep the line open."""
+
+
+def event(seq: int, kind: str = "told") -> str:
+    return f"id: {seq}\nevent: {kind}\ndata: {json.dumps({'seq': seq, 'type': kind})}\n\n"
+
+
+@dataclass(slots=True)
+class Script:
+    snapshots: Sequence[int]
+    """The `seq` of each, in the order in which they are asked for."""
+    streams: Sequence[Sequence[str]]
+    """What each stream says; then its line is cut."""
+    status: int = 200
+    asked: list[str] = field(default_factory=list)
+    """`state`, or after which id a stream was asked for."""
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        is_state = "/api/state" in head
+        count = self.asked.count("state")
+        if is_state:
+            self.asked.append("state")
+            said = [json.dumps({"seq": self.snapshots[count]})] if self.status == 200 else []
+        else:
+            said = list(self.streams[len(self.asked) - count])
+            self.asked.append(head.partition("last-event-id: ")[2].partition("\r\n")[0])
+        writer.write(f"HTTP/1.1 {self.status} said\r\nconnection: close\r\n\r\n".encode())
+        for block in said:
+            if block == HANG:
+                await reader.read()
+                break
+            writer.write(block.encode())
+        writer.close()
+
+
+@asynccontextmanager
+async def scripted(script: Script) -> AsyncIterator[str]:
+    server = await asyncio.start_server(script.answer, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    async with server:
+        yield f"http://{host}:{port}"

@@ -1,0 +1,153 @@
+"""`/events.js`: the snapshot, then every event once and in order, whatever the line does (I14)."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.api.access import Access, Scope, Token
+from tests.api.client import Client
+from tests.api.conftest import served
+from tests.api.scripted import HANG, Script, event, scripted
+
+pytestmark = pytest.mark.backend("sqlite")
+
+# Silence is over soon: nobody waits for 45 s here.
+FOLLOW = """
+const [script, base, upto, filter, poison] = process.argv.slice(2);
+const later = globalThis.setTimeout;
+globalThis.setTimeout = (then, ms, ...more) => later(then, ms === 45_000 ? 300 : ms, ...more);
+const { follow } = await import(script);
+const told = [];
+const following = follow({
+  base,
+  filter: JSON.parse(filter),
+  onSnapshot: (state) => told.push(["snapshot", state.seq]),
+  onEvent: (event) => {
+    told.push(["event", event.seq]);
+    if (event.seq === Number(poison)) throw new Error("it was too much");
+    if (event.seq >= Number(upto)) following.stop();
+  },
+  onLive: (isLive, problem) => {
+    if (isLive) console.error("live");
+    else if (problem?.status) told.push(["refused", problem.status]);
+  },
+  onFault: (fault) => told.push(["fault", fault.message]),
+});
+await following.done;
+console.log(JSON.stringify(told));
+"""
+SCRIPT = Path(__file__).parents[2] / "src/headway/api/static/events.js"
+
+
+async def started(
+    folder: Path,
+    address: str,
+    *,
+    upto: int,
+    filter_: dict[str, str] | None = None,
+    poison: int = 0,
+) -> asyncio.subprocess.Process:
+    (folder / "follow.mjs").write_text(FOLLOW)
+    script = folder / "events.mjs"
+    script.write_text(SCRIPT.read_text())
+    return await asyncio.create_subprocess_exec(
+        "node",
+        str(folder / "follow.mjs"),
+        str(script),
+        address,
+        str(upto),
+        json.dumps(filter_ or {}),
+        str(poison),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+async def told_by(process: asyncio.subprocess.Process) -> list[Any]:
+    async with asyncio.timeout(30):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    told: list[Any] = json.loads(out)
+    return told
+
+
+async def told_of(folder: Path, script: Script, **wanted: Any) -> list[Any]:
+    async with scripted(script) as address:
+        return await told_by(await started(folder, address, **wanted))
+
+
+def snapshot(seq: int) -> list[Any]:
+    return ["snapshot", seq]
+
+
+def events(*seqs: int) -> Sequence[list[Any]]:
+    return [["event", seq] for seq in seqs]
+
+
+async def test_i14_it_takes_the_snapshot_and_every_event_after_it(
+    client: Client, tmp_path: Path
+) -> None:
+    await client.ended(await client.submitted("echo"))
+    assert (await client.get("/events.js")).body == SCRIPT.read_text()
+    process = await started(tmp_path, client.address, upto=9)
+    assert process.stderr is not None
+    await process.stderr.readline()  # It is live.
+    for _ in range(2):
+        await client.ended(await client.submitted("echo"))
+    assert await told_by(process) == [snapshot(3), *events(*range(4, 10))]
+
+
+async def test_i14_after_a_cut_it_goes_on_where_it_was_and_drops_what_it_knows(
+    tmp_path: Path,
+) -> None:
+    script = Script([3], [[event(4), event(5)], [event(5), event(4), event(6)]])
+    assert await told_of(tmp_path, script, upto=6) == [snapshot(3), *events(4, 5, 6)]
+    assert script.asked == ["state", "3", "5"]
+
+
+async def test_i14_it_takes_the_snapshot_when_events_are_missing(tmp_path: Path) -> None:
+    script = Script([3, 7, 9], [[event(4), event(6)], [event(9, "resync")], [event(10)]])
+    told = await told_of(tmp_path, script, upto=10)
+    assert told == [snapshot(3), *events(4), snapshot(7), snapshot(9), *events(10)]
+    assert script.asked == ["state", "3", "state", "7", "state", "9"]
+
+
+async def test_i14_a_filtered_stream_may_skip_and_moves_on_without_a_word(tmp_path: Path) -> None:
+    script = Script([3], [[event(5), ": ping\nid: 8\n\n"], [event(11)]])
+    told = await told_of(tmp_path, script, upto=11, filter_={"key": "ann"})
+    assert told == [snapshot(3), *events(5, 11)]
+    assert script.asked == ["state", "3", "8"]
+
+
+async def test_r4_14_a_line_that_is_silent_is_left(tmp_path: Path) -> None:
+    script = Script([3], [[event(4), HANG], [event(5)]])
+    assert await told_of(tmp_path, script, upto=5) == [snapshot(3), *events(4, 5)]
+    assert script.asked == ["state", "3", "4"]
+
+
+async def test_i14_what_a_handler_throws_is_told_and_the_snapshot_follows(tmp_path: Path) -> None:
+    script = Script([3, 6], [[event(4), event(5), event(6)], [event(7)]])
+    told = await told_of(tmp_path, script, upto=7, poison=5)
+    assert told == [
+        snapshot(3), *events(4, 5), ["fault", "it was too much"], snapshot(6), *events(7),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_s1_a_token_that_is_refused_is_told_and_not_tried_again(
+    tmp_path: Path, status: int
+) -> None:
+    script = Script([], [], status=status)
+    assert await told_of(tmp_path, script, upto=1) == [["refused", status]]
+    assert script.asked == ["state"]
+
+
+async def test_s1_a_real_server_refuses_who_has_no_token(url: str, tmp_path: Path) -> None:
+    access = Access((Token("t0ken-of-sixteen", Scope.READ),))
+    async with served(url, access=access) as client:
+        assert await told_by(await started(tmp_path, client.address, upto=1)) == [["refused", 401]]

@@ -1,0 +1,32 @@
+"""Who did it is kept with what was done: the kind of token, and never the token (S4)."""
+
+import json
+
+import pytest
+
+from headway.api.access import Access, Scope, Token
+from tests.api.conftest import served
+
+pytestmark = pytest.mark.backend("sqlite")
+
+SECRET = "an-operators-own-token"
+
+
+async def test_s4_a_run_knows_by_what_kind_of_token_it_was_ended(url: str) -> None:
+    access = Access([Token(SECRET, Scope.OPERATE)])
+    async with served(url, access=access) as client:
+        token = {"authorization": f"Bearer {SECRET}"}
+        session = {"cookie": f"headway_session={access.session(Scope.OPERATE)}"}
+        for headers, by in ((token, "token:operate"), (session, "session:operate")):
+            run = await client.post("/api/runs", {"job": "stay"}, **headers)
+            ended = await client.post(f"/api/runs/{run['id']}/cancel", {}, **headers)
+            assert ended["run"]["cancel"]["by"] == by
+        events = await client.get("/api/events?after=0", **token)
+        assert SECRET not in json.dumps(events.body)
+
+
+async def test_where_everybody_may_do_everything_nobody_is_named(url: str) -> None:
+    async with served(url) as client:
+        run_id = await client.submitted("stay")
+        ended = await client.post(f"/api/runs/{run_id}/cancel", {}, authorization="Bearer x")
+        assert ended["run"]["cancel"]["by"] == ""

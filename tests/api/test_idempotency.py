@@ -1,0 +1,98 @@
+"""I6: the same idempotency key, the same run or task, whatever is started and however often."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.api.client import Client
+from tests.api.conftest import served
+from tests.api.test_flows import ASK, waiting
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+@pytest.fixture
+async def client(url: str) -> AsyncIterator[Client]:
+    async with served(url, has_schedule=True) as client:
+        await client.call("PUT", "/api/flows/asks", ASK)
+        await client.call("PUT", "/api/flows/others", ASK)
+        yield client
+
+
+async def test_i6_a_task_is_started_once(client: Client) -> None:
+    body = {"params": {"n": 1}, "key": "ann"}
+    first = await client.post("/api/flows/asks/tasks", body, idempotency_key="one")
+    again = await client.post("/api/flows/asks/tasks", body, idempotency_key="one")
+    assert (first.status, again.status, again["id"]) == (201, 201, first["id"])
+    assert first.headers["location"] == f"/api/tasks/{first['id']}"
+    for path, other in (
+        ("asks", {**body, "params": {"n": 2}}),
+        ("asks", {**body, "version": 1}),
+        ("asks", {**body, "timeout_s": 60}),
+        ("others", body),
+    ):
+        refused = await client.post(f"/api/flows/{path}/tasks", other, idempotency_key="one")
+        assert (refused.status, refused["code"]) == (422, "idempotency_conflict")
+        assert refused["run_id"] == first["id"]
+
+
+async def test_i6_a_repeated_start_is_the_same_although_the_flow_has_a_newer_version(
+    client: Client,
+) -> None:
+    first = await client.post("/api/flows/asks/tasks", {}, idempotency_key="one")
+    newer = {"start": "a", "nodes": {"a": {"kind": "choice"}}}
+    assert (await client.call("PUT", "/api/flows/asks", newer)).status == 201
+    again = await client.post("/api/flows/asks/tasks", {}, idempotency_key="one")
+    assert (again.status, again["id"], again["version"]) == (201, first["id"], 1)
+
+
+async def test_i6_a_task_is_run_again_once(client: Client) -> None:
+    task_id = (await client.post("/api/flows/asks/tasks", {"key": "ann"}))["id"]
+    await waiting(client, task_id, "approval")
+    await client.post(f"/api/tasks/{task_id}/cancel")
+    path = f"/api/tasks/{task_id}/rerun"
+    first = await client.post(path, {"node": "ask"}, idempotency_key="one")
+    again = await client.post(path, {"node": "ask"}, idempotency_key="one")
+    assert (first.status, again.status, again["id"]) == (201, 201, first["id"])
+    other = await client.post(path, {"node": "hear"}, idempotency_key="one")
+    assert (other.status, other["code"]) == (422, "idempotency_conflict")
+
+
+async def test_i6_a_schedule_is_run_now_once(client: Client) -> None:
+    first = await client.post("/api/schedules/yearly/run", idempotency_key="one")
+    await client.ended(first["id"])
+    again = await client.post("/api/schedules/yearly/run", idempotency_key="one")
+    assert (first.status, again.status, again["id"]) == (201, 201, first["id"])
+
+
+@pytest.mark.parametrize(
+    "more", [{"timeout_s": 5}, {"queue_timeout_s": 5}, {"existing": "replace"}]
+)
+async def test_i6_another_body_under_the_same_key_is_refused(
+    client: Client, more: dict[str, Any]
+) -> None:
+    first = await client.post("/api/runs", {"job": "echo"}, idempotency_key="one")
+    other = await client.post("/api/runs", {"job": "echo", **more}, idempotency_key="one")
+    assert (other.status, other["code"]) == (422, "idempotency_conflict")
+    assert other["run_id"] == first["id"]
+
+
+async def test_i6_what_was_not_said_may_be_filled_in_otherwise(client: Client) -> None:
+    first = await client.post("/api/runs", {"job": "echo"}, idempotency_key="one")
+    # As a newer program would have it.
+    object.__setattr__(client.hw.jobs["echo"], "timeout_s", 60.0)
+    again = await client.post("/api/runs", {"job": "echo"}, idempotency_key="one")
+    assert (again.status, again["id"]) == (201, first["id"])
+
+
+async def test_r1_5_a_busy_key_is_met_as_the_caller_says(client: Client) -> None:
+    path = "/api/flows/asks/tasks"
+    first = await client.post(path, {"key": "ann"})
+    joined = await client.post(path, {"key": "ann", "on_conflict": "join"})
+    assert (joined.status, joined["id"]) == (201, first["id"])
+    behind = await client.post(path, {"key": "ann", "on_conflict": "enqueue"})
+    assert (behind.status, behind["status"]) == (201, "queued")
+    run_id = await client.submitted("stay", key="bob")
+    other = await client.post(path, {"key": "bob", "on_conflict": "join"})
+    assert (other.status, other["code"], other["active_run_id"]) == (409, "key_busy", run_id)

@@ -1,0 +1,46 @@
+"""`If-Match` by the rules of HTTP, alike for lanes, keys and flows."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.client import Client
+from tests.api.test_flows import ASK
+
+pytestmark = pytest.mark.backend("sqlite")
+
+OTHER = {"start": "a", "nodes": {"a": {"kind": "choice"}}}
+CHANGES = [
+    ("PATCH", "/api/lanes/narrow", {"max_concurrent": 1}, {"max_concurrent": 2}),
+    ("PUT", "/api/keys/ann", {"job": "echo"}, {"job": "stay"}),
+    ("PUT", "/api/flows/asks", ASK, OTHER),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "first", "second"), CHANGES)
+async def test_a_change_is_made_only_of_what_was_seen(
+    client: Client, method: str, path: str, first: Any, second: Any
+) -> None:
+    missing = await client.call(method, path, first, If_Match="*")
+    assert (missing.status, missing["code"], missing["revision"]) == (412, "revision_conflict", 0)
+    made = await client.call(method, path, first)
+    assert (await client.get(path)).headers["etag"] == made.headers["etag"] == '"1"'
+    for tag in ('W/"1"', '"9"', '"nine"', '"8", "9"', 'W/"1", "9"'):
+        unmet = await client.call(method, path, second, If_Match=tag)
+        assert (unmet.status, unmet["revision"]) == (412, 1), tag
+    changed = await client.call(method, path, second, If_Match='"1", "9"')
+    assert (changed.status < 300, changed.headers["etag"]) == (True, '"2"')
+    assert (await client.call(method, path, first, If_Match="*")).headers["etag"] == '"3"'
+    assert (await client.call(method, path, second, If_Match="3")).headers["etag"] == '"4"'
+    for words in ("one", '"1', "W/1", "*, *"):
+        refused = await client.call(method, path, second, If_Match=words)
+        assert (refused.status, refused["place"]) == (422, "If-Match"), words
+    assert (await client.get(path)).headers["etag"] == '"4"'
+
+
+async def test_a_saved_row_is_looked_at_alone(client: Client) -> None:
+    await client.call("PUT", "/api/keys/a/b", {"job": "echo", "params": {"said": 1}})
+    row = await client.get("/api/keys/a/b")
+    assert (row.status, row["key"], row["params"]) == (200, "a/b", {"said": 1})
+    missing = await client.get("/api/keys/none")
+    assert (missing.status, missing["code"]) == (404, "key_not_found")

@@ -1,0 +1,73 @@
+"""`/readyz`: whether the work can be done now, asked by the way by which it is done (I20)."""
+
+import asyncio
+import json
+import sqlite3
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from headway.adapters.sql.store import SqlStore
+from headway.api import health
+from headway.api.access import Access
+from headway.api.application import build_application
+from headway.api.events import pack
+from headway.api.metrics import Metrics
+from headway.api.origin import Origins
+from headway.app import Headway
+from headway.cli.client.local import LocalTransport
+from headway.core.command.probe import Probe
+from headway.services.event_feed import EventFeed
+from tests.api.client import Client
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def test_i20_a_database_that_takes_no_writes_makes_a_server_unready(
+    client: Client, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can still be read: to read it is not enough."""
+    monkeypatch.setattr(health, "READY_S_MAX", 0.3)
+    monkeypatch.setattr(health, "ASKED_AGAIN_S", 0.0)
+    held = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
+    held.execute("BEGIN IMMEDIATE")
+    try:
+        answer = await client.get("/readyz")
+        assert (answer.status, answer["code"]) == (503, "unavailable")
+        assert answer.headers["retry-after"]
+        assert (await client.get("/api/runs")).status == 200
+    finally:
+        held.close()
+    while (await client.get("/readyz")).status != 200:
+        pass
+
+
+async def test_i20_however_many_ask_the_database_is_asked_once(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "ASKED_AGAIN_S", 3_600.0)
+    asked: Counter[type] = Counter()
+    apply = SqlStore.apply
+
+    async def counted(store: SqlStore, command: Any) -> Any:
+        asked[type(command)] += 1
+        return await apply(store, command)
+
+    monkeypatch.setattr(SqlStore, "apply", counted)
+    answers = await asyncio.gather(*(client.get("/readyz") for _ in range(20)))
+    assert {answer.status for answer in answers} == {200}
+    assert asked[Probe] <= 1
+
+
+async def test_i20_a_server_that_stops_is_not_ready(url: str) -> None:
+    async with Headway(url) as hw, EventFeed(hw.store, hw.store.events, pack=pack) as feed:
+        app = build_application(
+            hw, feed, Metrics(), access=Access(()), origins=Origins(()), version="0"
+        )
+        asked = LocalTransport(app, "here")
+        assert (await asked.request("GET", "/readyz", None, {})).status == 200
+        feed.close()
+        answer = await asked.request("GET", "/readyz", None, {})
+        assert (answer.status, json.loads(answer.body)["code"]) == (503, "stopping")
+        assert (await asked.request("GET", "/healthz", None, {})).status == 200

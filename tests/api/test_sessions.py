@@ -1,0 +1,110 @@
+"""A browser signs in once: what it keeps is good for a while, for this server, and not for ever."""
+
+import asyncio
+
+import pytest
+
+from headway.api import session
+from headway.api.access import Access, Scope, Token
+from tests.api.client import Client
+from tests.api.conftest import served
+
+pytestmark = pytest.mark.backend("sqlite")
+
+OPERATE = "operate-operate-operate"
+READ = "read-read-read-read-read"
+TOKENS = Access([Token(OPERATE, Scope.OPERATE), Token(READ, Scope.READ)])
+
+
+@pytest.fixture(autouse=True)
+def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "GUESS_S", 0.01)
+
+
+async def signed_in(client: Client, token: str = READ) -> str:
+    """The cookie, as a browser sends it back."""
+    answer = await client.post("/api/session", {"token": token})
+    assert answer.status == 204
+    return answer.headers["set-cookie"].partition(";")[0]
+
+
+async def test_s2_a_browser_signs_in_once_and_keeps_a_cookie(url: str) -> None:
+    async with served(url, access=TOKENS) as client:
+        refused = await client.post("/api/session", {"token": "nope"})
+        assert (refused.status, refused["detail"]) == (401, "there is no such token")
+        assert "www-authenticate" in refused.headers
+        answer = await client.post("/api/session", {"token": READ})
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert "Secure" not in cookie
+        kept = cookie.partition(";")[0]
+        assert (await client.get("/api/lanes", cookie=kept)).status == 200
+        assert (await client.call("PATCH", "/api/lanes/main", {}, cookie=kept)).status == 403
+        name, _, value = kept.partition("=")
+        for forged in (value.replace("read", "operate"), value[:-1] + "x", "1.read.x.", "x", ""):
+            assert (await client.get("/api/lanes", cookie=f"{name}={forged}")).status == 401
+
+
+async def test_s2_a_session_is_over_after_its_time(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.api.access.SESSION_S", -1)
+    async with served(url, access=TOKENS) as client:
+        cookie = await signed_in(client)
+        assert (await client.get("/api/lanes", cookie=cookie)).status == 401
+
+
+async def test_s2_who_signs_out_has_no_session_any_more(url: str) -> None:
+    """Also whoever has kept a copy of it. Another browser has one of its own."""
+    async with served(url, access=TOKENS) as client:
+        ours, another = await signed_in(client), await signed_in(client)
+        assert (await client.call("DELETE", "/api/session", cookie=ours)).status == 204
+        assert (await client.get("/api/lanes", cookie=ours)).status == 401
+        assert (await client.get("/api/lanes", cookie=another)).status == 200
+        assert (await client.call("DELETE", "/api/session")).status == 204
+
+
+@pytest.mark.parametrize("other", ['prefs={"a":[1,2]}', "=x", "x", "a b=c", "é=ü", ";;"])
+async def test_s2_cookies_of_other_programs_on_this_host_are_not_in_the_way(
+    url: str, other: str
+) -> None:
+    async with served(url, access=TOKENS) as client:
+        cookie = await signed_in(client)
+        for both in (f"{other}; {cookie}", f"{cookie}; {other}"):
+            assert (await client.get("/api/lanes", cookie=both)).status == 200
+
+
+def test_s2_servers_with_other_tokens_keep_cookies_of_other_names() -> None:
+    """A browser has one place for all ports of a host; instances of one service share theirs."""
+    another = Access([Token("another-another-another", Scope.OPERATE)])
+    same = Access([Token(READ, Scope.READ), Token(OPERATE, Scope.OPERATE)])
+    assert another.cookie_name != TOKENS.cookie_name == same.cookie_name
+    assert same.scope_of({}, TOKENS.session(Scope.READ)) is Scope.READ
+    assert another.scope_of({}, TOKENS.session(Scope.READ)) is None
+
+
+async def test_s2_where_no_token_is_set_nobody_signs_in(client: Client) -> None:
+    answer = await client.post("/api/session", {"token": READ})
+    assert (answer.status, answer["code"]) == (401, "unauthorized")
+    assert "no token is set" in answer["detail"]
+
+
+async def test_s2_tokens_cannot_be_guessed_quickly(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "GUESS_S", 60.0)
+    async with served(url, access=TOKENS) as client, asyncio.TaskGroup() as group:
+        guesses = [
+            group.create_task(client.post("/api/session", {"token": f"guess {n}"}))
+            for n in range(session.GUESS_COUNT_MAX)
+        ]
+        while (await client.post("/api/session", {"token": READ})).status == 204:
+            pass  # Until the guesses have arrived.
+        answer = await client.post("/api/session", {"token": READ})
+        assert (answer.status, answer["code"]) == (429, "too_many_guesses")
+        assert answer.headers["retry-after"]
+        said = {"authorization": f"Bearer {READ}"}
+        assert (await client.get("/api/lanes", **said)).status == 200
+        for guess in guesses:
+            guess.cancel()

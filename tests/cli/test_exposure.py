@@ -1,0 +1,157 @@
+"""Who can reach a server, and with what: as it is configured, and as it is told (S1, S2, S3)."""
+
+import json
+import os
+import subprocess
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.api.program import Program, served_apart
+from tests.cli.command import TIMEOUT_S, command, environment, headway, refusal
+
+OPERATE = "operate-operate-operate"
+READ = "read-read-read-read-read"
+NO_TOKEN = "no token is set: whoever can reach this address can do everything"
+
+
+def called(program: Program, method: str, path: str, body: object = None, **headers: str) -> int:
+    """The status of the answer."""
+    where = urlsplit(program.address)
+    connection = HTTPConnection("127.0.0.1", where.port or 0, timeout=TIMEOUT_S)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        said = None if body is None else json.dumps(body)
+        connection.request(method, path, said, {"content-type": "application/json", **named})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.org"])  # noqa: S104
+def test_s1_an_address_that_others_reach_is_refused_without_a_token(
+    folder: Path, host: str
+) -> None:
+    sentence = (
+        f"host {host!r} can be reached by others, so a token is needed: set HEADWAY_TOKEN,"
+        " or serve on 127.0.0.1"
+    )
+    assert refusal("serve", "--host", host, "--port", "0", folder=folder) == sentence
+    assert refusal("serve", "--port", "0", folder=folder, HEADWAY_HOST=host) == sentence
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"HEADWAY_TOKEN": "short"}, "a token of scope operate is shorter than 16 characters"),
+        ({"HEADWAY_TOKENS": "read=short"}, "a token of scope read is shorter than 16 characters"),
+        ({"HEADWAY_TOKEN": READ, "HEADWAY_TOKENS": f"read={READ}"}, "two tokens are the same"),
+        ({"HEADWAY_TOKENS": f"reed={READ}"}, "tokens must be given as scope=secret"),
+        ({"HEADWAY_TOKENS": READ}, "tokens must be given as scope=secret"),
+        ({"HEADWAY_PUBLIC_URL": "example.org"}, "the public URL 'example.org' must be where"),
+    ],
+)
+def test_s2_what_cannot_be_right_is_refused_before_anything_is_made(
+    folder: Path, settings: dict[str, str], problem: str
+) -> None:
+    sentence = refusal("serve", "--port", "0", folder=folder, **settings)
+    assert sentence.startswith(problem)
+    assert READ not in sentence
+
+
+def test_s3_a_name_that_cannot_be_right_is_refused(folder: Path) -> None:
+    ended = headway("serve", "--port", "0", folder=folder, HEADWAY_ALLOWED_HOSTS="https://box")
+    assert (ended.code, len(ended.err.splitlines())) == (2, 1)
+    assert ended.err.startswith("headway: allowed_hosts has 'https://box'")
+
+
+def test_s2_without_a_token_the_banner_says_so(tmp_path: Path) -> None:
+    with served_apart(tmp_path) as program:
+        assert NO_TOKEN in program.said
+        assert called(program, "GET", "/api/lanes") == 200
+        for wrong in ("box.test", "evil.example"):
+            assert called(program, "GET", "/api/lanes", host=wrong) == 421
+
+
+def test_s2_each_token_is_good_for_its_scope_and_the_names_are_those_configured(
+    tmp_path: Path,
+) -> None:
+    """On all addresses of this host, as in a container."""
+    settings = {
+        "HEADWAY_HOST": "0.0.0.0",  # noqa: S104
+        "HEADWAY_TOKEN": OPERATE,
+        "HEADWAY_TOKENS": f"read={READ}",
+        "HEADWAY_ALLOWED_HOSTS": "box.test another.test",
+    }
+    with served_apart(tmp_path, **settings) as program:
+        assert NO_TOKEN not in program.said
+        assert OPERATE not in program.said
+        assert called(program, "GET", "/api/lanes") == 401
+        assert called(program, "GET", "/api/lanes", **bearer(READ)) == 200
+        submitted = {"job": "echo"}
+        assert called(program, "POST", "/api/runs", submitted, **bearer(READ)) == 403
+        assert called(program, "POST", "/api/runs", submitted, **bearer(OPERATE)) == 201
+        for name, status in (("box.test:80", 200), ("another.test", 200), ("0.0.0.0", 421)):  # noqa: S104
+            assert called(program, "GET", "/api/lanes", host=name, **bearer(READ)) == status
+
+
+def test_s3_behind_a_proxy_the_server_is_told_where_browsers_find_it(tmp_path: Path) -> None:
+    public = "https://headway.example.org"
+    theirs = {"host": "headway.example.org", "origin": public, "sec_fetch_site": "same-origin"}
+    with served_apart(tmp_path, words=("--public-url", public)) as program:
+        assert called(program, "POST", "/api/runs", {"job": "echo"}, **theirs) == 201
+        theirs["origin"] = "http://headway.example.org"
+        assert called(program, "POST", "/api/runs", {"job": "echo"}, **theirs) == 403
+
+
+def test_s3_the_public_address_is_shown_with_the_rest(folder: Path) -> None:
+    public = {"HEADWAY_PUBLIC_URL": "https://headway.example.org"}
+    shown = headway("config", "show", folder=folder, **public).out.splitlines()
+    assert "public_url\thttps://headway.example.org\tHEADWAY_PUBLIC_URL" in shown
+
+
+def test_a_module_that_the_file_of_jobs_wants_is_not_taken_for_that_file(folder: Path) -> None:
+    (folder / "jobs.py").write_text("import job\n")
+    ended = headway("serve", "--app", "jobs:hw", "--port", "0", folder=folder)
+    assert ended.code != 0
+    assert "there is no module" not in ended.err
+    assert "No module named 'job'" in ended.err
+
+
+@pytest.mark.parametrize("place", ["jbos:hw", "jobs.inner:hw"])
+def test_a_file_of_jobs_that_is_not_there_is_named(folder: Path, place: str) -> None:
+    if place.startswith("jobs."):
+        (folder / "jobs").mkdir()
+    module = place.partition(":")[0]
+    ended = headway("serve", "--app", place, "--port", "0", folder=folder)
+    assert (ended.code, ended.err) == (
+        2,
+        f"headway: --app '{place}': there is no module '{module}'\n",
+    )
+
+
+@pytest.mark.parametrize("words", [("config", "show"), ("config", "show", "--json")])
+def test_output_that_nobody_reads_any_more_ends_the_command_quietly(
+    folder: Path, words: tuple[str, ...]
+) -> None:
+    """As in `headway … | head`, once head has seen enough."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        command(*words),
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, b"")

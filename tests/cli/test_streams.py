@@ -1,0 +1,139 @@
+"""How commands follow a stream: on a server and on a database, through cuts and ends."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from headway.api.asgi import Message, Receive, Scope, Send
+from headway.cli import watch
+from headway.cli.client import client as client_module
+from headway.cli.client.client import Answer, Client
+from headway.cli.client.local import LocalTransport
+from headway.cli.event_lines import GONE
+from headway.core.command.prune import PruneEvents
+from tests.api.conftest import served
+from tests.cli.command import command, environment
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+class Scripted:
+    """A transport whose streams say what is written down, and end."""
+
+    place = "here"
+
+    def __init__(self, *streams: Sequence[str]) -> None:
+        self._streams = iter(streams)
+        self.asked: list[str] = []
+
+    async def request(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def stream(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        self.asked.append(path)
+        yield self._lines(next(self._streams))
+
+    async def _lines(self, blocks: Sequence[str]) -> AsyncIterator[bytes]:
+        for block in blocks:
+            for line in block.split("\n"):
+                yield line.encode()
+
+
+async def test_i14_a_command_resumes_where_the_stream_was_also_without_an_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_module, "RETRY_S", 0.0)
+    told = 'id: 5\nevent: told\ndata: {"seq":5}\n'
+    transport = Scripted(
+        ["retry: 1000\nid: 2\n", told, ": ping\nid: 9\n", "event: server_closing\ndata: {}\n"],
+        [": ping\nid: 12\n"],
+        [told.replace("5", "13")],
+    )
+    events = Client(transport).events("run")
+    assert [(await anext(events))["seq"] for _ in range(2)] == [5, 13]
+    assert transport.asked == [
+        f"/api/runs/run/events{after}" for after in ("", "?after=9", "?after=12")
+    ]
+
+
+def application(*parts: bytes, error: Exception | None = None, begins: bool = True) -> Any:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if begins:
+            headers = [(b"content-type", b"text/event-stream")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for part in parts:
+            await send(_part(part))
+        if error is not None:
+            raise error
+
+    return answer
+
+
+def _part(body: bytes) -> Message:
+    return {"type": "http.response.body", "body": body, "more_body": True}
+
+
+async def lines_of(transport: LocalTransport) -> list[bytes]:
+    async with asyncio.timeout(20), transport.stream("/api/events") as lines:
+        return [line async for line in lines]
+
+
+async def test_i20_without_a_server_a_stream_ends_with_the_application() -> None:
+    transport = LocalTransport(application(b"one\ntw", b"o\n"), "here")
+    assert await lines_of(transport) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("begins", [True, False])
+async def test_i20_without_a_server_what_breaks_the_application_is_raised(*, begins: bool) -> None:
+    parts = (b"one\n", b"two\n") if begins else ()
+    broken = application(*parts, error=ZeroDivisionError("no"), begins=begins)
+    with pytest.raises(ZeroDivisionError):
+        await lines_of(LocalTransport(broken, "here"))
+
+
+async def test_i14_events_that_are_gone_are_told_beside_those_that_are_kept(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with served(url) as client:
+        monkeypatch.setenv("HEADWAY_URL", client.address)
+        run_id = await client.submitted("shout", params={"count": 3, "length": 2})
+        await client.ended(run_id)
+        await watch.events(run_id)
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split("\t")[1:] for line in lines] == [
+            ["run_state_changed", "Queued"],
+            ["run_state_changed", "Running"],
+            *(["run_log", f"{number} xx"] for number in range(3)),
+            ["run_state_changed", "Done"],
+        ]
+        await client.hw.store.apply(PruneEvents(up_to_seq=1))
+        await watch.events(run_id)
+        told = capsys.readouterr()
+    assert (told.err, told.out.splitlines()) == (f"{GONE}\n", lines[1:])
+
+
+@pytest.mark.parametrize("arguments", [("watch",), ("events", "--follow")])
+async def test_json_is_told_while_the_run_goes_on(url: str, arguments: tuple[str, ...]) -> None:
+    async with served(url) as client:
+        run_id = await client.submitted("stay")
+        following = await asyncio.create_subprocess_exec(
+            *command("run", *arguments, run_id, "--json"),
+            env=environment(HEADWAY_URL=client.address),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert following.stdout is not None
+        try:
+            async with asyncio.timeout(30):
+                told = [json.loads(await following.stdout.readline()) for _ in range(2)]
+            assert [event["state"] for event in told] == ["Queued", "Running"]
+        finally:
+            with suppress(ProcessLookupError):
+                following.kill()
+            await following.wait()
