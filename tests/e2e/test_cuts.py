@@ -186,6 +186,7 @@ async def test_node_runs_that_cannot_be_read_are_not_said_to_be_none(
     task_id = site.started("unread")
     site.waiting(task_id, "approval")
     page = await viewer.open("board")
+    viewer.refusals[500] = r"/api/tasks/[^/]+/node-runs.*"
     pattern = f"**/api/tasks/{task_id}/node-runs*"
     await page.route(pattern, lambda route: route.fulfill(status=500, json={"detail": "broken"}))
     await viewer.go(page, f"tasks/{task_id}")
