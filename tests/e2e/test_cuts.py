@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Route, expect
 
+from tests.e2e.flows import ASK
 from tests.e2e.line import BadLine
 from tests.e2e.site import Site
 from tests.e2e.viewer import Viewer, row
@@ -176,3 +177,21 @@ async def test_a_log_that_cannot_be_read_is_not_said_to_be_empty(
     await page.unroute(pattern)
     await page.get_by_role("button", name="Try again").click()
     await expect(page.get_by_role("log", name="Log")).to_contain_text("a line")
+
+
+async def test_node_runs_that_cannot_be_read_are_not_said_to_be_none(
+    viewer: Viewer, site: Site
+) -> None:
+    site.publish("unread", ASK)
+    task_id = site.started("unread")
+    site.waiting(task_id, "approval")
+    page = await viewer.open("board")
+    viewer.refusals[500] = r"/api/tasks/[^/]+/node-runs.*"
+    pattern = f"**/api/tasks/{task_id}/node-runs*"
+    await page.route(pattern, lambda route: route.fulfill(status=500, json={"detail": "broken"}))
+    await viewer.go(page, f"tasks/{task_id}")
+    await expect(page.get_by_role("alert")).to_contain_text("Not all of them could be read. Broken.")
+    await expect(page.get_by_text("No node has been at work yet.")).to_have_count(0)
+    await page.unroute(pattern)
+    site.call("POST", f"/api/tasks/{task_id}/approve", {"answer": True})
+    await expect(page.get_by_role("alert")).to_have_count(0)

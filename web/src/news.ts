@@ -74,6 +74,6 @@ export function useFreshReadings(): void {
   useTopic("waits", "approvals");
   useTopic("flows", "flow", "flows");
   useTopic("workers", "workers");
-  // What happened before a new snapshot was told to nobody.
-  useGrowth(epochs, 0, () => void queries.invalidateQueries());
+  // What happened before a new snapshot was told to nobody. Before the first one nothing was read.
+  useGrowth(epochs, 0, () => live.epoch > 1 && void queries.invalidateQueries());
 }

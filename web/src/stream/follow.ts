@@ -27,6 +27,8 @@ export class Follower {
   private wake: (() => void) | null = null;
   private aborter = new AbortController();
   private isAskedAgain = false;
+  /** For as long as no snapshot tells otherwise: whoever types a token is not interrupted. */
+  private isSignedOut = false;
   private delay_ms = RETRY_MS_MIN;
 
   constructor(
@@ -54,7 +56,7 @@ export class Follower {
       this.aborter = new AbortController();
       const outcome = await this.follow().catch(() => (this.isAskedAgain ? "gap" : "lost"));
       if (outcome === "gap") {
-        this.listener.onConnection("connecting");
+        if (!this.isSignedOut) this.listener.onConnection("connecting");
         continue;
       }
       this.listener.onConnection(outcome);
@@ -64,8 +66,8 @@ export class Follower {
   }
 
   private async follow(): Promise<Outcome> {
-    const isSignedIn = await this.takeSnapshot();
-    if (!isSignedIn) return "signed_out";
+    this.isSignedOut = !(await this.takeSnapshot());
+    if (this.isSignedOut) return "signed_out";
     this.delay_ms = RETRY_MS_MIN;
     await this.subscribe();
     return "gap";

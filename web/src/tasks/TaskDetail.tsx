@@ -92,7 +92,8 @@ function Detail({ task, nodeRuns }: { task: TaskView; nodeRuns: NodeRuns }) {
                 </span>
               )}
             </h2>
-            <Gantt task={task} rows={rows} all={nodeRuns.rows} isUnderWay={isActive && (!node || node.key === task.node)} />
+            {(nodeRuns.isRead || nodeRuns.rows.length > 0) && <Gantt task={task} rows={rows} all={nodeRuns.rows} isUnderWay={isActive && (!node || node.key === task.node)} />}
+            {nodeRuns.problem !== null && <p className={classes.hint} role="alert">Not all of them could be read. {nodeRuns.problem}</p>}
             {nodeRuns.isCut && <p className={classes.hint}>These are the first {nodeRuns.rows.length.toLocaleString("en")}; there may be more.</p>}
           </section>
         </div>

@@ -1,7 +1,7 @@
 /** A task, and what its nodes have done: read once, and then whatever is new. */
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef, useState } from "react";
-import { answerOf, queries } from "../api";
+import { answerOf, queries, reasonOf } from "../api";
 import { getTask, listNodeRuns, type NodeRunView } from "../client";
 import { useNews } from "../news";
 
@@ -12,9 +12,13 @@ export interface NodeRuns {
   rows: NodeRunView[];
   /** Only the first so many are shown. */
   isCut: boolean;
+  /** As many as there were have been read. */
+  isRead: boolean;
+  /** Why not all of them could be. */
+  problem: string | null;
 }
 
-const NOTHING: NodeRuns = { rows: [], isCut: false };
+const NOTHING: NodeRuns = { rows: [], isCut: false, isRead: false, problem: null };
 
 export function useTask(task_id: string) {
   const task = useQuery({
@@ -30,7 +34,7 @@ export function useTask(task_id: string) {
 }
 
 function useNodeRuns(task_id: string): { nodeRuns: NodeRuns; readMore: () => void } {
-  const [known, setKnown] = useState({ task_id, ...NOTHING });
+  const [known, setKnown] = useState<NodeRuns & { task_id: string }>({ task_id, ...NOTHING });
   const reading = useRef<{ task_id: string; after: number; isBusy: boolean; isAskedAgain: boolean }>(null);
   const readMore = useCallback(() => {
     if (reading.current?.task_id !== task_id) reading.current = { task_id, after: 0, isBusy: false, isAskedAgain: false };
@@ -48,11 +52,14 @@ function useNodeRuns(task_id: string): { nodeRuns: NodeRuns; readMore: () => voi
         if (reading.current !== mine) return;
         mine.after = node_runs.at(-1)?.seq ?? mine.after;
         mine.isAskedAgain ||= node_runs.length === PAGE_COUNT;
-        if (node_runs.length > 0) setKnown((before) => grown(before, task_id, node_runs));
+        const isRead = node_runs.length < PAGE_COUNT;
+        setKnown((before) => ({ ...grown(before, task_id, node_runs), isRead, problem: null }));
       } while (mine.isAskedAgain);
     }
     read()
-      .catch(() => undefined) // The banner tells it, and the next snapshot reads again.
+      .catch((error: unknown) => {
+        if (reading.current === mine) setKnown((before) => ({ ...grown(before, task_id, []), problem: reasonOf(error) }));
+      })
       .finally(() => {
         mine.isBusy = false;
       });
@@ -61,7 +68,8 @@ function useNodeRuns(task_id: string): { nodeRuns: NodeRuns; readMore: () => voi
   return { nodeRuns: known.task_id === task_id ? known : NOTHING, readMore };
 }
 
-function grown(before: NodeRuns & { task_id: string }, task_id: string, more: NodeRunView[]) {
-  const rows = [...(before.task_id === task_id ? before.rows : []), ...more];
-  return { task_id, rows, isCut: rows.length >= ROW_COUNT_MAX };
+function grown(before: NodeRuns & { task_id: string }, task_id: string, more: NodeRunView[]): NodeRuns & { task_id: string } {
+  const known = before.task_id === task_id ? before : { task_id, ...NOTHING };
+  const rows = more.length === 0 ? known.rows : [...known.rows, ...more];
+  return { ...known, rows, isCut: rows.length >= ROW_COUNT_MAX };
 }
