@@ -1,5 +1,6 @@
 """Too much for now, or something away: 429 or 503, and when to come again (I20)."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -13,6 +14,7 @@ from tests.contract.backends import database_on
 from tests.services import PostgresServer
 
 SSE = {"accept": "text/event-stream"}
+BOUND_S = 30.0
 
 
 def refused(answer: Answer, status: int, code: str) -> None:
@@ -100,8 +102,9 @@ async def test_i20_a_database_that_is_away_is_told_whatever_is_asked(
         assert (await client.get("/healthz")).status == 200
     finally:
         postgres_server.restart()
-    while (await client.get("/readyz")).status != 200:
-        pass
+    async with asyncio.timeout(BOUND_S):
+        while (await client.get("/readyz")).status != 200:
+            pass
     assert (await client.get("/api/runs")).status == 200
     assert len((await client.get("/api/runs"))["runs"]) == 1
 
@@ -113,8 +116,9 @@ async def test_i20_a_database_that_is_silent_makes_a_server_unready_and_not_sile
     assert (await on_postgres.get("/readyz")).status == 200
     postgres_server.pause()
     try:
-        while (answer := await on_postgres.get("/readyz")).status == 200:
-            pass  # It was asked a moment ago, and is not asked again at once.
+        async with asyncio.timeout(BOUND_S):
+            while (answer := await on_postgres.get("/readyz")).status == 200:
+                pass  # It was asked a moment ago, and is not asked again at once.
         refused(answer, 503, "unavailable")
     finally:
         postgres_server.resume()
@@ -132,8 +136,9 @@ async def test_i20_a_database_that_only_reads_is_not_ready(
         "SELECT pg_reload_conf()",
     )
     try:
-        while (answer := await on_postgres.get("/readyz")).status == 200:
-            pass
+        async with asyncio.timeout(BOUND_S):
+            while (answer := await on_postgres.get("/readyz")).status == 200:
+                pass
         refused(answer, 503, "unavailable")
     finally:
         postgres_server.execute(
@@ -141,5 +146,6 @@ async def test_i20_a_database_that_only_reads_is_not_ready(
             "ALTER SYSTEM RESET default_transaction_read_only",
             "SELECT pg_reload_conf()",
         )
-    while (await on_postgres.get("/readyz")).status != 200:
-        pass
+    async with asyncio.timeout(BOUND_S):
+        while (await on_postgres.get("/readyz")).status != 200:
+            pass
