@@ -69,8 +69,13 @@ async def started(
 
 
 async def told_by(process: asyncio.subprocess.Process) -> list[Any]:
-    async with asyncio.timeout(30):
-        out, err = await process.communicate()
+    try:
+        async with asyncio.timeout(30):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     assert process.returncode == 0, err.decode()
     told: list[Any] = json.loads(out)
     return told

@@ -6,10 +6,9 @@ it will never be taken, and to try that for ever would keep a slot from the othe
 
 from typing import Final
 
-from headway.core.command.report import AppendEvents, Said
+from headway.core.command.report import AppendEvents, logged
 from headway.core.document import encode_document
 from headway.core.errors import InfrastructureError, StoreClosed, StoreFailed
-from headway.core.run.events import EventType
 from headway.core.run.run import Claim
 from headway.ports.store import Store
 
@@ -44,9 +43,8 @@ class Refusals:
         return False
 
     async def _takes_others(self, error: StoreFailed) -> bool:
-        lines = {"lines": [{"level": "warning", "message": str(error)}]}
-        said = Said(EventType.LOG, encode_document(lines, place="log"))
-        told = AppendEvents(self._claim, (said,))
+        line = encode_document({"level": "warning", "message": str(error)}, place="log")
+        told = AppendEvents(self._claim, (logged([line]),))
         try:
             await self._store.apply(told)
         except StoreClosed:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
-from headway.core.command.report import AppendEvents, Said, SaveProgress
+from headway.core.command.report import AppendEvents, Said, SaveProgress, logged
 from headway.core.document import Document
 from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.run.events import EventType
@@ -134,7 +134,6 @@ def _events(said: Iterable[Said]) -> Iterator[Said]:
     """Each as it is, but for log lines: those that follow each other are one event."""
     for kind, group in groupby(said, key=lambda one: one.type):
         if kind == EventType.LOG:
-            lines = ",".join([line.payload for line in group])
-            yield Said(EventType.LOG, Document(f'{{"lines":[{lines}]}}'))
+            yield logged([line.payload for line in group])
         else:
             yield from group

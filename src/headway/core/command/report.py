@@ -1,5 +1,6 @@
 """What an execution reports while it runs: progress, checkpoints, log lines, its window."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -69,6 +70,11 @@ class Said:
         check_name(self.type, place="type", length_max=TYPE_LENGTH_MAX)
         if self.type == EventType.STATE_CHANGED:  # It comes with a change of state, and only so.
             raise InvalidInput("type", f"{self.type!r} is not for jobs to say")
+
+
+def logged(lines: Iterable[Document]) -> Said:
+    """Lines of a log as one event; each is an object with at least `level` and `message`."""
+    return Said(EventType.LOG, Document(f'{{"lines":[{",".join(lines)}]}}'))
 
 
 @dataclass(frozen=True, slots=True)
