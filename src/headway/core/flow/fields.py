@@ -140,7 +140,11 @@ NODE_FIELDS: Final[Mapping[str, Field]] = {
     ),
     "attempt_delay_ms": Field(Count(DELAY_MS_MAX), "How long to wait between them", _REMOTE),
     "weighted_by_load": Field(Flag(), "Whether the worker with the least load goes first", _REMOTE),
-    "timeout_ms": Field(Count(DELAY_MS_MAX), "How long one try may take; 0: no limit of its own (a worker has 300 s at most)", _RETRYING),
+    "timeout_ms": Field(
+        Count(DELAY_MS_MAX),
+        "How long one try may take; 0: no limit of its own (a worker has 300 s at most)",
+        _RETRYING,
+    ),
     "on_error": Field(ErrorActions(), "The action after a failure: one, or one for each error"),
     "parallel_services": Field(
         Several(Text(), PARALLEL_COUNT_MAX), "A branch for each", frozenset({Kind.PARALLEL})
