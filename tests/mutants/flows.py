@@ -61,18 +61,6 @@ FLOWS: Final = (
         test="test_r5_10_a_child_whose_time_is_over_is_cancelled_though_its_parent_was_parked",
     ),
     Mutant(
-        name="nobody looks at the time while calls keep ending",
-        file="services/flow/drive.py",
-        edits=(
-            (
-                "if ended and not self._has_unread and wakes_at is None:",
-                "if ended and not self._has_unread:",
-            ),
-        ),
-        test_file="tests/service/flow/test_timeouts.py",
-        test="test_r5_10_a_branch_that_hangs_is_given_up_while_others_keep_ending",
-    ),
-    Mutant(
         name="the parent of a child that is cancelled is told nothing",
         file="core/command/cancel.py",
         edits=(
