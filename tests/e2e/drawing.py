@@ -74,7 +74,9 @@ def a_large_flow(node_count: int) -> dict[str, Any]:
     edges = []
     for number in range(node_count - 1):
         row, column = divmod(number, ROW_LENGTH)
-        before = {"from": f"step {number - 1}"} if column else {"from": "start", "action": f"row {row}"}
+        before = (
+            {"from": f"step {number - 1}"} if column else {"from": "start", "action": f"row {row}"}
+        )
         nodes[f"step {number}"] = {"kind": "timer", "params": {"delay_ms": 1}}
         edges.append({**before, "to": f"step {number}"})
         if column % 10 == 0 and number >= ROW_LENGTH:

@@ -1,4 +1,4 @@
-"""A definition as text: checked while it is typed, each fault at its place, and published (R5.10)."""
+"""A definition as text: checked while it is typed, each fault at its place, published (R5.10)."""
 
 import json
 
@@ -153,5 +153,3 @@ async def test_r5_1_a_new_version_is_published_unless_another_was_faster(
     await page.get_by_role("button", name="Publish a new version").click()
     await expect(page.get_by_test_id("node")).to_have_count(3)
     assert site.call("GET", "/api/flows/moving")["version"] == 3
-
-
