@@ -190,7 +190,9 @@ async def test_node_runs_that_cannot_be_read_are_not_said_to_be_none(
     pattern = f"**/api/tasks/{task_id}/node-runs*"
     await page.route(pattern, lambda route: route.fulfill(status=500, json={"detail": "broken"}))
     await viewer.go(page, f"tasks/{task_id}")
-    await expect(page.get_by_role("alert")).to_contain_text("Not all of them could be read. Broken.")
+    await expect(page.get_by_role("alert")).to_contain_text(
+        "Not all of them could be read. Broken."
+    )
     await expect(page.get_by_text("No node has been at work yet.")).to_have_count(0)
     await page.unroute(pattern)
     site.call("POST", f"/api/tasks/{task_id}/approve", {"answer": True})

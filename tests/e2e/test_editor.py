@@ -1,4 +1,4 @@
-"""R5.10: a definition as text, checked while it is typed, each fault at its place, published."""
+"""A definition as text: checked while it is typed, each fault at its place, published (R5.10)."""
 
 import json
 
@@ -13,11 +13,11 @@ from tests.e2e.viewer import Viewer
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
 
-async def tab_to(page: Page, key: str, goal: Locator) -> None:
+async def tab_to(page: Page, key: str, *, goal: Locator) -> None:
     """Press the key until the goal has the focus; fifty times at most."""
-    wanted = page.locator(":focus").and_(goal)
+    focused = page.locator(":focus").and_(goal)
     for _ in range(50):
-        if await wanted.count():
+        if await focused.count():
             return
         await page.keyboard.press(key)
     raise AssertionError(f"{goal} is never reached by {key}")
@@ -96,7 +96,7 @@ async def test_r5_10_a_definition_is_written_by_the_keyboard_alone(
     site.publish("typed", ASK)
     page = await viewer.open("flows/typed?tab=definition")
     await expect(page.get_by_test_id("verdict")).to_contain_text("It can be published.")
-    await tab_to(page, "Tab", page.get_by_role("textbox", name="Definition", exact=True))
+    await tab_to(page, "Tab", goal=definition(page))
     await page.keyboard.press("ControlOrMeta+f")
     await page.keyboard.type('"delay_ms": 1')
     await page.keyboard.press("Enter")
@@ -110,10 +110,11 @@ async def test_r5_10_a_definition_is_written_by_the_keyboard_alone(
     await page.keyboard.press("ControlOrMeta+y")
     await page.keyboard.press("ControlOrMeta+y")
     # Tab is not typed: it leads on, and back.
-    await expect(page.get_by_role("button", name="Publish a new version")).to_be_enabled()
-    await tab_to(page, "Tab", page.get_by_role("button", name="Publish a new version", exact=True))
-    await tab_to(page, "Shift+Tab", page.get_by_role("textbox", name="Definition", exact=True))
-    await tab_to(page, "Tab", page.get_by_role("button", name="Publish a new version", exact=True))
+    publish = page.get_by_role("button", name="Publish a new version")
+    await expect(publish).to_be_enabled()
+    await tab_to(page, "Tab", goal=publish)
+    await tab_to(page, "Shift+Tab", goal=definition(page))
+    await tab_to(page, "Tab", goal=publish)
     await page.keyboard.press("Enter")
     await expect(page.get_by_test_id("node")).to_have_count(3)
     published = site.call("GET", "/api/flows/typed")
