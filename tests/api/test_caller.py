@@ -16,7 +16,7 @@ async def test_s4_a_run_knows_by_what_kind_of_token_it_was_ended(url: str) -> No
     access = Access([Token(SECRET, Scope.OPERATE)])
     async with served(url, access=access) as client:
         token = {"authorization": f"Bearer {SECRET}"}
-        session = {"cookie": f"headway_session={access.session(Scope.OPERATE)}"}
+        session = {"cookie": f"{access.cookie_name}={access.session(Scope.OPERATE)}"}
         for headers, by in ((token, "token:operate"), (session, "session:operate")):
             run = await client.post("/api/runs", {"job": "stay"}, **headers)
             ended = await client.post(f"/api/runs/{run['id']}/cancel", {}, **headers)

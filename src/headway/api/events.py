@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.face import Face
 from headway.api.metrics import Metrics
-from headway.api.problem import RETRY_AFTER_S, Problem
+from headway.api.problem import RETRY_AFTER_S, unavailable
 from headway.api.runs import RunIdPath
 from headway.api.views import event_view, listed
 from headway.api.wire import EventPage, Name
@@ -157,9 +157,10 @@ class Streams:
             after = min(int(last_event_id), SEQ_MAX)
         if SSE_TYPE not in request.headers.get("accept", ""):
             return await self._page(wanted, after, begin)
-        if self._count >= STREAM_COUNT_MAX or self._feed.is_closed:
-            headers = {"retry-after": str(RETRY_AFTER_S)}
-            raise Problem(503, "unavailable", "too many streams are open", headers=headers)
+        if self._feed.is_closed:
+            raise unavailable("this server is stopping", code="stopping")
+        if self._count >= STREAM_COUNT_MAX:
+            raise unavailable("too many streams are open")
         now = self._feed.last_seq if begin is None else begin
         start = now if after is None else after
         return StreamingResponse(
