@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from headway.bootstrap import upgrade_database
@@ -17,6 +18,8 @@ from tests.api.program import served_apart
 from tests.torture.record import RECORD, record_server
 
 Row = tuple[str, str, str]
+AT_ONCE = 2
+"""Groups: one alone waits for the server as often as it works."""
 
 
 def main() -> None:
@@ -43,16 +46,21 @@ def _torture(*, is_full: bool) -> Iterator[tuple[Row, list[str]]]:
         tempfile.TemporaryDirectory() as folder,
         served_apart(Path(folder), HEADWAY_TOKEN=TOKEN) as program,
     ):
-        for group, operation_count in groups(json.loads(KEPT.read_text())).items():
-            fuzzed = fuzz_group(
+
+        def fuzzed(group: tuple[str, int]) -> tuple[Row, list[str]]:
+            name, operation_count = group
+            found = fuzz_group(
                 program.address,
-                group,
+                name,
                 operation_count=operation_count,
                 case_count=5_000 if is_full else 500,
-                folder=Path(folder),
+                folder=Path(tempfile.mkdtemp(dir=folder)),
             )
-            what = f"`{group}`, {operation_count} operations"
-            yield (what, f"{fuzzed.case_count:,}", str(len(fuzzed.failures))), fuzzed.failures
+            what = f"`{name}`, {operation_count} operations"
+            return (what, f"{found.case_count:,}", str(len(found.failures))), found.failures
+
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            yield from pool.map(fuzzed, groups(json.loads(KEPT.read_text())).items())
 
 
 async def _cuts(cut_count: int) -> Seen:
