@@ -3,6 +3,7 @@
 import pytest
 from playwright.async_api import Browser, expect
 
+from tests.e2e.drawing import node
 from tests.e2e.flows import ASK, ORDERS
 from tests.e2e.site import Site
 from tests.e2e.viewer import Viewer, everywhere
@@ -26,6 +27,20 @@ async def test_r5_10_flows_are_listed_with_versions_and_warnings(
     await page.get_by_role("combobox", name="Version").click()
     await page.get_by_role("option", name="Version 1").click()
     await expect(page.get_by_test_id("node")).to_have_count(3)
+
+
+async def test_r5_10_the_graph_of_a_flow_shows_where_its_tasks_are(
+    viewer: Viewer, site: Site
+) -> None:
+    site.publish("crowded", ASK)
+    page = await viewer.open("flows/crowded")
+    await expect(node(page, "ask")).to_have_attribute("data-state", "none")
+    tasks = [site.started("crowded") for _ in range(2)]
+    await expect(node(page, "ask")).to_have_attribute("data-state", "waiting")
+    await expect(node(page, "ask")).to_contain_text("×2")
+    for task_id in tasks:
+        site.call("POST", f"/api/tasks/{task_id}/cancel", {})
+    await expect(node(page, "ask")).to_have_attribute("data-state", "none")
 
 
 async def test_r5_10_the_first_flow_is_written_on_the_page(

@@ -138,7 +138,7 @@ function nodeOf(place: Place): CanvasNodeType {
 function edgesOf(layout: Layout, lit: Lit | undefined): CanvasEdgeType[] {
   const edges = layout.ways.map((way): CanvasEdgeType => {
     const { source, target, actions } = way.edge;
-    const isTaken = lit?.taken.has(edgeId(source, target)) ?? false;
+    const isTaken = lit?.taken?.has(edgeId(source, target)) ?? false;
     return {
       id: way.id,
       type: "way",
@@ -146,7 +146,7 @@ function edgesOf(layout: Layout, lit: Lit | undefined): CanvasEdgeType[] {
       target: way.target,
       ariaLabel: `${actions.join(", ")}: from ${source} to ${target || "the end"}`,
       markerEnd: { type: MarkerType.ArrowClosed, ...(isTaken ? TAKEN_HEAD : HEAD) },
-      data: { way, isTaken, isUnlit: lit !== undefined && !isTaken },
+      data: { way, isTaken, isUnlit: Boolean(lit?.taken) && !isTaken },
     };
   });
   return edges.sort((one, other) => Number(one.data?.isTaken) - Number(other.data?.isTaken));

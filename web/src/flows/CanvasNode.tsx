@@ -15,7 +15,7 @@ const STATE_WORDS: Record<NodeState, string> = {
   ok: "done",
   error: "failed",
   canceled: "cancelled",
-  running: "at work",
+  running: "running",
   waiting: "waiting",
 };
 
@@ -29,7 +29,7 @@ export function StepNode({ data: { place } }: NodeProps<CanvasNodeType>) {
   useEffect(() => {
     if (isAwaited) button.current?.focus({ preventScroll: true });
   }, [isAwaited]);
-  const words = [isStart && "the start", known && STATE_WORDS[known.state]].filter(Boolean).join(", ");
+  const words = [isStart && "the start", known && STATE_WORDS[known.state], known && known.count > 1 && `${known.count} times`].filter(Boolean).join(", ");
   return (
     <>
       <Ends />
@@ -38,7 +38,7 @@ export function StepNode({ data: { place } }: NodeProps<CanvasNodeType>) {
         type="button"
         className={classes.node}
         data-state={known?.state ?? "none"}
-        data-unlit={lit !== undefined && !known}
+        data-unlit={Boolean(lit?.taken) && !known}
         data-start={isStart}
         data-testid="node"
         aria-pressed={node.key === selected}

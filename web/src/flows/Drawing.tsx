@@ -7,8 +7,8 @@ export type NodeState = "ok" | "error" | "canceled" | "running" | "waiting";
 
 export interface Lit {
   states: Map<string, { state: NodeState; count: number }>;
-  /** The edges that were taken. */
-  taken: Set<string>;
+  /** The edges that were taken; null: it is not about a way through the flow. */
+  taken: Set<string> | null;
 }
 
 export interface DrawingProps {

@@ -14,6 +14,7 @@ import { Editor } from "./Editor";
 import classes from "./FlowDetail.module.css";
 import { type FlowGraph, readGraph } from "./graph";
 import { NodePanel } from "./NodePanel";
+import { useStanding } from "./standing";
 import { StartTask } from "./StartTask";
 import { EXAMPLE, written } from "./written";
 
@@ -155,12 +156,13 @@ function Warnings({ warnings }: { warnings: FaultView[] }) {
 
 function GraphCard({ graph, name }: { graph: FlowGraph; name: string }) {
   const [selected, setSelected] = useState<string | null>(null);
+  const standing = useStanding(name);
   const node = selected === null ? undefined : graph.nodes.get(selected);
   if (graph.nodes.size === 0) return <Empty title="Nothing to draw">This flow has no version yet. Write one under “Definition”.</Empty>;
   return (
     <div className={classes.card}>
-      <Drawing graph={graph} label={`Graph of ${name}`} selected={selected} onSelect={setSelected} />
-      {node ? <NodePanel node={node} /> : <p className={classes.hint}>Choose a node to see what the definition says of it.</p>}
+      <Drawing graph={graph} label={`Graph of ${name}`} lit={standing} selected={selected} onSelect={setSelected} />
+      {node ? <NodePanel node={node} /> : <p className={classes.hint}>Coloured: where tasks are now. Choose a node to see what the definition says of it.</p>}
     </div>
   );
 }
