@@ -29,7 +29,7 @@ ANOTHER_FAILED: Final = "another branch failed"
 OPEN_COUNT_DEFAULT: Final = 100
 """How many branches are open at once in a concurrent node that does not say."""
 UNTAKEN_US_MIN: Final = SECOND
-UNTAKEN_US_MAX: Final = 30 * SECOND
+UNTAKEN_US_MAX: Final = 10 * SECOND
 """How long a call that nobody could make rests, at least and at most, until it is tried again."""
 
 
