@@ -82,7 +82,7 @@ function Frame({ layout, ...props }: DrawingProps & { layout: Layout }) {
 function Sheet({ graph, label, lit, selected, onSelect, layout, room }: DrawingProps & { layout: Layout; room: Room }) {
   const id = useId();
   const places = useMemo(() => layout.places.filter(({ key }) => key !== null), [layout]);
-  const nodes = useMemo(() => layout.places.map(nodeOf), [layout]);
+  const nodes = useMemo(() => layout.places.map((place) => nodeOf(place, graph)), [layout, graph]);
   const edges = useMemo(() => edgesOf(layout, lit), [layout, lit]);
   const isWhole = places.length <= WHOLE_COUNT_MAX;
   const first = useMemo(() => viewOf(layout, room, beginning(places, graph, lit)), [layout]);
@@ -122,7 +122,7 @@ function hasOverview({ places }: Layout): boolean {
   return places.length >= OVERVIEW_COUNT_MIN;
 }
 
-function nodeOf(place: Place): CanvasNodeType {
+function nodeOf(place: Place, graph: FlowGraph): CanvasNodeType {
   const { id, key, x, y, width, height } = place;
   const size = { width, height };
   // Told and not measured: so even what was never in the page has its edges.
@@ -131,7 +131,7 @@ function nodeOf(place: Place): CanvasNodeType {
     { type: "target", position: Position.Left, x: 0, ...middle },
     { type: "source", position: Position.Right, x: width, ...middle },
   ] as const;
-  return { id, type: key === null ? "end" : "step", position: { x, y }, ...size, measured: size, handles: [...handles], data: { place } };
+  return { id, type: key === null ? "end" : "step", position: { x, y }, ...size, measured: size, handles: [...handles], data: { place, node: graph.nodes.get(key ?? "") } };
 }
 
 /** What was taken comes last, so that it lies above the rest. */

@@ -9,7 +9,8 @@ import { KindIcon } from "./kinds";
 import type { Place } from "./layout";
 import { useShown } from "./shown";
 
-export type CanvasNodeType = Node<{ place: Place }, "step" | "end">;
+/** React Flow draws a node of the graph before for a moment longer: so each knows what it is of. */
+export type CanvasNodeType = Node<{ place: Place; node: FlowNode | undefined }, "step" | "end">;
 
 const STATE_WORDS: Record<NodeState, string> = {
   ok: "done",
@@ -19,10 +20,11 @@ const STATE_WORDS: Record<NodeState, string> = {
   waiting: "waiting",
 };
 
-export function StepNode({ data: { place } }: NodeProps<CanvasNodeType>) {
+export function StepNode({ data }: NodeProps<CanvasNodeType>) {
   const { graph, lit, selected, reachable, awaited, onSelect, onFocus, onKeyDown } = useShown();
   const button = useRef<HTMLButtonElement>(null);
-  const node = graph.nodes.get(place.key ?? "") as FlowNode;
+  const place = data.place;
+  const node = data.node as FlowNode;
   const known = lit?.states.get(node.key);
   const isStart = node.key === graph.start;
   const isAwaited = node.key === awaited;
