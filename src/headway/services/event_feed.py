@@ -65,6 +65,8 @@ class EventFeed(Generic[T]):
         self._pack = pack
         self._held: deque[Entry[T]] = deque()
         self._held_length = 0
+        self._asked: tuple[int, int, Batch[T]] = (-1, -1, Batch((), -1))
+        """What was wanted last: after which one, up to which, and what that is."""
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._is_reading = False
@@ -102,10 +104,13 @@ class EventFeed(Generic[T]):
             return Batch((), min(seq, page.last_seq), is_gap=seq > page.last_seq)
         if seq == last_seq:
             return Batch((), seq)
+        if self._asked[:2] == (seq, last_seq):
+            return self._asked[2]  # Most watchers are at the same place.
         if self._held and self._held[0].event.seq <= seq + 1:
             start = seq + 1 - self._held[0].event.seq  # There are no gaps.
             entries = _page(islice(self._held, start, start + PAGE_COUNT))
-            return Batch(entries, entries[-1].event.seq)
+            self._asked = (seq, last_seq, Batch(entries, entries[-1].event.seq))
+            return self._asked[2]
         return await self.read(seq, run_id=run_id)
 
     async def read(
