@@ -74,7 +74,10 @@ def npm(*arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        npm(*sys.argv[1:])
-    elif not is_built():
-        build()
+    try:
+        if sys.argv[1:]:
+            npm(*sys.argv[1:])
+        elif not is_built():
+            build()
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"npm {error.cmd[2]} ended with {error.returncode}: see what it says above")

@@ -37,7 +37,7 @@ async def test_r5_10_the_graph_of_a_flow_shows_where_its_tasks_are(
     await expect(node(page, "ask")).to_have_attribute("data-state", "none")
     tasks = [site.started("crowded") for _ in range(2)]
     await expect(node(page, "ask")).to_have_attribute("data-state", "waiting")
-    await expect(node(page, "ask")).to_contain_text("×2")
+    await expect(node(page, "ask")).to_contain_text("\N{MULTIPLICATION SIGN}2")
     for task_id in tasks:
         site.call("POST", f"/api/tasks/{task_id}/cancel", {})
     await expect(node(page, "ask")).to_have_attribute("data-state", "none")
