@@ -37,7 +37,7 @@ def groups(document: Mapping[str, Any]) -> Counter[str]:
 def fuzz_group(
     address: str, group: str, *, operation_count: int, case_count: int, folder: Path
 ) -> Fuzzed:
-    """About `case_count` requests, or more, to the operations of a group."""
+    """At least `case_count` requests to the operations of a group, as far as they differ."""
     each = math.ceil(case_count / operation_count)
     return fuzz(address, f"--include-tag={group}", example_count=each, folder=folder)
 
