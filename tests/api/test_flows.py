@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import pytest
 
+from headway.api.cursor import write_cursor
 from tests.api.client import Client
 from tests.service.flow.hostile import hostile_worker
 
@@ -142,3 +143,18 @@ async def test_i15_a_flow_that_is_read_tells_its_warnings(client: Client) -> Non
     await client.call("PUT", "/api/flows/calls", {"start": "a", "nodes": {"a": node}})
     (warning,) = (await client.get("/api/flows/calls"))["warnings"]
     assert warning["place"] == "nodes.a"
+
+
+@pytest.mark.parametrize("number", [1 << 31, 1 << 63, 10**30])
+async def test_i15_a_number_that_no_database_takes_is_refused(client: Client, number: int) -> None:
+    await client.call("PUT", "/api/flows/small", ASK)
+    task = await client.call("POST", "/api/flows/small/tasks", {})
+    for path in (f"tasks/{task['id']}/node-runs?after={number}", f"flows/small?version={number}"):
+        refused = await client.call("GET", f"/api/{path}")
+        assert (refused.status, refused["code"]) == (422, "invalid_input"), path
+    refused = await client.call("POST", "/api/flows/small/tasks", {"version": number})
+    assert refused.status == 422
+    listed = await client.call(
+        "GET", f"/api/flows/small/versions?cursor={write_cursor(min(number, (1 << 63) - 1))}"
+    )
+    assert listed.status == 200

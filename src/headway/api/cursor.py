@@ -15,6 +15,8 @@ T = TypeVar("T")
 Part = int | str
 LENGTH_MAX: Final = 8_192
 NUMBER_MAX: Final = (1 << 63) - 1
+SMALL_NUMBER_MAX: Final = (1 << 31) - 1
+"""Of versions, and of the node runs of a task."""
 Cursor = Annotated[
     str | None,
     Query(max_length=LENGTH_MAX, description="The `cursor` of an earlier page: goes on there."),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
+from headway.api.cursor import SMALL_NUMBER_MAX
 from headway.api.views import instant
 from headway.api.wire import Body, Name, Seconds
 from headway.core.flow.faults import Fault
@@ -22,7 +23,7 @@ class TaskBody(Body):
     """A new task."""
 
     params: dict[str, Any] = Field(default_factory=dict, examples=[{"order": 7}])
-    version: Annotated[int, Field(ge=1)] | None = Field(
+    version: Annotated[int, Field(ge=1, le=SMALL_NUMBER_MAX)] | None = Field(
         None, description="The published one, unless told."
     )
     key: Name | None = Field(

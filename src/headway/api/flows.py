@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from headway.api.answers import ETAG, JSON_TYPE, StrictRoute, answered, json_answer, problems
-from headway.api.cursor import Cursor, page_of, read_cursor, write_cursor
+from headway.api.cursor import SMALL_NUMBER_MAX, Cursor, page_of, read_cursor, write_cursor
 from headway.api.face import Face
 from headway.api.flow_answers import (
     CheckView,
@@ -24,7 +24,7 @@ from headway.core.errors import FlowNotFound, InvalidFlow
 PAGE_COUNT_MAX: Final = 1_000
 NamePath = Annotated[Name, Path()]
 Limit = Annotated[int, Query(ge=1, le=PAGE_COUNT_MAX)]
-Version = Annotated[int | None, Query(ge=1)]
+Version = Annotated[int | None, Query(ge=1, le=SMALL_NUMBER_MAX)]
 SCHEMA_ANSWER: Final[dict[str, Any]] = {
     "description": "A JSON Schema.",
     "content": {JSON_TYPE: {"schema": {"type": "object", "additionalProperties": True}}},
@@ -152,7 +152,8 @@ def _versions(router: APIRouter, face: Face) -> None:
     )
     async def list_versions(name: NamePath, limit: Limit = 100, cursor: Cursor = None) -> Response:
         """The newest first."""
-        (before,) = read_cursor(cursor, int) or (None,)
+        (before,) = read_cursor(cursor, int) or (SMALL_NUMBER_MAX,)
+        before = min(before, SMALL_NUMBER_MAX)
         found = await face.flows.versions(name, limit=limit + 1, before=before)
         versions, last = page_of(found, limit)
         views = [

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 
 from headway.api.answers import LOCATION, StrictRoute, answered, json_answer, problems
 from headway.api.caller import By
-from headway.api.cursor import Cursor, page_of, read_cursor, write_cursor
+from headway.api.cursor import SMALL_NUMBER_MAX, Cursor, page_of, read_cursor, write_cursor
 from headway.api.face import Face
 from headway.api.flow_answers import (
     NodeRunList,
@@ -130,7 +130,7 @@ def _details(router: APIRouter, face: Face) -> None:
     )
     async def list_node_runs(
         task_id: NamePath,
-        after: Annotated[int, Query(ge=0)] = 0,
+        after: Annotated[int, Query(ge=0, le=SMALL_NUMBER_MAX)] = 0,
         limit: Annotated[int, Query(ge=1, le=ROW_COUNT_MAX)] = PAGE_COUNT_MAX,
     ) -> Response:
         """What its nodes have done, in the order of their ends; `after` is a `seq`."""

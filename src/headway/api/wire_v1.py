@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
+from headway.api.cursor import SMALL_NUMBER_MAX
 from headway.api.face import Face
 from headway.api.problem import RETRY_AFTER_S
 from headway.core.command.wait import Wake
@@ -186,7 +187,7 @@ async def _publish(face: Face, request: Request) -> Any:
     published = await face.flows.publish(
         flow.name,
         _text(given, "definitionjson"),
-        version=version if isinstance(version, int) and version > 0 else None,
+        version=version if isinstance(version, int) and 0 < version <= SMALL_NUMBER_MAX else None,
         status=VersionStatus.PUBLISHED if is_published else VersionStatus.DRAFT,
     )
     return {"id": published.version_id}
