@@ -45,3 +45,13 @@ async def test_what_can_be_done_at_an_address_is_told(client: Client) -> None:
         refused = await client.call(method, path, None if method == "GET" else {})
         assert refused.status == 405, path
         assert refused.headers["allow"].removesuffix(", HEAD") == allowed, path
+
+
+async def test_i15_a_name_may_hold_a_line_break(client: Client) -> None:
+    assert (await client.call("PUT", "/api/keys/a%0Ab", {"job": "echo"})).status == 200
+    assert (await client.get("/api/keys/a%0Ab"))["key"] == "a\nb"
+    assert (await client.call("DELETE", "/api/keys/a%0Ab")).status == 204
+    assert (await client.call("PATCH", "/api/lanes/a%0Ab", {"paused": True})).status == 200
+    assert (await client.call("POST", "/api/lanes/a%0Ab/clear")).status == 200
+    assert (await client.call("PUT", "/api/flows/a%0Ab", ASK)).status == 201
+    assert (await client.call("GET", "/api/flows/a%0Ab/graph")).status == 200

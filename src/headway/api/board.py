@@ -159,7 +159,7 @@ def _control_lanes(
         return _lane_answer(await found_lane(name))
 
     @router.post(
-        "/lanes/{name:path}/clear",
+        "/lanes/{name:name}/clear",
         tags=["lanes"],
         response_class=Response,
         responses={200: {"model": ClearView}, **problems(404)},
@@ -197,7 +197,7 @@ def _keys(router: APIRouter, face: Face) -> None:
         return await face.store.runs.saved_key(Key(key.strip()))
 
     @router.get(
-        "/keys/{key:path}",
+        "/keys/{key:name}",
         tags=["keys"],
         response_class=Response,
         responses={**answered(KeyView, ETAG), **problems(404)},
@@ -220,7 +220,7 @@ def _control_keys(
         return 0 if row is None else row.revision
 
     @router.put(
-        "/keys/{key:path}",
+        "/keys/{key:name}",
         tags=["keys"],
         response_class=Response,
         responses={**answered(KeyView, ETAG), **problems(409, 412, body=True)},
@@ -233,7 +233,7 @@ def _control_keys(
         )
         return json_answer(key_view(saved), etag=f'"{saved.revision}"')
 
-    @router.delete("/keys/{key:path}", tags=["keys"], status_code=204, responses=problems(404, 409))
+    @router.delete("/keys/{key:name}", tags=["keys"], status_code=204, responses=problems(404, 409))
     async def delete_key(key: NamePath) -> Response:
         """Forget what was saved. 409 while the key has an active run."""
         if not await face.keys.delete(key):

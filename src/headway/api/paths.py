@@ -7,11 +7,16 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 def _name_before(*calls: str) -> PathConvertor:
     """A name that does not end like the path of a call on it."""
-    regex = f"(?!.*/(?:{'|'.join(calls)})$).*"
-    kind: type[PathConvertor] = type("NameBefore", (PathConvertor,), {"regex": regex})
+    return _names(rf"(?s:(?!.*/(?:{'|'.join(calls)})\Z).*)")
+
+
+def _names(regex: str) -> PathConvertor:
+    kind: type[PathConvertor] = type("Names", (PathConvertor,), {"regex": regex})
     return kind()
 
 
+# Line breaks may be in a name, too.
+register_url_convertor("name", _names("(?s:.*)"))
 register_url_convertor("lane", _name_before("clear"))
 register_url_convertor("schedule", _name_before("run"))
 register_url_convertor("flow", _name_before("versions", "graph", "tasks"))
@@ -19,4 +24,4 @@ register_url_convertor("flow", _name_before("versions", "graph", "tasks"))
 LANE: Final = "/lanes/{name:lane}"
 SCHEDULE: Final = "/{name:schedule}"
 FLOW: Final = "/flows/{name:flow}"
-FLOW_NAME: Final = "/flows/{name:path}"
+FLOW_NAME: Final = "/flows/{name:name}"

@@ -47,7 +47,7 @@ def _change(router: APIRouter, face: Face) -> None:
         return json_answer(schedule_view(schedule, saved))
 
     @router.post(
-        "/{name:path}/run",
+        "/{name:name}/run",
         status_code=201,
         response_class=Response,
         responses={**answered(RunView, LOCATION, status=201), **problems(404, 409, 412, 429)},
