@@ -2,9 +2,15 @@
 
 import asyncio
 import re
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Final, Self
 from urllib.parse import urlsplit
+
+from playwright.async_api import Browser, Page
+
+from tests.e2e.site import Site
+from tests.e2e.viewer import Viewer
 
 BUFFER_BYTE_COUNT: Final = 1 << 20
 FAR_AHEAD: Final = 1_000_000
@@ -91,3 +97,14 @@ class BadLine:
                 if not (self.swallows and is_stream.is_set()):
                     writer.write(answer)
         writer.close()
+
+
+@asynccontextmanager
+async def behind_a_bad_line(
+    browser: Browser, site: Site
+) -> AsyncIterator[tuple[BadLine, Viewer, Page]]:
+    """The board, as somebody sees it over such a line; at the end there may be no complaints."""
+    async with BadLine(site.address) as line:
+        viewer = Viewer(browser, line.address)
+        yield line, viewer, await viewer.open()
+        await viewer.leave()

@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Browser, Route, expect
 
 from tests.e2e.flows import ASK
-from tests.e2e.line import BadLine
+from tests.e2e.line import behind_a_bad_line
 from tests.e2e.site import Site
 from tests.e2e.viewer import Viewer, row
 
@@ -18,9 +18,7 @@ async def test_r1_10_an_event_that_cannot_be_read_ends_nothing(
 ) -> None:
     site.save("ann")
     ann = site.begun("ann")
-    async with BadLine(site.address) as line:
-        viewer = Viewer(browser, line.address)
-        page = await viewer.open()
+    async with behind_a_bad_line(browser, site) as (line, _, page):
         figures = row(page, "ann").get_by_test_id("figures")
         site.tell(ann, {"downloaded": 1})
         await expect(figures).to_contain_text("downloaded1")
@@ -30,7 +28,6 @@ async def test_r1_10_an_event_that_cannot_be_read_ends_nothing(
         site.tell(ann, {"downloaded": 8})
         await expect(figures).to_contain_text("downloaded8")
         assert not line.garbles
-        await viewer.leave()
 
 
 async def test_r1_10_while_the_snapshot_is_awaited_the_page_does_not_pretend_to_be_live(
@@ -39,9 +36,7 @@ async def test_r1_10_while_the_snapshot_is_awaited_the_page_does_not_pretend_to_
     for key in ("ann", "bea"):
         site.save(key)
     ann = site.begun("ann")
-    async with BadLine(site.address) as line:
-        viewer = Viewer(browser, line.address)
-        page = await viewer.open()
+    async with behind_a_bad_line(browser, site) as (line, _, page):
         await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
         line.swallows = True
         site.tell(ann, "end")
@@ -54,16 +49,13 @@ async def test_r1_10_while_the_snapshot_is_awaited_the_page_does_not_pretend_to_
         line.holds.set()
         await expect(page.get_by_role("alert")).to_have_count(0)
         await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Done")
-        await viewer.leave()
 
 
 async def test_r1_10_whoever_goes_offline_is_told_at_once_and_comes_back(
     browser: Browser, site: Site
 ) -> None:
     site.save("ann")
-    async with BadLine(site.address) as line:
-        viewer = Viewer(browser, line.address)
-        page = await viewer.open()
+    async with behind_a_bad_line(browser, site) as (line, viewer, page):
         await expect(row(page, "ann")).to_be_visible()
         line.holds.clear()
         viewer.may_be_cut = True
@@ -74,7 +66,6 @@ async def test_r1_10_whoever_goes_offline_is_told_at_once_and_comes_back(
         await page.context.set_offline(False)
         await expect(page.get_by_role("alert")).to_have_count(0)
         await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
-        await viewer.leave()
 
 
 async def test_s2_whoever_is_signed_out_meanwhile_is_asked_for_the_token(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.e2e.line import BadLine
+from tests.e2e.line import BadLine, behind_a_bad_line
 from tests.e2e.site import Site
 from tests.e2e.viewer import Viewer, row
 
@@ -100,9 +100,7 @@ async def test_r1_10_events_that_were_lost_on_the_way_are_made_up_for(
     for key in ("ann", "bea"):
         site.save(key)
     ann = site.begun("ann")
-    async with BadLine(site.address) as line:
-        viewer = Viewer(browser, line.address)
-        page = await viewer.open()
+    async with behind_a_bad_line(browser, site) as (line, _, page):
         await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
         taken = line.snapshot_count
         line.swallows = True
@@ -120,7 +118,6 @@ async def test_r1_10_events_that_were_lost_on_the_way_are_made_up_for(
         site.tell(bea, {"downloaded": 8})
         await expect(row(page, "bea").get_by_test_id("figures")).to_contain_text("downloaded8")
         assert line.snapshot_count == taken + 1
-        await viewer.leave()
 
 
 async def test_r1_10_whoever_is_told_to_resync_takes_the_snapshot_again(

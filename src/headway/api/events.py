@@ -15,6 +15,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from headway.api.answers import StrictRoute, json_answer, problems
+from headway.api.cursor import NUMBER_MAX
 from headway.api.face import Face
 from headway.api.metrics import Metrics
 from headway.api.problem import RETRY_AFTER_S, unavailable
@@ -31,11 +32,10 @@ SSE_TYPE: Final = "text/event-stream"
 PING_S: Final = 15.0
 CHUNK_BYTE_COUNT_MAX: Final = 128 << 10
 STREAM_COUNT_MAX: Final = 2_000
-SEQ_MAX: Final = (1 << 63) - 1
 
 log = event_log(__name__)
 
-Seq = Annotated[int, Query(ge=0, le=SEQ_MAX)]
+Seq = Annotated[int, Query(ge=0, le=NUMBER_MAX)]
 LastEventId = Annotated[
     str | None, Header(pattern=r"^[0-9]{1,19}$", description="The id of the last event seen.")
 ]
@@ -154,7 +154,7 @@ class Streams:
     ) -> Response:
         """`begin` is where what is wanted has its beginning; None: with the stream itself."""
         if last_event_id is not None:
-            after = min(int(last_event_id), SEQ_MAX)
+            after = min(int(last_event_id), NUMBER_MAX)
         if SSE_TYPE not in request.headers.get("accept", ""):
             return await self._page(wanted, after, begin)
         if self._feed.is_closed:

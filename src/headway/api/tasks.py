@@ -1,6 +1,6 @@
 """`/api/tasks` and `/api/workers`: what flows do, and who does it."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
 
@@ -36,6 +36,16 @@ from headway.core.worker.worker import TTL_S
 from headway.services.flow.task_view import ROW_COUNT_MAX
 from headway.services.flow.task_view import TaskView as FoundTask
 
+# The routes whose answer is a new task.
+STARTING: Final[dict[str, Any]] = {
+    "tags": ["tasks"],
+    "response_class": Response,
+    "status_code": 201,
+    "responses": {
+        **answered(TaskView, LOCATION, status=201),
+        **problems(404, 409, 429, body=True),
+    },
+}
 HeardWithin = Annotated[Seconds, Query(description="The silent ones too, if it is long ago.")]
 
 
@@ -50,16 +60,7 @@ def tasks_router(face: Face) -> APIRouter:
 
 
 def _starting(router: APIRouter, face: Face) -> None:
-    @router.post(
-        f"{FLOW_NAME}/tasks",
-        tags=["tasks"],
-        response_class=Response,
-        status_code=201,
-        responses={
-            **answered(TaskView, LOCATION, status=201),
-            **problems(404, 409, 429, body=True),
-        },
-    )
+    @router.post(f"{FLOW_NAME}/tasks", **STARTING)
     async def start_task(
         name: NamePath, body: TaskBody, by: By, idempotency_key: IdempotencyKey = None
     ) -> Response:
@@ -195,16 +196,7 @@ def _ending(router: APIRouter, face: Face) -> None:
         view = task_view(await face.flows.task(task_id))
         return json_answer(encoded({"answer": answer.value, "task": view}), status=202)
 
-    @router.post(
-        "/tasks/{task_id}/rerun",
-        tags=["tasks"],
-        response_class=Response,
-        status_code=201,
-        responses={
-            **answered(TaskView, LOCATION, status=201),
-            **problems(404, 409, 429, body=True),
-        },
-    )
+    @router.post("/tasks/{task_id}/rerun", **STARTING)
     async def rerun_task(
         task_id: NamePath, body: RerunBody, by: By, idempotency_key: IdempotencyKey = None
     ) -> Response:

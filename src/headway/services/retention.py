@@ -4,10 +4,11 @@ Several instances may do so at once: each command looks again, on locked rows.
 """
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
+from headway.core.command.command import Command
 from headway.core.command.prune import CountPrunable, ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.worker import ForgetWorkers
 from headway.core.duration import check_seconds
@@ -19,6 +20,7 @@ from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.ports.worker_reader import WorkerReader
 
+T = TypeVar("T")
 DAY_S: Final = 86_400.0
 BATCH_COUNT: Final = 500
 BATCHES_MAX: Final = 20
@@ -142,19 +144,30 @@ class Keeper:
             after_seq = old[-1]
 
     async def _forget(self, before: Instant, batches_max: int) -> int:
-        count = 0
-        for _ in range(batches_max):
-            old = await self._runs.oldest_submissions(before=before, limit=BATCH_COUNT)
-            if not old:
-                break
-            count += await self._store.apply(ForgetSubmissions(tuple(old), before=before))
-        return count
+        return await self._in_batches(
+            batches_max,
+            lambda: self._runs.oldest_submissions(before=before, limit=BATCH_COUNT),
+            lambda old: ForgetSubmissions(old, before=before),
+        )
 
     async def _forget_workers(self, before: Instant, batches_max: int) -> int:
+        return await self._in_batches(
+            batches_max,
+            lambda: self._workers.silent_workers(heard_before=before, limit=BATCH_COUNT),
+            lambda silent: ForgetWorkers(silent, heard_before=before),
+        )
+
+    async def _in_batches(
+        self,
+        batches_max: int,
+        find: Callable[[], Awaitable[Sequence[T]]],
+        forget: Callable[[tuple[T, ...]], Command[int]],
+    ) -> int:
+        """How many were forgotten, until there are no more of them."""
         count = 0
         for _ in range(batches_max):
-            silent = await self._workers.silent_workers(heard_before=before, limit=BATCH_COUNT)
-            if not silent:
+            found = await find()
+            if not found:
                 break
-            count += await self._store.apply(ForgetWorkers(tuple(silent), heard_before=before))
+            count += await self._store.apply(forget(tuple(found)))
         return count

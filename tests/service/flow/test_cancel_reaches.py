@@ -3,11 +3,13 @@
 import asyncio
 import threading
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from headway import Headway
+from headway import Headway, RunHandle
 from headway.core.run.status import RunStatus
 from headway.worker.program import Worker
 from headway.worker.services import Call, Services
@@ -53,15 +55,22 @@ class Unheeding:
         self.has_answered.set()
 
 
-async def test_i11_a_cancel_tells_the_worker_which_call_of_which_claim_and_hangs_up(
-    url: str,
-) -> None:
+@asynccontextmanager
+async def under_way(url: str) -> AsyncIterator[tuple[Headway, Unheeding, RunHandle]]:
+    """A task whose worker is in the middle of its call."""
     worker = Unheeding()
     async with Headway(url, stop_wait_s=0) as hw, raw_worker(worker.serve) as address:
         await hw.workers.register("w", address, ["wait"])
         await hw.flows.publish("asks", ASKS)
         run = await hw.flows.start("asks")
         await worker.begun.wait()
+        yield hw, worker, run
+
+
+async def test_i11_a_cancel_tells_the_worker_which_call_of_which_claim_and_hangs_up(
+    url: str,
+) -> None:
+    async with under_way(url) as (_, worker, run):
         asked_s = time.monotonic()
         await run.cancel()
         try:
@@ -110,12 +119,7 @@ async def test_i11_a_service_in_a_thread_sees_that_it_is_cancelled(url: str) -> 
 
 
 async def test_i2_what_a_worker_answers_that_heeds_nothing_changes_nothing(url: str) -> None:
-    worker = Unheeding()
-    async with Headway(url, stop_wait_s=0) as hw, raw_worker(worker.serve) as address:
-        await hw.workers.register("w", address, ["wait"])
-        await hw.flows.publish("asks", ASKS)
-        run = await hw.flows.start("asks")
-        await worker.begun.wait()
+    async with under_way(url) as (hw, worker, run):
         await run.cancel()
         record = await run.ended()
         rows = await hw.flows.node_runs(run.id)

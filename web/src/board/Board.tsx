@@ -1,11 +1,11 @@
 import { Button, SegmentedControl, TextInput } from "@mantine/core";
-import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { memo, useDeferredValue, useMemo, useRef, useState } from "react";
+import { memo, useDeferredValue, useMemo, useState } from "react";
 import { reasonOf } from "../api";
 import { live, useLive } from "../live";
 import { useJobs, useJobsKnown } from "../jobs";
 import { Empty } from "../parts/Empty";
 import { PlusIcon, SearchIcon } from "../parts/icons";
+import { WindowRows } from "../parts/WindowRows";
 import { isActive } from "../stream/model";
 import { AddRow } from "./AddRow";
 import classes from "./Board.module.css";
@@ -92,33 +92,11 @@ function isWanted(key: string, wanted: Wanted): boolean {
   }
 }
 
-/** Only what is in sight is drawn, so that a board of thousands is as quick as one of ten. */
 const Rows = memo(function Rows({ keys }: { keys: string[] }) {
-  const list = useRef<HTMLUListElement>(null);
-  const virtual = useWindowVirtualizer({
-    count: keys.length,
-    estimateSize: () => ROW_HEIGHT,
-    overscan: 4,
-    useFlushSync: false, // A row that comes a frame later is better than a wheel that sticks.
-    scrollMargin: list.current?.offsetTop ?? 0,
-    getItemKey: (index) => keys[index] ?? index,
-  });
   if (keys.length === 0) return null;
   return (
-    <ul ref={list} className={classes.rows} style={{ height: virtual.getTotalSize() }} aria-label="Keys">
-      {virtual.getVirtualItems().map((item) => (
-        <li
-          key={item.key}
-          ref={virtual.measureElement}
-          data-index={item.index}
-          aria-setsize={keys.length}
-          aria-posinset={item.index + 1}
-          className={classes.place}
-          style={{ transform: `translateY(${item.start - virtual.options.scrollMargin}px)` }}
-        >
-          <BoardRow rowKey={keys[item.index] as string} />
-        </li>
-      ))}
-    </ul>
+    <WindowRows label="Keys" count={keys.length} rowHeight={ROW_HEIGHT} keyOf={(index) => keys[index] ?? index} overscan={4} useFlushSync={false}>
+      {(index) => <BoardRow rowKey={keys[index] as string} />}
+    </WindowRows>
   );
 });

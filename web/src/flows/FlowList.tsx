@@ -2,9 +2,8 @@ import { Button, Loader } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { answerOf, queries, reasonOf } from "../api";
+import { answerOf, reasonOf } from "../api";
 import { type FlowView, listFlows, listTasks, type TaskView } from "../client";
-import { useMoves } from "../news";
 import { AlertIcon } from "../parts/icons";
 import { Empty } from "../parts/Empty";
 import { Pill } from "../parts/Pill";
@@ -13,11 +12,11 @@ import { ago, moment, useNow } from "../time";
 import { flowQuery } from "./calls";
 import classes from "./FlowList.module.css";
 import { FlowsHead } from "./FlowsHead";
+import { UNDER_WAY_COUNT_MAX, useUnderWay } from "./underWay";
 
 const PAGE_COUNT = 100;
 const SHOWN_COUNT_MAX = 1_000;
 const AGAIN_MS = 10_000;
-const ACTIVE_COUNT_MAX = 500;
 
 export function FlowList() {
   const [limit, setLimit] = useState(PAGE_COUNT);
@@ -63,15 +62,10 @@ interface Active {
 
 /** How many tasks of each flow are under way; null: too many to be counted here. */
 function useActiveCounts(): Map<string, Active> | null {
-  const { data } = useQuery({
-    queryKey: ["tasks", "active"],
-    queryFn: () => answerOf(listTasks({ query: { status: "running", limit: ACTIVE_COUNT_MAX } })),
-    refetchInterval: AGAIN_MS,
-  });
-  useMoves(() => void queries.invalidateQueries({ queryKey: ["tasks", "active"] }));
-  if (!data || data.tasks.length === ACTIVE_COUNT_MAX) return null;
+  const tasks = useUnderWay();
+  if (!tasks || tasks.length === UNDER_WAY_COUNT_MAX) return null;
   const counts = new Map<string, Active>();
-  for (const task of data.tasks) {
+  for (const task of tasks) {
     const { running, waiting } = counts.get(task.flow) ?? { running: 0, waiting: 0 };
     counts.set(task.flow, task.waits_for === null ? { running: running + 1, waiting } : { running, waiting: waiting + 1 });
   }

@@ -1,24 +1,12 @@
 /** Where the tasks of a flow stand now. */
-import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { answerOf, queries } from "../api";
-import { listTasks, type TaskView } from "../client";
-import { useMoves } from "../news";
+import type { TaskView } from "../client";
 import type { Lit, NodeState } from "./Drawing";
+import { useUnderWay } from "./underWay";
 
-const COUNT_MAX = 500;
-const AGAIN_MS = 5_000;
-
-/** Of those that moved last, so many at most. */
 export function useStanding(flow: string): Lit | undefined {
-  const queryKey = ["tasks", flow, "standing"];
-  const { data } = useQuery({
-    queryKey,
-    queryFn: () => answerOf(listTasks({ query: { flow, status: "running", limit: COUNT_MAX } })),
-    refetchInterval: AGAIN_MS,
-  });
-  useMoves(() => void queries.invalidateQueries({ queryKey }));
-  return useMemo(() => (data ? { states: statesOf(data.tasks), taken: null } : undefined), [data]);
+  const tasks = useUnderWay(flow);
+  return useMemo(() => (tasks ? { states: statesOf(tasks), taken: null } : undefined), [tasks]);
 }
 
 /** A node at which one is running is running, whoever else waits there. */

@@ -8,6 +8,7 @@ import { labelOf } from "../form/schema";
 import { Approve } from "../tasks/Steering";
 import { nameOf, shownShared } from "../tasks/words";
 import { ago, moment, useNow } from "../time";
+import { Details } from "./Details";
 import classes from "./InterruptCard.module.css";
 import { briefly } from "./question";
 
@@ -38,16 +39,7 @@ export function ApprovalCard({ task, onAnswered }: Props) {
           <bdi>{task.flow}</bdi>, <span title={moment(task.updated_at)}>asked {ago(task.updated_at, now)}</span>
         </span>
       </div>
-      {details.length > 0 && (
-        <dl className={classes.details}>
-          {details.map(([name, value]) => (
-            <div key={name}>
-              <dt dir="auto">{labelOf(name)}</dt>
-              <dd dir="auto">{briefly(value)}</dd>
-            </div>
-          ))}
-        </dl>
-      )}
+      <Details of={details.map(([name, value]) => [labelOf(name), briefly(value)])} />
       <Approve task={task} onAnswered={onAnswered} />
     </article>
   );

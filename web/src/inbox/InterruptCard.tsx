@@ -8,6 +8,7 @@ import { SchemaForm, type Values } from "../form/SchemaForm";
 import { withDefaults } from "../form/schema";
 import { CheckIcon, CrossIcon } from "../parts/icons";
 import { ago, useNow } from "../time";
+import { Details } from "./Details";
 import classes from "./InterruptCard.module.css";
 import { defaultWords, problemsOf, shownOf } from "./question";
 
@@ -50,16 +51,7 @@ export function InterruptCard({ interrupt, isInRun = false, onAnswered }: Props)
           asked {ago(asked_at, now)}
         </span>
       </div>
-      {details.length > 0 && (
-        <dl className={classes.details}>
-          {details.map(([name, value]) => (
-            <div key={name}>
-              <dt>{name}</dt>
-              <dd dir="auto">{value}</dd>
-            </div>
-          ))}
-        </dl>
-      )}
+      <Details of={details} />
       {form && <SchemaForm schema={form} values={withDefaults(form, values)} onChange={setValues} problems={problems} />}
       <div className={classes.foot}>
         <Button size="sm" leftSection={<CheckIcon />} loading={answering.isPending} onClick={() => answering.mutate(true)}>

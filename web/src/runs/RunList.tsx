@@ -1,8 +1,7 @@
 import { Button, Loader, MultiSelect, Select, TextInput } from "@mantine/core";
 import { useDebouncedCallback } from "@mantine/hooks";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useState } from "react";
 import { reasonOf } from "../api";
 import type { RunView } from "../client";
 import { useJobs } from "../jobs";
@@ -11,6 +10,7 @@ import { Empty } from "../parts/Empty";
 import { Figures } from "../parts/Figures";
 import { Pill, statusWord } from "../parts/Pill";
 import { SearchIcon } from "../parts/icons";
+import { WindowRows } from "../parts/WindowRows";
 import { type Status, toLive } from "../stream/model";
 import { ago, length, useNow } from "../time";
 import { type Filters, STATUSES } from "./filters";
@@ -142,41 +142,21 @@ interface RowsProps {
 }
 
 function Rows({ runs, offset, onEnd, onBeginning }: RowsProps) {
-  const list = useRef<HTMLUListElement>(null);
   const count = offset + runs.length;
-  const virtual = useWindowVirtualizer({
-    count,
-    estimateSize: () => ROW_HEIGHT,
-    overscan: 10,
-    scrollMargin: list.current?.offsetTop ?? 0,
-    getItemKey: (index) => runs[index - offset]?.id ?? index,
-  });
-  const items = virtual.getVirtualItems();
-  const firstIndex = items[0]?.index ?? 0;
-  const lastIndex = items.at(-1)?.index ?? 0;
-  useEffect(() => {
-    if (firstIndex < offset) onBeginning();
-    else if (lastIndex >= count - 10) onEnd();
-  }, [firstIndex, lastIndex, offset, count, onEnd, onBeginning]);
+  const look = useCallback(
+    (first: number, last: number) => {
+      if (first < offset) onBeginning();
+      else if (last >= count - 10) onEnd();
+    },
+    [offset, count, onEnd, onBeginning],
+  );
   return (
-    <ul ref={list} className={classes.rows} style={{ height: virtual.getTotalSize() }} aria-label="Runs">
-      {items.map((item) => {
-        const run = runs[item.index - offset];
-        return (
-          <li
-            key={item.key}
-            ref={virtual.measureElement}
-            data-index={item.index}
-            aria-setsize={-1}
-            aria-posinset={item.index + 1}
-            className={classes.place}
-            style={{ transform: `translateY(${item.start - virtual.options.scrollMargin}px)` }}
-          >
-            {run ? <RunRow run={run} /> : <div className={classes.row} aria-hidden="true" />}
-          </li>
-        );
-      })}
-    </ul>
+    <WindowRows label="Runs" count={count} rowHeight={ROW_HEIGHT} keyOf={(index) => runs[index - offset]?.id ?? index} isOpen onSeen={look}>
+      {(index) => {
+        const run = runs[index - offset];
+        return run ? <RunRow run={run} /> : <div className={classes.row} aria-hidden="true" />;
+      }}
+    </WindowRows>
   );
 }
 

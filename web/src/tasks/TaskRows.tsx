@@ -2,13 +2,13 @@
 import { Button, Loader, Select } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { useRef, useState } from "react";
+import { useState } from "react";
 import { answerOf, queries, reasonOf } from "../api";
 import { listTasks, type TaskView } from "../client";
 import { useMoves } from "../news";
 import { Empty } from "../parts/Empty";
 import { Pill } from "../parts/Pill";
+import { WindowRows } from "../parts/WindowRows";
 import { reasonOfEnd } from "../runs/reasons";
 import { isActive, type Status } from "../stream/model";
 import { ago, useNow } from "../time";
@@ -67,32 +67,11 @@ export function TaskRows({ flow }: { flow?: string }) {
   );
 }
 
-/** Only what is in sight is drawn. */
 function Rows({ tasks, hasFlow }: { tasks: TaskView[]; hasFlow: boolean }) {
-  const list = useRef<HTMLUListElement>(null);
-  const virtual = useWindowVirtualizer({
-    count: tasks.length,
-    estimateSize: () => ROW_HEIGHT,
-    overscan: 10,
-    scrollMargin: list.current?.offsetTop ?? 0,
-    getItemKey: (index) => tasks[index]?.id ?? index,
-  });
   return (
-    <ul ref={list} className={classes.rows} style={{ height: virtual.getTotalSize() }} aria-label="Tasks">
-      {virtual.getVirtualItems().map((item) => (
-        <li
-          key={item.key}
-          ref={virtual.measureElement}
-          data-index={item.index}
-          aria-setsize={tasks.length}
-          aria-posinset={item.index + 1}
-          className={classes.place}
-          style={{ transform: `translateY(${item.start - virtual.options.scrollMargin}px)` }}
-        >
-          <TaskRow task={tasks[item.index] as TaskView} hasFlow={hasFlow} />
-        </li>
-      ))}
-    </ul>
+    <WindowRows label="Tasks" count={tasks.length} rowHeight={ROW_HEIGHT} keyOf={(index) => tasks[index]?.id ?? index} className={classes.rows}>
+      {(index) => <TaskRow task={tasks[index] as TaskView} hasFlow={hasFlow} />}
+    </WindowRows>
   );
 }
 

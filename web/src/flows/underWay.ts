@@ -1,0 +1,19 @@
+import { useQuery } from "@tanstack/react-query";
+import { answerOf, queries } from "../api";
+import { listTasks, type TaskView } from "../client";
+import { useMoves } from "../news";
+
+export const UNDER_WAY_COUNT_MAX = 500;
+const AGAIN_MS = 5_000;
+
+/** The tasks that are under way, of one flow or of all; of those that moved last, so many at most. */
+export function useUnderWay(flow?: string): TaskView[] | undefined {
+  const queryKey = ["tasks", "under way", flow ?? null];
+  const { data } = useQuery({
+    queryKey,
+    queryFn: () => answerOf(listTasks({ query: { ...(flow === undefined ? {} : { flow }), status: "running", limit: UNDER_WAY_COUNT_MAX } })),
+    refetchInterval: AGAIN_MS,
+  });
+  useMoves(() => void queries.invalidateQueries({ queryKey }));
+  return data?.tasks;
+}
