@@ -25,6 +25,36 @@ async def test_s4_a_run_knows_by_what_kind_of_token_it_was_ended(url: str) -> No
         assert SECRET not in json.dumps(events.body)
 
 
+async def test_s4_whoever_changes_something_is_named_in_its_event(url: str) -> None:
+    access = Access([Token(SECRET, Scope.OPERATE)])
+    flow = {"start": "a", "nodes": {"a": {"kind": "choice"}}}
+    async with served(url, access=access, has_schedule=True) as client:
+        token = {"authorization": f"Bearer {SECRET}"}
+        for method, path, body in (
+            ("PATCH", "/api/lanes/bulk", {"paused": True}),
+            ("PUT", "/api/keys/alice", {"job": "stay"}),
+            ("DELETE", "/api/keys/alice", None),
+            ("PUT", "/api/flows/short", flow),
+            ("POST", "/flows", {"Name": "old"}),
+            ("PATCH", "/api/schedules/yearly", {"paused": True}),
+            ("PATCH", "/api/schedules/yearly", {"paused": False}),
+        ):
+            answer = await client.call(method, path, body, **token)
+            assert answer.status < 300, (path, answer.body)
+        events = (await client.get("/api/events?after=0", **token)).body["events"]
+        told = [(one["type"], one["payload"]["by"]) for one in events if "by" in one["payload"]]
+    by = "token:operate"
+    assert told == [
+        ("lane_changed", by),
+        ("key_changed", by),
+        ("key_changed", by),
+        ("flow_changed", by),
+        ("flow_changed", by),
+        ("schedule_paused", by),
+        ("schedule_resumed", by),
+    ]
+
+
 async def test_where_everybody_may_do_everything_nobody_is_named(url: str) -> None:
     async with served(url) as client:
         run_id = await client.submitted("stay")

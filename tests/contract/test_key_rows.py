@@ -98,8 +98,8 @@ async def test_r1_7_a_row_is_saved_with_its_revision_and_event(
     assert list(await store.runs.keys(limit=10)) == [changed]
     seen = [(event.type, event.key, json.loads(event.payload)) for event in await events(store)]
     assert seen == [
-        (EventType.KEY_CHANGED, ANN, {"revision": 1}),
-        (EventType.KEY_CHANGED, ANN, {"revision": 2}),
+        (EventType.KEY_CHANGED, ANN, {"revision": 1, "by": ""}),
+        (EventType.KEY_CHANGED, ANN, {"revision": 2, "by": ""}),
     ]
 
 
@@ -169,7 +169,7 @@ async def test_r1_7_a_row_can_be_deleted(store: SqlStore) -> None:
     await store.apply(SaveKey(key=ANN, job="mirror"))
     assert await store.apply(DeleteKey(ANN)) is True
     assert list(await store.runs.keys(limit=10)) == []
-    assert json.loads((await events(store))[-1].payload) == {"revision": None}
+    assert json.loads((await events(store))[-1].payload) == {"revision": None, "by": ""}
 
 
 async def test_r1_7_several_changes_at_once_behave_as_one_after_the_other(

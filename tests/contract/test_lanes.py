@@ -152,7 +152,12 @@ async def test_r1_2_a_change_of_a_lane_is_an_event_and_a_new_revision(store: Sql
     assert (await lane_view(store)).lane == changed
     (event,) = await events(store)
     assert (event.type, event.lane, event.run_id) == (EventType.LANE_CHANGED, "main", None)
-    assert json.loads(event.payload) == {"max_concurrent": 7, "max_queued": 9, "is_paused": True}
+    assert json.loads(event.payload) == {
+        "max_concurrent": 7,
+        "max_queued": 9,
+        "is_paused": True,
+        "by": "",
+    }
 
 
 async def test_r1_2_a_lane_changed_meanwhile_is_not_overwritten(store: SqlStore) -> None:

@@ -60,7 +60,7 @@ class Housekeeping(Model):
             lane = lane._replace(max_queued=wanted.max_queued if wanted.max_queued >= 0 else None)
         if wanted.is_paused is not None:
             lane = lane._replace(is_paused=int(wanted.is_paused))
-        return self._change(lane)
+        return self._change(lane, by=wanted.by)
 
     def propose_limit(self, wanted: ProposeLimit) -> Lane:
         lane = self.lane(wanted.name)
@@ -69,12 +69,13 @@ class Housekeeping(Model):
             return lane
         return self._change(lane._replace(max_concurrent=wanted.max_concurrent))
 
-    def _change(self, lane: Lane) -> Lane:
+    def _change(self, lane: Lane, *, by: str = "") -> Lane:
         lane = self.lanes[lane.name] = lane._replace(revision=lane.revision + 1)
         payload = {
             "max_concurrent": lane.max_concurrent,
             "max_queued": lane.max_queued,
             "is_paused": bool(lane.is_paused),
+            "by": by,
         }
         self.emit(None, "lane_changed", payload, lane=lane.name)
         return lane
@@ -89,7 +90,7 @@ class Housekeeping(Model):
             return Changed(revision)
         saved = SavedKey(wanted.key, wanted.job, wanted.params, self.seq + 1, self.now)
         self.keys[wanted.key] = saved
-        self.emit(None, "key_changed", {"revision": self.seq + 1}, key=wanted.key)
+        self.emit(None, "key_changed", {"revision": self.seq + 1, "by": wanted.by}, key=wanted.key)
         return saved
 
     def delete_key(self, wanted: DeleteKey) -> bool | Locked:
@@ -98,7 +99,7 @@ class Housekeeping(Model):
             return Locked(head.id)
         if self.keys.pop(wanted.key, None) is None:
             return False
-        self.emit(None, "key_changed", {"revision": None}, key=wanted.key)
+        self.emit(None, "key_changed", {"revision": None, "by": wanted.by}, key=wanted.key)
         return True
 
     def prune(self, wanted: PruneRuns | PruneEvents | ForgetSubmissions) -> int:

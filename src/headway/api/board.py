@@ -146,7 +146,9 @@ def _control_lanes(
         response_class=Response,
         responses={**answered(LaneView, ETAG), **problems(412, body=True)},
     )
-    async def set_lane(name: NamePath, body: LaneBody, if_match: IfMatch = None) -> Response:
+    async def set_lane(
+        name: NamePath, body: LaneBody, by: By, if_match: IfMatch = None
+    ) -> Response:
         """Change what is given. A lowered limit interrupts nobody: fewer start until it holds."""
         expected = await expected_revision(if_match, f"lane {name!r}", lambda: revision(name))
         await face.lanes.set(
@@ -155,6 +157,7 @@ def _control_lanes(
             max_queued=body.max_queued,
             is_paused=body.paused,
             expected_revision=expected,
+            by=by,
         )
         return _lane_answer(await found_lane(name))
 
@@ -225,18 +228,18 @@ def _control_keys(
         response_class=Response,
         responses={**answered(KeyView, ETAG), **problems(409, 412, body=True)},
     )
-    async def save_key(key: NamePath, body: KeyBody, if_match: IfMatch = None) -> Response:
+    async def save_key(key: NamePath, body: KeyBody, by: By, if_match: IfMatch = None) -> Response:
         """Keep what the key's next run is to be. 409 while it has an active run."""
         expected = await expected_revision(if_match, f"key {key!r}", lambda: revision(key))
         saved = await face.keys.save(
-            key, job=body.job, params=body.params, expected_revision=expected
+            key, job=body.job, params=body.params, expected_revision=expected, by=by
         )
         return json_answer(key_view(saved), etag=f'"{saved.revision}"')
 
     @router.delete("/keys/{key:name}", tags=["keys"], status_code=204, responses=problems(404, 409))
-    async def delete_key(key: NamePath) -> Response:
+    async def delete_key(key: NamePath, by: By) -> Response:
         """Forget what was saved. 409 while the key has an active run."""
-        if not await face.keys.delete(key):
+        if not await face.keys.delete(key, by=by):
             raise _no_row(key)
         return Response(status_code=204)
 

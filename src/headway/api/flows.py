@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from headway.api.answers import ETAG, JSON_TYPE, StrictRoute, answered, json_answer, problems
+from headway.api.caller import By
 from headway.api.cursor import SMALL_NUMBER_MAX, Cursor, page_of, read_cursor, write_cursor
 from headway.api.face import Face
 from headway.api.flow_answers import (
@@ -105,11 +106,14 @@ def _publishing(router: APIRouter, face: Face) -> None:
         },
         openapi_extra={"requestBody": DEFINITION_BODY},
     )
-    async def publish_flow(name: NamePath, request: Request, if_match: IfMatch = None) -> Response:
+    async def publish_flow(
+        name: NamePath, request: Request, by: By, if_match: IfMatch = None
+    ) -> Response:
         """Publish the definition in the body as the newest version; tasks keep theirs."""
         expected = await expected_revision(if_match, f"flow {name!r}", lambda: revision(name))
         try:
-            made = await face.flows.publish(name, await _text(request), expected_revision=expected)
+            text = await _text(request)
+            made = await face.flows.publish(name, text, expected_revision=expected, by=by)
         except InvalidFlow as error:
             raise _faulty(error) from None
         body = {

@@ -40,10 +40,10 @@ def _change(router: APIRouter, face: Face) -> None:
         response_class=Response,
         responses={200: {"model": ScheduleView}, **problems(404, body=True)},
     )
-    async def set_schedule(name: NamePath, body: ScheduleBody) -> Response:
+    async def set_schedule(name: NamePath, body: ScheduleBody, by: By) -> Response:
         """Pause or resume a schedule. What would have come while it was paused does not come."""
         schedule = _known(face, name)
-        saved = await face.store.apply(PauseSchedule(schedule, is_paused=body.paused))
+        saved = await face.store.apply(PauseSchedule(schedule, is_paused=body.paused, by=by))
         return json_answer(schedule_view(schedule, saved))
 
     @router.post(

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
+from headway.api.caller import caller_of
 from headway.api.cursor import SMALL_NUMBER_MAX
 from headway.api.face import Face
 from headway.api.problem import RETRY_AFTER_S
@@ -174,7 +175,9 @@ def _worker(worker: LiveWorker) -> Fields:
 
 
 async def _create_flow(face: Face, request: Request) -> Any:
-    made = await face.flows.create(_text(await _fields(request), "name"))
+    made = await face.flows.create(
+        _text(await _fields(request), "name"), by=caller_of(request.scope)
+    )
     return {"id": made.id}
 
 
@@ -189,6 +192,7 @@ async def _publish(face: Face, request: Request) -> Any:
         _text(given, "definitionjson"),
         version=version if isinstance(version, int) and 0 < version <= SMALL_NUMBER_MAX else None,
         status=VersionStatus.PUBLISHED if is_published else VersionStatus.DRAFT,
+        by=caller_of(request.scope),
     )
     return {"id": published.version_id}
 
@@ -209,7 +213,7 @@ async def _start_task(face: Face, request: Request) -> Any:
     if not isinstance(text, str):
         raise InvalidInput("ParamsJSON", "must be a string that holds JSON")
     params = decode_document(text, place="ParamsJSON")
-    run = await face.flows.start(flow.name, params=params or {})
+    run = await face.flows.start(flow.name, params=params or {}, by=caller_of(request.scope))
     return {"id": f"{TASK_PREFIX}{run.id}"}
 
 
@@ -229,7 +233,7 @@ async def _get_task(face: Face, request: Request) -> Any:
 
 async def _cancel_task(face: Face, request: Request) -> Any:
     task = await face.flows.task(_asked(request, "id"))
-    await face.run(task.id).cancel()
+    await face.run(task.id).cancel(by=caller_of(request.scope))
     return OK
 
 
@@ -245,7 +249,8 @@ async def _signal(face: Face, request: Request) -> Any:
     task_id = _run_id(_text(given, "task_id"))
     if "value" not in given:
         raise InvalidInput("value", "is missing")
-    await face.flows.signal(task_id, _text(given, "key"), given["value"])
+    by = caller_of(request.scope)
+    await face.flows.signal(task_id, _text(given, "key"), given["value"], by=by)
     return OK
 
 

@@ -49,6 +49,7 @@ class Keys:
         job: str,
         params: Mapping[str, Any] | None = None,
         expected_revision: int | None = None,
+        by: str = "",
     ) -> SavedKey:
         """Keep what the key's next run is to be; revision 0 means that there is no row yet.
 
@@ -74,6 +75,7 @@ class Keys:
                 job=job,
                 params=encode_document(values, place="params"),
                 expected_revision=expected_revision,
+                by=by,
             )
         )
         if isinstance(answer, Locked):
@@ -82,9 +84,9 @@ class Keys:
             raise RevisionConflict(f"key {key!r}", answer.revision)
         return answer
 
-    async def delete(self, key: str) -> bool:
+    async def delete(self, key: str, *, by: str = "") -> bool:
         """Whether there was a row."""
-        answer = await self._store.apply(DeleteKey(Key(key)))
+        answer = await self._store.apply(DeleteKey(Key(key), by))
         if isinstance(answer, Locked):
             raise KeyLocked(Key(key), answer.active_run_id)
         return answer

@@ -35,6 +35,7 @@ class Lanes:
         max_queued: int | None = None,
         is_paused: bool | None = None,
         expected_revision: int | None = None,
+        by: str = "",
     ) -> Lane:
         """Change what is given; `max_queued=-1` lifts that limit.
 
@@ -48,6 +49,7 @@ class Lanes:
                 max_queued=max_queued,
                 is_paused=is_paused,
                 expected_revision=expected_revision,
+                by=by,
             )
         )
         if isinstance(answer, Changed):

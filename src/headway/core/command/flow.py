@@ -6,7 +6,7 @@ from typing import Final
 from headway.core.command.child import StartAnswer, StartChild
 from headway.core.command.command import Needs, trim_names
 from headway.core.command.submit import Accepted, Submit, SubmitAnswer
-from headway.core.document import Document, encode_document
+from headway.core.document import Document, check_text, encode_document
 from headway.core.errors import InvalidInput
 from headway.core.flow.kept import (
     FLOW_JOB,
@@ -60,9 +60,11 @@ class PublishFlow:
     version: int | None = None
     """At least this number; a number that is taken stays what it is."""
     expected_revision: int | None = None
+    by: str = ""
 
     def __post_init__(self) -> None:
         trim_names(self, "name")
+        check_text(self.by, place="by")
         if self.version is not None and not 0 < self.version <= VERSION_MAX:
             raise InvalidInput("version", f"must be 1 to {VERSION_MAX:,}")
 
@@ -86,7 +88,12 @@ class PublishFlow:
             flow = self._add_version(world, flow, is_published=is_published)
         flow = flow._replace(revision=revision + 1, updated_at=world.now)
         world.flows[self.name] = changes_of(world).flows[self.name] = flow
-        told = {"flow": flow.name, "version": flow.latest, "revision": flow.revision}
+        told = {
+            "flow": flow.name,
+            "version": flow.latest,
+            "revision": flow.revision,
+            "by": self.by,
+        }
         world.announce(EventType.FLOW_CHANGED, encode_document(told, place="flow"))
         number = 0 if self.definition is None else flow.latest
         version_id = version_id_of(flow, number)

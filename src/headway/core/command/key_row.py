@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from headway.core.command.command import Needs, trim_names
 from headway.core.command.lane import Changed
-from headway.core.document import EMPTY_OBJECT, Document
+from headway.core.document import EMPTY_OBJECT, Document, check_text, encode_document
 from headway.core.ids import Key, RunId
 from headway.core.run.events import EventType
 from headway.core.world import SavedKey, World
@@ -21,9 +21,11 @@ class SaveKey:
     job: str
     params: Document = EMPTY_OBJECT
     expected_revision: int | None = None
+    by: str = ""
 
     def __post_init__(self) -> None:
         trim_names(self, "key", "job")
+        check_text(self.by, place="by")
 
     def need(self, needs: Needs) -> None:
         needs.saved_keys[self.key] = None
@@ -40,16 +42,18 @@ class SaveKey:
         # Its event's number, so that no revision comes back after the row was deleted.
         saved = SavedKey(self.key, self.job, self.params, world.seq + 1, world.now)
         world.keys[self.key] = world.changes.keys[self.key] = saved
-        world.announce(EventType.KEY_CHANGED, f'{{"revision":{saved.revision}}}', key=self.key)
+        _announce(world, self.key, revision=saved.revision, by=self.by)
         return saved
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteKey:
     key: Key
+    by: str = ""
 
     def __post_init__(self) -> None:
         trim_names(self, "key")
+        check_text(self.by, place="by")
 
     def need(self, needs: Needs) -> None:
         needs.saved_keys[self.key] = None
@@ -62,5 +66,10 @@ class DeleteKey:
         if world.keys.pop(self.key, None) is None:
             return False
         world.changes.keys[self.key] = None
-        world.announce(EventType.KEY_CHANGED, '{"revision":null}', key=self.key)
+        _announce(world, self.key, revision=None, by=self.by)
         return True
+
+
+def _announce(world: World, key: Key, *, revision: int | None, by: str) -> None:
+    told = encode_document({"revision": revision, "by": by}, place="key")
+    world.announce(EventType.KEY_CHANGED, told, key=key)

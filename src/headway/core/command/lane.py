@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headway.core.command.command import Needs, trim_names
+from headway.core.document import check_text, encode_document
 from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName
 from headway.core.lane import Lane, default_lane
@@ -29,9 +30,11 @@ class SetLane:
     max_queued: int | None = None
     is_paused: bool | None = None
     expected_revision: int | None = None
+    by: str = ""
 
     def __post_init__(self) -> None:
         trim_names(self, "name")
+        check_text(self.by, place="by")
         for place in ("max_concurrent", "max_queued", "expected_revision"):
             number = getattr(self, place)
             if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
@@ -56,7 +59,7 @@ class SetLane:
             changes["max_queued"] = None if self.max_queued == -1 else self.max_queued
         if self.is_paused is not None:
             changes["is_paused"] = int(self.is_paused)
-        return _changed(world, lane, changes)
+        return _changed(world, lane, changes, by=self.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +85,16 @@ class ProposeLimit:
         return _changed(world, lane, {"max_concurrent": self.max_concurrent})
 
 
-def _changed(world: World, lane: Lane, changes: dict[str, Any]) -> Lane:
+def _changed(world: World, lane: Lane, changes: dict[str, Any], *, by: str = "") -> Lane:
     lane = lane._replace(revision=lane.revision + 1, **changes)
     world.known_lanes[lane.name] = world.changes.lanes[lane.name] = lane
     if lane.name in world.lanes:
         world.lanes[lane.name].lane = lane
-    limit = "null" if lane.max_queued is None else lane.max_queued
-    world.announce(
-        EventType.LANE_CHANGED,
-        f'{{"max_concurrent":{lane.max_concurrent},"max_queued":{limit},'
-        f'"is_paused":{"true" if lane.is_paused else "false"}}}',
-        lane=lane.name,
-    )
+    told = {
+        "max_concurrent": lane.max_concurrent,
+        "max_queued": lane.max_queued,
+        "is_paused": bool(lane.is_paused),
+        "by": by,
+    }
+    world.announce(EventType.LANE_CHANGED, encode_document(told, place="lane"), lane=lane.name)
     return lane

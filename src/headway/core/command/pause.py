@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from headway.core.command.command import Needs
 from headway.core.command.fire import begun_schedule
-from headway.core.document import encode_document
+from headway.core.document import check_text, encode_document
 from headway.core.run.events import EventType
 from headway.core.schedule import SavedSchedule, Schedule
 from headway.core.world import World
@@ -15,6 +15,10 @@ class PauseSchedule:
     schedule: Schedule
     is_paused: bool
     """False: its slots count again, from this instant."""
+    by: str = ""
+
+    def __post_init__(self) -> None:
+        check_text(self.by, place="by")
 
     def need(self, needs: Needs) -> None:
         needs.schedules[self.schedule.name] = None
@@ -31,5 +35,5 @@ class PauseSchedule:
         changed = begun._replace(is_paused=int(self.is_paused))
         world.schedules[name] = world.changes.schedules[name] = changed
         kind = EventType.SCHEDULE_PAUSED if self.is_paused else EventType.SCHEDULE_RESUMED
-        world.announce(kind, encode_document({"name": name}, place="schedule"))
+        world.announce(kind, encode_document({"name": name, "by": self.by}, place="schedule"))
         return changed

@@ -62,6 +62,7 @@ class FlowBook:
         expected_revision: int | None = None,
         status: VersionStatus | str = VersionStatus.PUBLISHED,
         version: int | None = None,
+        by: str = "",
     ) -> PublishedFlow:
         """Make `definition` the newest version; tasks that run keep theirs.
 
@@ -75,11 +76,12 @@ class FlowBook:
             expected_revision=expected_revision,
             status=check_word(VersionStatus, status, place="status"),
             version=version,
+            by=by,
         )
 
-    async def create(self, name: str) -> PublishedFlow:
+    async def create(self, name: str, *, by: str = "") -> PublishedFlow:
         """A flow without a version yet, or the one that has this name."""
-        return await self._publish(name, None)
+        return await self._publish(name, None, by=by)
 
     async def _publish(
         self,
@@ -89,6 +91,7 @@ class FlowBook:
         expected_revision: int | None = None,
         status: VersionStatus = VersionStatus.PUBLISHED,
         version: int | None = None,
+        by: str = "",
     ) -> PublishedFlow:
         text = None if read is None else canonical_json(read.flow)
         etag = "" if text is None else hashlib.sha256(text.encode()).hexdigest()
@@ -102,6 +105,7 @@ class FlowBook:
             status=status,
             version=version,
             expected_revision=expected_revision,
+            by=by,
         )
         answer = await self.desk.store.apply(command)
         if isinstance(answer, Moved):
