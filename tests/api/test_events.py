@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import random
+from urllib.parse import quote
 
 import pytest
 
@@ -178,3 +179,9 @@ async def test_i20_a_stream_that_cannot_read_on_ends_without_a_traceback(
             assert [event async for event in stream] == []
     assert [record.exc_info for record in caplog.records if record.exc_info] == []
     assert "stream_ended" in caplog.text
+
+
+@pytest.mark.parametrize("word", ["-3.7e16", "two words", ""])
+async def test_a_type_that_no_event_can_have_is_refused(client: Client, word: str) -> None:
+    refused = await client.get(f"/api/events?type={quote(word)}")
+    assert (refused.status, refused.body["place"]) == (422, "type[0]")

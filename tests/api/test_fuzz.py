@@ -15,4 +15,4 @@ def test_i15_s9_no_request_breaks_the_server_or_gets_an_undocumented_answer(
 ) -> None:
     with served_apart(tmp_path, HEADWAY_TOKEN=TOKEN) as program:
         fuzzed = fuzz(program.address, example_count=5, folder=tmp_path, timeout_s=380)
-    assert not fuzzed.failures, "\n".join(fuzzed.failures)
+    assert not fuzzed.faults, "\n".join(fuzzed.faults)

@@ -181,13 +181,27 @@ async def test_r1_10_progress_is_written_ten_times_a_second_and_the_last_word_co
     assert kinds.count("run_progress") <= 5
 
 
-async def test_i15_an_event_that_imitates_headways_own_is_refused(url: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("run_state_changed", "one of headway's own"),
+        ("flow_changed", "one of headway's own"),
+        ("resync", "one of headway's own"),
+        ("server_closing", "one of headway's own"),
+        ("a photo", "one word"),
+        ("7", "one word"),
+        (7, "must be text"),
+    ],
+)
+async def test_i15_an_event_that_imitates_headways_own_is_refused(
+    url: str, kind: str, why: str
+) -> None:
     hw = Headway(url)
 
     @hw.job()
     async def lies(ctx: RunContext) -> str:
-        with pytest.raises(InvalidInput, match="one of headway's own"):
-            await ctx.emit("run_state_changed", {"to": "failed"})
+        with pytest.raises(InvalidInput, match=why):
+            await ctx.emit(kind, {"to": "failed"})
         return "told off"
 
     async with hw:

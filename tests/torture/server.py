@@ -18,8 +18,8 @@ from tests.api.program import served_apart
 from tests.torture.record import RECORD, record_server
 
 Row = tuple[str, str, str]
-FULL_COUNT, SHORT_COUNT = 2_500, 250
-"""Asked for in each phase; of what can be varied so much, there are about twice as many in all."""
+FULL_COUNT, SHORT_COUNT = 5_000, 500
+"""Requests to a group of operations, at least."""
 AT_ONCE = 2
 """Groups: one alone waits for the server as often as it works."""
 
@@ -29,15 +29,14 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="the long form")
     parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
     wanted = parser.parse_args()
-    rows, faults = [], []
+    rows, fault_count = [], 0
     for row, found in _torture(is_full=wanted.full):
-        print(" ".join(row), flush=True)
+        print(" ".join(row), *found, sep="\n", flush=True)
         rows.append(row)
-        faults += found
+        fault_count += len(found)
         if wanted.record:  # Whatever ends the script leaves what was done before.
             record_server(rows)
-    print("\n".join(faults))
-    sys.exit(1 if faults else 0)
+    sys.exit(1 if fault_count else 0)
 
 
 def _torture(*, is_full: bool) -> Iterator[tuple[Row, list[str]]]:
@@ -59,7 +58,7 @@ def _torture(*, is_full: bool) -> Iterator[tuple[Row, list[str]]]:
                 folder=Path(tempfile.mkdtemp(dir=folder)),
             )
             what = f"`{name}`, {operation_count} operations"
-            return (what, f"{found.case_count:,}", str(len(found.failures))), found.failures
+            return (what, f"{found.case_count:,}", str(len(found.faults))), found.faults
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             yield from pool.map(fuzzed, groups(json.loads(KEPT.read_text())).items())

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import Field
 
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.cursor import NUMBER_MAX
@@ -24,7 +25,7 @@ from headway.api.views import event_view, listed
 from headway.api.wire import EventPage, Name
 from headway.core.errors import InfrastructureError
 from headway.core.ids import RunId
-from headway.core.run.events import Event
+from headway.core.run.events import TYPE_LENGTH_MAX, TYPE_PATTERN, Event
 from headway.log import event_log
 from headway.services.event_feed import Batch, EventFeed
 
@@ -39,6 +40,8 @@ Seq = Annotated[int, Query(ge=0, le=NUMBER_MAX)]
 LastEventId = Annotated[
     str | None, Header(pattern=r"^[0-9]{1,19}$", description="The id of the last event seen.")
 ]
+
+Type = Annotated[str, Field(pattern=TYPE_PATTERN, max_length=TYPE_LENGTH_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ def events_router(face: Face, feed: EventFeed[Packed], metrics: Metrics) -> APIR
         run_id: Annotated[str | None, Query(max_length=64)] = None,
         key: Annotated[Name | None, Query()] = None,
         lane: Annotated[Name | None, Query()] = None,
-        type: Annotated[list[Name] | None, Query(max_length=50)] = None,  # noqa: A002
+        type: Annotated[list[Type] | None, Query(max_length=50)] = None,  # noqa: A002
         last_event_id: LastEventId = None,
     ) -> Response:
         """What happens, in order. Without `after` a stream begins now, and a page at the start."""

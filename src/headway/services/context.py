@@ -11,7 +11,7 @@ from headway.core.answer_schema import misfit
 from headway.core.command.command import Command
 from headway.core.command.inbox import ANSWER, MESSAGE, ConsumeInbox
 from headway.core.command.question import ANSWER_TIMEOUT_S, AskQuestion, CloseQuestion, Outcome
-from headway.core.command.report import Said, SaveCheckpoint
+from headway.core.command.report import Said, SaveCheckpoint, emitted
 from headway.core.document import encode_document
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
@@ -36,7 +36,6 @@ from headway.services.window import COMPACTION_TIMEOUT_S, compacting, listening
 SLOT_KEPT_S: Final = 1.0
 """Who waits for less keeps its slot: to give it back and get it again costs more."""
 SCHEMA_BYTE_COUNT_MAX: Final = 65_536
-RESERVED_PREFIXES: Final = ("run_", "lane_", "key_", "permission_", "queued_")
 
 _OUTCOMES: Final = {
     Ending.CANCELLED: Outcome.CANCELLED,
@@ -179,9 +178,7 @@ class RunContext:
 
     async def emit(self, kind: str, payload: Any = None) -> None:
         """An event of the job's own making, for whoever watches the run; written like lines."""
-        if kind.startswith(RESERVED_PREFIXES):
-            raise InvalidInput("kind", f"{kind!r} is one of headway's own; choose another word")
-        await self._report.say(Said(kind, encode_document(payload, place="payload")))
+        await self._report.say(emitted(kind, encode_document(payload, place="payload")))
 
     async def messages(self) -> list[Any]:
         """What people have sent to the run since the last look, in order."""

@@ -1,5 +1,6 @@
 """What an execution reports while it runs: progress, checkpoints, log lines, its window."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -7,13 +8,15 @@ from typing import Final
 from headway.core.command.command import Needs
 from headway.core.document import Document, check_name
 from headway.core.errors import InvalidInput
-from headway.core.run.events import EventType
+from headway.core.run.events import TYPE_LENGTH_MAX, TYPE_PATTERN, EventType
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
 from headway.core.run.window import Window
 from headway.core.world import World
 
-TYPE_LENGTH_MAX: Final = 64
+RESERVED_PREFIXES: Final = ("run_", "lane_", "key_", "permission_", "queued_")
+RESERVED: Final = frozenset({*EventType, "resync", "server_closing"})
+"""What a stream says for itself, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,16 @@ class Said:
         check_name(self.type, place="type", length_max=TYPE_LENGTH_MAX)
         if self.type == EventType.STATE_CHANGED:  # It comes with a change of state, and only so.
             raise InvalidInput("type", f"{self.type!r} is not for jobs to say")
+
+
+def emitted(kind: str, payload: Document) -> Said:
+    """An event of a job's own making, which nobody can take for one of headway's."""
+    kind = check_name(kind, place="kind", length_max=TYPE_LENGTH_MAX)
+    if not re.match(TYPE_PATTERN, kind):
+        raise InvalidInput("kind", f"{kind!r} must be one word that begins with a letter")
+    if kind in RESERVED or kind.startswith(RESERVED_PREFIXES):
+        raise InvalidInput("kind", f"{kind!r} is one of headway's own; choose another word")
+    return Said(kind, payload)
 
 
 def logged(lines: Iterable[Document]) -> Said:

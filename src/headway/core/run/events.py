@@ -2,10 +2,14 @@
 
 from enum import StrEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headway.core.ids import Instant, Key, LaneName, RunId
 from headway.core.run.status import RunStatus
+
+TYPE_PATTERN: Final = r"^[^\s\d.+-]\S*$"
+TYPE_LENGTH_MAX: Final = 64
+"""A type is one word, and no number."""
 
 
 class EventType(StrEnum):
