@@ -2,15 +2,17 @@
 
 from typing import Any
 
-from headway.core.command.advance import AdvanceFlow
+from headway.core.command.advance import AdvanceFlow, End
 from headway.core.command.child import StartChild
 from headway.core.command.command import Command
 from headway.core.command.fire import FireSchedule
+from headway.core.command.flow import FlowStart, PublishFlow, StartFlow, StartFlowChild
 from headway.core.command.inbox import PostToInbox
 from headway.core.command.key_row import SaveKey
 from headway.core.command.question import AskQuestion, CloseQuestion
 from headway.core.command.report import AppendEvents, SaveCheckpoint, SaveProgress
 from headway.core.command.settle import Complete, Fail
+from headway.core.command.signal import PostSignal
 from headway.core.command.submit import Submit
 from headway.core.schedule import Schedule
 
@@ -18,25 +20,45 @@ from headway.core.schedule import Schedule
 def document_length(command: Command[Any]) -> int:
     """The length of the documents that `command` brings along, or 0."""
     if isinstance(command, AdvanceFlow):  # Most commands, where there are flows.
-        return sum([len(row.output) + len(row.input) for row in command.rows])
+        return _length_of_step(command)
     return _length_of_one(command)
 
 
 def _length_of_one(command: Command[Any]) -> int:
     match command:
-        case Submit(params=document) | SaveKey(params=document):
-            return len(document)
-        case StartChild(submission=Submit(params=document)):
-            return len(document)
-        case FireSchedule(schedule=Schedule(params=document)):
-            return len(document)
-        case Complete(result=document) | Fail(error=document) | PostToInbox(payload=document):
-            return len(document)
-        case SaveProgress(progress=document) | SaveCheckpoint(checkpoint=document):
+        case (
+            Submit(params=document)
+            | StartChild(submission=Submit(params=document))
+            | FireSchedule(schedule=Schedule(params=document))
+            | SaveKey(params=document)
+            | Complete(result=document)
+            | Fail(error=document)
+            | PostToInbox(payload=document)
+            | PostSignal(value=document)
+            | PublishFlow(definition=str(document))
+            | SaveProgress(progress=document)
+            | SaveCheckpoint(checkpoint=document)
+            | AskQuestion(question=document)
+            | CloseQuestion(otherwise=document)
+        ):
             return len(document)
         case AppendEvents(said=said):
             return sum([len(one.payload) for one in said])
-        case AskQuestion(question=document) | CloseQuestion(otherwise=document):
-            return len(document)
+        case StartFlow(submission=submission, start=start):
+            return len(submission.params) + _length_of_start(start)
+        case StartFlowChild(child=child, start=start):
+            return len(child.submission.params) + _length_of_start(start)
         case _:
             return 0
+
+
+def _length_of_start(start: FlowStart) -> int:
+    return sum([len(value) for _, value in start.shared])
+
+
+def _length_of_step(step: AdvanceFlow) -> int:
+    """What is shared alone can be as large as a task may be."""
+    length = sum([len(row.output) + len(row.input) for row in step.rows])
+    for one in (*step.shared_added, *step.shared_changed):
+        length += len(one.value)
+    return length + len(step.then.result) if isinstance(step.then, End) else length

@@ -1,0 +1,60 @@
+"""A batch is bounded in size because every command tells how much it brings along."""
+
+from typing import Any
+
+import pytest
+
+from headway.core.command.advance import AdvanceFlow, End, Go
+from headway.core.command.child import StartChild, child_id
+from headway.core.command.command import Command
+from headway.core.command.documents import document_length
+from headway.core.command.flow import FlowStart, PublishFlow, StartFlow, StartFlowChild
+from headway.core.command.key_row import SaveKey
+from headway.core.command.signal import PostSignal
+from headway.core.flow.kept import FLOW_JOB, SharedValue
+from headway.core.ids import Key, RunId
+from headway.core.run.run import Claim
+from headway.testing.builders import a_message, a_submit, document
+
+TEXT = "x" * 1_000
+LARGE = document(TEXT)
+RUN = RunId("01890000-0000-7000-8000-000000000000")
+CLAIM = Claim(RUN, "1")
+TASK = a_submit(job=FLOW_JOB, params=TEXT)
+CHILD = StartChild(
+    claim=CLAIM,
+    attempt=1,
+    step="1",
+    submission=a_submit(run_id=child_id(RUN, "1", 1), params=TEXT, parent_id=RUN),
+)
+START = FlowStart(flow="f", version=1, node="a", shared=(('"x"', LARGE),))
+
+
+def step(**parts: Any) -> AdvanceFlow:
+    return AdvanceFlow(claim=CLAIM, parent_id=None, columns={}, **{"then": Go(), **parts})
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        a_submit(params=TEXT),
+        CHILD,
+        SaveKey(key=Key("ann"), job="mirror", params=LARGE),
+        a_message(RUN, TEXT),
+        PostSignal(run_id=RUN, key="go", value=LARGE),
+        PublishFlow(name="f", flow_id="flow-1", version_id="ver-1", definition=LARGE),
+        step(shared_added=(SharedValue(RUN, '"x"', LARGE),)),
+        step(shared_changed=(SharedValue(RUN, '"x"', LARGE),)),
+        step(then=End(None, LARGE)),
+    ],
+)
+def test_a_command_counts_what_it_brings_along(command: Command[Any]) -> None:
+    assert document_length(command) == len(LARGE)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [StartFlow(submission=TASK, start=START), StartFlowChild(child=CHILD, start=START)],
+)
+def test_a_task_counts_its_parameters_and_what_is_shared(command: Command[Any]) -> None:
+    assert document_length(command) == 2 * len(LARGE)
