@@ -40,7 +40,7 @@ class Settings(BaseSettings):
     durability: Literal["process", "power"] = "process"
     """What a commit survives on SQLite: the end of the process, or also a power cut."""
     redis_url: str | None = None
-    """Where instances tell each other what is new. Nothing configured: within this process."""
+    """Where instances tell each other what is new. Nothing configured: by the database alone."""
 
     data: str | None = None
     """Where runs keep their files. Nothing configured: `data` beside the SQLite file, or here."""

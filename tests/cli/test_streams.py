@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from starlette.types import Message, Receive, Scope, Send
 
-from headway.api.asgi import Message, Receive, Scope, Send
 from headway.cli import watch
 from headway.cli.client import client as client_module
 from headway.cli.client.client import Answer, Client

@@ -62,7 +62,7 @@ export function useMoves(look: () => void): void {
 }
 
 /** Reads again what was read of these when there is news of the topic. */
-export function useTopic(topic: Topic, ...names: string[]): void {
+function useTopic(topic: Topic, ...names: string[]): void {
   useGrowth(counts[topic], TOPIC_AGAIN_MS[topic], () => {
     for (const name of names) void queries.invalidateQueries({ queryKey: [name] });
   });

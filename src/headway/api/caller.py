@@ -3,8 +3,7 @@
 from typing import Annotated, Final
 
 from fastapi import Depends, Request
-
-from headway.api.asgi import Scope
+from starlette.types import Scope
 
 _AUTHORIZATION: Final = b"authorization"
 

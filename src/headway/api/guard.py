@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as AsgiScope
+
 from headway.api.access import Access, Scope
-from headway.api.asgi import App, Message, Receive, Send
-from headway.api.asgi import Scope as AsgiScope
 from headway.api.origin import READ_METHODS, Origins, is_page
 from headway.api.problem import Problem, internal, problem_of, unauthorized
 from headway.core.document import BYTE_COUNT_MAX
@@ -35,7 +36,7 @@ API_HEADERS: Final = (
 class Guard:
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         *,
         access: Access,
         origins: Origins,

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final
 
 from fastapi import Header, Response
 from pydantic import TypeAdapter, ValidationError
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.api.access import Access
 from headway.api.answers import json_answer, strict_json
-from headway.api.asgi import App, Receive, Scope, Send
 from headway.api.caller import caller_of
 from headway.api.face import Face
 from headway.api.problem import unfit
@@ -45,7 +45,7 @@ async def accepted(handle: RunHandle) -> Response:
 class SubmitFirst:
     """Behind the guard, which has read the body whole, and in front of everything else."""
 
-    def __init__(self, app: App, face: Face, access: Access) -> None:
+    def __init__(self, app: ASGIApp, face: Face, access: Access) -> None:
         self._app = app
         self._face = face
         self._access = access

@@ -59,7 +59,7 @@ class ResumeBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
     call_id: Annotated[str, Field(min_length=1, max_length=64)] = Field(
-        description="Of the question, as `permission_request` has told it.", examples=["1-1"]
+        description="Of the question, as `permission_request` has told it.", examples=["1.1"]
     )
     approved: bool | None = Field(None, examples=[True])
 

@@ -5,7 +5,6 @@ from typing import Final
 from headway.core.ids import MAIN_LANE
 
 CRON_LANE: Final = "cron"
-SUBAGENT_LANE: Final = "subagent"
 SESSION_PREFIX: Final = "session:"
 # Probes try what may well fail: their failures are no news.
 PROBE_PREFIXES: Final = ("auth-probe:", "session:probe-")

@@ -24,7 +24,6 @@ class TaskFilter:
     statuses: Collection[RunStatus] = ()
     flow: str | None = None
     waits_for: str | None = None
-    parent_id: RunId | None = None
 
 
 class FlowReader(Protocol):

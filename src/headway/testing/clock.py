@@ -9,7 +9,7 @@ NOON: Final = Instant(1_750_000_000_000_000)
 
 
 class FakeClock:
-    """Give it to `open_store(…, now=clock)`. It stands still until `advance` is called.
+    """For a store of headway's own tests. It stands still until `advance` is called.
 
     Several stores may share one, from any thread.
     """

@@ -7,13 +7,13 @@ from concurrent.futures import Executor
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from headway.core.document import Document, check_name, encode_document
 from headway.core.errors import InvalidInput
+from headway.core.worker.wire import PROGRESS_BYTE_COUNT_MAX
 
 F = TypeVar("F", bound=Callable[..., Any])
-PROGRESS_BYTE_COUNT_MAX: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from headway.core.document import Document
+from headway.core.worker.wire import LINES
 
-LINES: Final = "application/x-ndjson"
 INTERVAL_S: Final = 0.1
 """What is told more often than this is told late, and only the last of it."""
 
@@ -77,11 +77,11 @@ class Answering:
         """Nothing more is told; what waits to be told still is."""
         self._is_over.set()
 
-    async def answer(self, body: dict[str, Any], *, status: int = 200) -> web.StreamResponse:
+    async def answer(self, body: dict[str, Any]) -> web.StreamResponse:
         """Once the group has ended."""
         text = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         if self._stream is None:
-            return web.Response(body=text, status=status, content_type="application/json")
+            return web.Response(body=text, content_type="application/json")
         if await self._said(text + b"\n"):
             await self._stream.write_eof()
         return self._stream

@@ -16,7 +16,7 @@ from typing import Any
 from headway import Headway
 from headway.core.command.advance import AdvanceFlow
 from headway.core.command.flow import StartFlowChild
-from headway.services.flow.flows import Definition
+from headway.services.flow.book import Definition
 from headway.worker.services import Services
 from tests.service.flow.scenes import a_flow, local
 from tests.service.worker import append

@@ -13,6 +13,7 @@ import pytest
 from headway import Headway
 from headway.core.errors import InvalidInput
 from headway.core.run.events import EventType
+from headway.core.worker.wire import PROGRESS_BYTE_COUNT_MAX
 from headway.services.handle import RunHandle
 from headway.worker.program import Worker
 from headway.worker.services import Call, Services
@@ -119,3 +120,21 @@ async def test_r5_7_who_does_not_listen_gets_the_answer_alone(url: str) -> None:
         async with session.post(f"{worker.url}/exec/count", json=body) as answer:
             assert answer.content_type == "application/json"
             assert await answer.json() == {"result": 7}
+
+
+async def test_r5_7_the_largest_progress_that_a_call_may_tell_arrives(url: str) -> None:
+    services, go = Services(), asyncio.Event()
+    note = "x" * (PROGRESS_BYTE_COUNT_MAX - len('{"note":""}'))
+
+    @services
+    async def write(given: Any, params: Any, call: Call) -> str:
+        with pytest.raises(InvalidInput, match="progress"):
+            call.progress(note=note + "x")
+        call.progress(note=note)
+        await go.wait()
+        return "written"
+
+    async with at_work(url, services) as (hw, _):
+        run = await started(hw, kind="executor", service="write")
+        assert (await figures(run))["note"] == note
+        go.set()

@@ -4,7 +4,7 @@ import { Refusal } from "../api";
 import type { Values } from "../form/SchemaForm";
 import { live } from "../live";
 
-export interface Note {
+interface Note {
   isOpen: boolean;
   /** Null: nothing was typed since it was saved. */
   draft: Values | null;

@@ -18,10 +18,10 @@ import { useStanding } from "./standing";
 import { StartTask } from "./StartTask";
 import { EXAMPLE, written } from "./written";
 
-export const TABS = ["graph", "definition", "tasks"] as const;
+const TABS = ["graph", "definition", "tasks"] as const;
 export type Tab = (typeof TABS)[number];
 
-export interface FlowSearch {
+interface FlowSearch {
   tab?: Tab;
   version?: number;
 }

@@ -11,7 +11,7 @@ const SPAN_MS = 1_000;
 /** Null: the server could not be reached, so nobody knows. */
 export type Count = number | null;
 
-export interface Depth {
+interface Depth {
   /** The most in each span, the oldest first. */
   counts: Count[];
   span_ms: number;

@@ -31,7 +31,7 @@ function isStated(name: string): boolean {
   return name === "rate" || name.endsWith("_per_s") || name.endsWith("_rate");
 }
 
-export function figuresOf(progress: unknown): [string, string][] {
+function figuresOf(progress: unknown): [string, string][] {
   if (typeof progress !== "object" || progress === null) return [];
   const figures: [string, string][] = [];
   for (const [name, value] of Object.entries(progress)) {

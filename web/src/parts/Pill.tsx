@@ -15,7 +15,7 @@ export const STATES: Record<Status, RowState> = {
 type Shown = Pick<LiveRun, "status" | "state" | "is_waiting">;
 
 /** The word of the row (R1.6), and below it what it does not tell. */
-export function pillWord(run: Shown | undefined): { word: string; tone: string } {
+function pillWord(run: Shown | undefined): { word: string; tone: string } {
   if (!run) return { word: "Idle", tone: "idle" };
   if (run.status === "cancelling") return { word: "Running (cancelling…)", tone: "cancelling" };
   if (run.status === "running" && run.is_waiting) return { word: "Running (waiting)", tone: "waiting" };

@@ -39,7 +39,6 @@ export const PasteIcon = drawn(
   </>,
 );
 export const PlusIcon = drawn(<path d="M8 3v10M3 8h10" />);
-export const MinusIcon = drawn(<path d="M3 8h10" />);
 export const AgainIcon = drawn(<path d="M13 8a5 5 0 1 1-1.5-3.5M13 2.5v2.75h-2.75" />);
 export const LockIcon = drawn(
   <>

@@ -7,7 +7,7 @@ import { useLive, useWatch } from "../live";
 const PAGE_COUNT_MAX = 200;
 const EVENT_COUNT_MAX = 20_000;
 
-export interface History {
+interface History {
   events: EventView[];
   /** What happened before the first of them is not kept any more. */
   isPruned: boolean;

@@ -61,7 +61,7 @@ class Places {
   }
 }
 
-export interface RunPages {
+interface RunPages {
   runs: RunView[];
   /** How many come before the first of `runs`. */
   offset: number;

@@ -5,7 +5,7 @@ import { errorText } from "./reasons";
 
 const LINE_LENGTH_MAX = 2_000;
 
-export type Tone = "plain" | "state" | "warning" | "error";
+type Tone = "plain" | "state" | "warning" | "error";
 
 interface Words {
   words: string;

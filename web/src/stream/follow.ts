@@ -14,7 +14,7 @@ const RETRY_MS_MIN = 300;
 const RETRY_MS_MAX = 5_000;
 const KEY_PAGE_COUNT = 1_000;
 
-export interface Listener {
+interface Listener {
   onConnection(connection: Connection): void;
   onSnapshot(ahead_ms: number): void;
   onEvent(event: EventView): void;

@@ -28,7 +28,7 @@ export interface LiveRun {
   rate: Rate | null;
 }
 
-export interface Rate {
+interface Rate {
   name: string;
   per_s: number;
 }

@@ -1,5 +1,5 @@
 /** Server-sent events out of a body, pings included, so that silence can be told from peace. */
-export interface Sent {
+interface Sent {
   event: string;
   data: string;
 }

@@ -18,7 +18,7 @@ import aiohttp
 
 from headway.adapters.http.allowed import AllowedAddresses, NotAllowed
 from headway.core.document import BYTE_COUNT_MAX
-from headway.core.worker.wire import CALL_ID_HEADER
+from headway.core.worker.wire import CALL_ID_HEADER, LINES
 from headway.ports.worker_client import WorkerNotReached, WorkerUnreachable
 
 CONNECTION_COUNT_MAX: Final = 1_000
@@ -26,7 +26,6 @@ CONNECT_S: Final = 5.0
 HEADER_BYTE_COUNT_MAX: Final = 8_190
 PIECE_BYTE_COUNT_MAX: Final = 1 << 20
 """What is larger is sent piece by piece, and others have their turn meanwhile."""
-LINES: Final = "application/x-ndjson"
 LINE_COUNT_MAX_PER_S: Final = 1_000
 LINES_BYTE_COUNT_MAX_PER_S: Final = 1 << 20
 """Nobody tells more of its progress, and who does is not listened to any longer."""

@@ -106,8 +106,6 @@ class SqlFlowReader:
             query = query.where(
                 flow_runs.c.waits_for == wanted.waits_for, runs.c.ended_at.is_(None)
             )
-        if wanted.parent_id is not None:
-            query = query.where(runs.c.parent_id == wanted.parent_id)
         return [_task(row) for row in await self._rows(query.limit(limit))]
 
     async def kept(self, run_id: RunId) -> KeptTask | None:

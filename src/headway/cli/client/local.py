@@ -11,9 +11,10 @@ from importlib.metadata import version
 from typing import Any
 from urllib.parse import unquote
 
+from starlette.types import Message, Receive
+
 from headway.api.access import Access
 from headway.api.application import build_application
-from headway.api.asgi import Message, Receive
 from headway.api.events import pack
 from headway.api.guard import Guard
 from headway.api.metrics import Metrics

@@ -22,7 +22,6 @@ STYLES: Final = {
     "Failed": "red",
     "Cancelled": "magenta",
 }
-ALWAYS: Final = "default"
 
 
 class Shown(NamedTuple):

@@ -49,4 +49,3 @@ TRANSITIONS: Final[Mapping[Trigger, Mapping[RunStatus, RunStatus]]] = {
 }
 TERMINAL: Final = frozenset(RunStatus) - {s for edges in TRANSITIONS.values() for s in edges}
 ACTIVE: Final = frozenset(RunStatus) - TERMINAL
-# Only the holder of the claim's token may fire these: one whose run was taken over is too late.

@@ -1,6 +1,6 @@
 """Flows in the hands of a program: start tasks of them, and steer those."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
 from headway.core.command.flow import FlowStart, StartFlow
@@ -43,8 +43,6 @@ from headway.services.job import Job
 from headway.trace import current_trace
 
 F = TypeVar("F", bound=FlowFunction)
-Definition = str | Mapping[str, Any]
-FLOW_COUNT_MAX = 1_000
 
 
 class Flows(FlowBook):

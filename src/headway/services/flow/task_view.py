@@ -4,7 +4,6 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headway.core.command.look import KeptTask
 from headway.core.flow.kept import SIGNAL
 from headway.core.flow.run_state import retry_state, shown_shared
 from headway.core.flow.state import NodeRun, NodeRunStatus, State
@@ -65,7 +64,7 @@ class TaskViews:
 
     async def view_with_state(self, task: Task) -> tuple[TaskView, State]:
         """With the state from which it is made, for whoever has to know more."""
-        state, _ = await self._state(task)
+        state = await self._state(task)
         return await self._view(task, state), state
 
     async def _view(self, task: Task, state: State) -> TaskView:
@@ -100,12 +99,12 @@ class TaskViews:
         run = task.record.run
         rows = list(await self._flows.node_runs(run.id, limit=limit, after_seq=after_seq))
         if run.status is RunStatus.CANCELED and len(rows) < limit:
-            state, _ = await self._state(task)
+            state = await self._state(task)
             if state.row_count >= after_seq:
                 rows.append(_canceled(task, state))
         return rows
 
-    async def _state(self, task: Task) -> tuple[State, KeptTask]:
+    async def _state(self, task: Task) -> State:
         record, flow_run = task
         run = record.run
         flow = await self._definitions.flow(flow_run.flow, flow_run.version)
@@ -121,7 +120,7 @@ class TaskViews:
                     state.shared[signal["key"]] = signal["value"]
         else:
             state.status = run.status
-        return state, kept
+        return state
 
 
 def _canceled(task: Task, state: State) -> NodeRun:

@@ -23,6 +23,7 @@ from headway.core.worker.wire import (
     CALL_ID_HEADER,
     DRAINING,
     GENERATION_HEADER,
+    PROGRESS_LINE_BYTE_COUNT_MAX,
 )
 from headway.core.worker.worker import TTL_S, LiveWorker, choose, is_alive
 from headway.ports.store import Store
@@ -39,7 +40,6 @@ REGISTRY_KEPT_S: Final = 1.0
 NO_WORKER: Final = "no worker"
 PASSED_OVER_COUNT_MAX: Final = 100
 """So many workers may turn out to be gone before a call is given up."""
-PROGRESS_BYTE_COUNT_MAX: Final = 16 << 10
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -267,7 +267,7 @@ def _is_progress(line: bytes, tell: Callable[[dict[str, Any]], None]) -> bool:
         return False
     if not isinstance(said, dict) or not isinstance(said.get("progress"), dict):
         return False
-    if len(line) <= PROGRESS_BYTE_COUNT_MAX:  # More than anybody would read, and no harm to lose.
+    if len(line) <= PROGRESS_LINE_BYTE_COUNT_MAX:  # No harm to lose what nobody would read.
         tell(said["progress"])
     return True
 
