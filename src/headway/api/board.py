@@ -4,17 +4,17 @@ controls.
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Response
 
 from headway.api.answers import ETAG, StrictRoute, answered, json_answer, problems
 from headway.api.caller import By
-from headway.api.cursor import Cursor, page_of, read_cursor, write_cursor
+from headway.api.cursor import Cursor, Limit, page_of, read_cursor, write_cursor
 from headway.api.face import Face
 from headway.api.flow_bodies import worker_view
 from headway.api.matching import IfMatch, expected_revision
-from headway.api.paths import LANE
+from headway.api.paths import LANE, NamePath
 from headway.api.problem import Problem
 from headway.api.state import StateView, state_text
 from headway.api.views import holder_view, key_view, lane_view, listed
@@ -28,16 +28,12 @@ from headway.api.wire import (
     LaneBody,
     LaneList,
     LaneView,
-    Name,
 )
 from headway.core.ids import Key, LaneName
 from headway.core.world import SavedKey
 from headway.ports.run_reader import LaneView as FoundLane
 
-PAGE_COUNT_MAX: Final = 1_000
 HELD_COUNT_MAX: Final = 100
-
-NamePath = Annotated[Name, Path()]
 
 
 def board_router(face: Face) -> APIRouter:
@@ -185,7 +181,7 @@ def _keys(router: APIRouter, face: Face) -> None:
         responses={200: {"model": KeyPage}, **problems()},
     )
     async def list_keys(
-        limit: Annotated[int, Query(ge=1, le=PAGE_COUNT_MAX)] = 100,
+        limit: Limit = 100,
         cursor: Cursor = None,
     ) -> Response:
         """The saved rows, by key."""

@@ -17,6 +17,8 @@ LENGTH_MAX: Final = 8_192
 NUMBER_MAX: Final = (1 << 63) - 1
 SMALL_NUMBER_MAX: Final = (1 << 31) - 1
 """Of versions, and of the node runs of a task."""
+PAGE_COUNT_MAX: Final = 1_000
+Limit = Annotated[int, Query(ge=1, le=PAGE_COUNT_MAX)]
 Cursor = Annotated[
     str | None,
     Query(max_length=LENGTH_MAX, description="The `cursor` of an earlier page: goes on there."),

@@ -2,11 +2,11 @@
 
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from headway.api.answers import ETAG, JSON_TYPE, StrictRoute, answered, json_answer, problems
 from headway.api.caller import By
-from headway.api.cursor import SMALL_NUMBER_MAX, Cursor, page_of, read_cursor, write_cursor
+from headway.api.cursor import SMALL_NUMBER_MAX, Cursor, Limit, page_of, read_cursor, write_cursor
 from headway.api.face import Face
 from headway.api.flow_answers import (
     CheckView,
@@ -17,14 +17,10 @@ from headway.api.flow_answers import (
 )
 from headway.api.flow_bodies import DEFINITION_BODY, encoded, fault_views, flow_view
 from headway.api.matching import IfMatch, expected_revision
-from headway.api.paths import FLOW, FLOW_NAME
+from headway.api.paths import FLOW, FLOW_NAME, NamePath
 from headway.api.problem import Problem
-from headway.api.wire import Name
 from headway.core.errors import FlowNotFound, InvalidFlow
 
-PAGE_COUNT_MAX: Final = 1_000
-NamePath = Annotated[Name, Path()]
-Limit = Annotated[int, Query(ge=1, le=PAGE_COUNT_MAX)]
 Version = Annotated[int | None, Query(ge=1, le=SMALL_NUMBER_MAX)]
 SCHEMA_ANSWER: Final[dict[str, Any]] = {
     "description": "A JSON Schema.",

@@ -1,21 +1,19 @@
 """`/api/interrupts`: everything that waits for a person, and the answer to it."""
 
 import json
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.caller import By
-from headway.api.cursor import Cursor, page_of, read_cursor, write_cursor
+from headway.api.cursor import Cursor, Limit, page_of, read_cursor, write_cursor
 from headway.api.face import Face
 from headway.api.runs import RunIdPath
 from headway.api.views import interrupt_view, listed
 from headway.api.wire import InterruptList, ResumeBody
 from headway.core.ids import RunId
 from headway.core.world import Question
-
-PAGE_COUNT_MAX: Final = 1_000
 
 
 def interrupts_router(face: Face) -> APIRouter:
@@ -27,7 +25,7 @@ def interrupts_router(face: Face) -> APIRouter:
         responses={200: {"model": InterruptList}, **problems()},
     )
     async def list_interrupts(
-        limit: Annotated[int, Query(ge=1, le=PAGE_COUNT_MAX)] = 100,
+        limit: Limit = 100,
         run_id: Annotated[str | None, Query(max_length=64)] = None,
         cursor: Cursor = None,
     ) -> Response:

@@ -1,8 +1,11 @@
 """Names in paths: any name at all, slashes too, up to the words that say what is to be done."""
 
-from typing import Final
+from typing import Annotated, Final
 
+from fastapi import Path
 from starlette.convertors import PathConvertor, register_url_convertor
+
+from headway.api.wire import Name
 
 
 def _name_before(*calls: str) -> PathConvertor:
@@ -21,6 +24,7 @@ register_url_convertor("lane", _name_before("clear"))
 register_url_convertor("schedule", _name_before("run"))
 register_url_convertor("flow", _name_before("versions", "graph", "tasks"))
 
+NamePath = Annotated[Name, Path()]
 LANE: Final = "/lanes/{name:lane}"
 SCHEDULE: Final = "/{name:schedule}"
 FLOW: Final = "/flows/{name:flow}"

@@ -5,10 +5,9 @@ import json
 from fastapi import APIRouter, Response
 
 from headway.api.answers import LOCATION, StrictRoute, answered, json_answer, problems
-from headway.api.board import NamePath
 from headway.api.caller import By
 from headway.api.face import Face
-from headway.api.paths import SCHEDULE
+from headway.api.paths import SCHEDULE, NamePath
 from headway.api.problem import Problem
 from headway.api.submit import IdempotencyKey, accepted
 from headway.api.views import listed, schedule_view

@@ -6,7 +6,15 @@ from fastapi import APIRouter, Query, Response
 
 from headway.api.answers import LOCATION, StrictRoute, answered, json_answer, problems
 from headway.api.caller import By
-from headway.api.cursor import SMALL_NUMBER_MAX, Cursor, page_of, read_cursor, write_cursor
+from headway.api.cursor import (
+    PAGE_COUNT_MAX,
+    SMALL_NUMBER_MAX,
+    Cursor,
+    Limit,
+    page_of,
+    read_cursor,
+    write_cursor,
+)
 from headway.api.face import Face
 from headway.api.flow_answers import (
     NodeRunList,
@@ -25,8 +33,7 @@ from headway.api.flow_bodies import (
     task_view,
     worker_view,
 )
-from headway.api.flows import PAGE_COUNT_MAX, Limit, NamePath
-from headway.api.paths import FLOW_NAME
+from headway.api.paths import FLOW_NAME, NamePath
 from headway.api.runs import asked_to_end
 from headway.api.submit import IdempotencyKey
 from headway.api.wire import CancelBody, Name, Seconds, Status

@@ -5,8 +5,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from headway.core.command.lane import LIMIT_MAX
+from headway.core.duration import SECONDS_MAX
+
 Name = Annotated[str, Field(min_length=1, max_length=255)]
-Seconds = Annotated[float, Field(gt=0, le=31_536_000)]
+Seconds = Annotated[float, Field(gt=0, le=SECONDS_MAX)]
 Status = Literal[
     "queued", "running", "cancelling", "succeeded", "failed", "canceled", "timed_out", "rejected"
 ]
@@ -67,10 +70,10 @@ class ResumeBody(BaseModel):
 class LaneBody(Body):
     """What is left out stays as it is."""
 
-    max_concurrent: Annotated[int, Field(ge=0, le=100_000)] | None = Field(
+    max_concurrent: Annotated[int, Field(ge=0, le=LIMIT_MAX)] | None = Field(
         None, description="How many runs at once; 0 pauses the lane.", examples=[3]
     )
-    max_queued: Annotated[int, Field(ge=-1, le=1_000_000)] | None = Field(
+    max_queued: Annotated[int, Field(ge=-1, le=LIMIT_MAX)] | None = Field(
         None, description="How many may wait; -1 lifts the limit.", examples=[100]
     )
     paused: bool | None = Field(None, examples=[False])
