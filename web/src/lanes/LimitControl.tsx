@@ -6,7 +6,7 @@ import { type LaneBody, type LaneView, setLane } from "../client";
 import { live } from "../live";
 import classes from "./LimitControl.module.css";
 
-const LIMIT_MAX = 100_000;
+const LIMIT_MAX = 1_000_000;
 const QUEUED_MAX = 1_000_000;
 const LIFTED = -1;
 
