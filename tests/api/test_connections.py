@@ -1,6 +1,7 @@
 """Who says nothing, says it slowly, or does not read, is cut off; others find a place (I20)."""
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -182,3 +183,26 @@ async def called(open_one: Callable[[], Awaitable[Opened]]) -> int:
     reader, writer = await open_one()
     writer.write(KNOWN)
     return int((await reader.readline()).split()[1])
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "code"),
+    [
+        (b"GARBAGE\r\n\r\n", 400, "bad_request"),
+        (BEGINNING + b"X: a\x00b\r\n\r\n", 400, "bad_request"),
+        (KNOWN[:-2] + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "bad_request"),
+        (b"GET /api/keys?cursor=" + b"a" * (70 << 10), 431, "headers_too_large"),
+    ],
+)
+async def test_s6_what_cannot_be_read_is_told_as_a_problem(
+    url: str, said: bytes, status: int, code: str
+) -> None:
+    async with served(url, access=ACCESS) as client, opened(client) as open_one:
+        reader, writer = await open_one()
+        writer.write(said)
+        await writer.drain()
+        head, _, body = (await ended(reader)).partition(b"\r\n\r\n")
+        assert f"HTTP/1.1 {status} ".encode() in head
+        assert b"content-type: application/problem+json" in head.lower()
+        assert (json.loads(body)["status"], json.loads(body)["code"]) == (status, code)
+        assert (await client.get("/healthz")).status == 200

@@ -20,6 +20,7 @@ from tests.torture.record import RECORD, record_server
 Row = tuple[str, str, str]
 FULL_COUNT, SHORT_COUNT = 5_000, 500
 """Requests to a group of operations, at least."""
+LINE_LENGTH_MAX = 400
 AT_ONCE = 2
 """Groups: one alone waits for the server as often as it works."""
 
@@ -31,7 +32,7 @@ def main() -> None:
     wanted = parser.parse_args()
     rows, fault_count = [], 0
     for row, found in _torture(is_full=wanted.full):
-        print(" ".join(row), *found, sep="\n", flush=True)
+        print(" ".join(row), *map(_shortened, found), sep="\n", flush=True)
         rows.append(row)
         fault_count += len(found)
         if wanted.record:  # Whatever ends the script leaves what was done before.
@@ -69,6 +70,11 @@ async def _cuts(cut_count: int) -> Seen:
         url = f"sqlite:///{folder}/headway.db"
         await upgrade_database([url])
         return await cut(lambda: served(url), cut_count=cut_count, seed=cut_count)
+
+
+def _shortened(fault: str) -> str:
+    """Some requests are very long."""
+    return "\n".join(line[:LINE_LENGTH_MAX] for line in fault.splitlines())
 
 
 if __name__ == "__main__":

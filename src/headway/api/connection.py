@@ -6,13 +6,15 @@ and when all places are taken, the oldest connection goes that has not said who 
 """
 
 import asyncio
+import sys
+from http import HTTPStatus
 from typing import Any, Final
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from headway.api.problem import unavailable
+from headway.api.problem import Problem, headers_too_large, unavailable
 
 HEAD_S_MAX: Final = 15.0
 """From the opening, or the last answer, to the end of the next request's headers."""
@@ -125,7 +127,7 @@ class Connection(H11Protocol):
     ) -> None:
         super().connection_made(transport)
         if not self._all.enter(self, now_s=self.loop.time()):
-            transport.write(_FULL)
+            transport.write(_raw(_FULL))
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -138,6 +140,16 @@ class Connection(H11Protocol):
         if self.cycle is not before:
             self._noted = self.scope["state"]
             self._all.begin(self)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002
+        """Called where what is wrong was caught; `msg` says less than we do."""
+        cycle: RequestResponseCycle | None = self.cycle
+        is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
+        if not is_answering:
+            self.transport.write(_raw(_unreadable(sys.exc_info()[1])))
+        if cycle is not None:
+            cycle.disconnected = True  # Whatever it has yet to say, nobody hears.
+        self.transport.close()
 
     def on_response_complete(self) -> None:
         self._all.end(self, now_s=self.loop.time())
@@ -152,12 +164,19 @@ class Connection(H11Protocol):
         super().resume_writing()
 
 
-def _full() -> bytes:
-    problem = unavailable("too many connections are open, and all of them are in use")
+def _unreadable(error: BaseException | None) -> Problem:
+    if getattr(error, "error_status_hint", 400) == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+        return headers_too_large()
+    return Problem(400, "bad_request", f"the request is not HTTP/1.1: {error}")
+
+
+def _raw(problem: Problem) -> bytes:
+    """An answer that nothing comes after."""
     body = problem.body()
     headers = {**problem.all_headers, "connection": "close", "content-length": str(len(body))}
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    return f"HTTP/1.1 503 Service Unavailable\r\n{lines}\r\n".encode() + body
+    phrase = HTTPStatus(problem.status_code).phrase
+    return f"HTTP/1.1 {problem.status_code} {phrase}\r\n{lines}\r\n".encode() + body
 
 
-_FULL: Final = _full()
+_FULL: Final = unavailable("too many connections are open, and all of them are in use")

@@ -13,7 +13,13 @@ from starlette.types import Scope as AsgiScope
 
 from headway.api.access import Access, Scope
 from headway.api.origin import READ_METHODS, Origins, is_page
-from headway.api.problem import Problem, internal, problem_of, unauthorized
+from headway.api.problem import (
+    Problem,
+    headers_too_large,
+    internal,
+    problem_of,
+    unauthorized,
+)
 from headway.core.document import BYTE_COUNT_MAX
 from headway.core.errors import Error
 from headway.trace import TRACEPARENT, adopt_trace
@@ -106,7 +112,7 @@ def _needed(method: str, path: str) -> Scope:
 def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
     headers: dict[str, str] = {}
     if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADERS_BYTE_COUNT_MAX:
-        raise Problem(431, "headers_too_large", "the headers are too large")
+        raise headers_too_large()
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         if name in headers and name in ("host", "authorization", "content-length", "content-type"):

@@ -101,6 +101,10 @@ def overrun(code: str, detail: str) -> Problem:
     return _told(429, code, detail)
 
 
+def headers_too_large() -> Problem:
+    return _told(431, "headers_too_large", "the address or the headers are too large")
+
+
 def unavailable(detail: str, *, code: str = "unavailable") -> Problem:
     """It cannot be done now, and soon can."""
     return _told(503, code, detail)
