@@ -10,7 +10,8 @@ from headway.adapters.sql.store import SqlStore
 from headway.core.command.advance import Advanced, AdvanceFlow, End, Go, ParkFor
 from headway.core.command.cancel import CancelAnswer, RequestCancel
 from headway.core.command.claim import Claimed, ClaimRuns
-from headway.core.command.flow import FlowSaved, FlowStart, Moved, PublishFlow, StartFlow
+from headway.core.command.command import Changed
+from headway.core.command.flow import FlowSaved, FlowStart, PublishFlow, StartFlow
 from headway.core.command.inbox import NotActive, Posted
 from headway.core.command.look import HearNews, KeptTask, LoadTask, News
 from headway.core.command.prune import PruneRuns
@@ -35,7 +36,7 @@ def a_publish(definition: str = "{}", **more: object) -> PublishFlow:
         "flow_id": "flow-1",
         "version_id": "ver-1",
         "definition": Document(definition),
-        "etag": str(hash(definition)),
+        "digest": str(hash(definition)),
     }
     return PublishFlow(**(given | more))  # type: ignore[arg-type]
 
@@ -94,8 +95,8 @@ async def test_r5_1_a_flow_is_published_in_versions_and_equal_ones_are_one(store
     assert again == FlowSaved("flow-0", 1, "ver-0-1", 1, is_new=False)
     second = await store.apply(a_publish('{"b":1}'))
     assert second == FlowSaved("flow-0", 2, "ver-0-2", 2, is_new=True)
-    assert await store.apply(a_publish('{"c":1}', expected_revision=1)) == Moved(2)
-    assert await store.apply(a_publish('{"c":1}', name="new", expected_revision=1)) == Moved(0)
+    assert await store.apply(a_publish('{"c":1}', expected_revision=1)) == Changed(2)
+    assert await store.apply(a_publish('{"c":1}', name="new", expected_revision=1)) == Changed(0)
     draft = await store.apply(a_publish('{"d":1}', status=VersionStatus.DRAFT, version=9))
     assert draft == FlowSaved("flow-0", 9, "ver-0-9", 3, is_new=True)
     flow = await store.flows.flow("orders")
@@ -113,9 +114,9 @@ async def test_r5_1_a_flow_is_published_in_versions_and_equal_ones_are_one(store
 
 
 async def test_r5_1_a_name_alone_makes_a_flow_without_a_version(store: SqlStore) -> None:
-    made = await store.apply(a_publish(definition=None, etag=""))  # type: ignore[arg-type]
+    made = await store.apply(a_publish(definition=None, digest=""))  # type: ignore[arg-type]
     assert made == FlowSaved("flow-1", 0, "ver-1-0", 1, is_new=True)
-    again = await store.apply(a_publish(definition=None, etag="", flow_id="flow-2"))  # type: ignore[arg-type]
+    again = await store.apply(a_publish(definition=None, digest="", flow_id="flow-2"))  # type: ignore[arg-type]
     assert again == FlowSaved("flow-1", 0, "", 1, is_new=False)
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import CancelAnswer, RequestCancel
+from headway.core.command.command import Changed
 from headway.core.command.key_row import DeleteKey, Locked, SaveKey
-from headway.core.command.lane import Changed
 from headway.core.command.settle import Complete
 from headway.core.command.submit import Accepted, RowChanged
 from headway.core.ids import Key

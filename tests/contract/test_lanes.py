@@ -8,7 +8,8 @@ import pytest
 
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.claim import CLAIM_COUNT_MAX
-from headway.core.command.lane import LIMIT_MAX, Changed, SetLane
+from headway.core.command.command import Changed
+from headway.core.command.lane import LIMIT_MAX, SetLane
 from headway.core.command.settle import Complete, Fail
 from headway.core.errors import InvalidInput
 from headway.core.ids import InstanceId, LaneName

@@ -1,5 +1,6 @@
 """What must become of instances, lanes, saved keys, and what is old."""
 
+from headway.core.command.command import Changed
 from headway.core.command.instance import (
     DeclareDead,
     RegisterInstance,
@@ -7,7 +8,7 @@ from headway.core.command.instance import (
     RetireInstance,
 )
 from headway.core.command.key_row import DeleteKey, Locked, SaveKey
-from headway.core.command.lane import Changed, ProposeLimit, SetLane
+from headway.core.command.lane import ProposeLimit, SetLane
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.ids import Instant
 from headway.core.lane import Lane

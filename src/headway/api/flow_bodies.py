@@ -94,7 +94,7 @@ def flow_view(flow: SavedFlow) -> dict[str, Any]:
         "version": flow.published,
         "latest": flow.latest,
         "revision": flow.revision,
-        "digest": flow.etag,
+        "digest": flow.digest,
         "created_at": instant(flow.created_at),
         "updated_at": instant(flow.updated_at),
     }

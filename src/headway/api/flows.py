@@ -118,7 +118,7 @@ def _publishing(router: APIRouter, face: Face) -> None:
             "version": made.version,
             "version_id": made.version_id,
             "revision": made.revision,
-            "digest": made.etag,
+            "digest": made.digest,
             "is_new": made.is_new,
             "warnings": fault_views(made.warnings),
         }
@@ -157,7 +157,7 @@ def _versions(router: APIRouter, face: Face) -> None:
         found = await face.flows.versions(name, limit=limit + 1, before=before)
         versions, last = page_of(found, limit)
         views = [
-            {"version": one.version, "id": one.id, "status": one.status, "digest": one.etag}
+            {"version": one.version, "id": one.id, "status": one.status, "digest": one.digest}
             for one in versions
         ]
         onward = None if last is None else write_cursor(last.version)

@@ -113,6 +113,11 @@ def check_text(text: str, *, place: str, length_max: int = NAME_LENGTH_MAX) -> s
     return text
 
 
+def storable(text: str) -> str:
+    """`text` with NUL and lone surrogates replaced, which `check_text` refuses."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
 def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):

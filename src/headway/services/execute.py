@@ -11,7 +11,7 @@ from headway.core.command.advance import AdvanceFlow, End
 from headway.core.command.cancel import ConfirmDelivery
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, TooLate
 from headway.core.command.wait import Park, Retry
-from headway.core.document import Document, encode_document
+from headway.core.document import Document, encode_document, storable
 from headway.core.errors import (
     InfrastructureError,
     InvalidInput,
@@ -27,6 +27,7 @@ from headway.services.blocking import JobExited, call_in_thread
 from headway.services.children import Children
 from headway.services.context import RunContext
 from headway.services.execution import Ending, Execution
+from headway.services.failure import in_words
 from headway.services.files import RunFiles
 from headway.services.job import Job
 from headway.services.output import Output
@@ -113,7 +114,7 @@ async def _outcome(job: Job, context: RunContext, execution: Execution) -> Outco
     try:
         arguments = job.parameters.parse(execution.claimed.params)
     except Exception as error:  # The function has changed since, or its own checks go wrong.
-        said = str(error) if isinstance(error, InvalidInput) else _said(error)
+        said = str(error) if isinstance(error, InvalidInput) else in_words(error)
         return Fail(claim, _error("invalid_params", said))
     try:
         await context.files.prepare()
@@ -135,7 +136,7 @@ async def _outcome(job: Job, context: RunContext, execution: Execution) -> Outco
 def _failure(job: Job, execution: Execution, error: BaseException) -> Fail | Retry:
     run_id, attempt = execution.claimed.run_id, execution.claimed.attempt
     log.info("job_failed", exc_info=error, extra={"run_id": run_id, "attempt": attempt})
-    said = _error("error", _said(error))
+    said = _error("error", in_words(error))
     has_more = attempt <= job.retries and not isinstance(error, SystemExit | JobExited)
     if has_more and execution.ending is None:
         # Nothing is at stake: it only keeps those that failed together from coming together.
@@ -172,16 +173,5 @@ async def confirm_delivery(store: Store, claim: Claim) -> None:
         await store.apply(ConfirmDelivery(claim))
 
 
-def _said(error: BaseException) -> str:
-    try:
-        words = str(error)
-    except Exception:  # Its own words go wrong; its name does not.
-        words = ""
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
-
-
 def _error(code: str, message: str) -> Document:
-    printable = (
-        message.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
-    )
-    return encode_document({"code": code, "message": printable[:4_000]}, place="error")
+    return encode_document({"code": code, "message": storable(message)[:4_000]}, place="error")

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from headway.core.command.command import Changed
 from headway.core.command.key_row import DeleteKey, Locked, SaveKey
-from headway.core.command.lane import Changed
 from headway.core.document import check_name, encode_document
 from headway.core.errors import KeyLocked, RevisionConflict
 from headway.core.ids import Key

@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable, Sequence
 
 from headway.core.command.clear import CLEAR_COUNT_MAX, ClearRuns
-from headway.core.command.lane import Changed, SetLane
+from headway.core.command.command import Changed
+from headway.core.command.lane import SetLane
 from headway.core.document import check_name
 from headway.core.errors import RevisionConflict
 from headway.core.ids import LaneName

@@ -7,20 +7,14 @@ from enum import Enum
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
-from headway.core.flow.commands import (
-    CallFunction,
-    CallService,
-    CancelCall,
-    Command,
-    Finish,
-    StartChild,
-)
+from headway.core.flow.commands import CallFunction, CallService, CancelCall, Command, StartChild
 from headway.core.flow.definition import Flow
 from headway.core.flow.happened import Answered, Failed, Happened, Signalled, Woken, Worker
 from headway.core.flow.state import Commit, NodeRun, NodeRunStatus, State
 from headway.core.flow.step import begin, step, wake_at
-from headway.core.flow.stored import Stored, first_row_needed, load_state, stored_of
+from headway.core.flow.stored import Stored, cursor_of, first_row_needed, load_state
 from headway.core.ids import Instant
+from headway.core.run.status import RunStatus
 
 MS = 1_000
 START = Instant(1_000_000 * MS)
@@ -95,6 +89,23 @@ class Store:
         return [_node_run(json.loads(text)) for text in self.rows]
 
 
+def stored_of(state: State) -> Stored:
+    frozen = state.frozen_input
+    return Stored(
+        cursor_of(state),
+        state.shared,
+        [frame.shared for frame in state.frames[1:]],
+        None if frozen is None else list(frozen),
+    )
+
+
+def has_calls(state: State) -> bool:
+    """Whether something is under way that the driver has to hear the end of."""
+    return not state.is_over and any(
+        branch.call_at is None for branch in state.frames[-1].open.values()
+    )
+
+
 def _node_run(values: dict[str, Any]) -> NodeRun:
     values["path"] = tuple(values["path"])
     values["status"] = NodeRunStatus(values["status"])
@@ -123,7 +134,6 @@ class Driver:
         self.store = Store(shared={key: json.dumps(one) for key, one in (shared or {}).items()})
         self.state = begin(flow, self.params, shared=shared, node_key=node_key)
         self.commands: list[Command] = []
-        self.finish: Finish | None = None
         self.under_way: dict[str, Call] = {}
         self._ends: list[tuple[Instant, int, int, Happened]] = []
         self._counter = 0
@@ -136,9 +146,8 @@ class Driver:
         is_first_wake = self._is_loaded and isinstance(happened, Woken)
         self._is_loaded = False
         commit = self._step(happened)
-        is_over = self.finish is not None
         # What it does first after a crash is to call again; to crash then would be for ever.
-        if commit.is_changed and not is_over and not is_first_wake:
+        if commit.is_changed and not self.state.is_over and not is_first_wake:
             self._crash()
         return commit
 
@@ -153,7 +162,7 @@ class Driver:
             self.happen(Woken())
         for _ in range(STEP_COUNT_MAX):
             next_at = self._next_at()
-            if self.finish is not None or next_at is None:
+            if self.state.is_over or next_at is None:
                 return self
             if last_at is not None and next_at > last_at:
                 self.now = last_at
@@ -164,6 +173,11 @@ class Driver:
             else:
                 self.happen(Woken())
         raise AssertionError("the run does not come to an end")
+
+    @property
+    def end(self) -> tuple[RunStatus, str] | None:
+        """How it has ended, and the error; None: it has not."""
+        return (self.state.status, self.state.error) if self.state.is_over else None
 
     @property
     def rows(self) -> list[NodeRun]:
@@ -192,7 +206,7 @@ class Driver:
         for command in commit.commands:
             self._perform(command)
         if self.crash is not Crash.RELOAD:
-            assert self.state.has_calls == bool(self.under_way)
+            assert has_calls(self.state) == bool(self.under_way)
         return commit
 
     def _crash(self) -> None:
@@ -217,11 +231,6 @@ class Driver:
             case CancelCall(call_id):
                 if self.crash is Crash.NEVER or call_id in self.under_way:
                     self._forget(call_id)
-            case Finish():
-                assert self.finish is None
-                self.finish = command
-            case _:
-                pass
 
     def _forget(self, call_id: str) -> None:
         del self.under_way[call_id]

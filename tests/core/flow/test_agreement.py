@@ -92,9 +92,7 @@ def without_times(row: Row) -> Row:
 
 
 def ends_alike(driver: Driver, reference: Reference) -> None:
-    status = None if driver.finish is None else driver.finish.status.value
-    error = "" if driver.finish is None else driver.finish.error
-    assert (status, error) == (reference.status, reference.error)
+    assert (driver.end or (None, "")) == (reference.status, reference.error)
     assert driver.shared == reference.root
     assert [run.seq for run in driver.rows] == list(range(1, len(driver.rows) + 1))
 

@@ -4,20 +4,15 @@ from typing import Any
 
 import pytest
 
-from headway.core.flow.commands import CallFunction, CallService, CancelCall, Finish, StartChild
+from headway.core.flow.commands import CallFunction, CallService, CancelCall, StartChild
 from headway.core.flow.happened import Answered, Failed, Woken, Worker
 from headway.core.run.status import RunStatus
-from tests.core.flow.driver import MS, START, Crash, Driver, Reply
+from tests.core.flow.driver import MS, START, Crash, Reply
 from tests.core.flow.reference_values import Json
 from tests.core.flow.scenes import a_driver, executor, replies, told
 
 NO_WORKER = Reply(1, error="no worker", worker_id=None)
 BROKEN = Reply(1, error="broken")
-
-
-def ended(driver: Driver) -> Finish:
-    assert driver.finish is not None
-    return driver.finish
 
 
 def test_r5_4_an_executor_gets_its_input_and_both_parameters() -> None:
@@ -51,7 +46,7 @@ def test_r5_4_a_node_is_tried_again_after_a_wait_with_a_node_run_each(crash: Cra
         return BROKEN if call.try_no < 3 else Reply(1, "at last")
 
     driver = a_driver({"a": node}, {}, answer, crash=crash).run()
-    assert ended(driver) == (RunStatus.SUCCEEDED, "")
+    assert driver.end == (RunStatus.SUCCEEDED, "")
     assert told(driver.rows) == [
         ("a", 1, "error", "broken", ""),
         ("a", 2, "error", "broken", ""),
@@ -64,9 +59,9 @@ def test_r5_4_a_node_is_tried_again_after_a_wait_with_a_node_run_each(crash: Cra
 
 def test_r5_4_without_an_edge_a_failure_fails_the_run_and_a_success_completes_it() -> None:
     failed = a_driver({"a": executor()}, {}, replies(BROKEN)).run()
-    assert ended(failed) == (RunStatus.FAILED, "broken")
+    assert failed.end == (RunStatus.FAILED, "broken")
     done = a_driver({"a": executor()}, {}, replies(Reply(1, 1))).run()
-    assert ended(done) == (RunStatus.SUCCEEDED, "")
+    assert done.end == (RunStatus.SUCCEEDED, "")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +80,7 @@ def test_r5_10_a_failure_follows_its_error_edge_else_the_default_edge(
     nodes = {"a": executor(), "b": executor(), "c": executor()}
     driver = a_driver(nodes, edges, replies(BROKEN, Reply(1, 1))).run()
     assert driver.rows[-1].node_key == way
-    assert ended(driver).status == status
+    assert driver.state.status == status
 
 
 @pytest.mark.parametrize(
@@ -118,7 +113,7 @@ def test_r5_4_within_a_try_other_workers_are_asked_and_the_last_error_counts(cra
         return Reply(1, error=f"broken {call.attempt}", worker_id=f"w{call.attempt}")
 
     driver = a_driver({"a": node}, {}, answer, crash=crash).run()
-    assert ended(driver) == (RunStatus.FAILED, "broken 2")
+    assert driver.end == (RunStatus.FAILED, "broken 2")
     assert len(driver.rows) == 1
     calls = {call.call_id: call for call in driver.calls() if isinstance(call, CallService)}
     seen = [(one.attempt, one.excluded, one.is_weighted) for one in calls.values()]
@@ -171,7 +166,7 @@ def test_i1_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     driver.happen(Failed(call_id, "broken", Worker("w", "u")))
     assert not driver.happen(Answered(call_id, 1)).is_changed
     driver.happen(Answered(driver.calls()[1].call_id, 2))
-    assert ended(driver).status == RunStatus.SUCCEEDED
+    assert driver.state.status == RunStatus.SUCCEEDED
     assert not driver.happen(Answered(driver.calls()[1].call_id, 3)).is_changed
     assert not driver.happen(Woken()).is_changed
 
@@ -179,7 +174,7 @@ def test_i1_an_answer_that_nobody_waits_for_changes_nothing() -> None:
 def test_r5_4_a_failure_without_a_word_is_a_failure() -> None:
     driver = a_driver({"a": executor()}, {}, lambda _: None).run()
     driver.happen(Failed(driver.calls()[0].call_id, "", Worker("w", "u")))
-    assert ended(driver) == (RunStatus.FAILED, "failed")
+    assert driver.end == (RunStatus.FAILED, "failed")
 
 
 def test_r5_3_local_calls_a_function() -> None:
@@ -216,10 +211,8 @@ def test_r5_5_the_time_of_a_child_goes_on_while_the_parent_is_away() -> None:
     driver.happen(Woken())
     driver.run(100)
     assert told(driver.rows) == [("a", 1, "error", "timeout", "error")]
-    assert driver.commands[-2:] == [
-        CancelCall("0.0.1.1", is_child=True),
-        Finish(RunStatus.FAILED, "timeout"),
-    ]
+    assert driver.commands[-1] == CancelCall("0.0.1.1", is_child=True)
+    assert driver.end == (RunStatus.FAILED, "timeout")
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_r5_4_fail_fast_without_an_edge_fails_the_run() -> None:
     nodes = {"p": a_foreach()}
     answer = by_item({1: Reply(5, error="broken")})
     driver = a_driver(nodes, {}, answer, params={"items": [1]}).run()
-    assert driver.finish == (RunStatus.FAILED, "broken")
+    assert driver.end == (RunStatus.FAILED, "broken")
 
 
 def test_r5_10_fail_fast_with_on_error_goes_where_the_error_says() -> None:
@@ -164,7 +164,7 @@ def test_r5_12_after_an_empty_list_the_next_node_has_an_input_of_its_own() -> No
 def test_r5_12_what_is_no_list_is_an_error_of_the_node(items: Any) -> None:
     nodes = {"p": a_foreach(max_retries=3)}
     driver = a_driver(nodes, params={"items": items}).run()
-    assert driver.finish == (RunStatus.FAILED, "bad input: a foreach node needs a list")
+    assert driver.end == (RunStatus.FAILED, "bad input: a foreach node needs a list")
     assert len(driver.rows) == 1
 
 
@@ -183,9 +183,8 @@ def test_r5_12_the_services_of_a_parallel_node_may_come_as_a_parameter(where: st
 @pytest.mark.parametrize("services", [None, [], "s", [1], [""], [None]])
 def test_r5_12_a_parallel_node_without_services_fails(services: Any) -> None:
     driver = a_driver({"p": {"kind": "parallel"}}, params={"services": services}).run()
-    assert driver.finish is not None
-    assert driver.finish.status == RunStatus.FAILED
-    assert "services" in driver.finish.error
+    assert driver.state.status is RunStatus.FAILED
+    assert "services" in driver.state.error
 
 
 def test_r5_12_a_service_that_is_listed_twice_has_two_results() -> None:

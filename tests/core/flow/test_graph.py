@@ -70,7 +70,7 @@ def test_r5_4_a_loop_without_an_end_fails_when_there_are_too_many_node_runs(
 ) -> None:
     monkeypatch.setattr(walk, "ROW_COUNT_MAX", 1_000)
     driver = a_driver({"a": a_choice()}, {("a", "default"): "a"}).run()
-    assert driver.finish == (RunStatus.FAILED, "too_many_steps")
+    assert driver.end == (RunStatus.FAILED, "too_many_steps")
     assert len(driver.rows) == 1_000
 
 
@@ -110,7 +110,7 @@ def test_r5_4_a_subflow_that_fails_is_tried_again_from_its_start(crash: Crash) -
         return Reply(1, error="broken") if call.call_id in ("1.0.1.1", "4.0.1.1") else Reply(1, 1)
 
     driver = a_driver({"sf": node}, {}, answer, crash=crash).run()
-    assert driver.finish == (RunStatus.FAILED, "broken")
+    assert driver.end == (RunStatus.FAILED, "broken")
     assert told(driver.rows) == [
         ("a", 1, "ok", "", "default"),
         ("b", 1, "error", "broken", "error"),

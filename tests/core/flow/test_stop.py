@@ -1,4 +1,4 @@
-"""R5.4, R5.10, I11: cancel at any point; what cannot go on; running again from a node."""
+"""R5.4, R5.10, I17: what cannot go on, wherever it is; running again from a node."""
 
 from random import Random
 
@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.errors import InvalidInput
-from headway.core.flow.commands import CancelCall, Finish
-from headway.core.flow.happened import Aborted, Answered, Canceled, Happened, Signalled, Woken
+from headway.core.flow.commands import CancelCall
+from headway.core.flow.happened import Aborted, Answered, Happened, Signalled, Woken
 from headway.core.flow.parse import read_flow
 from headway.core.flow.state import NodeRunStatus
 from headway.core.flow.step import begin, step
@@ -19,17 +19,16 @@ from tests.core.flow.driver import START, Call, Crash, Driver, Reply
 from tests.core.flow.scenes import a_driver, a_flow, executor, replies, told
 
 
-def test_r5_4_a_run_that_never_started_is_canceled_with_a_node_run_that_says_so() -> None:
+def test_i17_a_run_that_cannot_even_begin_fails_with_a_node_run_that_says_so() -> None:
     state = begin(a_flow({"a": executor()}), {})
-    commit = step(state, Canceled("no longer wanted"), START)
-    assert commit.commands == [Finish(RunStatus.CANCELED, "no longer wanted")]
-    [row] = commit.rows
-    assert (row.node_key, row.status, row.error) == ("a", "canceled", "no longer wanted")
+    commit = step(state, Aborted("too_large"), START)
+    assert (state.status, state.error) == (RunStatus.FAILED, "too_large")
+    assert told(commit.rows) == [("a", 1, "error", "too_large", "")]
     assert commit.wake_at is None
 
 
 @pytest.mark.parametrize("crash", Crash)
-def test_i11_cancel_reaches_every_call_and_child_and_is_for_ever(crash: Crash) -> None:
+def test_i17_an_abort_reaches_every_call_and_child_and_is_for_ever(crash: Crash) -> None:
     fan = {
         "kind": "foreach",
         "flow": "child",
@@ -40,18 +39,17 @@ def test_i11_cancel_reaches_every_call_and_child_and_is_for_ever(crash: Crash) -
     nodes = {"sf": {"kind": "subflow", "subflow": inner}}
     driver = a_driver(nodes, params={"items": [1, 2, 3]}, crash=crash).run()
     driver.happen(Answered("0.1.1.1", "done"))
-    commit = driver.happen(Canceled())
+    commit = driver.happen(Aborted("too_large"))
     assert commit.commands == [
         CancelCall("0.0.1.1", is_child=True),
         CancelCall("0.2.1.1", is_child=True),
-        Finish(RunStatus.CANCELED, "canceled"),
     ]
     assert driver.rows[-1].path == ("sf", "f")
-    assert driver.rows[-1].status is NodeRunStatus.CANCELED
-    for late in (Answered("0.0.1.1", 1), Woken(), Signalled("a", 1), Canceled(), Aborted("x")):
+    assert driver.rows[-1].status is NodeRunStatus.ERROR
+    for late in (Answered("0.0.1.1", 1), Woken(), Signalled("a", 1), Aborted("x")):
         assert not driver.happen(late).is_changed
     loaded = driver.store.load(driver.flow, driver.params)
-    assert loaded.status is RunStatus.CANCELED
+    assert (loaded.status, loaded.error) == (RunStatus.FAILED, "too_large")
     assert not step(loaded, Woken(), START).is_changed
 
 
@@ -62,7 +60,7 @@ ALL = drawing.Feature(
 
 @settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(st.randoms(use_true_random=False), st.integers(0, 150), st.sampled_from(Crash))
-def test_i11_a_run_can_be_canceled_wherever_it_is(
+def test_i17_a_run_can_be_aborted_wherever_it_is(
     chance: Random, after_ms: int, crash: Crash
 ) -> None:
     flow = read_flow(drawing.a_flow(chance, ALL)).flow
@@ -72,13 +70,13 @@ def test_i11_a_run_can_be_canceled_wherever_it_is(
         return world("service", "s", call.call_id, 1, 1)
 
     driver = Driver(flow, drawing.PARAMS, answer, crash=crash).run(after_ms)
-    is_over = driver.finish is not None
+    was_over = driver.state.is_over
     row_count = len(driver.rows)
-    commit = driver.happen(Canceled())
-    assert commit.is_changed != is_over
-    if not is_over:
-        assert driver.finish == (RunStatus.CANCELED, "canceled")
-        assert [row.status.value for row in driver.rows[row_count:]] == ["canceled"]
+    commit = driver.happen(Aborted("too_large"))
+    assert commit.is_changed != was_over
+    if not was_over:
+        assert driver.end == (RunStatus.FAILED, "too_large")
+        assert [row.error for row in driver.rows[row_count:]] == ["too_large"]
         assert driver.under_way == {}
         assert "_rt" not in driver.shared
 
@@ -86,7 +84,8 @@ def test_i11_a_run_can_be_canceled_wherever_it_is(
 def test_i17_what_cannot_go_on_fails_with_a_node_run() -> None:
     driver = a_driver({"a": executor()}).run()
     commit = driver.happen(Aborted("too_large"))
-    assert commit.commands == [CancelCall("0.0.1.1"), Finish(RunStatus.FAILED, "too_large")]
+    assert commit.commands == [CancelCall("0.0.1.1")]
+    assert driver.end == (RunStatus.FAILED, "too_large")
     assert told(driver.rows) == [("a", 1, "error", "too_large", "")]
 
 
@@ -95,7 +94,7 @@ def test_r5_5_a_run_can_be_run_again_from_any_of_its_nodes() -> None:
     edges = {("a", "default"): "b"}
     failed = a_driver(nodes, edges, replies(Reply(1, 5), Reply(1, error="broken"))).run()
     again = a_driver(nodes, edges, replies(Reply(1, 6)), shared=failed.shared, node_key="b").run()
-    assert again.finish == (RunStatus.SUCCEEDED, "")
+    assert again.end == (RunStatus.SUCCEEDED, "")
     assert [(row.node_key, row.input) for row in again.rows] == [("b", 5)]
     assert failed.shared == {"x": 5}
     with pytest.raises(InvalidInput, match="there is no node"):
@@ -108,15 +107,16 @@ def test_r5_5_an_answer_that_overtakes_the_wake_after_a_crash_is_heard() -> None
     driver = a_driver(nodes).run()
     loaded = driver.store.load(driver.flow, driver.params)
     commit = step(loaded, Answered("0.0.1.1", {"done": 1}), START)
-    assert commit.commands == [Finish(RunStatus.SUCCEEDED)]
+    assert commit.commands == []
+    assert loaded.status is RunStatus.SUCCEEDED
     assert loaded.shared == {"out": {"done": 1}}
 
 
-@pytest.mark.parametrize("happened", [Woken(), Canceled(), Aborted("too_large")])
+@pytest.mark.parametrize("happened", [Woken(), Aborted("too_large")])
 def test_r5_10_a_child_is_canceled_also_by_a_parent_that_was_away(happened: Happened) -> None:
     nodes = {"a": {"kind": "flow_ref", "flow": "child", "timeout_ms": 100}}
     driver = a_driver(nodes).run(0)
     loaded = driver.store.load(driver.flow, driver.params)
     commit = step(loaded, happened, later(START, seconds=1))
-    assert commit.commands[0] == CancelCall("0.0.1.1", is_child=True)
-    assert isinstance(commit.commands[1], Finish)
+    assert commit.commands == [CancelCall("0.0.1.1", is_child=True)]
+    assert loaded.status is RunStatus.FAILED

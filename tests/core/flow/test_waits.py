@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from headway.core.errors import InvalidInput
-from headway.core.flow.commands import AskApproval, WaitForSignal
 from headway.core.flow.happened import Signalled, Woken, check_signal_key
 from headway.core.flow.run_state import shown_shared
 from headway.core.run.status import RunStatus
+from headway.services.flow.waiting import APPROVAL, EVENT, awaited_key, waited_for
 from tests.core.flow.driver import MS, START, Crash, Reply
 from tests.core.flow.reference_values import Json
 from tests.core.flow.scenes import a_driver, executor, told
@@ -43,9 +43,8 @@ def test_i18_a_timer_goes_on_when_its_time_has_come_and_not_before(crash: Crash)
 @pytest.mark.parametrize("delay", [-1, "5", True, None, 10**15])
 def test_r5_3_a_delay_that_is_none_fails_the_node(delay: Any) -> None:
     driver = a_driver({"a": {"kind": "timer"}}, params={"delay_ms": delay}).run()
-    assert driver.finish is not None
-    assert driver.finish.status == RunStatus.FAILED
-    assert "delay_ms" in driver.finish.error
+    assert driver.state.status is RunStatus.FAILED
+    assert "delay_ms" in driver.state.error
 
 
 @pytest.mark.parametrize("crash", Crash)
@@ -68,10 +67,10 @@ def test_r5_11_a_signal_ends_the_wait_also_when_it_came_before(
 )
 def test_r5_11_an_event_is_anything_but_null_false_and_empty_text(value: Any, fires: bool) -> None:
     driver = a_driver({"w": a_wait()}).run()
-    assert driver.commands == [WaitForSignal("$shared.flag", None, None)]
+    assert (waited_for(driver.state), awaited_key(driver.state)) == (EVENT, "flag")
     driver.happen(Signalled("other", True))
     driver.happen(Signalled("flag", value))
-    assert (driver.finish is not None) == fires
+    assert driver.state.is_over == fires
     assert driver.shared == {"other": True, "flag": value}
 
 
@@ -113,10 +112,11 @@ def test_r5_11_an_event_at_the_last_instant_counts() -> None:
 def test_r5_12_what_a_person_answers_is_the_action(answer: Any, post: Json, action: str) -> None:
     node = an_approval(post={"output_key": "answer", **post}, prep={"input_key": "$params.what"})
     driver = a_driver({"a": node}, params={"what": "delete 9"}).run()
-    assert driver.commands == [AskApproval("$shared.ok", "delete 9", None)]
+    assert (waited_for(driver.state), awaited_key(driver.state)) == (APPROVAL, "ok")
+    assert driver.state.frames[-1].input == "delete 9"
     driver.happen(Signalled("ok", None))
     driver.happen(Signalled("ok", ""))
-    assert driver.finish is None
+    assert not driver.state.is_over
     driver.happen(Signalled("ok", answer))
     assert told(driver.rows) == [("a", 1, "ok", "", action)]
     assert driver.shared == {"ok": answer, "answer": answer}

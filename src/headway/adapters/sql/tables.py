@@ -235,7 +235,7 @@ flows: Final = _table(
     sa.Column("id", _name(64), nullable=False, unique=True),
     sa.Column("latest", sa.Integer, nullable=False),
     sa.Column("published", sa.Integer, nullable=False),
-    sa.Column("etag", _name(64), nullable=False),
+    sa.Column("digest", _name(64), nullable=False),
     sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("updated_at", sa.BigInteger, nullable=False),
@@ -248,7 +248,7 @@ flow_versions: Final = _table(
     sa.Column("id", _name(80), nullable=False, unique=True),
     sa.Column("definition", _text(), nullable=False),
     sa.Column("status", _name(16), nullable=False),
-    sa.Column("etag", _name(64), nullable=False),
+    sa.Column("digest", _name(64), nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),
 )
 

@@ -72,6 +72,14 @@ class ClaimNeed:
     jobs: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """It is not at the revision that the caller has seen; nothing was done."""
+
+    revision: int
+    """Where it is; 0: there is none yet."""
+
+
 def trim_names(command: object, *places: str) -> None:
     """Check these fields of a new command, and keep them trimmed: ` ann ` means `ann`."""
     for place in places:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.core.command.child import StartAnswer, StartChild
-from headway.core.command.command import Needs, trim_names
+from headway.core.command.command import Changed, Needs, trim_names
 from headway.core.command.submit import Accepted, Submit, SubmitAnswer
 from headway.core.document import Document, check_text, encode_document
 from headway.core.errors import InvalidInput
@@ -22,14 +22,6 @@ from headway.core.run.events import EventType
 from headway.core.world import World
 
 VERSION_MAX: Final = 1_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """The flow is not at the revision that the caller has seen; nothing was changed."""
-
-    revision: int
-    """0: there is no such flow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +47,7 @@ class PublishFlow:
     """For a flow that is new."""
     version_id: str
     definition: Document | None = None
-    etag: str = ""
+    digest: str = ""
     status: VersionStatus = VersionStatus.PUBLISHED
     version: int | None = None
     """At least this number; a number that is taken stays what it is."""
@@ -71,17 +63,17 @@ class PublishFlow:
     def need(self, needs: Needs) -> None:
         needs.flows[self.name] = None
 
-    def decide(self, world: World) -> FlowSaved | Moved:
+    def decide(self, world: World) -> FlowSaved | Changed:
         found = world.flows.get(self.name)
         revision = 0 if found is None else found.revision
         if self.expected_revision is not None and self.expected_revision != revision:
-            return Moved(revision)
+            return Changed(revision)
         flow = found or SavedFlow(self.name, self.flow_id, 0, 0, "", 0, world.now, world.now)
         is_published = self.status is VersionStatus.PUBLISHED
         if self.definition is None:
             if found is not None:
                 return FlowSaved(flow.id, flow.published, "", revision, is_new=False)
-        elif is_published and flow.published and flow.etag == self.etag:
+        elif is_published and flow.published and flow.digest == self.digest:
             version_id = version_id_of(flow, flow.published)
             return FlowSaved(flow.id, flow.published, version_id, revision, is_new=False)
         else:
@@ -109,12 +101,12 @@ class PublishFlow:
                 version_id_of(flow, number),
                 self.definition,
                 self.status.value,
-                self.etag,
+                self.digest,
                 world.now,
             )
         )
         flow = flow._replace(latest=number)
-        return flow._replace(published=number, etag=self.etag) if is_published else flow
+        return flow._replace(published=number, digest=self.digest) if is_published else flow
 
 
 def version_id_of(flow: SavedFlow, version: int) -> str:

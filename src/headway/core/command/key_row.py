@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from headway.core.command.command import Needs, trim_names
-from headway.core.command.lane import Changed
+from headway.core.command.command import Changed, Needs, trim_names
 from headway.core.document import EMPTY_OBJECT, Document, check_text, encode_document
 from headway.core.ids import Key, RunId
 from headway.core.run.events import EventType

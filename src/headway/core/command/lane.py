@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headway.core.command.command import Needs, trim_names
+from headway.core.command.command import Changed, Needs, trim_names
 from headway.core.document import check_text, encode_document
 from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName
@@ -12,13 +12,6 @@ from headway.core.run.events import EventType
 from headway.core.world import World
 
 LIMIT_MAX: Final = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """Somebody has changed it since the caller read it; nothing was done."""
-
-    revision: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

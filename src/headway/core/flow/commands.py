@@ -1,14 +1,13 @@
 """What a flow run wants done. The driver does it after the commit, and tells how it went.
 
 A command is given again, under the same `call_id`, when a run is loaded after a crash: whoever is
-called may use the id to notice.
+called may use the id to notice. That a run waits, or is over, is no command: its state says so.
 """
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from headway.core.ids import Instant
-from headway.core.run.status import RunStatus
 
 
 class CallService(NamedTuple):
@@ -58,29 +57,4 @@ class CancelCall(NamedTuple):
     """Whether it is a child run, which goes on wherever it is until somebody cancels it."""
 
 
-class WaitForSignal(NamedTuple):
-    """For whoever watches: the run waits for `key`. Nothing has to be done."""
-
-    key: str
-    input: Any
-    until: Instant | None
-
-
-class AskApproval(NamedTuple):
-    """The run waits for a person, who answers with a signal of that key."""
-
-    key: str
-    input: Any
-    until: Instant | None
-
-
-class Finish(NamedTuple):
-    """The run is over. Its result is its shared state."""
-
-    status: RunStatus
-    error: str = ""
-
-
-Command = (
-    CallService | CallFunction | StartChild | CancelCall | WaitForSignal | AskApproval | Finish
-)
+Command = CallService | CallFunction | StartChild | CancelCall

@@ -48,10 +48,6 @@ class Signalled(NamedTuple):
     value: Any
 
 
-class Canceled(NamedTuple):
-    reason: str = "canceled"
-
-
 class Aborted(NamedTuple):
     """The driver cannot go on with it, such as because its state has become too large."""
 
@@ -60,7 +56,7 @@ class Aborted(NamedTuple):
 
 Ended = Answered | Failed | Untaken
 """What becomes of a call."""
-Happened = Woken | Ended | Signalled | Canceled | Aborted
+Happened = Woken | Ended | Signalled | Aborted
 
 
 def check_signal_key(key: str) -> str:

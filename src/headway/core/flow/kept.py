@@ -34,7 +34,7 @@ class SavedFlow(NamedTuple):
     """The number of the newest version, published or not; 0: there is none."""
     published: int
     """The version that new tasks get; 0: there is none."""
-    etag: str
+    digest: str
     """Of the published version: equal definitions have equal ones."""
     revision: int
     created_at: Instant
@@ -47,7 +47,7 @@ class SavedVersion(NamedTuple):
     id: str
     definition: str
     status: str
-    etag: str
+    digest: str
     created_at: Instant
 
 

@@ -162,13 +162,6 @@ class State:
     def shared(self) -> dict[str, Any]:
         return self.frames[0].shared
 
-    @property
-    def has_calls(self) -> bool:
-        """Whether something is under way that the driver has to hear the end of."""
-        return not self.is_over and any(
-            branch.call_at is None for branch in self.frames[-1].open.values()
-        )
-
 
 @dataclass(slots=True)
 class Commit:

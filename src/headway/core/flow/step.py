@@ -15,7 +15,6 @@ from headway.core.flow.faults import shown
 from headway.core.flow.happened import (
     Aborted,
     Answered,
-    Canceled,
     Failed,
     Happened,
     Signalled,
@@ -103,11 +102,11 @@ def _take(walk: Walk, happened: Happened) -> bool:
             walk.set_shared(state.frames[0], key, value)
             if frame.is_entered and isinstance(rules, Wait):
                 rules.look(walk, frame)
-        case Canceled(reason):
-            _stop(walk, NodeRunStatus.CANCELED, RunStatus.CANCELED, reason)
         case Aborted(error):
             frame.input = None  # It may be what cannot be stored.
-            _stop(walk, NodeRunStatus.ERROR, RunStatus.FAILED, error)
+            walk.record(frame, NodeRunStatus.ERROR, error=error)
+            walk.cancel_calls()
+            walk.finish(RunStatus.FAILED, error)
     return True
 
 
@@ -131,10 +130,3 @@ def _enter(walk: Walk) -> None:
             return
         walk.enter(frame)
         KINDS[frame.node.kind].enter(walk, frame)
-
-
-def _stop(walk: Walk, node_run: NodeRunStatus, status: RunStatus, why: str) -> None:
-    """End it where it is, with a node run that says so (R5.4)."""
-    walk.record(walk.state.frames[-1], node_run, error=why)
-    walk.cancel_calls()
-    walk.finish(status, why)

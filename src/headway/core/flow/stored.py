@@ -26,16 +26,6 @@ class Stored(NamedTuple):
     frozen_input: list[Any] | None
 
 
-def stored_of(state: State) -> Stored:
-    frozen = state.frozen_input
-    return Stored(
-        cursor_of(state),
-        state.shared,
-        [frame.shared for frame in state.frames[1:]],
-        None if frozen is None else list(frozen),
-    )
-
-
 def cursor_of(state: State) -> dict[str, Any]:
     """What is stored with every commit."""
     cursor: dict[str, Any] = {

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headway.core.flow.calls import TIMEOUT
-from headway.core.flow.commands import AskApproval, WaitForSignal
 from headway.core.flow.definition import Node
 from headway.core.flow.faults import Report, member
 from headway.core.flow.paths import BadPath, Path, Root, Scope, parse_path, resolve
@@ -24,7 +23,6 @@ CONSUME: Final = "consume"
 class Wait(Rules):
     key_name: str
     """The parameter that holds the path of what is waited for."""
-    command: type[WaitForSignal] | type[AskApproval]
 
     def has_come(self, value: Any) -> bool:
         raise NotImplementedError
@@ -65,8 +63,7 @@ class Wait(Rules):
             return
         if timeout_ms:
             frame.until = Instant(walk.now + round(timeout_ms * MILLISECOND))
-        if not self._take(walk, frame, path):
-            walk.commit.commands.append(self.command(path.text, frame.input, frame.until))
+        self._take(walk, frame, path)
 
     def look(self, walk: Walk, frame: Frame) -> None:
         if self._take(walk, frame, self._path(frame.merged)):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeGuard
 
 from headway.core.document import NAME_LENGTH_MAX
-from headway.core.flow.commands import CancelCall, Finish
+from headway.core.flow.commands import CancelCall
 from headway.core.flow.definition import DEFAULT, END, ERROR, Flow, Node
 from headway.core.flow.happened import Worker
 from headway.core.flow.paths import Scope, parse_path, resolve
@@ -206,7 +206,6 @@ class Walk:
         state.error = error
         state.frames[0].forget()
         self._thaw()
-        self.commit.commands.append(Finish(status, error))
 
     def _move(self, frame: Frame, target: str) -> None:
         if self.state.row_count >= ROW_COUNT_MAX:

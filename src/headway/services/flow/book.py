@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headway.core.command.flow import Moved, PublishFlow
+from headway.core.command.command import Changed
+from headway.core.command.flow import PublishFlow
 from headway.core.document import check_word
 from headway.core.errors import FlowNotFound, RevisionConflict
 from headway.core.flow.canonical import canonical_json
@@ -34,7 +35,7 @@ class PublishedFlow:
     version: int
     version_id: str
     revision: int
-    etag: str
+    digest: str
     is_new: bool
     """False: the newest version is this very definition already."""
     warnings: tuple[Fault, ...]
@@ -94,21 +95,21 @@ class FlowBook:
         by: str = "",
     ) -> PublishedFlow:
         text = None if read is None else canonical_json(read.flow)
-        etag = "" if text is None else hashlib.sha256(text.encode()).hexdigest()
+        digest = "" if text is None else hashlib.sha256(text.encode()).hexdigest()
         new_id = str(self._ids.run_id())
         command = PublishFlow(
             name=name,
             flow_id=f"flow-{new_id}",
             version_id=f"ver-{new_id}",
             definition=text,
-            etag=etag,
+            digest=digest,
             status=status,
             version=version,
             expected_revision=expected_revision,
             by=by,
         )
         answer = await self.desk.store.apply(command)
-        if isinstance(answer, Moved):
+        if isinstance(answer, Changed):
             raise RevisionConflict(f"flow {name!r}", answer.revision)
         self.serve()
         return PublishedFlow(
@@ -117,7 +118,7 @@ class FlowBook:
             answer.version,
             answer.version_id,
             answer.revision,
-            etag,
+            digest,
             answer.is_new,
             () if read is None else read.warnings,
         )

@@ -126,7 +126,7 @@ class Calls:
                     elif (call := self._under_way.pop(call_id, None)) is not None:
                         call.cancel()
                 case _:
-                    pass  # For whoever watches, or under way already.
+                    pass  # Under way already.
         return starts
 
     async def _call(self, command: CallService | CallFunction) -> None:

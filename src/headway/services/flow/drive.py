@@ -16,7 +16,6 @@ from headway.core.command.advance import Advanced, AdvanceFlow, End, Go, ParkFor
 from headway.core.command.look import HearNews, KeptTask, LoadTask, News
 from headway.core.document import NULL, encode_document
 from headway.core.errors import InfrastructureError, InvalidInput, StoreClosed, TooLarge
-from headway.core.flow.commands import CallFunction, CallService, CancelCall, StartChild
 from headway.core.flow.happened import Aborted, Ended, Happened, Signalled, Woken
 from headway.core.flow.kept import CHILD_ENDED, SIGNAL
 from headway.core.flow.state import Commit, State
@@ -43,8 +42,6 @@ from headway.services.refusals import Refusals
 
 SLOT_KEPT_US: Final = SECOND
 """Who waits for less stays: to park and be claimed again costs more."""
-CALLS: Final = frozenset[type]({CallService, CallFunction, StartChild, CancelCall})
-"""After these the driver has something to do, or to wait for."""
 CHILD_LOOK_US: Final = 10 * SECOND
 """How often a task that waits for its children looks at them, should nobody tell it."""
 
@@ -216,13 +213,9 @@ class Drive:
 
     def _last(self, commit: Commit) -> AdvanceFlow | None:
         """The step after which nobody has to hold the task, if this is one."""
-        state = self._state
-        if state.is_over:
+        if self._state.is_over:
             return self._over(commit)
-        for one in commit.commands:
-            if type(one) in CALLS:
-                return None
-        if not self._is_idle():
+        if commit.commands or not self._is_idle():
             return None
         return self._parked(commit)
 

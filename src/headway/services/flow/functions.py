@@ -14,6 +14,7 @@ from headway.core.flow.happened import Answered, Ended, Failed, Untaken
 from headway.core.flow.kept import encode
 from headway.core.secret import opened
 from headway.services.blocking import begin_in_thread
+from headway.services.failure import in_words
 
 FlowFunction = Callable[..., Any]
 THREAD_COUNT_MAX: Final = 256
@@ -60,9 +61,9 @@ class Functions:
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
-            return Failed(command.call_id, told(error))  # Of something that it waited for.
+            return Failed(command.call_id, in_words(error))  # Of something that it waited for.
         except Exception as error:  # A function may raise anything: it is the node's error.
-            return Failed(command.call_id, told(error))
+            return Failed(command.call_id, in_words(error))
         return answered(command.call_id, result)
 
     async def _in_thread(self, function: FlowFunction, name: str) -> Any:
@@ -109,16 +110,6 @@ def own(value: Any) -> Any:
 def _is_being_cancelled() -> bool:
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
-
-
-def told(error: BaseException) -> str:
-    """An error in words that can be stored."""
-    try:
-        words = str(error)
-    except Exception:  # Its own words go wrong; its name does not.
-        words = ""
-    said = f"{type(error).__name__}: {words}" if words else type(error).__name__
-    return said.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _argument_count(function: FlowFunction, name: str) -> int:

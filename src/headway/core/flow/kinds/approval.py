@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headway.core.flow.commands import AskApproval
 from headway.core.flow.state import Frame
 from headway.core.flow.waits import Wait
 from headway.core.flow.walk import Walk, found_action, is_action
@@ -15,7 +14,6 @@ REJECTED: Final = "rejected"
 class Approval(Wait):
     short = "ap"
     key_name = "approval_key"
-    command = AskApproval
 
     def has_come(self, value: Any) -> bool:
         return value is not None and value != ""

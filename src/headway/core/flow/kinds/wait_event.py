@@ -2,14 +2,12 @@
 
 from typing import Any
 
-from headway.core.flow.commands import WaitForSignal
 from headway.core.flow.waits import Wait
 
 
 class WaitEvent(Wait):
     short = "we"
     key_name = "signal_key"
-    command = WaitForSignal
 
     def has_come(self, value: Any) -> bool:
         return value is not None and value is not False and value != ""
