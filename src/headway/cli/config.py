@@ -13,13 +13,7 @@ ADDRESSES: Final = frozenset({"database_url", "database_urls", "public_url", "re
 
 
 async def show(*, json: Json = False) -> None:
-    """Show every setting, its value and its source. Secrets are not shown.
-
-    Parameters
-    ----------
-    json
-        Print a JSON object on every line.
-    """
+    """Show every setting, its value and its source. Secrets are not shown."""
     settings = load_settings()
     found = [
         {"name": name, "value": _value(name, settings), "source": _source(name, settings)}

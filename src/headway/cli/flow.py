@@ -29,8 +29,6 @@ def validate(file: Path, /, *, json: Json = False) -> None:
     ----------
     file
         The definition, as JSON.
-    json
-        Print one JSON object instead of lines.
     """
     faults: tuple[Fault, ...] = ()
     warnings: tuple[Fault, ...] = ()
@@ -59,8 +57,6 @@ async def push(name: str, file: Path, /, *, json: Json = False) -> None:
         The flow.
     file
         The definition, as JSON.
-    json
-        Print one JSON object instead of lines.
     """
     definition = _read(file).encode()
     async with connected() as client:
@@ -73,13 +69,7 @@ async def push(name: str, file: Path, /, *, json: Json = False) -> None:
 
 
 async def list_flows(*, json: Json = False) -> None:
-    """List the flows, by name.
-
-    Parameters
-    ----------
-    json
-        Print one JSON object for each.
-    """
+    """List the flows, by name."""
     async with connected() as client:
         found = await client.listed("/api/flows", "flows")
     if json:
@@ -102,8 +92,6 @@ async def show(name: str, /, *, version: int | None = None, json: Json = False) 
         The flow.
     version
         Another version than the published one.
-    json
-        Print one JSON object: the flow, and the definition in it.
     """
     async with connected() as client:
         found = await client.get(f"/api/flows/{named(name)}", version=version)
@@ -122,8 +110,6 @@ async def graph(name: str, /, *, version: int | None = None, json: Json = False)
         The flow.
     version
         Another version than the published one.
-    json
-        Print one JSON object, with the diagram as `mermaid`.
     """
     async with connected() as client:
         drawn = await client.text(f"/api/flows/{named(name)}/graph", version=version)
@@ -153,8 +139,6 @@ async def start(
         What must be serial; without one, the task is its own.
     version
         Another version than the published one.
-    json
-        Print one JSON object: the task.
     """
     given = parsed(params, place="--params")
     if not isinstance(given, dict):

@@ -9,13 +9,7 @@ from headway.cli.words import values_of
 
 
 async def list_(*, json: Json = False) -> None:
-    """List the saved rows, by key.
-
-    Parameters
-    ----------
-    json
-        Print a JSON object on every line.
-    """
+    """List the saved rows, by key."""
     async with connected() as client:
         rows = await client.listed("/api/keys", "keys")
     _show(rows, as_json=json)
@@ -32,8 +26,6 @@ async def set_(key: str, job: str, /, *params: str, json: Json = False) -> None:
         The kind of work.
     params
         Its parameters, as `name=value`; a value that is JSON is taken as such.
-    json
-        Print one JSON object.
     """
     async with connected() as client:
         wanted = {"job": job, "params": values_of(params, place="params")}
@@ -48,8 +40,6 @@ async def rm(key: str, /, *, json: Json = False) -> None:
     ----------
     key
         The key.
-    json
-        Print one JSON object.
     """
     async with connected() as client:
         await client.delete(f"/api/keys/{named(key)}")

@@ -11,13 +11,7 @@ HEADINGS: Final = ("lane", "running", "limit", "queued", "most queued", "paused"
 
 
 async def list_(*, json: Json = False) -> None:
-    """List all lanes with their limits, and how many runs hold a slot or wait.
-
-    Parameters
-    ----------
-    json
-        Print a JSON object on every line.
-    """
+    """List all lanes with their limits, and how many runs hold a slot or wait."""
     async with connected() as client:
         lanes = (await client.get("/api/lanes"))["lanes"]
     _show(lanes, as_json=json)
@@ -41,8 +35,6 @@ async def set_(
         How many of its runs may run at once; 0 pauses it.
     max_queued
         How many may wait; -1 lifts the limit.
-    json
-        Print one JSON object.
     """
     if max_concurrent is None and max_queued is None:
         raise InvalidInput("limit", "say --max-concurrent or --max-queued")
@@ -57,8 +49,6 @@ async def pause(name: str, /, *, json: Json = False) -> None:
     ----------
     name
         The lane.
-    json
-        Print one JSON object.
     """
     await _change(name, {"paused": True}, as_json=json)
 
@@ -70,8 +60,6 @@ async def resume(name: str, /, *, json: Json = False) -> None:
     ----------
     name
         The lane.
-    json
-        Print one JSON object.
     """
     await _change(name, {"paused": False}, as_json=json)
 
@@ -83,8 +71,6 @@ async def clear(name: str, /, *, json: Json = False) -> None:
     ----------
     name
         The lane.
-    json
-        Print one JSON object.
     """
     async with connected() as client:
         told = await client.post(f"/api/lanes/{named(name)}/clear")

@@ -14,8 +14,6 @@ async def list_(*, app: str | None = None, json: Json = False) -> None:
     ----------
     app
         Without a server: where the schedules are, as `module:name`.
-    json
-        Print a JSON object on every line.
     """
     async with connected(app) as client:
         found = (await client.get("/api/schedules"))["schedules"]
@@ -42,8 +40,6 @@ async def run(
         The schedule.
     app
         Without a server: where the schedules are, as `module:name`.
-    json
-        Print one JSON object.
     """
     async with connected(app) as client:
         path = f"/api/schedules/{named(name)}/run"
@@ -60,8 +56,6 @@ async def pause(name: str, /, *, app: str | None = None, json: Json = False) -> 
         The schedule.
     app
         Without a server: where the schedules are, as `module:name`.
-    json
-        Print one JSON object.
     """
     await _change(name, {"paused": True}, app, as_json=json)
 
@@ -75,8 +69,6 @@ async def resume(name: str, /, *, app: str | None = None, json: Json = False) ->
         The schedule.
     app
         Without a server: where the schedules are, as `module:name`.
-    json
-        Print one JSON object.
     """
     await _change(name, {"paused": False}, app, as_json=json)
 

@@ -20,7 +20,7 @@ STYLES: Final = {
     "Idle": "dim",
 }
 SAID_LENGTH_MAX: Final = 400
-Json = Annotated[bool, Parameter(negative=())]
+Json = Annotated[bool, Parameter(negative=(), help="Print JSON, an object on every line.")]
 """The option `--json`; there is no `--no-json`."""
 IdempotencyKey = Annotated[
     str | None, Parameter(help="The same again starts nothing new, and prints what was started.")
