@@ -12,7 +12,7 @@ from headway.cli.demo.board import PAGE_COUNT, Board, Shown
 from headway.cli.demo.flows import BRANCH, ORDER, ORDER_PARAMS
 from headway.cli.demo.site import Site, opened_site
 from headway.cli.show import plain
-from headway.cli.task import node_run_line, node_runs
+from headway.cli.tasks import node_run_line, node_runs
 
 ACCOUNTS: Final = ("ann", "bob", "cem", "dot", "eve")
 TEXT: Final = "Make Headway"

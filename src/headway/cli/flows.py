@@ -68,7 +68,7 @@ async def push(name: str, file: Path, /, *, json: Json = False) -> None:
     print(f"{made['name']} version {made['version']}" + ("" if made["is_new"] else " (as it was)"))
 
 
-async def list_flows(*, json: Json = False) -> None:
+async def list_(*, json: Json = False) -> None:
     """List the flows, by name."""
     async with connected() as client:
         found = await client.listed("/api/flows", "flows")

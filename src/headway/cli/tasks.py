@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from headway.cli.client.client import Client, named
 from headway.cli.client.connect import connected
-from headway.cli.flow import parsed
+from headway.cli.flows import parsed
 from headway.cli.show import IdempotencyKey, Json, ago, plain, print_json, print_rows, short
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
@@ -27,7 +27,7 @@ NodeRuns = Annotated[
 ]
 
 
-async def list_tasks(*, flow: str | None = None, limit: int = 50, json: Json = False) -> None:
+async def list_(*, flow: str | None = None, limit: int = 50, json: Json = False) -> None:
     """List the tasks that moved last.
 
     Parameters
