@@ -4,7 +4,7 @@ import os
 from typing import Final
 from urllib.parse import urlsplit
 
-from headway.cli.show import Json, print_json, print_rows
+from headway.cli.show import Json, print_list
 from headway.log import HIDDEN
 from headway.settings import FILE_NAME, FIRST_NAMES, PREFIX, Settings, load_settings
 
@@ -19,12 +19,8 @@ async def show(*, json: Json = False) -> None:
         {"name": name, "value": _value(name, settings), "source": _source(name, settings)}
         for name in Settings.model_fields
     ]
-    if json:
-        for one in found:
-            print_json(one)
-        return
-    rows = ((one["name"], one["value"], one["source"]) for one in found)
-    print_rows(("setting", "value", "source"), rows, empty="")
+    headings = ("setting", "value", "source")
+    print_list(found, headings, dict.values, empty="", as_json=json)
 
 
 def _value(name: str, settings: Settings) -> str | None:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import IdempotencyKey, Json, ago, print_json, print_rows
+from headway.cli.show import IdempotencyKey, Json, ago, print_json, print_list
 from headway.core.errors import ConfigurationError, InvalidFlow, InvalidInput
 from headway.core.flow.parse import read_flow
 
@@ -72,15 +72,12 @@ async def list_(*, json: Json = False) -> None:
     """List the flows, by name."""
     async with connected() as client:
         found = await client.listed("/api/flows", "flows")
-    if json:
-        for flow in found:
-            print_json(flow)
-        return
-    print_rows(
-        ("flow", "version", "published"),
-        ((flow["name"], flow["version"], f"{ago(flow['updated_at'])} ago") for flow in found),
-        empty="there are no flows",
-    )
+    headings = ("flow", "version", "published")
+    print_list(found, headings, _columns, empty="there are no flows", as_json=json)
+
+
+def _columns(flow: Any) -> tuple[Any, ...]:
+    return (flow["name"], flow["version"], f"{ago(flow['updated_at'])} ago")
 
 
 async def show(name: str, /, *, version: int | None = None, json: Json = False) -> None:

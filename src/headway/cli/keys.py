@@ -4,7 +4,7 @@ from typing import Any
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import Json, print_json, print_rows, short
+from headway.cli.show import Json, print_json, print_list, short
 from headway.cli.words import values_of
 
 
@@ -47,12 +47,9 @@ async def rm(key: str, /, *, json: Json = False) -> None:
 
 
 def _show(rows: list[Any], *, as_json: bool) -> None:
-    if as_json:
-        for row in rows:
-            print_json(row)
-        return
-    print_rows(
-        ("key", "job", "parameters"),
-        ((row["key"], row["job"], short(row["params"])) for row in rows),
-        empty="nothing is saved",
-    )
+    headings = ("key", "job", "parameters")
+    print_list(rows, headings, _columns, empty="nothing is saved", as_json=as_json)
+
+
+def _columns(row: Any) -> tuple[str, ...]:
+    return (row["key"], row["job"], short(row["params"]))

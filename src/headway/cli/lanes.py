@@ -1,13 +1,11 @@
 """`headway lane …`: see lanes, set their limits, pause, resume and clear them."""
 
-from typing import Any, Final
+from typing import Any
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import Json, print_json, print_rows
+from headway.cli.show import Json, print_json, print_list
 from headway.core.errors import InvalidInput
-
-HEADINGS: Final = ("lane", "running", "limit", "queued", "most queued", "paused")
 
 
 async def list_(*, json: Json = False) -> None:
@@ -89,19 +87,11 @@ async def _change(name: str, wanted: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _show(lanes: list[Any], *, as_json: bool) -> None:
-    if as_json:
-        for lane in lanes:
-            print_json(lane)
-        return
-    rows = (
-        (
-            lane["name"],
-            lane["held_count"],
-            lane["max_concurrent"],
-            lane["queued_count"],
-            lane["max_queued"],
-            "paused" if lane["paused"] else "",
-        )
-        for lane in lanes
-    )
-    print_rows(HEADINGS, rows, empty="there are no lanes")
+    headings = ("lane", "running", "limit", "queued", "most queued", "paused")
+    print_list(lanes, headings, _columns, empty="there are no lanes", as_json=as_json)
+
+
+def _columns(lane: Any) -> tuple[Any, ...]:
+    running = (lane["held_count"], lane["max_concurrent"])
+    queued = (lane["queued_count"], lane["max_queued"])
+    return (lane["name"], *running, *queued, "paused" if lane["paused"] else "")

@@ -8,12 +8,8 @@ from typing import Final
 
 from cyclopts import App, CycloptsError
 
-from headway.cli.faults import end_with
+from headway.cli.faults import EXIT_INTERRUPTED, EXIT_UNHEARD, end_with
 from headway.core.errors import Error
-
-EXIT_INTERRUPTED: Final = 130
-EXIT_UNHEARD: Final = 141
-"""Whoever read our output has gone, as after `| head`; what SIGPIPE ends with in a shell."""
 
 app: Final = App(
     name="headway",

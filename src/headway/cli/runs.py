@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from headway.cli.client.client import Client, Refused, named
 from headway.cli.client.connect import connected
-from headway.cli.show import IdempotencyKey, Json, ago, print_facts, print_json, print_rows, short
+from headway.cli.show import IdempotencyKey, Json, ago, print_facts, print_json, print_list, short
 from headway.cli.watch import watch_run
 from headway.cli.words import value_of, values_of
 from headway.core.errors import InvalidInput
@@ -110,15 +110,8 @@ async def list_(
     wanted = {"status": list(status), "key": key, "job": job, "lane": lane}
     async with connected() as client:
         runs = await client.listed("/api/runs", "runs", limit=limit, **wanted)
-    if json:
-        for run in runs:
-            print_json(run)
-        return
-    print_rows(
-        ("run", "state", "key", "job", "lane", "age", "progress or error"),
-        ([*_columns(run)] for run in runs),
-        empty="there are no such runs",
-    )
+    headings = ("run", "state", "key", "job", "lane", "age", "progress or error")
+    print_list(runs, headings, _columns, empty="there are no such runs", as_json=json)
 
 
 def _columns(run: Any) -> tuple[str, ...]:

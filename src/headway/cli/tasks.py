@@ -8,13 +8,13 @@ from cyclopts import Parameter
 
 from headway.cli.client.client import Client, named
 from headway.cli.client.connect import connected
+from headway.cli.faults import EXIT_UNSUCCESSFUL
 from headway.cli.flows import parsed
-from headway.cli.show import IdempotencyKey, Json, ago, plain, print_json, print_rows, short
+from headway.cli.show import IdempotencyKey, Json, ago, plain, print_json, print_list, short
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
 WATCH_S: Final = 0.5
-EXIT_UNSUCCESSFUL: Final = 1
 ANSWERS: Final[dict[str, bool]] = {"yes": True, "no": False}
 ROW_COUNT: Final = 1_000
 """How many node runs are asked for at once."""
@@ -39,15 +39,8 @@ async def list_(*, flow: str | None = None, limit: int = 50, json: Json = False)
     """
     async with connected() as client:
         found = await client.listed("/api/tasks", "tasks", limit=limit, flow=flow)
-    if json:
-        for task in found:
-            print_json(task)
-        return
-    print_rows(
-        ("task", "flow", "state", "node", "waits for", "moved"),
-        (_columns(task) for task in found),
-        empty="there are no such tasks",
-    )
+    headings = ("task", "flow", "state", "node", "waits for", "moved")
+    print_list(found, headings, _columns, empty="there are no such tasks", as_json=json)
 
 
 def _columns(task: Any) -> tuple[Any, ...]:

@@ -11,12 +11,12 @@ from rich.live import Live
 from headway.cli.client.client import Client, Refused, named
 from headway.cli.client.connect import connected
 from headway.cli.event_lines import GONE, event_lines
+from headway.cli.faults import EXIT_UNSUCCESSFUL
 from headway.cli.screen import Screen
 from headway.cli.show import Json, ago, console, is_terminal, print_json, short
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
-EXIT_UNSUCCESSFUL: Final = 1
 ASK_S: Final = 2.0
 REDRAWS_PER_S: Final = 8
 
