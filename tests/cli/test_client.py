@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli import database, flow, keys, lanes, runs, schedules, task, watch
+from headway.cli import database, flows, keys, lanes, runs, schedules, tasks, watch
 from headway.cli.client.client import Refused
 from headway.cli.faults import EXIT_BUSY, EXIT_NOT_FOUND, EXIT_REFUSED, end_with
 from headway.core.errors import InvalidInput
@@ -177,36 +177,36 @@ async def test_r5_13_flows_and_tasks_are_published_started_steered_and_shown(
 ) -> None:
     ask = {"kind": "approval", "params": {"approval_key": "$shared.ok"}}
     (tmp_path / "ask.json").write_text(json.dumps({"start": "ask", "nodes": {"ask": ask}}))
-    assert await said.lines(flow.push("asks", tmp_path / "ask.json")) == ["asks version 1"]
-    again = await said.lines(flow.push("asks", tmp_path / "ask.json"))
+    assert await said.lines(flows.push("asks", tmp_path / "ask.json")) == ["asks version 1"]
+    again = await said.lines(flows.push("asks", tmp_path / "ask.json"))
     assert again == ["asks version 1 (as it was)"]
-    (listed,) = await said.lines(flow.list_flows())
+    (listed,) = await said.lines(flows.list_())
     assert listed.split("\t")[:2] == ["asks", "1"]
-    assert json.loads("".join(await said.lines(flow.show("asks"))))["start"] == "ask"
-    assert (await said.lines(flow.graph("asks")))[0].startswith("flowchart")
-    (task_id,) = await said.lines(flow.start("asks", params='{"n": 1}', key="ann"))
-    await said.lines(task.signal(task_id, "more", "[1]"))
+    assert json.loads("".join(await said.lines(flows.show("asks"))))["start"] == "ask"
+    assert (await said.lines(flows.graph("asks")))[0].startswith("flowchart")
+    (task_id,) = await said.lines(flows.start("asks", params='{"n": 1}', key="ann"))
+    await said.lines(tasks.signal(task_id, "more", "[1]"))
     await parked(said.client.hw, task_id)
-    (shown,) = await said.json(task.get(task_id, json=True))
+    (shown,) = await said.json(tasks.get(task_id, json=True))
     assert (shown["params"], shown["shared"]["more"]) == ({"n": 1}, [1])
-    (line,) = await said.lines(task.list_tasks(flow="asks"))
+    (line,) = await said.lines(tasks.list_(flow="asks"))
     assert line.split("\t")[:5] == [task_id, "asks v1", "running", "ask", "approval"]
-    await said.lines(task.approve(task_id, "no"))
-    *rows, end = await said.lines(task.watch(task_id))
+    await said.lines(tasks.approve(task_id, "no"))
+    *rows, end = await said.lines(tasks.watch(task_id))
     assert rows[-1] == "   1  ask  ok -> rejected  false"
     assert end == f"{task_id}  asks v1  succeeded at ask"
     with pytest.raises(Refused) as refused:
-        await task.approve(task_id)
+        await tasks.approve(task_id)
     assert exit_code(refused.value) == EXIT_BUSY
-    (other,) = await said.lines(task.rerun(task_id, "ask"))  # It takes the answer along.
-    assert (await said.lines(task.watch(other)))[-1] == f"{other}  asks v1  succeeded at ask"
+    (other,) = await said.lines(tasks.rerun(task_id, "ask"))  # It takes the answer along.
+    assert (await said.lines(tasks.watch(other)))[-1] == f"{other}  asks v1  succeeded at ask"
     with pytest.raises(Refused, match="is over") as over:
-        await task.cancel(other)
+        await tasks.cancel(other)
     assert exit_code(over.value) == EXIT_BUSY
     faulty = tmp_path / "bad.json"
     faulty.write_text('{"start": "z", "nodes": {"a": {"kind": "magic"}}}')
     with pytest.raises(
         Refused, match=r"nodes\.a\.kind: .*start: |start: .*nodes\.a\.kind: "
     ) as wrong:
-        await flow.push("asks", faulty)
+        await flows.push("asks", faulty)
     assert exit_code(wrong.value) == EXIT_REFUSED

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from cyclopts import App
 
-from headway.cli import flow, task
+from headway.cli import flows, tasks
 from headway.cli.main import app
 from tests.api.test_flows import waiting
 from tests.cli.reached import Said
@@ -43,25 +43,25 @@ def test_every_command_takes_json() -> None:
 async def test_with_json_flows_and_tasks_are_objects(said: Said, tmp_path: Path) -> None:
     ask = {"kind": "approval", "params": {"approval_key": "$shared.ok"}}
     (tmp_path / "ask.json").write_text(json.dumps({"start": "ask", "nodes": {"ask": ask}}))
-    await said.lines(flow.push("asks", tmp_path / "ask.json"))
-    (shown,) = await said.json(flow.show("asks", json=True))
+    await said.lines(flows.push("asks", tmp_path / "ask.json"))
+    (shown,) = await said.json(flows.show("asks", json=True))
     assert (shown["name"], shown["definition"]["start"]) == ("asks", "ask")
-    (drawn,) = await said.json(flow.graph("asks", json=True))
+    (drawn,) = await said.json(flows.graph("asks", json=True))
     assert drawn["mermaid"].startswith("flowchart")
-    (started,) = await said.json(flow.start("asks", json=True))
+    (started,) = await said.json(flows.start("asks", json=True))
     task_id = started["id"]
     await waiting(said.client, task_id, "approval")
-    (signalled,) = await said.json(task.signal(task_id, "more", "1", json=True))
+    (signalled,) = await said.json(tasks.signal(task_id, "more", "1", json=True))
     assert signalled["shared"]["more"] == 1
-    (approved,) = await said.json(task.approve(task_id, json=True))
+    (approved,) = await said.json(tasks.approve(task_id, json=True))
     assert approved["id"] == task_id
-    *rows, ended = await said.json(task.watch(task_id, json=True))
+    *rows, ended = await said.json(tasks.watch(task_id, json=True))
     assert (ended["id"], ended["status"], rows[-1]["node"]) == (task_id, "succeeded", "ask")
-    (again,) = await said.json(task.rerun(task_id, "ask", json=True))
+    (again,) = await said.json(tasks.rerun(task_id, "ask", json=True))
     assert again["rerun_of"] == task_id
-    (other,) = await said.json(flow.start("asks", json=True))
+    (other,) = await said.json(flows.start("asks", json=True))
     await waiting(said.client, other["id"], "approval")
-    (told,) = await said.json(task.cancel(other["id"], delete_files=True, json=True))
+    (told,) = await said.json(tasks.cancel(other["id"], delete_files=True, json=True))
     assert (told["answer"], told["task"]["id"]) == ("canceled", other["id"])
 
 
@@ -73,8 +73,8 @@ async def test_more_than_a_page_is_listed_to_its_end(
     definition = {"start": "a", "nodes": {"a": {"kind": "choice"}}}
     for name in "abcde":
         await said.client.hw.flows.publish(name, definition)
-    assert len(await said.lines(flow.list_flows())) == 5
+    assert len(await said.lines(flows.list_())) == 5
     for _ in range(5):
         await said.client.hw.run((await said.client.hw.flows.start("a")).id).ended()
-    assert len(await said.lines(task.list_tasks(limit=50))) == 5
-    assert len(await said.lines(task.list_tasks(limit=3))) == 3
+    assert len(await said.lines(tasks.list_(limit=50))) == 5
+    assert len(await said.lines(tasks.list_(limit=3))) == 3

@@ -4,7 +4,7 @@ import os
 from typing import Final
 from urllib.parse import urlsplit
 
-from headway.cli.show import Json, print_json, print_rows
+from headway.cli.show import Json, print_list
 from headway.log import HIDDEN
 from headway.settings import FILE_NAME, FIRST_NAMES, PREFIX, Settings, load_settings
 
@@ -13,24 +13,14 @@ ADDRESSES: Final = frozenset({"database_url", "database_urls", "public_url", "re
 
 
 async def show(*, json: Json = False) -> None:
-    """Show every setting, its value and its source. Secrets are not shown.
-
-    Parameters
-    ----------
-    json
-        Print a JSON object on every line.
-    """
+    """Show every setting, its value and its source. Secrets are not shown."""
     settings = load_settings()
     found = [
         {"name": name, "value": _value(name, settings), "source": _source(name, settings)}
         for name in Settings.model_fields
     ]
-    if json:
-        for one in found:
-            print_json(one)
-        return
-    rows = ((one["name"], one["value"], one["source"]) for one in found)
-    print_rows(("setting", "value", "source"), rows, empty="")
+    headings = ("setting", "value", "source")
+    print_list(found, headings, dict.values, empty="", as_json=json)
 
 
 def _value(name: str, settings: Settings) -> str | None:

@@ -17,25 +17,13 @@ if TYPE_CHECKING:
 
 
 async def upgrade(*, json: Json = False) -> None:
-    """Bring the schema to this program's version; safe to run again, and from several places.
-
-    Parameters
-    ----------
-    json
-        Print one JSON object instead of a sentence.
-    """
+    """Bring the schema to this program's version; safe to run again, and from several places."""
     urls = own_database("db upgrade")
     _say(await upgrade_database(urls), "the schema is at", urls, as_json=json)
 
 
 async def check(*, json: Json = False) -> None:
-    """Say whether this program can use the schema; changes nothing.
-
-    Parameters
-    ----------
-    json
-        Print one JSON object instead of a sentence.
-    """
+    """Say whether this program can use the schema; changes nothing."""
     urls = own_database("db check")
     _say(await check_database(urls), "the schema is current:", urls, as_json=json)
 
@@ -64,8 +52,6 @@ async def prune(
         Keep idempotency keys of so many days.
     dry_run
         Say what would be removed, and change nothing.
-    json
-        Print one JSON object.
     """
     # Only here: they are slow to import, and the other commands need neither.
     from headway.cli.load import load_app  # noqa: PLC0415

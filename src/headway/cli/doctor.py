@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Final
+from typing import Annotated, Final
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import Progress
 
@@ -18,19 +19,17 @@ from headway.core.doctor.finding import Finding, Weight
 from headway.services.doctor import Checked, examine
 
 EXIT_VIOLATIONS: Final = 1
+Findings = Annotated[
+    Json, Parameter(help="Print JSON, an object on every line: each finding, and last the summary.")
+]
 
 
-async def doctor(*, json: Json = False) -> int:
+async def doctor(*, json: Findings = False) -> int:
     """Check every promise on the database, and name what breaks one; changes nothing.
 
     Others may go on working meanwhile. It ends with 0 when all is well, with 1 when a promise is
     broken (a line for each place), with 2 when there is nothing that it could read (no such
     database, no schema of headway's), and with 5 when the database does not answer.
-
-    Parameters
-    ----------
-    json
-        Print a JSON object on every line: one for each finding, and last the summary.
     """
     checked = Checked()
     counts: Counter[Weight] = Counter()

@@ -1,4 +1,4 @@
-"""How a command ends that could not do what it was asked: one sentence, or one JSON object."""
+"""How a command ends: its code; and if it could not do what it was asked, why, in one sentence."""
 
 import json
 import re
@@ -18,6 +18,8 @@ from cyclopts import (
 from headway.cli.client.client import Refused
 from headway.core.errors import InfrastructureError
 
+EXIT_UNSUCCESSFUL: Final = 1
+"""The run or the task that was watched has ended, and not succeeded."""
 EXIT_REFUSED: Final = 2
 """Wrong words, a wrong setting, or input that cannot be taken."""
 EXIT_BUSY: Final = 3
@@ -27,6 +29,9 @@ EXIT_UNREACHABLE: Final = 5
 """The server or the database does not answer, or cannot work just now."""
 EXIT_NOT_ALLOWED: Final = 6
 """No token, a wrong one, or one that may not do this."""
+EXIT_INTERRUPTED: Final = 130
+EXIT_UNHEARD: Final = 141
+"""Whoever read our output has gone, as after `| head`; what SIGPIPE ends with in a shell."""
 USAGE: Final = "usage"
 HELP: Final = "See: headway --help"
 _BY_STATUS: Final = {

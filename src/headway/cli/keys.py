@@ -4,18 +4,12 @@ from typing import Any
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import Json, print_json, print_rows, short
+from headway.cli.show import Json, print_json, print_list, short
 from headway.cli.words import values_of
 
 
 async def list_(*, json: Json = False) -> None:
-    """List the saved rows, by key.
-
-    Parameters
-    ----------
-    json
-        Print a JSON object on every line.
-    """
+    """List the saved rows, by key."""
     async with connected() as client:
         rows = await client.listed("/api/keys", "keys")
     _show(rows, as_json=json)
@@ -32,8 +26,6 @@ async def set_(key: str, job: str, /, *params: str, json: Json = False) -> None:
         The kind of work.
     params
         Its parameters, as `name=value`; a value that is JSON is taken as such.
-    json
-        Print one JSON object.
     """
     async with connected() as client:
         wanted = {"job": job, "params": values_of(params, place="params")}
@@ -48,8 +40,6 @@ async def rm(key: str, /, *, json: Json = False) -> None:
     ----------
     key
         The key.
-    json
-        Print one JSON object.
     """
     async with connected() as client:
         await client.delete(f"/api/keys/{named(key)}")
@@ -57,12 +47,9 @@ async def rm(key: str, /, *, json: Json = False) -> None:
 
 
 def _show(rows: list[Any], *, as_json: bool) -> None:
-    if as_json:
-        for row in rows:
-            print_json(row)
-        return
-    print_rows(
-        ("key", "job", "parameters"),
-        ((row["key"], row["job"], short(row["params"])) for row in rows),
-        empty="nothing is saved",
-    )
+    headings = ("key", "job", "parameters")
+    print_list(rows, headings, _columns, empty="nothing is saved", as_json=as_json)
+
+
+def _columns(row: Any) -> tuple[str, ...]:
+    return (row["key"], row["job"], short(row["params"]))

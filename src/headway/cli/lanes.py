@@ -1,23 +1,15 @@
 """`headway lane …`: see lanes, set their limits, pause, resume and clear them."""
 
-from typing import Any, Final
+from typing import Any
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import Json, print_json, print_rows
+from headway.cli.show import Json, print_json, print_list
 from headway.core.errors import InvalidInput
-
-HEADINGS: Final = ("lane", "running", "limit", "queued", "most queued", "paused")
 
 
 async def list_(*, json: Json = False) -> None:
-    """List all lanes with their limits, and how many runs hold a slot or wait.
-
-    Parameters
-    ----------
-    json
-        Print a JSON object on every line.
-    """
+    """List all lanes with their limits, and how many runs hold a slot or wait."""
     async with connected() as client:
         lanes = (await client.get("/api/lanes"))["lanes"]
     _show(lanes, as_json=json)
@@ -41,8 +33,6 @@ async def set_(
         How many of its runs may run at once; 0 pauses it.
     max_queued
         How many may wait; -1 lifts the limit.
-    json
-        Print one JSON object.
     """
     if max_concurrent is None and max_queued is None:
         raise InvalidInput("limit", "say --max-concurrent or --max-queued")
@@ -57,8 +47,6 @@ async def pause(name: str, /, *, json: Json = False) -> None:
     ----------
     name
         The lane.
-    json
-        Print one JSON object.
     """
     await _change(name, {"paused": True}, as_json=json)
 
@@ -70,8 +58,6 @@ async def resume(name: str, /, *, json: Json = False) -> None:
     ----------
     name
         The lane.
-    json
-        Print one JSON object.
     """
     await _change(name, {"paused": False}, as_json=json)
 
@@ -83,8 +69,6 @@ async def clear(name: str, /, *, json: Json = False) -> None:
     ----------
     name
         The lane.
-    json
-        Print one JSON object.
     """
     async with connected() as client:
         told = await client.post(f"/api/lanes/{named(name)}/clear")
@@ -103,19 +87,11 @@ async def _change(name: str, wanted: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _show(lanes: list[Any], *, as_json: bool) -> None:
-    if as_json:
-        for lane in lanes:
-            print_json(lane)
-        return
-    rows = (
-        (
-            lane["name"],
-            lane["held_count"],
-            lane["max_concurrent"],
-            lane["queued_count"],
-            lane["max_queued"],
-            "paused" if lane["paused"] else "",
-        )
-        for lane in lanes
-    )
-    print_rows(HEADINGS, rows, empty="there are no lanes")
+    headings = ("lane", "running", "limit", "queued", "most queued", "paused")
+    print_list(lanes, headings, _columns, empty="there are no lanes", as_json=as_json)
+
+
+def _columns(lane: Any) -> tuple[Any, ...]:
+    running = (lane["held_count"], lane["max_concurrent"])
+    queued = (lane["queued_count"], lane["max_queued"])
+    return (lane["name"], *running, *queued, "paused" if lane["paused"] else "")

@@ -8,12 +8,8 @@ from typing import Final
 
 from cyclopts import App, CycloptsError
 
-from headway.cli.faults import end_with
+from headway.cli.faults import EXIT_INTERRUPTED, EXIT_UNHEARD, end_with
 from headway.core.errors import Error
-
-EXIT_INTERRUPTED: Final = 130
-EXIT_UNHEARD: Final = 141
-"""Whoever read our output has gone, as after `| head`; what SIGPIPE ends with in a shell."""
 
 app: Final = App(
     name="headway",
@@ -77,21 +73,21 @@ _add(_schedules, "schedules:pause", "pause", "Let a schedule start nothing.")
 _add(_schedules, "schedules:resume", "resume", "Let a paused schedule go on.")
 
 _flows: Final = _group("flow", "Publish flows, look at them, start tasks.")
-_add(_flows, "flow:validate", "validate", "Check a definition.")
-_add(_flows, "flow:push", "push", "Publish a definition.")
-_add(_flows, "flow:list_flows", "list", "List the flows.")
-_add(_flows, "flow:show", "show", "Print a flow's definition.")
-_add(_flows, "flow:graph", "graph", "Print a Mermaid diagram of a flow.")
-_add(_flows, "flow:start", "start", "Start a task of a flow.")
+_add(_flows, "flows:validate", "validate", "Check a definition.")
+_add(_flows, "flows:push", "push", "Publish a definition.")
+_add(_flows, "flows:list_", "list", "List the flows.")
+_add(_flows, "flows:show", "show", "Print a flow's definition.")
+_add(_flows, "flows:graph", "graph", "Print a Mermaid diagram of a flow.")
+_add(_flows, "flows:start", "start", "Start a task of a flow.")
 
 _tasks: Final = _group("task", "Watch and steer the tasks of flows.")
-_add(_tasks, "task:list_tasks", "list", "List the tasks that moved last.")
-_add(_tasks, "task:get", "get", "Show a task with its node runs.")
-_add(_tasks, "task:watch", "watch", "Follow a task until it is over.")
-_add(_tasks, "task:signal", "signal", "Send a signal to a task.")
-_add(_tasks, "task:approve", "approve", "Answer a task's approval.")
-_add(_tasks, "task:cancel", "cancel", "Ask for the end of a task.")
-_add(_tasks, "task:rerun", "rerun", "Run a task again from a node.")
+_add(_tasks, "tasks:list_", "list", "List the tasks that moved last.")
+_add(_tasks, "tasks:get", "get", "Show a task with its node runs.")
+_add(_tasks, "tasks:watch", "watch", "Follow a task until it is over.")
+_add(_tasks, "tasks:signal", "signal", "Send a signal to a task.")
+_add(_tasks, "tasks:approve", "approve", "Answer a task's approval.")
+_add(_tasks, "tasks:cancel", "cancel", "Ask for the end of a task.")
+_add(_tasks, "tasks:rerun", "rerun", "Run a task again from a node.")
 
 _database: Final = _group("db", "Look after the database.")
 _add(_database, "database:upgrade", "upgrade", "Bring the schema to this version.")

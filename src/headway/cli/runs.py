@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from headway.cli.client.client import Client, Refused, named
 from headway.cli.client.connect import connected
-from headway.cli.show import IdempotencyKey, Json, ago, print_facts, print_json, print_rows, short
+from headway.cli.show import IdempotencyKey, Json, ago, print_facts, print_json, print_list, short
 from headway.cli.watch import watch_run
 from headway.cli.words import value_of, values_of
 from headway.core.errors import InvalidInput
@@ -40,7 +40,6 @@ AppOption = Annotated[
     str | None, Parameter(help="Without a server: where the jobs are, as module:name.")
 ]
 Watch = Annotated[bool, Parameter(negative=(), help="Show what it does until it ends.")]
-JsonLines = Annotated[bool, Parameter(negative=(), help="Print JSON, an object on every line.")]
 
 
 async def submit(
@@ -57,7 +56,7 @@ async def submit(
     idempotency_key: IdempotencyKey = None,
     app: AppOption = None,
     watch: Watch = False,
-    json: JsonLines = False,
+    json: Json = False,
 ) -> int:
     """Submit a run, and print its id. Ends with 3 when its key is busy.
 
@@ -105,21 +104,14 @@ async def list_(
     job: Annotated[str | None, Parameter(help="Only those of this job.")] = None,
     lane: Annotated[str | None, Parameter(help="Only those of this lane.")] = None,
     limit: Annotated[int, Parameter(help="At most so many.")] = 20,
-    json: JsonLines = False,
+    json: Json = False,
 ) -> None:
     """List runs, the newest first."""
     wanted = {"status": list(status), "key": key, "job": job, "lane": lane}
     async with connected() as client:
         runs = await client.listed("/api/runs", "runs", limit=limit, **wanted)
-    if json:
-        for run in runs:
-            print_json(run)
-        return
-    print_rows(
-        ("run", "state", "key", "job", "lane", "age", "progress or error"),
-        ([*_columns(run)] for run in runs),
-        empty="there are no such runs",
-    )
+    headings = ("run", "state", "key", "job", "lane", "age", "progress or error")
+    print_list(runs, headings, _columns, empty="there are no such runs", as_json=json)
 
 
 def _columns(run: Any) -> tuple[str, ...]:
@@ -135,8 +127,6 @@ async def get(run_id: str, /, *, json: Json = False) -> None:
     ----------
     run_id
         The run, by the id that was given when it was accepted.
-    json
-        Print one JSON object.
     """
     async with connected() as client:
         run = await client.get(f"/api/runs/{named(run_id)}")
@@ -153,8 +143,6 @@ async def explain(run_id: str, /, *, json: Json = False) -> None:
     ----------
     run_id
         The run, by the id that was given when it was accepted.
-    json
-        Print one JSON object instead of sentences.
     """
     async with connected() as client:
         told = await client.get(f"/api/runs/{named(run_id)}/explain")
@@ -184,8 +172,6 @@ async def cancel(
         Delete the files that it has finished, too.
     reason
         Why, for whoever looks later.
-    json
-        Print one JSON object.
     """
     files = "delete" if delete_files else "keep"
     async with connected() as client:
@@ -203,8 +189,6 @@ async def send(run_id: str, message: str, /, *, json: Json = False) -> None:
         The run.
     message
         What to say: JSON if it is that, else text.
-    json
-        Print one JSON object.
     """
     async with connected() as client:
         path = f"/api/runs/{named(run_id)}/messages"
@@ -232,8 +216,6 @@ async def resume(
         Yes or no.
     call_id
         Which question; needed only when it asks more than one.
-    json
-        Print one JSON object.
     """
     answer = values_of(values, place="values")
     if approve is not None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import IdempotencyKey, Json, print_json, print_rows
+from headway.cli.show import IdempotencyKey, Json, print_json, print_list
 
 
 async def list_(*, app: str | None = None, json: Json = False) -> None:
@@ -14,16 +14,10 @@ async def list_(*, app: str | None = None, json: Json = False) -> None:
     ----------
     app
         Without a server: where the schedules are, as `module:name`.
-    json
-        Print a JSON object on every line.
     """
     async with connected(app) as client:
         found = (await client.get("/api/schedules"))["schedules"]
-    if json:
-        for schedule in found:
-            print_json(schedule)
-        return
-    _show(found)
+    _show(found, as_json=json)
 
 
 async def run(
@@ -42,8 +36,6 @@ async def run(
         The schedule.
     app
         Without a server: where the schedules are, as `module:name`.
-    json
-        Print one JSON object.
     """
     async with connected(app) as client:
         path = f"/api/schedules/{named(name)}/run"
@@ -60,8 +52,6 @@ async def pause(name: str, /, *, app: str | None = None, json: Json = False) -> 
         The schedule.
     app
         Without a server: where the schedules are, as `module:name`.
-    json
-        Print one JSON object.
     """
     await _change(name, {"paused": True}, app, as_json=json)
 
@@ -75,8 +65,6 @@ async def resume(name: str, /, *, app: str | None = None, json: Json = False) ->
         The schedule.
     app
         Without a server: where the schedules are, as `module:name`.
-    json
-        Print one JSON object.
     """
     await _change(name, {"paused": False}, app, as_json=json)
 
@@ -84,19 +72,15 @@ async def resume(name: str, /, *, app: str | None = None, json: Json = False) ->
 async def _change(name: str, wanted: dict[str, Any], app: str | None, *, as_json: bool) -> None:
     async with connected(app) as client:
         schedule = await client.patch(f"/api/schedules/{named(name)}", wanted)
-    print_json(schedule) if as_json else _show([schedule])
+    _show([schedule], as_json=as_json)
 
 
-def _show(schedules: list[Any]) -> None:
+def _show(schedules: list[Any], *, as_json: bool) -> None:
+    headings = ("schedule", "expression", "time zone", "job", "key", "next")
+    print_list(schedules, headings, _columns, empty="there are no schedules", as_json=as_json)
+
+
+def _columns(schedule: Any) -> tuple[Any, ...]:
     names = ("name", "expression", "time_zone", "job", "key")
-    rows = ([*(schedule[name] for name in names), _next(schedule)] for schedule in schedules)
-    print_rows(
-        ("schedule", "expression", "time zone", "job", "key", "next"),
-        rows,
-        empty="there are no schedules",
-    )
-
-
-def _next(schedule: Any) -> str | None:
-    slot_at: str | None = schedule["next_slot_at"]
-    return "paused" if schedule["paused"] else slot_at
+    following = "paused" if schedule["paused"] else schedule["next_slot_at"]
+    return (*(schedule[name] for name in names), following)

@@ -2,7 +2,7 @@
 
 import json as jsonlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
@@ -20,7 +20,7 @@ STYLES: Final = {
     "Idle": "dim",
 }
 SAID_LENGTH_MAX: Final = 400
-Json = Annotated[bool, Parameter(negative=())]
+Json = Annotated[bool, Parameter(negative=(), help="Print JSON, an object on every line.")]
 """The option `--json`; there is no `--no-json`."""
 IdempotencyKey = Annotated[
     str | None, Parameter(help="The same again starts nothing new, and prints what was started.")
@@ -42,22 +42,34 @@ def print_json(value: Any) -> None:
     print(jsonlib.dumps(value, ensure_ascii=False), flush=True)
 
 
-def print_rows(headings: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
-    """A table for people; for programs a line for each row, with tabs between its values."""
-    listed = [[plain(value) for value in row] for row in rows]
-    if not is_terminal():
-        for row in listed:
+def print_list(
+    things: Iterable[Any],
+    headings: Sequence[str],
+    columns: Callable[[Any], Iterable[Any]],
+    *,
+    empty: str,
+    as_json: bool,
+) -> None:
+    """A table for people; for programs a line for each thing: its columns with tabs, or JSON."""
+    if as_json:
+        for thing in things:
+            print_json(thing)
+        return
+    rows = [[plain(value) for value in columns(thing)] for thing in things]
+    if is_terminal():
+        console().print(_table(headings, rows) if rows else empty)
+    else:
+        for row in rows:
             print("\t".join(row))
-        return
-    if not listed:
-        console().print(empty)
-        return
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(heading, overflow="fold")
-    for row in listed:
+    for row in rows:
         table.add_row(*(Text(value, style=STYLES.get(value, "")) for value in row))
-    console().print(table)
+    return table
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:

@@ -11,27 +11,28 @@ from rich.live import Live
 from headway.cli.client.client import Client, Refused, named
 from headway.cli.client.connect import connected
 from headway.cli.event_lines import GONE, event_lines
+from headway.cli.faults import EXIT_UNSUCCESSFUL
 from headway.cli.screen import Screen
 from headway.cli.show import Json, ago, console, is_terminal, print_json, short
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
-EXIT_UNSUCCESSFUL: Final = 1
 ASK_S: Final = 2.0
 REDRAWS_PER_S: Final = 8
 
+Events = Annotated[
+    Json, Parameter(help="Print JSON, an object on every line: each event, and last the run.")
+]
 Told = Callable[[dict[str, Any]], None]
 
 
-async def watch(run_id: str, /, *, json: Json = False) -> int:
+async def watch(run_id: str, /, *, json: Events = False) -> int:
     """Show what a run does until it ends. Ends with 0 when it succeeds, with 1 when it does not.
 
     Parameters
     ----------
     run_id
         The run.
-    json
-        Print each event as a JSON object on a line, and last the run.
     """
     async with connected() as client:
         return await watch_run(client, run_id, as_json=json)
@@ -126,8 +127,6 @@ async def events(
         The run.
     follow
         Go on until the run has ended.
-    json
-        Print each event as a JSON object.
     """
     tell: Told = print_json if json else _print_lines
     async with connected() as client:

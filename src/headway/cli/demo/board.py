@@ -9,19 +9,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headway.cli.show import plain
+from headway.cli.show import STYLES, plain
 
 PAGE_COUNT: Final = 12
 # Narrower than this, there are no bars.
 BARS_WIDTH_MIN: Final = 60
-STYLES: Final = {
-    "Queued": "yellow",
-    "Running": "cyan",
-    "Waiting": "yellow",
-    "Done": "green",
-    "Failed": "red",
-    "Cancelled": "magenta",
-}
+STATE_STYLES: Final = STYLES | {"Waiting": "yellow"}
 
 
 class Shown(NamedTuple):
@@ -134,4 +127,4 @@ def _table(title: str, headings: Sequence[str]) -> Table:
 
 
 def _state(word: str) -> Text:
-    return Text(word, style=STYLES.get(word, ""))
+    return Text(word, style=STATE_STYLES.get(word, ""))

@@ -11,8 +11,9 @@ from headway.cli.client.client import Client, Refused, named
 from headway.cli.demo.board import PAGE_COUNT, Board, Shown
 from headway.cli.demo.flows import BRANCH, ORDER, ORDER_PARAMS
 from headway.cli.demo.site import Site, opened_site
+from headway.cli.faults import EXIT_INTERRUPTED
 from headway.cli.show import plain
-from headway.cli.task import node_run_line, node_runs
+from headway.cli.tasks import node_run_line, node_runs
 
 ACCOUNTS: Final = ("ann", "bob", "cem", "dot", "eve")
 TEXT: Final = "Make Headway"
@@ -24,7 +25,6 @@ TASKS: Final = {
 CANCELLED: Final = "bob"
 CANCELLED_AT_PAGE: Final = 3
 REDRAW_S: Final = 0.15
-EXIT_INTERRUPTED: Final = 130
 
 
 async def demo() -> int:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import IdempotencyKey, Json, ago, print_json, print_rows
+from headway.cli.show import IdempotencyKey, Json, ago, print_json, print_list
 from headway.core.errors import ConfigurationError, InvalidFlow, InvalidInput
 from headway.core.flow.parse import read_flow
 
@@ -29,8 +29,6 @@ def validate(file: Path, /, *, json: Json = False) -> None:
     ----------
     file
         The definition, as JSON.
-    json
-        Print one JSON object instead of lines.
     """
     faults: tuple[Fault, ...] = ()
     warnings: tuple[Fault, ...] = ()
@@ -59,8 +57,6 @@ async def push(name: str, file: Path, /, *, json: Json = False) -> None:
         The flow.
     file
         The definition, as JSON.
-    json
-        Print one JSON object instead of lines.
     """
     definition = _read(file).encode()
     async with connected() as client:
@@ -72,25 +68,16 @@ async def push(name: str, file: Path, /, *, json: Json = False) -> None:
     print(f"{made['name']} version {made['version']}" + ("" if made["is_new"] else " (as it was)"))
 
 
-async def list_flows(*, json: Json = False) -> None:
-    """List the flows, by name.
-
-    Parameters
-    ----------
-    json
-        Print one JSON object for each.
-    """
+async def list_(*, json: Json = False) -> None:
+    """List the flows, by name."""
     async with connected() as client:
         found = await client.listed("/api/flows", "flows")
-    if json:
-        for flow in found:
-            print_json(flow)
-        return
-    print_rows(
-        ("flow", "version", "published"),
-        ((flow["name"], flow["version"], f"{ago(flow['updated_at'])} ago") for flow in found),
-        empty="there are no flows",
-    )
+    headings = ("flow", "version", "published")
+    print_list(found, headings, _columns, empty="there are no flows", as_json=json)
+
+
+def _columns(flow: Any) -> tuple[Any, ...]:
+    return (flow["name"], flow["version"], f"{ago(flow['updated_at'])} ago")
 
 
 async def show(name: str, /, *, version: int | None = None, json: Json = False) -> None:
@@ -102,8 +89,6 @@ async def show(name: str, /, *, version: int | None = None, json: Json = False) 
         The flow.
     version
         Another version than the published one.
-    json
-        Print one JSON object: the flow, and the definition in it.
     """
     async with connected() as client:
         found = await client.get(f"/api/flows/{named(name)}", version=version)
@@ -122,8 +107,6 @@ async def graph(name: str, /, *, version: int | None = None, json: Json = False)
         The flow.
     version
         Another version than the published one.
-    json
-        Print one JSON object, with the diagram as `mermaid`.
     """
     async with connected() as client:
         drawn = await client.text(f"/api/flows/{named(name)}/graph", version=version)
@@ -153,8 +136,6 @@ async def start(
         What must be serial; without one, the task is its own.
     version
         Another version than the published one.
-    json
-        Print one JSON object: the task.
     """
     given = parsed(params, place="--params")
     if not isinstance(given, dict):

@@ -8,19 +8,26 @@ from cyclopts import Parameter
 
 from headway.cli.client.client import Client, named
 from headway.cli.client.connect import connected
-from headway.cli.flow import parsed
-from headway.cli.show import IdempotencyKey, Json, ago, plain, print_json, print_rows, short
+from headway.cli.faults import EXIT_UNSUCCESSFUL
+from headway.cli.flows import parsed
+from headway.cli.show import IdempotencyKey, Json, ago, plain, print_json, print_list, short
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
 WATCH_S: Final = 0.5
-EXIT_UNSUCCESSFUL: Final = 1
 ANSWERS: Final[dict[str, bool]] = {"yes": True, "no": False}
 ROW_COUNT: Final = 1_000
 """How many node runs are asked for at once."""
+NodeRuns = Annotated[
+    Json,
+    Parameter(
+        help="Print JSON, an object on every line:"
+        " each node run, and the task whenever it waits, and at its end."
+    ),
+]
 
 
-async def list_tasks(*, flow: str | None = None, limit: int = 50, json: Json = False) -> None:
+async def list_(*, flow: str | None = None, limit: int = 50, json: Json = False) -> None:
     """List the tasks that moved last.
 
     Parameters
@@ -29,20 +36,11 @@ async def list_tasks(*, flow: str | None = None, limit: int = 50, json: Json = F
         Only those of this flow.
     limit
         At most so many.
-    json
-        Print one JSON object for each.
     """
     async with connected() as client:
         found = await client.listed("/api/tasks", "tasks", limit=limit, flow=flow)
-    if json:
-        for task in found:
-            print_json(task)
-        return
-    print_rows(
-        ("task", "flow", "state", "node", "waits for", "moved"),
-        (_columns(task) for task in found),
-        empty="there are no such tasks",
-    )
+    headings = ("task", "flow", "state", "node", "waits for", "moved")
+    print_list(found, headings, _columns, empty="there are no such tasks", as_json=json)
 
 
 def _columns(task: Any) -> tuple[Any, ...]:
@@ -58,8 +56,6 @@ async def get(task_id: str, /, *, json: Json = False) -> None:
     ----------
     task_id
         The task.
-    json
-        Print one JSON object instead of lines.
     """
     async with connected() as client:
         task = await client.get(f"/api/tasks/{named(task_id)}")
@@ -73,15 +69,13 @@ async def get(task_id: str, /, *, json: Json = False) -> None:
         print(node_run_line(row))
 
 
-async def watch(task_id: str, /, *, json: Json = False) -> int:
+async def watch(task_id: str, /, *, json: NodeRuns = False) -> int:
     """Print what its nodes do, until it is over. Ends with 0 when it completes, else with 1.
 
     Parameters
     ----------
     task_id
         The task.
-    json
-        Print each node run as a JSON object on a line, the task whenever it waits, and at its end.
     """
 
     def tell(what: Any, line: str) -> None:
@@ -115,8 +109,6 @@ async def signal(task_id: str, key: str, value: str, /, *, json: Json = False) -
         The key.
     value
         Its value, as JSON: 5, "text", true.
-    json
-        Print one JSON object: the task.
     """
     wanted = {"key": key, "value": parsed(value, place="value")}
     async with connected() as client:
@@ -134,8 +126,6 @@ async def approve(task_id: str, answer: str = "yes", /, *, json: Json = False) -
         The task.
     answer
         `yes`, `no`, or an action in words.
-    json
-        Print one JSON object: the task.
     """
     wanted = {"answer": ANSWERS.get(answer, answer)}
     async with connected() as client:
@@ -162,8 +152,6 @@ async def cancel(
         Delete the files that it has finished, too.
     reason
         Why; it is kept with the task.
-    json
-        Print one JSON object.
     """
     files = "delete" if delete_files else "keep"
     async with connected() as client:
@@ -188,8 +176,6 @@ async def rerun(
         The old task.
     node
         Where the new one begins.
-    json
-        Print one JSON object: the new task.
     """
     async with connected() as client:
         path = f"/api/tasks/{named(task_id)}/rerun"
