@@ -60,11 +60,10 @@ def life_lock_for(urls: Sequence[str], store: SqlStore) -> FileLifeLock:
     address = parse_addresses(urls)[0]
     if address.is_memory:
         return FileLifeLock(None, prefix="")
-    if address.driver == "sqlite":
-        path = Path(address.database)
-        life_lock = FileLifeLock(path.parent, prefix=path.name)
+    if address.file is not None:
+        life_lock = FileLifeLock(address.file.parent, prefix=address.file.name)
         if life_lock.has_neighbours():
-            warn_if_old(path)
+            warn_if_old(address.file)
         return life_lock
     cluster_id = (store.cluster_id or "").encode()
     return FileLifeLock(runtime_folder(), prefix=sha256(cluster_id).hexdigest()[:16])
@@ -74,9 +73,8 @@ def data_folder(urls: Sequence[str], data: str | None) -> DataFolder:
     """The data directory `data`, or else `data` beside the SQLite file, or in this folder."""
     if data is not None:
         return DataFolder(Path(data))
-    address = parse_addresses(urls)[0]
-    is_file = address.driver == "sqlite" and not address.is_memory
-    return DataFolder((Path(address.database).parent if is_file else Path()) / "data")
+    file = parse_addresses(urls)[0].file
+    return DataFolder((Path() if file is None else file.parent) / "data")
 
 
 def worker_client(networks: Sequence[str], token: str | None) -> Callable[[], WorkerClient]:
@@ -113,9 +111,7 @@ def flow_desk(
 def display(urls: Sequence[str]) -> str:
     """Which database that is, for people: without passwords, and a file with its whole path."""
     return ", ".join(
-        f"sqlite:///{Path(address.database).absolute()}"
-        if address.driver == "sqlite" and not address.is_memory
-        else address.display
+        address.display if address.file is None else f"sqlite:///{address.file.absolute()}"
         for address in parse_addresses(urls)
     )
 

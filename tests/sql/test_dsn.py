@@ -54,6 +54,7 @@ def test_r4_2_sqlite_is_a_file_or_memory(url: str, database: str) -> None:
     assert parse(url).driver == "sqlite"
     assert parse(url).database == database
     assert parse(url).is_memory == (database == ":memory:")
+    assert parse(url).file == (None if database == ":memory:" else Path(database))
 
 
 def test_r4_2_two_slashes_are_not_taken_for_a_file() -> None:

@@ -19,17 +19,19 @@ from contextlib import (
 )
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from sqlalchemy import text
+from sqlalchemy import Row, Select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from headway.adapters.sql.clock import DatabaseClock
 from headway.adapters.sql.connect import Connector
 from headway.adapters.sql.dsn import Address
 from headway.adapters.sql.engine import READ_ONLY, memory_engine, server_engine, sqlite_engine
 from headway.adapters.sql.faults import first_line, is_disconnect, is_duplicate, is_outage
 from headway.adapters.sql.sqlite import Durability, open_sqlite
 from headway.core.errors import DatabaseUnavailable
+from headway.core.ids import Instant
 
 if TYPE_CHECKING:
     import sqlite3
@@ -49,9 +51,17 @@ class Database:
     Sessions belong to one event loop; the connector may be used from any.
     """
 
-    def __init__(self, addresses: Sequence[Address], *, durability: Durability) -> None:
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        *,
+        durability: Durability,
+        now: Callable[[], Instant] | None = None,
+    ) -> None:
+        """`now` replaces the database's clock, for tests."""
         address = addresses[0]
         self.driver = address.driver
+        self.clock = DatabaseClock(address.driver, now)
         # How connections to a server are made; SQLite has none.
         self.connector: Connector | None = None
         # The one connection of a `:memory:` database, which the writer uses too; and what is held
@@ -110,6 +120,17 @@ class Database:
         if at_one_instant:
             return await self._retry(self._opened_at_one_instant, read, sleep)
         return await self._retry(lambda: self._opened({READ_ONLY: True}), read, sleep)
+
+    async def rows(
+        self, query: Select[Any], given: Mapping[str, Any] | None = None
+    ) -> Sequence[Row[Any]]:
+        """What one query finds, read `with_retry`."""
+
+        async def read(connection: AsyncConnection) -> Sequence[Row[Any]]:
+            found: Sequence[Row[Any]] = (await connection.execute(query, given)).all()
+            return found
+
+        return await self.with_retry(read)
 
     async def write_with_retry(
         self, write: Callable[[AsyncConnection], Awaitable[T]], *, sleep: Sleep = asyncio.sleep

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from math import isfinite
+from pathlib import Path
 from typing import Any, Final, Literal, NoReturn
 from urllib.parse import parse_qsl
 
@@ -63,6 +64,11 @@ class Address:
     @property
     def is_memory(self) -> bool:
         return self.driver == "sqlite" and self.database == MEMORY
+
+    @property
+    def file(self) -> Path | None:
+        """The file of SQLite; None for `:memory:` and for a server."""
+        return Path(self.database) if self.driver == "sqlite" and self.database != MEMORY else None
 
 
 def parse_addresses(urls: Sequence[str]) -> tuple[Address, ...]:

@@ -1,12 +1,11 @@
 """Reading what people look at: lanes, open questions, schedules, and the figures of it all."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.adapters.sql.clock import NOW_SQL, machine_now
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.keyset import beyond
 from headway.adapters.sql.tables import instances, lanes, questions, runs, schedules, stream
@@ -54,13 +53,11 @@ _WAITING: Final = (
 
 
 class SqlBoardReader:
-    def __init__(self, database: Database, now: Callable[[], Instant] | None = None) -> None:
-        """`now` replaces the database's clock, for tests."""
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._now = now
 
     async def lane(self, name: LaneName) -> LaneView | None:
-        rows = await self._rows(LANES.where(lanes.c.name == name))
+        rows = await self._database.rows(LANES.where(lanes.c.name == name))
         return to_lane_view(rows[0]) if rows else None
 
     async def interrupts(
@@ -75,14 +72,14 @@ class SqlBoardReader:
             query = query.where(questions.c.run_id == run_id)
         if after is not None:
             query = query.where(beyond(_ASKED_ORDER, after))
-        rows = await self._rows(query)
+        rows = await self._database.rows(query)
         return [
             Interrupt(Question._make(asked), key, job, lane)
             for *asked, key, job, lane in map(tuple, rows)
         ]
 
     async def schedules(self) -> Sequence[SavedSchedule]:
-        rows = await self._rows(sa.select(*schedules.c).order_by(schedules.c.name))
+        rows = await self._database.rows(sa.select(*schedules.c).order_by(schedules.c.name))
         return [SavedSchedule._make(row) for row in rows]
 
     async def figures(self) -> Figures:
@@ -92,7 +89,8 @@ class SqlBoardReader:
         async def count(query: sa.Select[Any]) -> int:
             return int(await connection.scalar(query) or 0)
 
-        is_live = (instances.c.is_dead == 0) & (instances.c.lease_expires_at > self._instant())
+        now = self._database.clock.in_query()
+        is_live = (instances.c.is_dead == 0) & (instances.c.lease_expires_at > now)
         waiting = await connection.execute(_WAITING)
         return Figures(
             lanes=[to_lane_view(row) for row in await connection.execute(LANES)],
@@ -103,19 +101,6 @@ class SqlBoardReader:
             instance_count=await count(sa.select(sa.func.count()).where(is_live)),
             last_seq=await count(sa.select(stream.c.seq)),
         )
-
-    def _instant(self) -> Any:
-        if self._now is not None:
-            return self._now()
-        sql = NOW_SQL.get(self._database.engine.dialect.name)
-        return machine_now() if sql is None else sa.literal_column(sql)
-
-    async def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
-        async def read(connection: AsyncConnection) -> Sequence[sa.Row[Any]]:
-            rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
-            return rows
-
-        return await self._database.with_retry(read)
 
 
 def to_lane_view(row: Iterable[Any]) -> LaneView:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.tables import run_files, runs
@@ -18,12 +17,8 @@ class SqlFileReader:
 
     async def ended_runs(self, run_ids: Sequence[RunId]) -> Sequence[RunId]:
         is_over = runs.c.id.in_(run_ids) & runs.c.ended_at.is_not(None)
-        query = sa.select(runs.c.id).where(is_over)
-
-        async def read(connection: AsyncConnection) -> Sequence[RunId]:
-            return [RunId(run_id) for (run_id,) in await connection.execute(query)]
-
-        return await self._database.with_retry(read)
+        rows = await self._database.rows(sa.select(runs.c.id).where(is_over))
+        return [RunId(run_id) for (run_id,) in rows]
 
     async def files_of_run(
         self, run_id: RunId, *, data_id: str, limit: int
@@ -70,7 +65,4 @@ class SqlFileReader:
         )
 
     async def _files(self, query: sa.Select[Any]) -> Sequence[StoredFile]:
-        async def read(connection: AsyncConnection) -> Sequence[StoredFile]:
-            return [StoredFile(*row) for row in await connection.execute(query)]
-
-        return await self._database.with_retry(read)
+        return [StoredFile._make(row) for row in await self._database.rows(query)]

@@ -1,17 +1,16 @@
 """Reading flows, their versions, tasks and node runs."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.adapters.sql.clock import NOW_SQL, machine_now
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.keyset import beyond
+from headway.adapters.sql.read_runs import RECORD_COLUMNS, to_record
 from headway.adapters.sql.tables import (
-    RUN_COLUMNS,
     flow_runs,
     flow_shared,
     flow_versions,
@@ -25,12 +24,9 @@ from headway.core.flow.kept import FlowRun, NodeRunRow, SavedFlow, SavedVersion,
 from headway.core.flow.state import NodeRun
 from headway.core.flow.stored import first_row_needed
 from headway.core.ids import Instant, RunId
-from headway.core.run.run import Run, RunRecord
 from headway.core.world import InboxItem
 from headway.ports.flow_reader import Task, TaskFilter
 
-_RECORDS: Final = [*RUN_COLUMNS, *(runs.c[name] for name in RunRecord._fields[1:])]
-_WIDTH: Final = len(RUN_COLUMNS)
 _UNREAD: Final = (
     sa.select(*inbox.c)
     .where(inbox.c.run_id == sa.bindparam("run_id"), inbox.c.consumed_by.is_(None))
@@ -47,36 +43,34 @@ _ROWS: Final = (
     )
     .order_by(node_runs.c.seq)
 )
-_TASKS: Final = sa.select(*_RECORDS, *flow_runs.c).join(runs, runs.c.id == flow_runs.c.run_id)
+_TASKS: Final = sa.select(*RECORD_COLUMNS, *flow_runs.c).join(runs, runs.c.id == flow_runs.c.run_id)
 
 _MOVED_ORDER: Final = (flow_runs.c.updated_at, flow_runs.c.run_id)
 
 
 class SqlFlowReader:
-    def __init__(self, database: Database, now: Callable[[], Instant] | None = None) -> None:
-        """`now` replaces the database's clock, for tests."""
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._now = now
 
     async def has_flows(self) -> bool:
-        return bool(await self._rows(sa.select(flows.c.name).limit(1)))
+        return bool(await self._database.rows(sa.select(flows.c.name).limit(1)))
 
     async def flow(self, name: str) -> SavedFlow | None:
-        rows = await self._rows(sa.select(*flows.c).where(flows.c.name == name))
+        rows = await self._database.rows(sa.select(*flows.c).where(flows.c.name == name))
         return SavedFlow._make(rows[0]) if rows else None
 
     async def flow_by_id(self, flow_id: str) -> SavedFlow | None:
-        rows = await self._rows(sa.select(*flows.c).where(flows.c.id == flow_id))
+        rows = await self._database.rows(sa.select(*flows.c).where(flows.c.id == flow_id))
         return SavedFlow._make(rows[0]) if rows else None
 
     async def flows(self, *, limit: int, after: str = "") -> Sequence[SavedFlow]:
         query = sa.select(*flows.c).where(flows.c.name > after)
-        rows = await self._rows(query.order_by(flows.c.name).limit(limit))
+        rows = await self._database.rows(query.order_by(flows.c.name).limit(limit))
         return [SavedFlow._make(row) for row in rows]
 
     async def version(self, flow: str, version: int) -> SavedVersion | None:
         found = (flow_versions.c.flow == flow) & (flow_versions.c.version == version)
-        rows = await self._rows(sa.select(*flow_versions.c).where(found))
+        rows = await self._database.rows(sa.select(*flow_versions.c).where(found))
         return SavedVersion._make(rows[0]) if rows else None
 
     async def versions(
@@ -85,11 +79,13 @@ class SqlFlowReader:
         query = sa.select(*flow_versions.c).where(flow_versions.c.flow == flow)
         if before is not None:
             query = query.where(flow_versions.c.version < before)
-        rows = await self._rows(query.order_by(flow_versions.c.version.desc()).limit(limit))
+        rows = await self._database.rows(
+            query.order_by(flow_versions.c.version.desc()).limit(limit)
+        )
         return [SavedVersion._make(row) for row in rows]
 
     async def task(self, run_id: RunId) -> Task | None:
-        rows = await self._rows(_TASKS.where(flow_runs.c.run_id == run_id))
+        rows = await self._database.rows(_TASKS.where(flow_runs.c.run_id == run_id))
         return _task(rows[0]) if rows else None
 
     async def tasks(
@@ -106,7 +102,7 @@ class SqlFlowReader:
             query = query.where(
                 flow_runs.c.waits_for == wanted.waits_for, runs.c.ended_at.is_(None)
             )
-        return [_task(row) for row in await self._rows(query.limit(limit))]
+        return [_task(row) for row in await self._database.rows(query.limit(limit))]
 
     async def kept(self, run_id: RunId) -> KeptTask | None:
         async def read(connection: AsyncConnection) -> KeptTask | None:
@@ -128,7 +124,7 @@ class SqlFlowReader:
                 shared={json.loads(name): value for name, value in shared},
                 rows=rows,
                 unread=[InboxItem._make(one) for one in unread],
-                now=await self._at(connection),
+                now=await self._database.clock.read(connection),
             )
 
         return await self._database.with_retry(read, at_one_instant=True)
@@ -136,32 +132,11 @@ class SqlFlowReader:
     async def node_runs(
         self, run_id: RunId, *, limit: int, after_seq: int = 0
     ) -> Sequence[NodeRun]:
-        rows = await self._rows(_ROWS.limit(limit), {"run_id": run_id, "after_seq": after_seq})
+        rows = await self._database.rows(
+            _ROWS.limit(limit), {"run_id": run_id, "after_seq": after_seq}
+        )
         return [from_row(NodeRunRow._make(row)) for row in rows]
 
-    async def _at(self, connection: AsyncConnection) -> Instant:
-        if self._now is not None:
-            return self._now()
-        sql = NOW_SQL.get(connection.dialect.name)
-        if sql is None:
-            return machine_now()
-        now: int = (await connection.execute(sa.select(sa.literal_column(sql)))).scalar_one()
-        return Instant(now)
 
-    async def _rows(
-        self, query: sa.Select[Any], given: Mapping[str, Any] | None = None
-    ) -> Sequence[Any]:
-        async def read(connection: AsyncConnection) -> Sequence[Any]:
-            rows: Sequence[Any] = (await connection.execute(query, given or {})).all()
-            return rows
-
-        return await self._database.with_retry(read)
-
-
-def _record(row: Sequence[Any]) -> RunRecord:
-    documents = row[_WIDTH : _WIDTH + len(RunRecord._fields) - 1]
-    return RunRecord(Run.from_row(tuple(row[:_WIDTH])), *documents)
-
-
-def _task(row: Sequence[Any]) -> Task:
-    return Task(_record(row), FlowRun._make(row[len(_RECORDS) :]))
+def _task(row: sa.Row[Any]) -> Task:
+    return Task(to_record(row), FlowRun._make(row[len(RECORD_COLUMNS) :]))

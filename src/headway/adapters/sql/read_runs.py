@@ -1,13 +1,12 @@
 """Reading runs, lanes, keys and instances. Lists go by keyset, and never count a whole table."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.adapters.sql.clock import NOW_SQL, machine_now
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.page_runs import page_queries
 from headway.adapters.sql.read_board import HAS_NOT_STARTED, IS_OPEN, LANES, to_lane_view
@@ -30,8 +29,8 @@ from headway.core.run.status import RunStatus
 from headway.core.world import InboxItem, Instance, Question, SavedKey
 from headway.ports.run_reader import HeldRun, LaneView, RunFilter, Snapshot
 
-_DOCUMENTS: Final = [runs.c[name] for name in RunRecord._fields[1:]]
-_RECORDS: Final = sa.select(*RUN_COLUMNS, *_DOCUMENTS)
+RECORD_COLUMNS: Final = [*RUN_COLUMNS, *(runs.c[name] for name in RunRecord._fields[1:])]
+_RECORDS: Final = sa.select(*RECORD_COLUMNS)
 _STATES: Final = sa.select(*RUN_COLUMNS)
 _HELD: Final = sa.select(*(runs.c[name] for name in HeldRun._fields))
 # Found by the two indexes that hold active runs only: compared and not asked for NULL, and sorted
@@ -64,24 +63,17 @@ _ROWS_AT_ONCE: Final = 500
 
 
 class SqlRunReader:
-    def __init__(self, database: Database, now: Callable[[], Instant] | None = None) -> None:
-        """`now` replaces the database's clock, for tests."""
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._now = now
 
     async def now(self) -> Instant:
-        async def read(connection: AsyncConnection) -> Instant:
-            sql = NOW_SQL.get(connection.dialect.name)
-            if sql is None:
-                return machine_now()
-            now: int = (await connection.execute(sa.select(sa.literal_column(sql)))).scalar_one()
-            return Instant(now)
-
-        return await self._database.with_retry(read) if self._now is None else self._now()
+        clock = self._database.clock
+        here = clock.here()
+        return await self._database.with_retry(clock.read) if here is None else here
 
     async def run(self, run_id: RunId) -> RunRecord | None:
-        rows = await self._rows(_RECORDS.where(runs.c.id == run_id))
-        return _record(rows[0]) if rows else None
+        rows = await self._database.rows(_RECORDS.where(runs.c.id == run_id))
+        return to_record(rows[0]) if rows else None
 
     async def list_runs(
         self, wanted: RunFilter, *, limit: int, before_seq: int | None = None
@@ -89,7 +81,7 @@ class SqlRunReader:
         queries = page_queries(_RECORDS, wanted, limit=limit, before_seq=before_seq)
 
         async def read(connection: AsyncConnection) -> list[RunRecord]:
-            found = [_record(row) for one in queries for row in await connection.execute(one)]
+            found = [to_record(row) for one in queries for row in await connection.execute(one)]
             return sorted(found, key=lambda record: record.run.seq, reverse=True)[:limit]
 
         # A run that moves between two queries would be in both, or in neither.
@@ -107,22 +99,22 @@ class SqlRunReader:
         return await self._database.with_retry(_lanes)
 
     async def lane_names(self) -> list[LaneName]:
-        rows = await self._rows(sa.select(lanes.c.name).order_by(lanes.c.name))
+        rows = await self._database.rows(sa.select(lanes.c.name).order_by(lanes.c.name))
         return [LaneName(name) for (name,) in rows]
 
     async def keys(self, *, limit: int, after: Key | None = None) -> Sequence[SavedKey]:
         query = sa.select(*saved_keys.c).order_by(saved_keys.c.key).limit(limit)
         if after is not None:
             query = query.where(saved_keys.c.key > after)
-        return [SavedKey._make(row) for row in await self._rows(query)]
+        return [SavedKey._make(row) for row in await self._database.rows(query)]
 
     async def saved_key(self, key: Key) -> SavedKey | None:
-        rows = await self._rows(sa.select(*saved_keys.c).where(saved_keys.c.key == key))
+        rows = await self._database.rows(sa.select(*saved_keys.c).where(saved_keys.c.key == key))
         return SavedKey._make(rows[0]) if rows else None
 
     async def inbox(self, run_id: RunId) -> Sequence[InboxItem]:
         query = sa.select(*inbox.c).where(inbox.c.run_id == run_id).order_by(inbox.c.seq)
-        return [InboxItem._make(row) for row in await self._rows(query)]
+        return [InboxItem._make(row) for row in await self._database.rows(query)]
 
     async def questions(self, run_id: RunId) -> Sequence[Question]:
         query = (
@@ -131,19 +123,19 @@ class SqlRunReader:
             .where(questions.c.run_id == run_id, IS_OPEN)
             .order_by(questions.c.asked_at, questions.c.call_id)
         )
-        return [Question._make(row) for row in await self._rows(query)]
+        return [Question._make(row) for row in await self._database.rows(query)]
 
     async def instances(self) -> Sequence[Instance]:
-        return [Instance._make(row) for row in await self._rows(_INSTANCES)]
+        return [Instance._make(row) for row in await self._database.rows(_INSTANCES)]
 
     async def runs_due(self, now: Instant, *, limit: int) -> Sequence[Run]:
         query = _STATES.where(runs.c.due_at <= now).order_by(runs.c.due_at).limit(limit)
-        return [Run.from_row(row) for row in await self._rows(query)]
+        return [Run.from_row(row) for row in await self._database.rows(query)]
 
     async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[HeldRun]:
         # Only heads are held, so the index of heads serves.
         is_held = _IS_HEAD & (runs.c.instance_id == instance_id)
-        rows = await self._rows(_HELD.where(is_held).order_by(_SORTED_SEQ).limit(limit))
+        rows = await self._database.rows(_HELD.where(is_held).order_by(_SORTED_SEQ).limit(limit))
         return [_held(row) for row in rows]
 
     async def held_among(
@@ -174,11 +166,11 @@ class SqlRunReader:
     async def children_to_end(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
         is_asked = runs.c.status == RunStatus.CANCELLING.value
         query = _CHILDREN.where(runs.c.child_of == parent_id, ~is_asked).limit(limit)
-        return [run_id for (run_id,) in await self._rows(query)]
+        return [run_id for (run_id,) in await self._database.rows(query)]
 
     async def active_children(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
         query = _CHILDREN.where(runs.c.child_of == parent_id).limit(limit)
-        return [run_id for (run_id,) in await self._rows(query)]
+        return [run_id for (run_id,) in await self._database.rows(query)]
 
     async def queued_runs(
         self, lane: LaneName, *, limit: int, before_seq: int | None = None
@@ -186,28 +178,22 @@ class SqlRunReader:
         query = _STATES.where(runs.c.lane == lane, HAS_NOT_STARTED)
         if before_seq is not None:
             query = query.where(runs.c.seq < before_seq)
-        rows = await self._rows(query.order_by(_SORTED_SEQ.desc()).limit(limit))
+        rows = await self._database.rows(query.order_by(_SORTED_SEQ.desc()).limit(limit))
         return [Run.from_row(row) for row in rows]
 
     async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:
         query = _STATES.where(runs.c.seq > after_seq).order_by(runs.c.seq).limit(limit)
-        return [Run.from_row(row) for row in await self._rows(query)]
+        return [Run.from_row(row) for row in await self._database.rows(query)]
 
     async def oldest_submissions(self, *, before: Instant, limit: int) -> Sequence[str]:
         query = sa.select(remembered.c.idempotency_key).where(remembered.c.at <= before)
-        rows = await self._rows(query.order_by(remembered.c.at).limit(limit))
+        rows = await self._database.rows(query.order_by(remembered.c.at).limit(limit))
         return [key for (key,) in rows]
 
     async def count_submissions(self, *, before: Instant) -> int:
-        ((count,),) = await self._rows(sa.select(sa.func.count()).where(remembered.c.at <= before))
+        query = sa.select(sa.func.count()).where(remembered.c.at <= before)
+        ((count,),) = await self._database.rows(query)
         return int(count)
-
-    async def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
-        async def read(connection: AsyncConnection) -> Sequence[sa.Row[Any]]:
-            rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
-            return rows
-
-        return await self._database.with_retry(read)
 
     async def _rows_of(
         self, run_ids: Collection[RunId], query: sa.Select[Any]
@@ -215,7 +201,7 @@ class SqlRunReader:
         wanted, found = list(run_ids), list[sa.Row[Any]]()
         for first in range(0, len(wanted), _IDS_AT_ONCE):
             some = wanted[first : first + _IDS_AT_ONCE]
-            found += await self._rows(query.where(runs.c.id.in_(some)))
+            found += await self._database.rows(query.where(runs.c.id.in_(some)))
         return found
 
 
@@ -243,7 +229,7 @@ async def _records(rows: Sequence[sa.Row[Any]]) -> list[RunRecord]:
     """There may be thousands: others have their turn in between."""
     found: list[RunRecord] = []
     for first in range(0, len(rows), _ROWS_AT_ONCE):
-        found += map(_record, rows[first : first + _ROWS_AT_ONCE])
+        found += map(to_record, rows[first : first + _ROWS_AT_ONCE])
         await asyncio.sleep(0)
     return found
 
@@ -256,6 +242,7 @@ def _held(row: sa.Row[Any]) -> HeldRun:
     return HeldRun(row.id, row.token, RunStatus(row.status), row.slot, row.unread_count)
 
 
-def _record(row: sa.Row[Any]) -> RunRecord:
-    values = tuple(row)
-    return RunRecord(Run.from_row(values[: len(RUN_COLUMNS)]), *values[len(RUN_COLUMNS) :])
+def to_record(row: sa.Row[Any]) -> RunRecord:
+    """From a row that begins with the columns of a record."""
+    documents = row[len(RUN_COLUMNS) : len(RECORD_COLUMNS)]
+    return RunRecord(Run.from_row(row[: len(RUN_COLUMNS)]), *documents)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.tables import workers
@@ -29,23 +28,16 @@ class SqlWorkerReader:
         self._database = database
 
     async def workers(self, *, heard_since: Instant) -> Sequence[LiveWorker]:
-        rows = await self._rows(_HEARD, since=heard_since)
+        rows = await self._database.rows(_HEARD, {"since": heard_since})
         return sorted(map(_live, rows), key=lambda one: one.id)
 
     async def silent_workers(self, *, heard_before: Instant, limit: int) -> Sequence[str]:
-        rows = await self._rows(_OLDEST.limit(limit), before=heard_before)
+        rows = await self._database.rows(_OLDEST.limit(limit), {"before": heard_before})
         return [worker_id for (worker_id,) in rows]
 
     async def count_silent_workers(self, *, heard_before: Instant) -> int:
-        ((count,),) = await self._rows(_COUNT, before=heard_before)
+        ((count,),) = await self._database.rows(_COUNT, {"before": heard_before})
         return int(count)
-
-    async def _rows(self, query: sa.Select[Any], **given: Instant) -> Sequence[Any]:
-        async def read(connection: AsyncConnection) -> Sequence[Any]:
-            rows: Sequence[Any] = (await connection.execute(query, given)).all()
-            return rows
-
-        return await self._database.with_retry(read)
 
 
 def _live(row: Sequence[Any]) -> LiveWorker:

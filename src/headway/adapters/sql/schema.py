@@ -38,7 +38,7 @@ async def prepare_schema(database: Database, address: Address) -> None:
 async def check_schema(database: Database, address: Address) -> str:
     """The version that is there, if it is the program's own; else SchemaMismatch."""
     found = None
-    path = _file_of(address)
+    path = address.file
     with faults_explained(address):
         # A file that is not there yet is not made by looking for it.
         if path is None or await asyncio.to_thread(is_ours, path):
@@ -60,7 +60,7 @@ async def check_schema(database: Database, address: Address) -> str:
 
 async def upgrade_schema(database: Database, address: Address) -> str:
     """Run the migrations that are missing, once, under a lock; the version that is there then."""
-    path = _file_of(address)
+    path = address.file
     newest = _revisions()[-1]
     with faults_explained(address):
         if path is not None:
@@ -76,11 +76,6 @@ async def upgrade_schema(database: Database, address: Address) -> str:
                     await connection.execute(sa.text(f"PRAGMA application_id = {APPLICATION_ID}"))
             await connection.commit()
     return newest
-
-
-def _file_of(address: Address) -> Path | None:
-    is_file = address.driver == "sqlite" and not address.is_memory
-    return Path(address.database) if is_file else None
 
 
 @contextmanager
@@ -109,7 +104,7 @@ def _reason(error: sa.exc.DBAPIError) -> str:
 @asynccontextmanager
 async def _locked(database: Database, address: Address) -> AsyncIterator[AsyncConnection]:
     """A connection that may write, while nobody else upgrades the same database."""
-    path = _file_of(address)
+    path = address.file
     gate = None if path is None else await asyncio.to_thread(_open_gate, path)
     try:
         async with database.writing() as connection:

@@ -40,18 +40,17 @@ class SqlStore:
         listeners: "Listeners",
         *,
         ear: "Ear | None" = None,
-        now: Callable[[], Instant] | None = None,
     ) -> None:
         """`ear` hears other processes, where the database can carry what they say."""
         self._database = database
         self._listeners = listeners
         self._ear = ear
         self.writer = writer
-        self.runs = SqlRunReader(database, now)
-        self.board = SqlBoardReader(database, now)
+        self.runs = SqlRunReader(database)
+        self.board = SqlBoardReader(database)
         self.events = SqlEventReader(database)
         self.files = SqlFileReader(database)
-        self.flows = SqlFlowReader(database, now)
+        self.flows = SqlFlowReader(database)
         self.workers = SqlWorkerReader(database)
         self.doctor = SqlDoctorReader(database)
 
@@ -132,7 +131,7 @@ async def open_store(
     `now` replaces the database's clock, for tests.
     """
     addresses = parse_addresses(urls)
-    database = Database(addresses, durability=durability)
+    database = Database(addresses, durability=durability, now=now)
     listeners = Listeners()
     writer_id = str(uuid4())
     try:
@@ -149,7 +148,7 @@ async def open_store(
         await database.close()
         raise
     ear = _ear(database, writer_id, listeners)
-    return SqlStore(database, writer, listeners, ear=ear, now=now)
+    return SqlStore(database, writer, listeners, ear=ear)
 
 
 def _ear(database: Database, writer_id: str, listeners: Listeners) -> "Ear | None":

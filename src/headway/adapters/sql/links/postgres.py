@@ -30,7 +30,7 @@ NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', '{{}}') WHERE pg_notification_qu
 
 class PostgresLink:
     dialect: Dialect = PGDialect_asyncpg()  # type: ignore[no-untyped-call]
-    now_sql: str | None = NOW_SQL["postgresql"]
+    now_sql: str | None = NOW_SQL["postgres"]
 
     def __init__(self, connection: RawConnection) -> None:
         self._connection = connection
