@@ -170,7 +170,10 @@ class Writer:
             self.conflict_count += 1
         await self._undo()
         if isinstance(error, GuardFailed) and error.args == (OWN_ROW,):
-            await self._introduce(is_new=True)  # So long silent that it was forgotten.
+            try:
+                await self._introduce(is_new=True)  # So long silent that it was forgotten.
+            except Exception as again:
+                return await self._recover(again, give_up_at_s)
         return None
 
     def _refuse(self, batch: Sequence[Pending], error: BaseException) -> None:
@@ -258,10 +261,9 @@ class Writer:
                 await self._drop_link()
                 await asyncio.sleep(RECONNECT_DELAY_S)
                 continue
-            if in_doubt is None or number != in_doubt.number:
-                return None
+            # Whatever has landed: a batch whose caller was told that nobody knows may have, too.
             self._batch_number = number
-            return in_doubt
+            return in_doubt if in_doubt is not None and number == in_doubt.number else None
         self._is_out = True
         if in_doubt is not None:
             return OutcomeUnknown(first_line(last))
