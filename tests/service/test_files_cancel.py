@@ -1,8 +1,10 @@
 """Cancel with files: kept, and Continue skips them; deleted, and it fetches them again (R1.8)."""
 
 import asyncio
+import fcntl
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from headway.core.command.cancel import CancelAnswer
 from headway.core.ids import Key
 from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
+from headway.services import execution
 from tests.service.folders import contents, ledger, parts, until
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -212,3 +215,40 @@ async def test_r1_12_a_runner_on_another_data_directory_deletes_nothing_here(
     async with Headway(url):
         await until(lambda: not parts(tmp_path))
     assert contents(tmp_path) == {}
+
+
+@contextmanager
+def held_gate(url: str) -> Iterator[None]:
+    """As by another process that writes for long."""
+    with Path(f"{url.removeprefix('sqlite:///')}.lock").open("r+b") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        yield
+
+
+async def test_r1_12_a_denied_job_that_succeeds_keeps_its_files_however_slowly_that_is_stored(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is cancelled if it goes on for too long, and not while its end is on the way."""
+    monkeypatch.setattr(execution, "DENIED_GRACE_S", 0.3)
+    hw, denied, go = Headway(url), asyncio.Event(), asyncio.Event()
+
+    @hw.job()
+    async def work(ctx: RunContext) -> str:
+        async with ctx.file("1.txt") as file:
+            await file.write(b"whole")
+        await ctx.interrupt({"go": "on?"})
+        denied.set()
+        await go.wait()
+        return "done"
+
+    async with hw:
+        run = await hw.start("work", key="ann")
+        while not await run.questions():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await run.cancel(files="delete")
+        await denied.wait()
+        with held_gate(url):
+            go.set()
+            await asyncio.sleep(2 * execution.DENIED_GRACE_S)
+        assert (await run.ended()).run.status is RunStatus.SUCCEEDED
+        assert contents(tmp_path) == {"1.txt": "whole"}

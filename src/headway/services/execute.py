@@ -71,7 +71,10 @@ async def _execute(
 ) -> None:
     try:
         execution.begin()
-        outcome = await _outcome(job, context, execution)
+        try:
+            outcome = await _outcome(job, context, execution)
+        finally:
+            execution.job_has_ended()
         execution.is_settling = True
         if (error := _error_in(outcome)) is not None:
             span.fail(error)

@@ -39,6 +39,8 @@ class Execution:
         """Something may have come in for it."""
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
+        self._grace: asyncio.TimerHandle | None = None
+        """Until a job that was denied its answer is cancelled."""
         self._has_begun = False
         self._is_last = False
         self.awaited_slot: asyncio.Future[None] | None = None
@@ -96,9 +98,14 @@ class Execution:
         self.ending = ending
         self.news.set()
         if self.asking_count and ending is not Ending.LOST:
-            asyncio.get_running_loop().call_later(DENIED_GRACE_S, self._cancel)
+            self._grace = asyncio.get_running_loop().call_later(DENIED_GRACE_S, self._cancel)
         elif is_first:
             self._cancel()
+
+    def job_has_ended(self) -> None:
+        """Whatever follows is to be brought home: there is nothing left to cancel."""
+        if self._grace is not None:
+            self._grace.cancel()
 
     def _cancel(self) -> None:
         assert self._task is not None
