@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import random
+import sqlite3
 from urllib.parse import quote
 
 import pytest
@@ -185,3 +186,16 @@ async def test_i20_a_stream_that_cannot_read_on_ends_without_a_traceback(
 async def test_a_type_that_no_event_can_have_is_refused(client: Client, word: str) -> None:
     refused = await client.get(f"/api/events?type={quote(word)}")
     assert (refused.status, refused.body["place"]) == (422, "type[0]")
+
+
+async def test_i14_after_a_failover_a_stream_is_told_to_begin_anew(url: str) -> None:
+    """Which may have lost the last events: their numbers stand for others by now."""
+    async with served(url) as client:
+        await client.ended(await client.submitted("echo"))
+        async with client.streamed("/api/events?after=3") as stream:
+            with sqlite3.connect(url.removeprefix("sqlite:///")) as elsewhere:
+                elsewhere.execute("UPDATE stream SET epoch = epoch + 1")
+            told = await anext(stream)
+            assert (told.event, told.id) == ("resync", "3")
+            await client.submitted("echo")
+            assert (await anext(stream)).id == "4"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -160,3 +161,33 @@ async def test_i14_a_gap_is_told_or_followed_by_what_is_kept(store: SqlStore) ->
         assert [entry.event.seq for entry in batch.entries] == [5, 6]
         assert (batch.upto_seq, batch.is_gap) == (6, True)
         assert (await feed.after(1_000)).is_gap
+
+
+class Primary:
+    """A database that fails over to a replica which lacks its last events."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self._reader = store.events
+        self.epoch = 1
+        self.lost_count = 0
+
+    async def events(self, **asked: Any) -> Page:
+        page = await self._reader.events(**asked)
+        last_seq = page.last_seq - self.lost_count
+        kept = [event for event in page.events if event.seq <= last_seq]
+        return replace(page, events=kept, last_seq=last_seq, epoch=self.epoch)
+
+
+async def test_i14_after_a_failover_nothing_that_was_held_before_is_told(store: SqlStore) -> None:
+    primary = Primary(store)
+    async with fed(store, reader=primary) as feed:
+        await submit(store, 5)
+        await heard(feed, upto=5)
+        assert (await feed.after(4)).upto_seq == 5
+        primary.epoch, primary.lost_count = 2, 3
+        while feed.epoch == 1:
+            await feed.wait(feed.last_seq, timeout_s=1)
+        assert feed.last_seq == 2
+        primary.lost_count = 0
+        await heard(feed, upto=5)
+        assert await seen_by_a_watcher(feed, after=2, upto=5) == [3, 4, 5]

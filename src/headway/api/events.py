@@ -188,9 +188,11 @@ class Streams:
         self._move(1)
         try:
             yield f"retry: {RETRY_AFTER_S * 1000}\nid: {seq}\n\n".encode()
-            said_at_s = time.monotonic()
+            said_at_s, epoch = time.monotonic(), self._feed.epoch
             while not self._feed.is_closed:
                 batch = await self._feed.after(seq, run_id=wanted.run_id)
+                if epoch != self._feed.epoch:
+                    batch, epoch = Batch((), self._feed.last_seq, is_gap=True), self._feed.epoch
                 if batch.upto_seq == seq and not batch.is_gap:
                     await self._feed.wait(seq, timeout_s=said_at_s + PING_S - time.monotonic())
                 for chunk in self._chunks(batch, seq, has):

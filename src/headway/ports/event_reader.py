@@ -17,6 +17,10 @@ class Page:
     """What was asked for begins before this: events are missing, take a snapshot instead."""
     has_more: bool
     """There may be more than were asked for."""
+    epoch: int = 0
+    """Another one than before: after a failover, which may have lost the last events. Then numbers
+    that were seen may stand for other events by now.
+    """
 
 
 class EventReader(Protocol):

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence, Sized
 from itertools import islice
 from types import TracebackType
-from typing import Final, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from headway.core.errors import InfrastructureError
 from headway.core.ids import RunId
@@ -44,6 +44,9 @@ class Batch(NamedTuple, Generic[T]):
     """What was asked for is not there: take a snapshot, and go on from `upto_seq`."""
 
 
+NOTHING_ASKED: Final = (-1, -1, Batch[Any]((), -1))
+
+
 class EventFeed(Generic[T]):
     """Works inside `async with`. `pack` is done once for each event, for all watchers, and what it
     gives has the length that counts.
@@ -65,17 +68,19 @@ class EventFeed(Generic[T]):
         self._pack = pack
         self._held: deque[Entry[T]] = deque()
         self._held_length = 0
-        self._asked: tuple[int, int, Batch[T]] = (-1, -1, Batch((), -1))
+        self._asked: tuple[int, int, Batch[T]] = NOTHING_ASKED
         """What was wanted last: after which one, up to which, and what that is."""
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._is_reading = False
         self.last_seq = 0
+        self.epoch = 0
+        """Another one than a watcher has begun with: what it has seen may not be so any more."""
         self.is_closed = False
 
     async def __aenter__(self) -> Self:
         page = await self._reader.events(after_seq=0, limit=1)
-        self.last_seq = page.last_seq
+        self.last_seq, self.epoch = page.last_seq, page.epoch
         self._stop_listening = self._store.listen(self._hear)
         self._following = asyncio.create_task(self._follow())
         return self
@@ -174,11 +179,13 @@ class EventFeed(Generic[T]):
             )
         finally:
             self._is_reading = False
-        if page.last_seq < self.last_seq or self.last_seq < page.pruned_seq:
+        has_moved = page.epoch != self.epoch or page.last_seq < self.last_seq
+        if has_moved or self.last_seq < page.pruned_seq:
             # Another database than before, or long asleep: nothing that is held is of use.
             self._held.clear()
             self._held_length = 0
-            self.last_seq = page.last_seq
+            self._asked = NOTHING_ASKED
+            self.last_seq, self.epoch = page.last_seq, page.epoch
             self._tell()
             return False
         if page.events:

@@ -45,6 +45,7 @@ class Mirror:
         self._folder = folder
         self._news = asyncio.Event()
         self._seq: int | None = None
+        self._epoch: int | None = None
         self._unwritten: set[RunId] = set()
         """What could not be written, and is tried again."""
         self._is_failing = False
@@ -94,6 +95,12 @@ class Mirror:
         await self._write(list(self._unwritten))
         while True:  # Until there are no more for now.
             page = await self._events.events(after_seq=self._seq, limit=PAGE_COUNT)
+            has_moved = self._epoch not in (None, page.epoch)
+            self._epoch = page.epoch
+            if has_moved:  # What was seen may not be so any more.
+                await self._write_all()
+                self._seq = min(self._seq, page.last_seq)
+                continue
             if self._seq > page.last_seq:  # Of another database.
                 self._seq = 0
                 continue

@@ -15,6 +15,7 @@ from headway.ports.event_reader import Page
 FIRST_COUNT: Final = 16
 SHORT: Final = 512
 """Payloads up to this come with their rows; longer ones are fetched once it is known how many."""
+PLACE: Final = (stream.c.seq, stream.c.pruned_seq, stream.c.epoch)
 
 
 class SqlEventReader:
@@ -30,8 +31,8 @@ class SqlEventReader:
         run_id: RunId | None = None,
     ) -> Page:
         async def page(connection: AsyncConnection) -> Page:
-            found = await connection.execute(sa.select(stream.c.seq, stream.c.pruned_seq))
-            last_seq, pruned_seq = found.one()
+            found = await connection.execute(sa.select(*PLACE))
+            last_seq, pruned_seq, epoch = found.one()
             if length_max is None:
                 query = _after(sa.select(*events.c), after_seq, limit, run_id)
                 read = [Event(*row) for row in await connection.execute(query)]
@@ -40,7 +41,7 @@ class SqlEventReader:
                 read, has_more = await self._bounded(
                     connection, after_seq, limit, length_max, run_id
                 )
-            return Page(read, last_seq, pruned_seq, has_more)
+            return Page(read, last_seq, pruned_seq, has_more, epoch)
 
         return await self._database.with_retry(page, at_one_instant=True)
 
