@@ -44,6 +44,19 @@ async def used(client: Client) -> list[str]:
     return passwords
 
 
+async def test_s4_a_secret_is_not_shown_though_whoever_saved_it_did_not_know_the_job(
+    client: Client, url: str, used: list[str]
+) -> None:
+    async with Headway(url).without_engine() as stranger:
+        await stranger.keys.save("ann", job="login", params={"name": "ann", "password": PASSWORD})
+    for path in ("/api/state", "/api/keys", "/api/keys/ann"):
+        text = json.dumps((await client.get(path)).body)
+        assert PASSWORD not in text, path
+        assert json.dumps(SET) in text, path
+    await client.ended(await client.submitted("login", key="ann"))
+    assert used == [PASSWORD]
+
+
 async def test_r1_12_the_job_is_given_the_secret_and_nobody_is_shown_it(
     client: Client, used: list[str]
 ) -> None:

@@ -4,6 +4,7 @@ controls.
 
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
 from fastapi import APIRouter, Response
@@ -29,7 +30,7 @@ from headway.api.wire import (
     LaneList,
     LaneView,
 )
-from headway.core.ids import Key, LaneName
+from headway.core.ids import LaneName
 from headway.core.world import SavedKey
 from headway.ports.run_reader import LaneView as FoundLane
 
@@ -58,7 +59,9 @@ def _state(router: APIRouter, face: Face) -> None:
         views = [
             worker_view(one, is_alive=True, calls=face.workers.calls_of(one.id)) for one in workers
         ]
-        return json_answer(await state_text(await face.store.runs.snapshot(), views))
+        found = await face.store.runs.snapshot()
+        found = replace(found, keys=face.keys.marked(found.keys))
+        return json_answer(await state_text(found, views))
 
     @router.get(
         "/jobs",
@@ -193,7 +196,7 @@ def _keys(router: APIRouter, face: Face) -> None:
         )
 
     async def found_key(key: str) -> SavedKey | None:
-        return await face.store.runs.saved_key(Key(key.strip()))
+        return await face.keys.get(key)
 
     @router.get(
         "/keys/{key:name}",

@@ -40,7 +40,21 @@ class Keys:
         self, *, after: str | None = None, limit: int = PAGE_COUNT
     ) -> Sequence[SavedKey]:
         """The saved rows by key; the last one's key is where the next page begins."""
-        return await self._reader.keys(limit=limit, after=None if after is None else Key(after))
+        rows = await self._reader.keys(limit=limit, after=None if after is None else Key(after))
+        return self.marked(rows)
+
+    async def get(self, key: str) -> SavedKey | None:
+        row = await self._reader.saved_key(Key(key.strip()))
+        return None if row is None else self.marked([row])[0]
+
+    def marked(self, rows: Sequence[SavedKey]) -> Sequence[SavedKey]:
+        """The rows, their secrets marked: whoever saved them may not have known the job (S4)."""
+        return [
+            row._replace(params=self._jobs[row.job].parameters.marked(row.params))
+            if row.job in self._jobs
+            else row
+            for row in rows
+        ]
 
     async def save(
         self,

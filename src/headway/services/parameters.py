@@ -91,6 +91,13 @@ class Parameters:
         """Those that are annotated as secrets (`pydantic.SecretStr`) marked as such."""
         return sealed(given, self._secrets, kept=kept) if self._secrets else given
 
+    def marked(self, document: str) -> str:
+        """What was kept as `document`, its secrets marked."""
+        if not self._secrets:
+            return document
+        params = json.loads(document)
+        return encode_document(sealed(params, self._secrets, kept=params), place="params")
+
     def parse(self, document: str) -> dict[str, Any]:
         """The arguments for the function; InvalidInput names every field that is wrong."""
         try:
