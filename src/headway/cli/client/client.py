@@ -15,6 +15,7 @@ Query = Mapping[str, str | int | Sequence[str] | None]
 
 UNREACHABLE: Final = "unreachable"
 """Nobody was there to be asked."""
+NOT_HEADWAY: Final = "not_headway"
 UNANSWERED: Final = "unanswered"
 """Somebody was asked, and the answer is lost."""
 MAY_BE_DONE: Final = frozenset({UNANSWERED, "outcome_unknown"})
@@ -27,6 +28,8 @@ RETRY_S: Final = 1.0
 class Answer(NamedTuple):
     status: int
     body: bytes
+    location: str | None = None
+    """Where it sends us instead."""
 
 
 class Transport(Protocol):
@@ -54,6 +57,13 @@ class Refused(Error):
         self.status = status
         self.code = code
         self.more = more
+
+
+class Told(dict[str, Any]):
+    """An object in an answer; what every headway would have told is missing in no other way."""
+
+    def __missing__(self, name: str) -> Any:
+        raise _stranger(f"its answer has no {name!r}")
 
 
 class Client:
@@ -117,14 +127,21 @@ class Client:
         return await self._call("PUT", path, body)
 
     async def delete(self, path: str) -> None:
-        await self._call("DELETE", path)
+        if await self._asked("DELETE", path, None):
+            raise _stranger("it says more than that something is gone")
 
     async def _call(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = NO_HEADERS
     ) -> Any:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         answer = await self._asked(method, path, data, headers)
-        return json.loads(answer) if answer else None
+        try:
+            told = json.loads(answer, object_hook=Told)
+        except ValueError:
+            told = None
+        if isinstance(told, Told) and told:
+            return told
+        raise _stranger("its answer is not an object that says something")
 
     async def _asked(
         self,
@@ -134,7 +151,7 @@ class Client:
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> bytes:
         answer = await self._transport.request(method, path, data, headers)
-        if answer.status >= 400:
+        if not 200 <= answer.status < 300:
             raise refusal(answer)
         return answer.body
 
@@ -173,12 +190,20 @@ def _checked(idempotency_key: str) -> str:
 
 
 def refusal(answer: Answer) -> Refused:
+    if answer.location is not None:
+        detail = f"the server sends us to {answer.location}: name that one in HEADWAY_URL"
+        return Refused(answer.status, NOT_HEADWAY, detail, {})
     try:
         told = json.loads(answer.body)
         return Refused(answer.status, told.pop("code"), told.pop("detail"), told)
     except (ValueError, KeyError, TypeError, AttributeError):
         detail = f"the server answered {answer.status}, and not as headway does"
-        return Refused(answer.status, "not_headway", detail, {})
+        return Refused(answer.status, NOT_HEADWAY, detail, {})
+
+
+def _stranger(why: str) -> Refused:
+    detail = f"the server does not answer as headway does ({why}): is it one, of this version?"
+    return Refused(200, NOT_HEADWAY, detail, {})
 
 
 def _encoded(query: Query) -> str:

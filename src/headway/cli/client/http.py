@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
 from yarl import URL
 
-from headway.cli.client.client import UNANSWERED, UNREACHABLE, Answer, Refused, refusal
+from headway.cli.client.client import NOT_HEADWAY, UNANSWERED, UNREACHABLE, Answer, Refused, refusal
 from headway.core.errors import ConfigurationError
 
 CONNECT_S: Final = 10.0
@@ -19,6 +19,11 @@ SILENCE_S: Final = 45.0
 LINE_BYTE_COUNT_MAX: Final = 4 << 20
 NOT_ASKED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 """No connection was made, so nothing was sent."""
+GATEWAY_STATUSES: Final = frozenset({502, 503, 504})
+
+
+class BehindProxy(aiohttp.ClientError):
+    """A proxy has answered for a server that does not."""
 
 
 class HttpTransport:
@@ -40,7 +45,10 @@ class HttpTransport:
                 timeout=timeout,
                 allow_redirects=False,
             ) as answer:
-                return Answer(answer.status, await answer.read())
+                told = Answer(answer.status, await answer.read(), _elsewhere(answer))
+                if answer.status in GATEWAY_STATUSES and refusal(told).code == NOT_HEADWAY:
+                    raise BehindProxy(f"what stands before it answered {answer.status}")
+                return told
         except NOT_ASKED as error:
             raise self._unreachable(error) from None
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -57,7 +65,11 @@ class HttpTransport:
                 self._at(path), headers=headers, timeout=timeout, allow_redirects=False
             ) as answer:
                 if answer.status != 200:
-                    raise refusal(Answer(answer.status, await answer.read()))
+                    told = Answer(answer.status, await answer.read(), _elsewhere(answer))
+                    refused = refusal(told)
+                    if answer.status in GATEWAY_STATUSES and refused.code == NOT_HEADWAY:
+                        raise BehindProxy(f"what stands before it answered {answer.status}")
+                    raise refused
                 yield _lines(answer)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise self._unreachable(error) from None
@@ -81,19 +93,29 @@ def _reason(error: Exception) -> str:
     return "it does not answer in time" if isinstance(error, TimeoutError) else str(error)
 
 
+def _elsewhere(answer: aiohttp.ClientResponse) -> str | None:
+    return answer.headers.get("location", "") if 300 <= answer.status < 400 else None
+
+
 async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     async for line in answer.content:
         yield line.rstrip(b"\r\n")
 
 
+def _address(url: str) -> SplitResult:
+    with suppress(ValueError):  # A port that is none, or half of a bracket.
+        parts = urlsplit(url)
+        is_host = parts.hostname and parts.port != 0 and not parts.username
+        if parts.scheme in ("http", "https") and is_host and not (parts.query or parts.fragment):
+            return parts
+    raise ConfigurationError(
+        "HEADWAY_URL must be the address of a server, such as http://127.0.0.1:8070"
+    )
+
+
 @asynccontextmanager
 async def opened_http(url: str, token: str | None) -> AsyncIterator[HttpTransport]:
-    parts = urlsplit(url)
-    is_address = parts.scheme in ("http", "https") and parts.hostname and not parts.username
-    if not is_address or parts.query or parts.fragment:
-        raise ConfigurationError(
-            "HEADWAY_URL must be the address of a server, such as http://127.0.0.1:8070"
-        )
+    parts = _address(url)
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession(
         headers=headers,
