@@ -9,22 +9,22 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from headway.bootstrap import check_database, display, upgrade_database
-from headway.cli.own_database import own_database
+from headway.cli.own_database import App, own_database
 from headway.cli.show import Json, print_json
 
 if TYPE_CHECKING:
     from headway.services.retention import Removed
 
 
-async def upgrade(*, json: Json = False) -> None:
+async def upgrade(*, app: App = None, json: Json = False) -> None:
     """Bring the schema to this program's version; safe to run again, and from several places."""
-    urls = own_database("db upgrade")
+    urls = own_database("db upgrade", app)
     _say(await upgrade_database(urls), "the schema is at", urls, as_json=json)
 
 
-async def check(*, json: Json = False) -> None:
+async def check(*, app: App = None, json: Json = False) -> None:
     """Say whether this program can use the schema; changes nothing."""
-    urls = own_database("db check")
+    urls = own_database("db check", app)
     _say(await check_database(urls), "the schema is current:", urls, as_json=json)
 
 
@@ -57,8 +57,7 @@ async def prune(
     from headway.cli.load import load_app  # noqa: PLC0415
     from headway.services.retention import DAY_S, Keeper  # noqa: PLC0415
 
-    if app is None:
-        own_database("db prune")
+    own_database("db prune", app)
     hw = load_app(app)
     given = {"runs_s": runs_days, "events_s": events_days}
     given["idempotency_keys_s"] = idempotency_keys_days

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from headway.bootstrap import SystemClock, display, opened_readers
-from headway.cli.own_database import own_database
+from headway.cli.own_database import App, own_database
 from headway.cli.show import Json
 from headway.core.doctor.finding import Finding, Weight
 from headway.services.doctor import Checked, examine
@@ -24,7 +24,7 @@ Findings = Annotated[
 ]
 
 
-async def doctor(*, json: Findings = False) -> int:
+async def doctor(*, app: App = None, json: Findings = False) -> int:
     """Check every promise on the database, and name what breaks one; changes nothing.
 
     Others may go on working meanwhile. It ends with 0 when all is well, with 1 when a promise is
@@ -33,7 +33,7 @@ async def doctor(*, json: Findings = False) -> int:
     """
     checked = Checked()
     counts: Counter[Weight] = Counter()
-    urls = own_database("doctor")
+    urls = own_database("doctor", app)
     async with opened_readers(urls) as readers:
         with _bar(checked) as on_page:
             async for finding in examine(readers.doctor, SystemClock(), checked, on_page):

@@ -86,15 +86,17 @@ async def watch(task_id: str, /, *, json: NodeRuns = False) -> int:
         while True:  # Until it is over.
             # Before its node runs, so that none is missed.
             task = await client.get(f"/api/tasks/{named(task_id)}")
+            before = seq
             async for row in node_runs(client, task_id, after=seq):
                 seq = row["seq"]
                 tell(row, node_run_line(row))
             if task["status"] in TERMINAL:
                 tell(task, _line(task))
                 return 0 if task["status"] == RunStatus.SUCCEEDED else EXIT_UNSUCCESSFUL
-            if task["waits_for"] and told != task["node"]:
-                tell(task, _line(task))
-            told = task["node"] if task["waits_for"] else ""
+            if seq == before:  # Else it has moved on, and may not wait any more.
+                if task["waits_for"] and told != task["node"]:
+                    tell(task, _line(task))
+                told = task["node"] if task["waits_for"] else ""
             await asyncio.sleep(WATCH_S)
 
 

@@ -139,9 +139,9 @@ class Client:
             told = json.loads(answer, object_hook=Told)
         except ValueError:
             told = None
-        if isinstance(told, Told) and told:
+        if isinstance(told, Told):
             return told
-        raise _stranger("its answer is not an object that says something")
+        raise _stranger("its answer is not a JSON object")
 
     async def _asked(
         self,

@@ -6,7 +6,7 @@ submitted waits for a process that works.
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import unquote
@@ -22,6 +22,7 @@ from headway.api.origin import Origins
 from headway.bootstrap import display
 from headway.cli.client.client import Answer, refusal
 from headway.cli.load import load_app
+from headway.core.errors import SchemaMismatch
 from headway.services.event_feed import EventFeed
 
 
@@ -140,10 +141,14 @@ def _said(body: bytes | None) -> Receive:
 @asynccontextmanager
 async def opened_local(place: str | None) -> AsyncIterator[LocalTransport]:
     """On the database of the Headway at `place` (`module:name`), or else the configured one."""
-    async with (
-        load_app(place).without_engine() as hw,
-        EventFeed(hw.store, hw.store.events, pack=pack) as feed,
-    ):
+    async with AsyncExitStack() as opened:
+        try:
+            hw = await opened.enter_async_context(load_app(place).without_engine())
+        except SchemaMismatch as error:
+            if place is None or not str(error).endswith("headway db upgrade"):
+                raise
+            raise SchemaMismatch(f"{error} --app {place}") from None
+        feed = await opened.enter_async_context(EventFeed(hw.store, hw.store.events, pack=pack))
         app = build_application(
             hw, feed, Metrics(), access=Access(()), origins=Origins(()), version=version("headway")
         )
