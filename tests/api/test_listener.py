@@ -7,7 +7,7 @@ from headway.api import server
 
 def test_an_answer_does_not_wait_for_the_acknowledgement_of_its_first_part() -> None:
     with (
-        server._listener("127.0.0.1", 0, backlog_count=8) as listener,
+        server.open_listener("127.0.0.1", 0) as listener,
         socket.create_connection(listener.getsockname()),
     ):
         accepted, _ = listener.accept()

@@ -40,16 +40,18 @@ async def serve(
     version: str,
     on_ready: Callable[[str], None],
     public: PublicAddress | None = None,
+    listener: socket.socket | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; `on_ready` is told the address. Open streams end first.
 
     `public` is where people find this server, if that is not the address on which it listens.
+    `listener` is that of `open_listener`, for who wants to know early whether there is one.
     """
     check_exposure(host, access)
     own_names = () if host in ANY_ADDRESS else (host,)
     origins = Origins((*allowed_hosts, *own_names), public=public)
     connections = Connections(open_file_count_max=open_file_count_max())
-    listener = _listener(host, port, backlog_count=connections.backlog_count)
+    listener = listener or open_listener(host, port)
     bound_port = listener.getsockname()[1]
     try:
         metrics = Metrics()
@@ -96,12 +98,11 @@ def check_exposure(host: str, access: Access) -> None:
         )
 
 
-def _listener(host: str, port: int, *, backlog_count: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
+    """ConfigurationError when nobody can listen there. Who comes before `serve` has to wait."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        listener = socket.create_server(
-            (host.strip("[]"), port), family=family, backlog=backlog_count, reuse_port=False
-        )
+        listener = socket.create_server((host.strip("[]"), port), family=family, reuse_port=False)
     except (OSError, OverflowError) as error:
         reason = error.strerror if isinstance(error, OSError) else "the port must be 0 to 65535"
         raise ConfigurationError(

@@ -5,10 +5,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.text import Text
 
 from headway.api.access import Access, Scope, Token
 from headway.api.origin import PublicAddress
-from headway.api.server import check_exposure
+from headway.api.server import check_exposure, open_listener
 from headway.api.server import serve as serve_http
 from headway.cli.load import load_app
 from headway.cli.log_lines import begin_logging
@@ -61,21 +62,26 @@ async def _serve(
         if settings.log_format == "json":
             log.info("server_ready", extra={"address": address, "needs_token": not access.is_open})
             return
-        console.print(f"headway serves [bold]{address}[/]  (page: {address}/ui/)", soft_wrap=True)
+        said = Text.assemble("headway serves ", (address, "bold"), f"  (page: {address}/ui/)")
+        console.print(said, soft_wrap=True)
         if access.is_open:
             console.print("no token is set: whoever can reach this address can do everything")
 
-    async with load_app(app) as hw:
-        await serve_http(
-            hw,
-            host=listens_on,
-            port=settings.port if port is None else port,
-            access=access,
-            allowed_hosts=settings.allowed_hosts,
-            version=version("headway"),
-            on_ready=ready,
-            public=public,
-        )
+    listens_at = settings.port if port is None else port
+    # Before any job begins: a server that is started twice must not execute anything.
+    with open_listener(listens_on, listens_at) as listener:
+        async with load_app(app) as hw:
+            await serve_http(
+                hw,
+                listener=listener,
+                host=listens_on,
+                port=listens_at,
+                access=access,
+                allowed_hosts=settings.allowed_hosts,
+                version=version("headway"),
+                on_ready=ready,
+                public=public,
+            )
 
 
 def tokens_of(settings: Settings) -> list[Token]:
