@@ -1,12 +1,14 @@
 """R5.4, R5.10, I17: what cannot go on, wherever it is; running again from a node."""
 
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.errors import InvalidInput
+from headway.core.flow import walk
 from headway.core.flow.commands import CancelCall
 from headway.core.flow.happened import Aborted, Answered, Happened, Signalled, Woken
 from headway.core.flow.parse import read_flow
@@ -17,6 +19,14 @@ from headway.core.run.status import RunStatus
 from tests.core.flow import drawing
 from tests.core.flow.driver import START, Call, Crash, Driver, Reply
 from tests.core.flow.scenes import a_driver, a_flow, executor, replies, told
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_rows() -> Any:
+    """So that a flow that goes round for ever is over soon."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(walk, "ROW_COUNT_MAX", 40)
+        yield
 
 
 def test_i17_a_run_that_cannot_even_begin_fails_with_a_node_run_that_says_so() -> None:
