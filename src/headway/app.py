@@ -30,6 +30,7 @@ from headway.core.run.explain import Explanation
 from headway.core.run.run import Existing, Mode, Recovery
 from headway.core.schedule import Missed, Schedule
 from headway.ports.clock import Clock
+from headway.ports.id_source import IdSource
 from headway.services.active_runs import ActiveRuns
 from headway.services.admit import submitted_run
 from headway.services.doctor import Examination, examined
@@ -38,14 +39,7 @@ from headway.services.explain import explain_run
 from headway.services.flow.flows import Flows
 from headway.services.flow.workers import Workers
 from headway.services.handle import RunHandle
-from headway.services.job import (
-    Backoff,
-    Job,
-    JobFunction,
-    is_own,
-    job_of,
-    registered_job,
-)
+from headway.services.job import Backoff, Job, JobFunction, is_own, job_of, registered_job
 from headway.services.key_rows import Keys
 from headway.services.lane_settings import Lanes
 from headway.services.mirror import Mirror
@@ -206,6 +200,11 @@ class Headway:
     def urls(self) -> Sequence[str]:
         """Where its database is; they may hold a password."""
         return self._urls
+
+    @property
+    def ids(self) -> IdSource:
+        """Names that nobody has used before."""
+        return self._ids
 
     @property
     def jobs(self) -> Mapping[str, Job]:

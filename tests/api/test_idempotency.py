@@ -1,10 +1,13 @@
 """I6: the same idempotency key, the same run or task, whatever is started and however often."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from headway.core.ids import LaneName
+from headway.testing import document
 from tests.api.client import Client
 from tests.api.conftest import served
 from tests.api.test_flows import ASK, waiting
@@ -29,6 +32,9 @@ async def test_i6_a_task_is_started_once(client: Client) -> None:
     for path, other in (
         ("asks", {**body, "params": {"n": 2}}),
         ("asks", {**body, "version": 1}),
+        ("asks", {**body, "lane": "flow"}),
+        ("asks", {**body, "key": "bob"}),
+        ("asks", {**body, "on_conflict": "enqueue"}),
         ("asks", {**body, "timeout_s": 60}),
         ("others", body),
     ):
@@ -66,8 +72,33 @@ async def test_i6_a_schedule_is_run_now_once(client: Client) -> None:
     assert (first.status, again.status, again["id"]) == (201, 201, first["id"])
 
 
+async def test_i6_a_schedule_is_run_now_once_although_it_is_another_by_then(
+    client: Client,
+) -> None:
+    first = await client.post("/api/schedules/yearly/run", idempotency_key="one")
+    yearly = client.hw.schedules["yearly"]
+    # As a newer program would have it.
+    newer = replace(yearly, params=document({"text": "new"}), lane=LaneName("other"), timeout_s=9.0)
+    client.hw._schedules.update(yearly=newer, monthly=replace(yearly, name="monthly"))
+    again = await client.post("/api/schedules/yearly/run", idempotency_key="one")
+    assert (again.status, again["id"]) == (201, first["id"])
+    other = await client.post("/api/schedules/monthly/run", idempotency_key="one")
+    assert (other.status, other["code"]) == (422, "idempotency_conflict")
+
+
 @pytest.mark.parametrize(
-    "more", [{"timeout_s": 5}, {"queue_timeout_s": 5}, {"existing": "replace"}]
+    "more",
+    [
+        {"job": "stay"},
+        {"key": "ann"},
+        {"params": {}},
+        {"lane": "main"},
+        {"mode": "continue"},
+        {"on_conflict": "enqueue"},
+        {"timeout_s": 5},
+        {"queue_timeout_s": 5},
+        {"existing": "replace"},
+    ],
 )
 async def test_i6_another_body_under_the_same_key_is_refused(
     client: Client, more: dict[str, Any]
@@ -82,6 +113,7 @@ async def test_i6_what_was_not_said_may_be_filled_in_otherwise(client: Client) -
     first = await client.post("/api/runs", {"job": "echo"}, idempotency_key="one")
     # As a newer program would have it.
     object.__setattr__(client.hw.jobs["echo"], "timeout_s", 60.0)
+    object.__setattr__(client.hw.jobs["echo"], "lane", "other")
     again = await client.post("/api/runs", {"job": "echo"}, idempotency_key="one")
     assert (again.status, again["id"]) == (201, first["id"])
 

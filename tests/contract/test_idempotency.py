@@ -11,7 +11,7 @@ from headway.core.command.report import SetWindow
 from headway.core.command.settle import Complete
 from headway.core.command.submit import Accepted, Busy, Joined, OtherRequest, Repeated, Steered
 from headway.core.run.admission import OnConflict
-from headway.core.run.run import Mode
+from headway.core.run.run import Recovery
 from headway.core.run.window import Window
 from headway.testing import FakeClock, a_submit, claim_of
 from tests.contract.backends import read_all
@@ -25,18 +25,26 @@ async def test_i6_a_repeat_gives_the_same_run_and_changes_nothing(store: SqlStor
     assert await read_all(store) == before
 
 
+@pytest.mark.parametrize(
+    "filled_in",
+    [
+        {"params": {"page": 2}},
+        {"lane": "cron"},
+        {"timeout_s": 5.0},
+        {"queue_timeout_s": 5.0},
+        {"recovery": Recovery.FAIL},
+        {"key": "bob"},
+    ],
+    ids=lambda filled_in: next(iter(filled_in)),
+)
 async def test_i6_what_was_filled_in_for_the_caller_is_no_part_of_the_request(
-    store: SqlStore,
+    store: SqlStore, filled_in: dict[str, Any]
 ) -> None:
-    """The key's saved row may have changed, or gone, when the request is repeated."""
-    wanted = a_submit(idempotency_key="once", params={"page": 1})
-    assert isinstance(await store.apply(replace(wanted, has_params=False)), Accepted)
-    repeat = a_submit(idempotency_key="once", params={"page": 2})
-    assert await store.apply(replace(repeat, has_params=False)) == Repeated(wanted.run_id)
-    assert await store.apply(replace(repeat, has_params=False, row_revision=5)) == Repeated(
-        wanted.run_id
-    )
-    assert await store.apply(repeat) == OtherRequest(wanted.run_id)
+    """The program or the key's saved row may be another when the request is repeated."""
+    run_id = await submitted(store, idempotency_key="once", params={"page": 1})
+    repeat = a_submit(**{"idempotency_key": "once", **filled_in})
+    assert await store.apply(repeat) == Repeated(run_id)
+    assert await store.apply(replace(repeat, row_revision=5)) == Repeated(run_id)
 
 
 async def test_i6_a_repeat_gives_the_same_run_when_that_has_long_ended(
@@ -50,25 +58,11 @@ async def test_i6_a_repeat_gives_the_same_run_when_that_has_long_ended(
     assert await store.apply(a_submit(idempotency_key="once")) == Repeated(run_id)
 
 
-@pytest.mark.parametrize(
-    "difference",
-    [
-        {"params": {"page": 2}},
-        {"job": "other"},
-        {"key": "bob"},
-        {"lane": "cron"},
-        {"mode": Mode.CONTINUE},
-        {"on_conflict": OnConflict.ENQUEUE},
-    ],
-    ids=lambda difference: next(iter(difference)),
-)
-async def test_i6_another_request_under_the_same_key_is_refused(
-    store: SqlStore, difference: dict[str, Any]
-) -> None:
-    run_id = await submitted(store, idempotency_key="once", params={"page": 1})
+async def test_i6_another_request_under_the_same_key_is_refused(store: SqlStore) -> None:
+    run_id = await submitted(store, idempotency_key="once", fingerprint="one")
     before = await read_all(store)
-    other: dict[str, Any] = {"params": {"page": 1}, "idempotency_key": "once", **difference}
-    assert await store.apply(a_submit(**other)) == OtherRequest(run_id)
+    other = a_submit(idempotency_key="once", fingerprint="another")
+    assert await store.apply(other) == OtherRequest(run_id)
     assert await read_all(store) == before
 
 

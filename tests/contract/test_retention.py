@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from headway.adapters.sql.statements import Insert
 from headway.adapters.sql.store import SqlStore
 from headway.adapters.sql.tables import writers
+from headway.core.command.cancel import RequestCancel
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.report import SaveCheckpoint
 from headway.core.command.settle import Complete
@@ -84,6 +85,38 @@ async def test_i3_a_busy_key_keeps_its_runs_for_who_continues_them(
     assert one.checkpoint == '{"page":3}'
     await store.apply(Complete(claim_of(one)))
     assert await store.apply(pruning) == 1
+
+
+async def test_i19_a_busy_key_keeps_nothing_but_what_may_be_continued(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    old = [await ended(store) for _ in range(3)]
+    instance_id = await instance(store)
+    head = await submitted(store)
+    in_queue = await submitted(store, on_conflict=OnConflict.ENQUEUE)
+    await store.apply(RequestCancel(run_id=in_queue))
+    await submitted(store, on_conflict=OnConflict.ENQUEUE, mode=Mode.CONTINUE)
+    clock.advance(100)
+    pruning = PruneRuns((*old, in_queue), ended_before=clock())
+    assert await store.apply(pruning) == 3
+    assert await store.runs.run(old[-1]) is not None
+    # The head goes without having started, so the one behind it goes on from the last that did.
+    await store.apply(RequestCancel(run_id=head))
+    assert (await claimed_one(store, instance_id)).checkpoint == '{"page":3}'
+    # From now on it would be the one to continue.
+    assert await store.apply(pruning) == 1
+
+
+async def test_i3_what_is_pruned_first_does_not_count_for_the_rest_of_its_batch(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """Between the two the key gets busy, and what is the newest by now may be continued."""
+    first, second, third = [await ended(store) for _ in range(3)]
+    clock.advance(100)
+    prunings = [PruneRuns(ids, ended_before=clock()) for ids in ((third,), (first, second))]
+    counts = await together(store, prunings[0], a_submit(mode=Mode.CONTINUE), prunings[1])
+    assert (counts[0], counts[2]) == (1, 1)
+    assert await store.runs.run(second) is not None
 
 
 async def test_i3_a_continue_behind_a_pruning_in_one_batch_continues_from_nothing_that_went(

@@ -57,8 +57,9 @@ POLICIES: Final = [*[OnConflict.ENQUEUE] * 3, *OnConflict]
 VARIATIONS: Final[list[dict[str, Any]]] = [
     *[{}] * 4,
     *({"mode": Mode.CONTINUE, "params": params} for params in DOCUMENTS),
-    {"idempotency_key": "once"},
-    {"idempotency_key": "Once", "mode": Mode.CONTINUE},
+    {"idempotency_key": "once", "fingerprint": "a"},
+    {"idempotency_key": "once", "fingerprint": "b", "params": DOCUMENTS[1]},
+    {"idempotency_key": "Once", "fingerprint": "a", "mode": Mode.CONTINUE},
     {"queue_timeout_s": 1.0, "timeout_s": 7.5},
     {"timeout_s": 1.0, "recovery": Recovery.FAIL},
     {"queue_timeout_s": 5.0, "mode": Mode.CONTINUE},

@@ -131,5 +131,9 @@ class Housekeeping(Model):
         parent = self.run(run.command.parent_id)
         if run.is_parent or (parent is not None and parent.is_active):
             return False
+        if self.head_of(run.key) is not None and run.started_at is not None:
+            later = self.runs[self.runs.index(run) + 1 :]
+            if not any(one.key == run.key and one.started_at is not None for one in later):
+                return False  # Who continues would go on from it.
         is_old = run.ended_at is not None and run.ended_at < wanted.ended_before
-        return run.id in wanted.run_ids and is_old and self.head_of(run.key) is None
+        return run.id in wanted.run_ids and is_old

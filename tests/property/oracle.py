@@ -54,7 +54,8 @@ class Oracle(Letters):
     def submit(self, wanted: Submit) -> SubmitAnswer:
         if wanted.idempotency_key in self.remembered:
             run_id, earlier, _ = self.remembered[wanted.idempotency_key]
-            return Repeated(run_id) if _is_same(earlier, wanted) else OtherRequest(run_id)
+            is_same = earlier.fingerprint == wanted.fingerprint
+            return Repeated(run_id) if is_same else OtherRequest(run_id)
         head = self.head_of(wanted.key)
         policy = wanted.on_conflict
         if head is not None and policy is OnConflict.JOIN:
@@ -318,12 +319,6 @@ class Oracle(Letters):
         run.has_slot = run.is_interactive = False
         self.make_ready(run, "run_taken_over", {"death_count": run.death_count})
         return True
-
-
-def _is_same(earlier: Submit, wanted: Submit) -> bool:
-    """Whether it is the same work. How long it may take, and who asks, is beside the point."""
-    names = ("key", "job", "params", "mode", "lane", "on_conflict")
-    return all(getattr(earlier, name) == getattr(wanted, name) for name in names)
 
 
 _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {

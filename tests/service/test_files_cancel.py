@@ -15,7 +15,7 @@ from headway.core.command.cancel import CancelAnswer
 from headway.core.ids import Key
 from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
-from headway.services import execution
+from headway.services import engine, execution, output
 from tests.service.folders import contents, ledger, parts, until
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -165,6 +165,36 @@ async def test_r1_12_a_run_that_nobody_holds_is_deleted_by_the_sweep(
         await until(lambda: not parts(tmp_path))
         assert await ledger(hw.store, tmp_path) == {}
     assert contents(tmp_path) == {}
+
+
+async def test_r1_12_folders_that_stay_do_not_hide_others_from_the_sweep(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of runs that are parked, or of another database: four of them, looked at by twos."""
+    monkeypatch.setattr(engine, "FILES_SWEEP_S", 1e6)
+    monkeypatch.setattr(output, "BATCH_COUNT", 2)
+    for name in ("0001", "0002", "0003", "0004"):
+        (tmp_path / "data" / "parts" / name).mkdir(parents=True)
+    hw = Headway(url)
+
+    @hw.job(retries=1, backoff=Backoff(base_s=1e6, cap_s=1e6))
+    async def work(ctx: RunContext) -> None:
+        async with ctx.file("1.txt") as file:
+            await file.write(b"whole")
+        raise ConnectionError
+
+    async with hw:
+        for key in ("ann", "bob"):  # When it came to the end, it begins again.
+            run = await hw.start("work", key=key)
+            async for event in run.events():
+                if event.type == EventType.RETRIED:
+                    break
+            assert list(contents(tmp_path, key=key)) == ["1.txt"]
+            assert await run.cancel(files="delete") is CancelAnswer.CANCELED
+            for _ in range(3):
+                await hw._output.sweep()
+            assert contents(tmp_path, key=key) == {}
+    assert len(parts(tmp_path)) == 4
 
 
 async def test_r1_12_two_never_remove_files_of_a_key_at_once(url: str, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ async def test_i19_what_would_go_is_told_before_it_goes(
             await store.apply(a_worker(f"{number}"))
         old_seq = (await store.events.events(after_seq=0, limit=0)).last_seq
         clock.advance(31 * DAY_S)
-        await running(store, "old-3")  # A busy key keeps its runs.
+        await submitted(store, "old-3")  # A busy key keeps what can be continued.
         await store.apply(HearWorker(id="1", load=0))
         before = await read_all(store)
         told = await keeper.prunable()
@@ -79,6 +79,28 @@ async def test_i19_what_would_go_is_told_before_it_goes(
         assert await keeper.prunable() == Removed(0, 0, 0, 0)
         heard = await store.workers.workers(heard_since=Instant(0))
         assert [one.id for one in heard] == ["1"]
+    finally:
+        await store.close()
+
+
+async def test_i19_what_may_not_go_keeps_nothing_younger_from_going(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each round looks at two runs, and the first three stay for ever."""
+    monkeypatch.setattr(retention, "BATCH_COUNT", 2)
+    clock = FakeClock()
+    store = await open_store([url], now=clock)
+    keeper = Keeper(store, store.runs, store.events, store.workers, Retention())
+    try:
+        stay = [await submitted(store, f"active-{number}") for number in range(3)]
+        for _ in range(2):  # When it came to the end, it begins again.
+            one = await running(store, "old", lane="other")
+            await store.apply(Complete(claim_of(one)))
+            clock.advance(31 * DAY_S)
+            removed = [(await keeper.prune(batches_max=1)).run_count for _ in range(3)]
+            assert sum(removed) == 1
+        left = await store.runs.oldest_runs(after_seq=0, limit=100)
+        assert [run.id for run in left] == stay
     finally:
         await store.close()
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from headway.adapters.sql import load, read_doctor, read_situation, writer
+from headway.adapters.sql import load, load_pruned, read_doctor, read_situation, writer
 from headway.adapters.sql.links.sqlite import SqliteLink
 from headway.adapters.sql.statements import Query, compile_query
 from headway.adapters.sql.store import open_store
 
 QUERIES = {
     name: query
-    for module in (load, read_situation, writer)
+    for module in (load, load_pruned, read_situation, writer)
     for name, query in vars(module).items()
     if isinstance(query, Query)
 }

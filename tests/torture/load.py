@@ -166,6 +166,7 @@ class Worker:
             on_conflict=OnConflict.ENQUEUE,
             # What was answered with an outage may have landed: the second time tells.
             idempotency_key=run_id,
+            fingerprint=run_id,
         )
         answer = await self._unless_out(lambda: self._store.apply(submission))
         self._write("accepted", run_id, answer.seq if isinstance(answer, Accepted) else 0)

@@ -8,6 +8,7 @@ from headway.core.schedule import Schedule
 from headway.ports.board_reader import BoardReader
 from headway.ports.event_reader import EventReader
 from headway.ports.file_reader import FileReader
+from headway.ports.id_source import IdSource
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.flow.flows import Flows
@@ -41,6 +42,9 @@ class Face(Protocol):
 
     @property
     def store(self) -> ReadableStore: ...
+
+    @property
+    def ids(self) -> IdSource: ...
 
     @property
     def jobs(self) -> Mapping[str, Job]: ...

@@ -1,7 +1,5 @@
 """`/api/schedules`: what this server runs again and again, and when next."""
 
-import json
-
 from fastapi import APIRouter, Response
 
 from headway.api.answers import LOCATION, StrictRoute, answered, json_answer, problems
@@ -12,8 +10,13 @@ from headway.api.problem import Problem
 from headway.api.submit import IdempotencyKey, accepted
 from headway.api.views import listed, schedule_view
 from headway.api.wire import RunView, ScheduleBody, ScheduleList, ScheduleView
+from headway.core.command.fire import scheduled
 from headway.core.command.pause import PauseSchedule
+from headway.core.command.submit import fingerprint_of
+from headway.core.run.run import Existing
 from headway.core.schedule import Schedule
+from headway.services.admit import admit
+from headway.trace import current_trace
 
 
 def schedules_router(face: Face) -> APIRouter:
@@ -56,17 +59,16 @@ def _change(router: APIRouter, face: Face) -> None:
     ) -> Response:
         """Start now what the schedule would start at its next slot, which comes all the same."""
         schedule = _known(face, name)
-        handle = await face.submit(
-            schedule.job,
-            key=schedule.key,
-            params=json.loads(schedule.params),
-            lane=schedule.lane,
-            timeout_s=schedule.timeout_s,
-            queue_timeout_s=schedule.queue_timeout_s,
+        submission = scheduled(
+            schedule,
+            face.ids.run_id(),
+            existing=Existing.ASK,
             idempotency_key=idempotency_key,
+            fingerprint=fingerprint_of("schedule", schedule.name),
             by=by,
+            traceparent=current_trace(),
         )
-        return await accepted(handle)
+        return await accepted(face.run(await admit(face.store, submission)))
 
 
 def _known(face: Face, name: str) -> Schedule:

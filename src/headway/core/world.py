@@ -137,6 +137,8 @@ class World:
         """For a run that continues: the newest one before it that has started."""
         self.started: dict[Key, RunId] = {}
         """The newest run of a key that has started."""
+        self.started_beside: dict[Key, int] = {}
+        """The `seq` of the newest that has started, besides those that may be pruned."""
         self.lanes: dict[LaneName, LaneQueue] = {}
         self.known_lanes: dict[LaneName, Lane] = {}
         self.loaded_lanes: dict[LaneName, Lane] = {}

@@ -42,7 +42,9 @@ class FileFolder(Protocol):
     # The folder of what a run has not finished. It is there from the first file on until the run
     # is over and all is done that is to be done about its files.
 
-    def run_ids(self) -> list[RunId]: ...
+    def run_ids(self) -> list[RunId]:
+        """Those that have a folder, sorted."""
+        ...
 
     def has_run(self, run_id: RunId) -> bool: ...
 

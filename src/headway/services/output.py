@@ -48,6 +48,8 @@ class Output:
         self._files = files
         self.entered: dict[RunId, Key] = {}
         """Runs of this process that have files open, or may have."""
+        self._swept_id = RunId("")
+        """After which the next sweep goes on; empty: the last came to the end."""
 
     async def prepare(self, execution: Execution) -> None:
         """Do with the key's earlier output what the run's submitter chose, before the job begins.
@@ -149,13 +151,19 @@ class Output:
             hold.close()
 
     async def sweep(self) -> None:
-        """Tidy up after runs that ended elsewhere, or whose executor did not come to it."""
+        """Tidy up after runs that ended elsewhere, or whose executor did not come to it.
+
+        One batch of them: what stays in front must not hide what is behind, so the next goes on.
+        """
         try:
-            left = [run_id for run_id in self.folder.run_ids() if run_id not in self.entered]
+            found = self.folder.run_ids()
         except OSError as error:
             log.warning("files_not_looked_at", extra={"reason": str(error)})
             return
-        for run_id in await self._files.ended_runs(left[:BATCH_COUNT]) if left else ():
+        left = [one for one in found if one > self._swept_id and one not in self.entered]
+        batch = left[:BATCH_COUNT]
+        self._swept_id = batch[-1] if len(left) > BATCH_COUNT else RunId("")
+        for run_id in await self._files.ended_runs(batch) if batch else ():
             try:
                 await self.settle(run_id)
             except OSError as error:  # It is tried again in the next round.

@@ -51,6 +51,12 @@ class Removed(NamedTuple):
     worker_count: int
 
 
+class _OldRuns(NamedTuple):
+    ids: tuple[RunId, ...]
+    next_seq: int
+    """After which the rest stands; 0: there is no more."""
+
+
 class Keeper:
     """Removes what is older than its retention."""
 
@@ -67,6 +73,8 @@ class Keeper:
         self._events = events
         self._workers = workers
         self._retention = retention
+        self._looked_at_seq = 0
+        """Where the next round goes on to look at runs; 0: the last came to the end."""
 
     async def prune(self, *, batches_max: int = BATCHES_MAX) -> Removed:
         """One round, which leaves to the next what is more than so many batches of a kind."""
@@ -80,6 +88,7 @@ class Keeper:
 
     async def prune_all(self) -> Removed:
         """To the end: all that was old enough when it began."""
+        self._looked_at_seq = 0
         return await self.prune(batches_max=sys.maxsize)
 
     async def prunable(self) -> Removed:
@@ -87,8 +96,9 @@ class Keeper:
         now, kept = await self._runs.now(), self._retention
         runs_before = later(now, seconds=-kept.runs_s)
         run_count = event_count = 0
-        async for run_ids in self._old_runs(runs_before, sys.maxsize):
-            run_count += await self._store.apply(CountPrunable(run_ids, ended_before=runs_before))
+        async for old in self._old_runs(runs_before, sys.maxsize, after_seq=0):
+            counting = CountPrunable(old.ids, ended_before=runs_before)
+            run_count += await self._store.apply(counting) if old.ids else 0
         async for seqs in self._old_events(later(now, seconds=-kept.events_s), sys.maxsize):
             event_count += len(seqs)
         old_at = later(now, seconds=-kept.idempotency_keys_s)
@@ -103,14 +113,17 @@ class Keeper:
 
     async def _prune_runs(self, before: Instant, batches_max: int) -> int:
         count = 0
-        async for run_ids in self._old_runs(before, batches_max):
-            count += await self._store.apply(PruneRuns(run_ids, ended_before=before))
+        # From where the last round has ended: what stays in front must not hide what is behind.
+        after_seq = self._looked_at_seq
+        async for old in self._old_runs(before, batches_max, after_seq=after_seq):
+            if old.ids:
+                count += await self._store.apply(PruneRuns(old.ids, ended_before=before))
+            self._looked_at_seq = old.next_seq
         return count
 
     async def _old_runs(
-        self, before: Instant, batches_max: int
-    ) -> AsyncIterator[tuple[RunId, ...]]:
-        after_seq = 0
+        self, before: Instant, batches_max: int, *, after_seq: int
+    ) -> AsyncIterator[_OldRuns]:
         for _ in range(batches_max):
             oldest = await self._runs.oldest_runs(after_seq=after_seq, limit=BATCH_COUNT)
             ended = tuple(
@@ -118,12 +131,12 @@ class Keeper:
                 for run in oldest
                 if run.status in TERMINAL and run.ended_at is not None and run.ended_at < before
             )
-            if ended:
-                yield ended
             # They stand in the order in which they were accepted: the rest is younger still.
-            if len(oldest) < BATCH_COUNT or oldest[-1].queued_at >= before:
+            is_end = len(oldest) < BATCH_COUNT or oldest[-1].queued_at >= before
+            after_seq = 0 if is_end else oldest[-1].seq
+            yield _OldRuns(ended, after_seq)
+            if is_end:
                 return
-            after_seq = oldest[-1].seq
 
     async def _prune_events(self, before: Instant, batches_max: int) -> int:
         count = 0

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from headway.core.command.submit import Submit
-from headway.core.document import check_name, check_word
+from headway.core.command.submit import Submit, fingerprint_of
+from headway.core.document import check_name, check_word, encode_document
 from headway.core.errors import InvalidInput
 from headway.core.ids import Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
@@ -38,13 +38,13 @@ async def submission_of(
         taken, row_revision = await saved_params(runs, checked_key, job=job.name)
     elif isinstance(params, dict) and is_veiled(params):
         kept, row_revision = await saved_params(runs, checked_key, job=job.name)
+    said = (job.name, key, mode, lane, on_conflict, existing, timeout_s, queue_timeout_s)
     return Submit(
         run_id=run_id,
         key=checked_key,
         job=job.name,
         lane=job.lane if lane is None else LaneName(lane),
         params=encoded_params(job, taken, kept=kept or {}),
-        has_params=params is not None,
         row_revision=row_revision,
         timeout_s=_given(timeout_s, job.timeout_s),
         queue_timeout_s=_given(queue_timeout_s, job.queue_timeout_s),
@@ -54,9 +54,15 @@ async def submission_of(
         existing=_choice(existing, mode),
         idempotency_key=idempotency_key,
         by=by,
-        asked=f"{timeout_s} {queue_timeout_s} {existing}",
+        fingerprint="" if idempotency_key is None else _fingerprint(params, *said),
         traceparent=current_trace(),
     )
+
+
+def _fingerprint(params: dict[str, Any] | None, *said: object) -> str:
+    """Before anything is filled in: neither defaults nor what was saved for the key."""
+    given = None if params is None else encode_document(params, place="params")
+    return fingerprint_of("run", given, *said)
 
 
 def _given(seconds: float | None, usual_s: float | None) -> float | None:

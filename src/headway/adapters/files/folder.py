@@ -77,7 +77,7 @@ class DataFolder:
             names = os.listdir(self.root / "parts")
         except FileNotFoundError:
             return []
-        return [RunId(unquote(name)) for name in sorted(names)]
+        return sorted(RunId(unquote(name)) for name in names)
 
     def has_run(self, run_id: RunId) -> bool:
         return self._parts(run_id).exists()

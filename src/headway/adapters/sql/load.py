@@ -17,6 +17,7 @@ from headway.adapters.sql.clock import machine_now
 from headway.adapters.sql.flow_parts import load_flows, load_tasks, need_parents
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.load_belongings import load_files, load_inbox
+from headway.adapters.sql.load_pruned import load_pruned
 from headway.adapters.sql.statements import GuardFailed, Query, Row, in_list, integer, text
 from headway.adapters.sql.tables import (
     RUN_COLUMNS,
@@ -122,9 +123,6 @@ _SCHEDULES: Final = Query(
     .with_for_update()
 )
 _CHILD_COUNT: Final = Query(sa.select(sa.func.count()).where(runs.c.child_of == text("id")))
-_ACTIVE_IDS: Final = Query(
-    sa.select(runs.c.id).where(in_list(runs.c.id, "ids"), runs.c.ended_at.is_(None))
-)
 _LANES: Final = Query(sa.select(*lanes.c).where(in_list(lanes.c.name, "names")))
 _LANES_LOCKED: Final = Query(
     sa.select(*lanes.c)
@@ -260,10 +258,7 @@ async def _load_runs(link: Link, needs: Needs, world: World) -> None:
         if pruned_keys:
             for row in await link.fetch(_HEADS, {"keys": sorted(pruned_keys)}):
                 world.load_run(Run.from_row(row))
-        parent_ids = {world.runs[i].parent_id for i in needs.pruned_ids if i in world.runs} - {None}
-        if parent_ids:
-            found = await link.fetch(_ACTIVE_IDS, {"ids": list(parent_ids)})
-            world.active_ids = {run_id for (run_id,) in found}
+        await load_pruned(link, needs, world)
 
 
 async def _load_waiting(link: Link, needs: Needs, world: World) -> None:

@@ -44,7 +44,8 @@ class Needs:
     output_keys: dict[Key, None] = field(default_factory=dict)
     """Keys of which it is needed whether they have output."""
     pruned_ids: dict[RunId, None] = field(default_factory=dict)
-    """Runs of whose keys the heads are needed too, and whether their parents are active."""
+    """Runs of whose keys the heads are needed too, and of busy ones who has started besides; and
+    whether their parents are active."""
     task_ids: dict[RunId, None] = field(default_factory=dict)
     """Flow tasks of which all is read that is kept; nothing of it is locked but the run."""
     ended_ids: dict[RunId, None] = field(default_factory=dict)

@@ -6,6 +6,7 @@ it, so that whoever asks next finds the slot gone.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from headway.core.command.command import Needs
 from headway.core.command.submit import Submit, SubmitAnswer
@@ -106,15 +107,19 @@ class FireSchedule:
         world.announce(kind, encode_document(payload, place="schedule"))
 
     def _submission(self) -> Submit:
-        schedule = self.schedule
-        return Submit(
-            run_id=self.run_id,
-            key=schedule.key,
-            job=schedule.job,
-            params=schedule.params,
-            lane=schedule.lane,
-            timeout_s=schedule.timeout_s,
-            queue_timeout_s=schedule.queue_timeout_s,
-            recovery=schedule.recovery,
-            is_unattended=True,
-        )
+        return scheduled(self.schedule, self.run_id, is_unattended=True)
+
+
+def scheduled(schedule: Schedule, run_id: RunId, **more: Any) -> Submit:
+    """What the schedule starts, at a slot or when somebody says so."""
+    return Submit(
+        run_id=run_id,
+        key=schedule.key,
+        job=schedule.job,
+        params=schedule.params,
+        lane=schedule.lane,
+        timeout_s=schedule.timeout_s,
+        queue_timeout_s=schedule.queue_timeout_s,
+        recovery=schedule.recovery,
+        **more,
+    )

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headway.core.command.command import Needs
-from headway.core.ids import Instant, RunId
+from headway.core.ids import Instant, Key, RunId
 from headway.core.run.transitions import TERMINAL
 from headway.core.world import World
 
@@ -53,9 +53,11 @@ def _need(needs: Needs, run_ids: Iterable[RunId]) -> None:
 def _prunable(world: World, run_ids: Iterable[RunId], ended_before: Instant) -> list[RunId]:
     """Those that are over and old enough.
 
-    A busy key keeps its runs: one may be continued. An active parent keeps its children: it may
-    look for them again. And who has children that must end first is needed for that.
+    A busy key keeps the newest run that has started: who waits may go on from it. An active parent
+    keeps its children: it may look for them again. And who has children that must end first is
+    needed for that.
     """
+    newest = _newest_started(world)
     return [
         run_id
         for run_id in run_ids
@@ -63,10 +65,18 @@ def _prunable(world: World, run_ids: Iterable[RunId], ended_before: Instant) -> 
         and run.status in TERMINAL
         and run.ended_at is not None
         and run.ended_at < ended_before
-        and world.head_of(run.key) is None
+        and (world.head_of(run.key) is None or run.seq != newest.get(run.key))
         and not run.is_parent
         and not (run.parent_id is not None and world.is_active(run.parent_id))
     ]
+
+
+def _newest_started(world: World) -> dict[Key, int]:
+    newest = dict(world.started_beside)
+    for run in world.runs.values():
+        if run.started_at is not None:
+            newest[run.key] = max(run.seq, newest.get(run.key, run.seq))
+    return newest
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,15 @@ from headway.core.run.status import RunStatus
 from headway.core.world import Remembered, World
 
 
+def fingerprint_of(*said: object) -> str:
+    """Tells requests apart by what their callers have said, each in words; None: nothing.
+
+    Not by what is done: what was not said may be filled in otherwise when the request is repeated.
+    """
+    words = [None if one is None else str(one) for one in said]
+    return hashlib.sha256(repr(words).encode()).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class Accepted:
     run_id: RunId
@@ -91,8 +100,6 @@ class Submit:
     key: Key
     job: str
     params: Document = EMPTY_OBJECT
-    has_params: bool = True
-    """The caller gave them; else they are defaults, or those of the key's saved row."""
     row_revision: int | None = None
     """Of the key's saved row, if they were taken from it."""
     mode: Mode = Mode.START
@@ -108,10 +115,10 @@ class Submit:
     is_unattended: bool = False
     """Nobody waits for the answer (a schedule's): a refusal is recorded, as a run `rejected`."""
     by: str = ""
-    asked: str = ""
-    """What the caller has said besides, as one text: whoever repeats the request says the same.
+    fingerprint: str = ""
+    """Of the request, for one with an idempotency key: whoever repeats it has the same.
 
-    Not what is done: what was not said may be filled in otherwise by then.
+    See `fingerprint_of`.
     """
     traceparent: str | None = None
     """The trace that it belongs to. No part of the request: whoever repeats it is in another."""
@@ -120,6 +127,7 @@ class Submit:
         trim_names(self, "key", "lane", "job")
         if self.idempotency_key is not None:
             trim_names(self, "idempotency_key")
+            assert self.fingerprint  # Or all requests would be the same.
         check_text(self.run_id, place="run_id", length_max=RUN_ID_LENGTH_MAX)
         check_text(self.by, place="by")
         for place, seconds in (
@@ -152,7 +160,7 @@ class Submit:
         if self.idempotency_key is not None:
             earlier = world.remembered.get(self.idempotency_key)
             if earlier is not None:
-                if earlier.fingerprint == self._fingerprint():
+                if earlier.fingerprint == self.fingerprint:
                     return Repeated(earlier.run_id)
                 return OtherRequest(earlier.run_id)
         if self.row_revision is not None:
@@ -292,17 +300,9 @@ class Submit:
 
     def _remember(self, world: World, run_id: RunId) -> None:
         if self.idempotency_key is not None:
-            remembered = Remembered(self.idempotency_key, run_id, self._fingerprint(), world.now)
+            remembered = Remembered(self.idempotency_key, run_id, self.fingerprint, world.now)
             world.remembered[self.idempotency_key] = remembered
             world.changes.remembered[self.idempotency_key] = remembered
-
-    def _fingerprint(self) -> str:
-        # A run without a key of its own has its id for it, which is new each time.
-        key = "" if str(self.key) == str(self.run_id) else self.key
-        # What was not given may be filled in otherwise by the time the request is repeated.
-        params = self.params if self.has_params else ""
-        request = (self.job, key, self.mode, self.lane, self.on_conflict, params, self.asked)
-        return hashlib.sha256("\0".join(request).encode()).hexdigest()
 
 
 _REASONS: Final = {Busy: "busy", HasOutput: "output", NoRoom: "no_room"}

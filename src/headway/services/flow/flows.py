@@ -6,7 +6,7 @@ from typing import Any, TypeVar, overload
 from headway.core.command.flow import FlowStart, StartFlow
 from headway.core.command.inbox import InboxFull, NotActive
 from headway.core.command.signal import Answered, PostSignal
-from headway.core.command.submit import Submit
+from headway.core.command.submit import Submit, fingerprint_of
 from headway.core.document import check_name, check_word, encode_document
 from headway.core.errors import (
     InboxOverflow,
@@ -108,7 +108,7 @@ class Flows(FlowBook):
             on_conflict=check_word(OnConflict, on_conflict, place="on_conflict"),
             idempotency_key=idempotency_key,
             by=by,
-            asked=f"{name!r} {version} {timeout_s} {queue_timeout_s}",
+            said=("task", name, version, key, lane, on_conflict, timeout_s, queue_timeout_s),
         )
         return await self._start(StartFlow(submission=submission, start=start))
 
@@ -141,7 +141,7 @@ class Flows(FlowBook):
             lane=run.lane,
             idempotency_key=idempotency_key,
             by=by,
-            asked=f"{task_id!r} {node!r}",
+            said=("rerun", task_id, node),
         )
         return await self._start(StartFlow(submission=submission, start=start))
 
@@ -151,18 +151,21 @@ class Flows(FlowBook):
         *,
         key: str | None,
         lane: str | None,
+        said: tuple[object, ...],
         **more: Any,
     ) -> Submit:
         given: object = params
         if given is not None and not isinstance(given, dict):
             raise InvalidInput("params", "must be a dict: names and values")
         run_id = self._ids.run_id()
+        document = encode_document(params or {}, place="params")
         return Submit(
             run_id=run_id,
             key=Key(run_id if key is None else check_name(key, place="key")),
             job=FLOW_JOB,
             lane=FLOW_LANE if lane is None else LaneName(lane),
-            params=encode_document(params or {}, place="params"),
+            params=document,
+            fingerprint=fingerprint_of(*said, document),
             traceparent=current_trace(),
             **more,
         )
