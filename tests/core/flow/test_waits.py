@@ -95,6 +95,14 @@ def test_r5_11_an_event_at_the_last_instant_counts() -> None:
     assert told(driver.rows) == [("w", 1, "ok", "", "default")]
 
 
+def test_i3_signals_that_are_taken_in_late_are_all_heard_before_the_time_is() -> None:
+    driver = a_driver({"w": a_wait(timeout_ms=60)}).run(0)
+    driver.now += 100 * MS  # type: ignore[assignment]
+    assert driver.happen(Signalled("other", 1)).wake_at == START + 60 * MS
+    driver.happen(Signalled("flag", 1))
+    assert told(driver.rows) == [("w", 1, "ok", "", "default")]
+
+
 @pytest.mark.parametrize(
     ("answer", "post", "action"),
     [

@@ -101,7 +101,7 @@ def _take(walk: Walk, happened: Happened) -> bool:
             walk.freeze(key)
             walk.set_shared(state.frames[0], key, value)
             if frame.is_entered and isinstance(rules, Wait):
-                rules.look(walk, frame)
+                rules.hear(walk, frame)
         case Aborted(error):
             frame.input = None  # It may be what cannot be stored.
             walk.record(frame, NodeRunStatus.ERROR, error=error)

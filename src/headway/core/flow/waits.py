@@ -66,10 +66,16 @@ class Wait(Rules):
         self._take(walk, frame, path)
 
     def look(self, walk: Walk, frame: Frame) -> None:
-        if self._take(walk, frame, self._path(frame.merged)):
-            return
-        if frame.until is not None and frame.until <= walk.now:
+        is_over = self.hear(walk, frame)
+        if not is_over and frame.until is not None and frame.until <= walk.now:
             walk.fail_try(frame, TIMEOUT)
+
+    def hear(self, walk: Walk, frame: Frame) -> bool:
+        """The shared state has changed. Whether that was it, and the node is done.
+
+        Whatever the time: what is waited for may be among the next signals.
+        """
+        return self._take(walk, frame, self._path(frame.merged))
 
     def run_state(self, frame: Frame) -> Mapping[str, Any]:
         return {"start": frame.entered_at // MILLISECOND}
