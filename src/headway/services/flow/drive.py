@@ -61,7 +61,7 @@ class Desk:
     functions: Functions
     workers: Workers
 
-    async def drive(self, context: RunContext, **_params: Any) -> AdvanceFlow:
+    async def drive(self, context: RunContext, /, **_params: Any) -> AdvanceFlow:
         """The job of all flow tasks. Its last step says how it ends, or that it is parked."""
         return await Drive(context, self).run()
 
