@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from headway import Headway
-from headway.core.command.advance import AdvanceFlow
+from headway import Headway, RunFailed
+from headway.core.command.advance import AdvanceFlow, End
 from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import Instant
 from headway.services import execute
 from headway.services.flow import drive
-from tests.service.flow.scenes import a_flow, local, parked
+from tests.service.flow.scenes import a_flow, local, parked, told
 
 TIMEOUT_MS = 3_000
 ASKS = {"kind": "approval", "params": {"approval_key": "$shared.ok", "timeout_ms": TIMEOUT_MS}}
@@ -149,3 +149,70 @@ async def test_r5_5_a_first_node_that_is_called_again_has_the_input_that_it_had(
         assert await hw.run(run.id).result(30) == {"flag": 1, "once": None}
         assert heard == [None, None]
         assert [row.input for row in await hw.flows.node_runs(run.id)] == [None]
+
+
+def signal_at_the_end(
+    hw: Headway, monkeypatch: pytest.MonkeyPatch, task_id: str, *values: Any
+) -> None:
+    """Have `note` signalled when the last step is about to be stored: once for each of these."""
+    apply: Callable[[Any], Any] = hw.store.apply
+    left = list(values)
+
+    async def apply_late(command: Any) -> Any:
+        is_end = isinstance(command, AdvanceFlow) and isinstance(command.then, End)
+        if is_end and command.claim.run_id == task_id and left:
+            await hw.flows.signal(task_id, "note", left.pop(0))
+        return await apply(command)
+
+    monkeypatch.setattr(hw.store, "apply", apply_late)
+
+
+@pytest.mark.parametrize("kind", ["local", "approval"])
+async def test_i3_a_signal_that_is_accepted_before_the_end_is_in_the_result(
+    place: str, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """No call is made again for it."""
+    hw, count = Headway(place, stop_wait_s=0), 0
+
+    @hw.flows.function
+    async def last(_: object) -> int:
+        nonlocal count
+        count += 1
+        return count
+
+    approval = {"kind": "approval", "params": {"approval_key": "$shared.go"}}
+    nodes = {"ask": approval} | ({"last": local("last")} if kind == "local" else {})
+    edges = [("ask", "approved", "last")] if kind == "local" else []
+    async with hw:
+        await hw.flows.publish("ends", a_flow(nodes, *edges))
+        run = await hw.flows.start("ends")
+        await parked(hw, run.id)
+        signal_at_the_end(hw, monkeypatch, run.id, "first", "second")
+        await hw.flows.approve(run.id, True)
+        called = {"last": 1} if kind == "local" else {}
+        assert await run.result(30) == {"go": True, "note": "second", **called}
+        view = await hw.flows.task(run.id)
+        assert (view.shared, view.run.unread_count) == (await run.result(30), 0)
+        assert len(await hw.flows.node_runs(run.id)) == len(nodes)
+
+
+@pytest.mark.backend("sqlite")
+async def test_i3_a_signal_before_the_end_for_which_there_is_no_room_fails_the_task(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hw = Headway(url, stop_wait_s=0)
+
+    @hw.flows.function
+    async def large(_: object) -> str:
+        return "x" * 600_000
+
+    async with hw:
+        nodes = {"ask": ASKS, "a": local("large")}
+        await hw.flows.publish("ends", a_flow(nodes, ("ask", "approved", "a")))
+        run = await hw.flows.start("ends")
+        await parked(hw, run.id)
+        signal_at_the_end(hw, monkeypatch, run.id, "x" * 600_000)
+        await hw.flows.approve(run.id, True)
+        with pytest.raises(RunFailed, match="too_large: "):
+            await run.result(30)
+        assert told(await hw.flows.node_runs(run.id)) == ["ask ok", "a[0] ok", "a error"]

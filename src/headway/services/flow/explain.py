@@ -19,7 +19,7 @@ def explained(
     found: Explanation, task: TaskView, state: State, *, offered: Collection[str]
 ) -> Explanation:
     """`found`, which knows the run alone, in the words of its flow. `offered`: by live workers."""
-    if found.gate not in HELD_OR_PARKED:
+    if found.gate not in HELD_OR_PARKED or state.is_over:
         return found
     node = "/".join(frame.node.key for frame in state.frames)
     frame = state.frames[-1]

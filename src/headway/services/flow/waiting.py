@@ -35,7 +35,9 @@ def awaited_key(state: State) -> str | None:
     """The key of the shared state that a signal would have to set; None: there is none."""
     frame = state.frames[-1]
     name = _KEY_NAMES.get(frame.node.kind)
-    text = None if name is None or not frame.is_entered else frame.merged.get(name)
+    if name is None or not frame.is_entered or state.is_over:
+        return None
+    text = frame.merged.get(name)
     if not isinstance(text, str):
         return None
     try:
