@@ -8,7 +8,7 @@ import pytest
 
 from headway import Headway, RunFailed
 from headway.core.command.advance import AdvanceFlow, End
-from headway.core.errors import DatabaseUnavailable
+from headway.core.errors import DatabaseUnavailable, NotWaiting
 from headway.core.ids import Instant
 from headway.services import execute
 from headway.services.flow import drive
@@ -216,3 +216,25 @@ async def test_i3_a_signal_before_the_end_for_which_there_is_no_room_fails_the_t
         with pytest.raises(RunFailed, match="too_large: "):
             await run.result(30)
         assert told(await hw.flows.node_runs(run.id)) == ["ask ok", "a[0] ok", "a error"]
+
+
+@pytest.mark.backend("sqlite")
+async def test_i15_an_answer_never_overwrites_what_it_is_only_a_part_of(url: str) -> None:
+    """R5.11: a signal brings all of it."""
+    ask = {"kind": "approval", "params": {"approval_key": "$shared.review.ok"}}
+    async with Headway(url, stop_wait_s=0) as hw:
+        published = await hw.flows.publish("asks", a_flow({"ask": ask}, ("ask", "approved", "")))
+        (warning,) = published.warnings
+        assert warning == (
+            "nodes.ask.params.approval_key",
+            'is within "review": nobody can approve it; a signal must bring all of "review"',
+        )
+        run = await hw.flows.start("asks")
+        await parked(hw, run.id)
+        await hw.flows.signal(run.id, "review", {"text": "long", "ok": None})
+        assert (await parked(hw, run.id)).awaited_key is None
+        with pytest.raises(NotWaiting, match="only a signal can bring"):
+            await hw.flows.approve(run.id, True)
+        assert (await hw.flows.task(run.id)).shared["review"] == {"text": "long", "ok": None}
+        await hw.flows.signal(run.id, "review", {"text": "long", "ok": True})
+        assert await run.result(30) == {"review": {"text": "long", "ok": True}}

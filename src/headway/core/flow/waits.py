@@ -50,9 +50,13 @@ class Wait(Rules):
         ):
             problem = "does not point at the shared state: without a timeout it may wait for ever"
             report.warn(member(params_place, self.key_name), problem)
-        if node.params.get(CONSUME) and _consumed_key(path) is None:
+        self.check_path(path, member(params_place, self.key_name), report)
+        if node.params.get(CONSUME) and path.sole_key is None:
             problem = f"needs a {self.key_name} that is a key of the shared state, without more"
             report.fault(member(params_place, CONSUME), problem)
+
+    def check_path(self, path: Path, place: str, report: Report) -> None:
+        """Report what of the path does not suit the kind."""
 
     def enter(self, walk: Walk, frame: Frame) -> None:
         try:
@@ -94,13 +98,9 @@ class Wait(Rules):
         for holder in (frame, walk.state.frames[0]):
             value = resolve(path, Scope(frame.merged, holder.shared, frame.input))
             if self.has_come(value):
-                key = _consumed_key(path)
+                key = path.sole_key
                 if frame.merged.get(CONSUME) and key is not None:
                     walk.remove_shared(holder, key)
                 self.take(walk, frame, value)
                 return True
         return False
-
-
-def _consumed_key(path: Path) -> str | None:
-    return path.shared_key if len(path.steps) == 1 else None

@@ -218,7 +218,8 @@ class Flows(FlowBook):
         if not view.run.is_active:
             raise RunNotActive(view.id)
         if not is_waiting_for_approval(view):
-            raise NotWaiting(view.id, is_answered=False)
+            is_within = view.waits_for == APPROVAL
+            raise NotWaiting(view.id, is_answered=False, is_within=is_within)
         assert view.awaited_key is not None
         await self._post(task_id, view.awaited_key, answer, by=by, asked_by=view.run.generation)
 
