@@ -114,6 +114,8 @@ def test_i3_signals_that_are_taken_in_late_are_all_heard_before_the_time_is() ->
         (True, {"action_key": "ok"}, "approved"),
         ("yes", {"action_key": "ok"}, "yes"),
         (7, {"action_static": "numbered"}, "numbered"),
+        (True, {"action_static": "next"}, "next"),
+        ("later", {"action_static": "next", "action_key": "ok"}, "next"),
         (7, {}, "default"),
     ],
 )

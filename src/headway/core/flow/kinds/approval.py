@@ -27,8 +27,10 @@ class Approval(Wait):
         return value is not None and value != ""
 
     def take(self, walk: Walk, frame: Frame, value: Any) -> None:
-        """`action_key` first; then true, false or a word; else whatever the node says."""
-        walk.succeed(frame, value, action=found_action(frame, value) or decision(value))
+        """As of every node `action_static` and `action_key` go first; then the answer itself."""
+        static = frame.node.post.action_static
+        action = static or found_action(frame, value) or decision(value)
+        walk.succeed(frame, value, action=action)
 
 
 def decision(value: Any) -> str | None:
