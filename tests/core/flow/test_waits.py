@@ -171,7 +171,7 @@ def test_r5_5_a_signal_does_not_change_the_input_of_a_node_under_way(crash: Cras
     assert driver.shared == {"items": "gone", "out": [2, 4, 6]}
 
 
-@pytest.mark.parametrize("key", ["", "  ", "_rt", "x" * 300, "a\x00"])
+@pytest.mark.parametrize("key", ["", "  ", "_rt", "x" * 300, "a\x00", "\x01" * 87])
 def test_r5_11_not_every_key_can_be_signalled(key: str) -> None:
     with pytest.raises(InvalidInput):
         check_signal_key(key)

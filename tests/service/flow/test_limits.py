@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from headway import Headway, RunFailed, RunStatus
+from headway import Headway, InvalidInput, RunFailed, RunStatus
 from headway.core.command.advance import AdvanceFlow
 from headway.core.command.report import AppendEvents
 from headway.core.command.settle import Complete, Fail
 from headway.core.document import BYTE_COUNT_MAX
-from headway.core.errors import StoreFailed
+from headway.core.errors import InvalidFlow, StoreFailed
 from headway.services import execute, refusals
 from headway.services.flow import drive
-from tests.service.flow.scenes import a_flow, local, told
+from tests.service.flow.scenes import a_flow, local, parked, told
 
 REFUSED = "the write was refused (packet too large); nothing of it was kept"
 
@@ -156,3 +156,52 @@ async def test_i3_a_database_that_refuses_everything_for_a_while_fails_nothing(
         assert await run.result(30) == 2
         assert refused_count >= 4 * refusals.COUNT_MAX
         assert (await run.ended()).run.status is RunStatus.SUCCEEDED
+
+
+def named(*, action: str, key: str) -> dict[str, Any]:
+    """A flow that has to store these names."""
+    case = {"action": action, "expr": {"exists": "$params.text"}}
+    part = {"kind": "local", "function": "part", "post": {"output_map": {key: "part"}}}
+    return a_flow(
+        {
+            "which": {"kind": "choice", "choice_cases": [case]},
+            "part": part,
+            "kept": local("part") | {"post": {"output_key": key[::-1]}},
+            "wait": {"kind": "wait_event", "params": {"signal_key": "go"}},
+        },
+        ("which", action, "part"),
+        ("part", "kept"),
+        ("kept", "wait"),
+    )
+
+
+@pytest.mark.parametrize("char", ["x", '"', "\x01", "\U0001f600"])
+async def test_i15_a_name_that_is_published_or_signalled_can_be_stored(
+    place: str, char: str
+) -> None:
+    """I24: and one that is longer, by itself or as JSON, is refused with its place everywhere."""
+    hw = Headway(place, stop_wait_s=0)
+    length = 85 if char == "\x01" else 254
+
+    @hw.flows.function
+    async def part(_: object) -> dict[str, int]:
+        return {"part": 1}
+
+    def key(end: str, more: int = 0) -> str:
+        return char * (length + more) + end
+
+    async with hw:
+        await hw.flows.publish("long", named(action="x" * 255, key=key("k")))
+        run = await hw.flows.start("long", params={"text": "x"})
+        await parked(hw, run.id)
+        await hw.flows.signal(run.id, key("s"), 1)
+        with pytest.raises(InvalidInput, match=r"^key: "):
+            await hw.flows.signal(run.id, key("s", 2), 1)
+        await hw.flows.signal(run.id, "go", 1)
+        expected = {key("k"): 1, key("k")[::-1]: {"part": 1}, key("s"): 1, "go": 1}
+        assert await run.result(30) == expected
+        with pytest.raises(InvalidFlow) as refused:
+            await hw.flows.publish("longer", named(action="x" * 256, key=key("k", 2)))
+        places = [place.partition("[")[0] for place, _ in refused.value.faults]
+        assert {"nodes.which.choice_cases", "nodes.kept.post.output_key"} <= set(places)
+        assert any(place.startswith("nodes.part.post.output_map") for place in places)
