@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from headway import Headway, InvalidInput, RunFailed, RunStatus
+from headway import Headway, InvalidInput, RunFailed, RunNotActive, RunStatus
 from headway.core.command.advance import AdvanceFlow
 from headway.core.command.report import AppendEvents
 from headway.core.command.settle import Complete, Fail
 from headway.core.document import BYTE_COUNT_MAX
-from headway.core.errors import InvalidFlow, StoreFailed
+from headway.core.errors import InvalidFlow, StoreFailed, TooLarge
 from headway.services import execute, refusals
 from headway.services.flow import drive
 from tests.service.flow.scenes import a_flow, local, parked, told
@@ -205,3 +205,35 @@ async def test_i15_a_name_that_is_published_or_signalled_can_be_stored(
         places = [place.partition("[")[0] for place, _ in refused.value.faults]
         assert {"nodes.which.choice_cases", "nodes.kept.post.output_key"} <= set(places)
         assert any(place.startswith("nodes.part.post.output_map") for place in places)
+
+
+async def test_i15_a_signal_for_which_there_is_no_room_is_refused_and_changes_nothing(
+    place: str,
+) -> None:
+    """Whether the others were taken in or not; what replaces another of its size fits."""
+    large = "x" * 600_000
+    async with Headway(place, stop_wait_s=0) as hw:
+        ask = {"kind": "approval", "params": {"approval_key": "ok"}}
+        await hw.flows.publish("asks", a_flow({"ask": ask}, ("ask", "approved", "")))
+        run = await hw.flows.start("asks")
+        await parked(hw, run.id)
+        await hw.lanes.set("flow", max_concurrent=0)
+        await hw.flows.signal(run.id, "one", large)
+        with pytest.raises(TooLarge, match=r"^value: does not fit: .* 1,200,0\d\d bytes"):
+            await hw.flows.signal(run.id, "two", large)
+        await hw.lanes.set("flow", max_concurrent=1)
+        await parked(hw, run.id)
+        with pytest.raises(TooLarge, match=r"^value: does not fit"):
+            await hw.flows.signal(run.id, "two", large)
+        await hw.flows.signal(run.id, "one", large[::-1])
+        view = await parked(hw, run.id)
+        assert (view.waits_for, set(view.shared)) == ("approval", {"one", "_rt"})
+        room = BYTE_COUNT_MAX - len(f'{{"one":"{large}","ok":true,"two":""}}')
+        with pytest.raises(TooLarge):
+            await hw.flows.signal(run.id, "two", "x" * (room + len(',"ok":true') + 1))
+        await hw.flows.signal(run.id, "two", "x" * room)
+        await parked(hw, run.id)
+        await hw.flows.approve(run.id, True)
+        assert set(await run.result(30)) == {"one", "two", "ok"}
+        with pytest.raises(RunNotActive):
+            await hw.flows.signal(run.id, "two", large)
