@@ -162,6 +162,7 @@ class Oracle(Letters):
             run_by=run.run_by,
             is_resumed=is_resumed,
             unread_count=run.unread_count,
+            started_at=run.started_at,
         )
 
     def go_on_from_the_last_that_started(self, run: Told) -> None:

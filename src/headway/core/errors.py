@@ -146,8 +146,11 @@ class QuestionNotOpen(ConflictError):
 
 
 class NotWaiting(ConflictError):
-    def __init__(self, run_id: RunId, *, is_answered: bool) -> None:
+    def __init__(self, run_id: RunId, *, is_answered: bool, is_within: bool = False) -> None:
+        """`is_within`: it waits for one that is only a part of what a signal would have to set."""
         problem = "it has an answer already" if is_answered else "it waits for none"
+        if is_within:
+            problem = "it waits for one that only a signal can bring; `headway explain` says which"
         super().__init__(f"task {run_id} takes no approval now: {problem}")
         self.run_id = run_id
         self.is_answered = is_answered

@@ -1,6 +1,6 @@
 """Flows and their tasks, as they can be read."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -17,6 +17,15 @@ class Task(NamedTuple):
 
     record: RunRecord
     flow_run: FlowRun
+
+
+class SharedState(NamedTuple):
+    """Of a task, as it is stored."""
+
+    members: Mapping[str, str]
+    """Keys, and values in JSON."""
+    signals: Sequence[str]
+    """What its driver has not taken in, each as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +66,10 @@ class FlowReader(Protocol):
         ...
 
     async def kept(self, run_id: RunId) -> KeptTask | None: ...
+
+    async def shared(self, run_id: RunId) -> SharedState:
+        """As of one instant. It is empty for what is no task."""
+        ...
 
     async def node_runs(
         self, run_id: RunId, *, limit: int, after_seq: int = 0

@@ -336,8 +336,9 @@ class Reference(Timeline):
 
     def approved(self, place: Place, value: Any) -> str:
         by_key = keyed_action(place.node, value, place.merged, place.shared, place.given)
-        if by_key:
-            return by_key
+        named = place.post.get("action_static") or by_key
+        if named:
+            return str(named)
         if isinstance(value, dict):
             value = value.get("approved")
         if isinstance(value, bool):

@@ -126,3 +126,10 @@ def test_r5_2_edges_and_starts_are_in_the_schema_too() -> None:
     assert not fits(good | {"nodes": {}}, SCHEMA)
     assert not fits(good | {"edges": [{"action": "x"}]}, SCHEMA)
     assert not fits({"nodes": good["nodes"]}, SCHEMA)
+
+
+def test_i15_the_schema_bounds_the_names_that_are_stored() -> None:
+    post = {"output_map": {"k" * 256: "x"}}
+    assert not fits(a_definition({"a": executor(post=post)}), SCHEMA)
+    case = {"action": "x" * 256, "expr": {"exists": "$shared.x"}}
+    assert not fits(a_definition({"a": {"kind": "choice", "choice_cases": [case]}}), SCHEMA)

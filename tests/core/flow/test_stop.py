@@ -80,11 +80,11 @@ def test_i17_a_run_can_be_aborted_wherever_it_is(
         return world("service", "s", call.call_id, 1, 1)
 
     driver = Driver(flow, drawing.PARAMS, answer, crash=crash).run(after_ms)
-    was_over = driver.state.is_over
+    was_failed = driver.state.status is RunStatus.FAILED
     row_count = len(driver.rows)
     commit = driver.happen(Aborted("too_large"))
-    assert commit.is_changed != was_over
-    if not was_over:
+    assert commit.is_changed != was_failed
+    if not was_failed:
         assert driver.end == (RunStatus.FAILED, "too_large")
         assert [row.error for row in driver.rows[row_count:]] == ["too_large"]
         assert driver.under_way == {}
@@ -130,3 +130,20 @@ def test_r5_10_a_child_is_canceled_also_by_a_parent_that_was_away(happened: Happ
     commit = step(loaded, happened, later(START, seconds=1))
     assert commit.commands == [CancelCall("0.0.1.1", is_child=True)]
     assert loaded.status is RunStatus.FAILED
+
+
+@pytest.mark.parametrize("crash", Crash)
+def test_i3_a_signal_comes_into_a_success_that_is_not_stored_as_an_end(crash: Crash) -> None:
+    """R5.11: nothing else does; and a failure has no result."""
+    approval = {"kind": "approval", "params": {"approval_key": "ok"}, "prep": {"input_key": "ok"}}
+    driver = a_driver({"a": approval}, crash=crash)
+    driver.signal_after(1, "ok", True)
+    driver.run()
+    driver.state = driver.store.load(driver.flow, driver.params)
+    assert driver.happen(Signalled("ok", "again")).wake_at is None
+    assert not driver.happen(Woken()).is_changed
+    assert (driver.shared, driver.end) == ({"ok": "again"}, (RunStatus.SUCCEEDED, ""))
+    assert told(driver.rows) == [("a", 1, "ok", "", "approved")]
+    assert driver.happen(Aborted("too_large")).is_changed
+    assert driver.end == (RunStatus.FAILED, "too_large")
+    assert not driver.happen(Signalled("ok", 1)).is_changed

@@ -95,6 +95,14 @@ def test_r5_11_an_event_at_the_last_instant_counts() -> None:
     assert told(driver.rows) == [("w", 1, "ok", "", "default")]
 
 
+def test_i3_signals_that_are_taken_in_late_are_all_heard_before_the_time_is() -> None:
+    driver = a_driver({"w": a_wait(timeout_ms=60)}).run(0)
+    driver.now += 100 * MS  # type: ignore[assignment]
+    assert driver.happen(Signalled("other", 1)).wake_at == START + 60 * MS
+    driver.happen(Signalled("flag", 1))
+    assert told(driver.rows) == [("w", 1, "ok", "", "default")]
+
+
 @pytest.mark.parametrize(
     ("answer", "post", "action"),
     [
@@ -106,6 +114,8 @@ def test_r5_11_an_event_at_the_last_instant_counts() -> None:
         (True, {"action_key": "ok"}, "approved"),
         ("yes", {"action_key": "ok"}, "yes"),
         (7, {"action_static": "numbered"}, "numbered"),
+        (True, {"action_static": "next"}, "next"),
+        ("later", {"action_static": "next", "action_key": "ok"}, "next"),
         (7, {}, "default"),
     ],
 )
@@ -161,7 +171,7 @@ def test_r5_5_a_signal_does_not_change_the_input_of_a_node_under_way(crash: Cras
     assert driver.shared == {"items": "gone", "out": [2, 4, 6]}
 
 
-@pytest.mark.parametrize("key", ["", "  ", "_rt", "x" * 300, "a\x00"])
+@pytest.mark.parametrize("key", ["", "  ", "_rt", "x" * 300, "a\x00", "\x01" * 87])
 def test_r5_11_not_every_key_can_be_signalled(key: str) -> None:
     with pytest.raises(InvalidInput):
         check_signal_key(key)

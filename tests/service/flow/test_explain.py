@@ -77,6 +77,14 @@ async def test_r5_11_what_an_approval_and_an_event_wait_for_is_named(url: str) -
         assert found.sentence == "Its node 'n/x' waits for an event, in 'go' of the shared state."
         assert found.remedy == f"headway task signal {task_id} go <value>"
         assert found.until is not None, "it has a timeout"
+        within = {"kind": "approval", "params": {"approval_key": "$shared.review.ok"}}
+        task_id, found = await explained(hw, within)
+        assert found.sentence == (
+            "Its node 'n' waits for an approval, in '$shared.review.ok', which is within 'review'."
+        )
+        assert found.remedy == (
+            f"headway task signal {task_id} review <value>, with all that 'review' is to hold."
+        )
         never = {"kind": "wait_event", "params": {"signal_key": "$params.go"}}
         _, found = await explained(hw, never)
         assert found.sentence == "Its node 'n' waits for an event that no signal can bring."

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from headway import Headway, RunFailed, RunStatus
+from headway import Headway, InvalidInput, RunFailed, RunNotActive, RunStatus
 from headway.core.command.advance import AdvanceFlow
 from headway.core.command.report import AppendEvents
 from headway.core.command.settle import Complete, Fail
 from headway.core.document import BYTE_COUNT_MAX
-from headway.core.errors import StoreFailed
+from headway.core.errors import InvalidFlow, StoreFailed, TooLarge
 from headway.services import execute, refusals
 from headway.services.flow import drive
-from tests.service.flow.scenes import a_flow, local, told
+from tests.service.flow.scenes import a_flow, local, parked, told
 
 REFUSED = "the write was refused (packet too large); nothing of it was kept"
 
@@ -156,3 +156,84 @@ async def test_i3_a_database_that_refuses_everything_for_a_while_fails_nothing(
         assert await run.result(30) == 2
         assert refused_count >= 4 * refusals.COUNT_MAX
         assert (await run.ended()).run.status is RunStatus.SUCCEEDED
+
+
+def named(*, action: str, key: str) -> dict[str, Any]:
+    """A flow that has to store these names."""
+    case = {"action": action, "expr": {"exists": "$params.text"}}
+    part = {"kind": "local", "function": "part", "post": {"output_map": {key: "part"}}}
+    return a_flow(
+        {
+            "which": {"kind": "choice", "choice_cases": [case]},
+            "part": part,
+            "kept": local("part") | {"post": {"output_key": key[::-1]}},
+            "wait": {"kind": "wait_event", "params": {"signal_key": "go"}},
+        },
+        ("which", action, "part"),
+        ("part", "kept"),
+        ("kept", "wait"),
+    )
+
+
+@pytest.mark.parametrize("char", ["x", '"', "\x01", "\U0001f600"])
+async def test_i15_a_name_that_is_published_or_signalled_can_be_stored(
+    place: str, char: str
+) -> None:
+    """I24: and one that is longer, by itself or as JSON, is refused with its place everywhere."""
+    hw = Headway(place, stop_wait_s=0)
+    length = 85 if char == "\x01" else 254
+
+    @hw.flows.function
+    async def part(_: object) -> dict[str, int]:
+        return {"part": 1}
+
+    def key(end: str, more: int = 0) -> str:
+        return char * (length + more) + end
+
+    async with hw:
+        await hw.flows.publish("long", named(action="x" * 255, key=key("k")))
+        run = await hw.flows.start("long", params={"text": "x"})
+        await parked(hw, run.id)
+        await hw.flows.signal(run.id, key("s"), 1)
+        with pytest.raises(InvalidInput, match=r"^key: "):
+            await hw.flows.signal(run.id, key("s", 2), 1)
+        await hw.flows.signal(run.id, "go", 1)
+        expected = {key("k"): 1, key("k")[::-1]: {"part": 1}, key("s"): 1, "go": 1}
+        assert await run.result(30) == expected
+        with pytest.raises(InvalidFlow) as refused:
+            await hw.flows.publish("longer", named(action="x" * 256, key=key("k", 2)))
+        places = [place.partition("[")[0] for place, _ in refused.value.faults]
+        assert {"nodes.which.choice_cases", "nodes.kept.post.output_key"} <= set(places)
+        assert any(place.startswith("nodes.part.post.output_map") for place in places)
+
+
+async def test_i15_a_signal_for_which_there_is_no_room_is_refused_and_changes_nothing(
+    place: str,
+) -> None:
+    """Whether the others were taken in or not; what replaces another of its size fits."""
+    large = "x" * 600_000
+    async with Headway(place, stop_wait_s=0) as hw:
+        ask = {"kind": "approval", "params": {"approval_key": "ok"}}
+        await hw.flows.publish("asks", a_flow({"ask": ask}, ("ask", "approved", "")))
+        run = await hw.flows.start("asks")
+        await parked(hw, run.id)
+        await hw.lanes.set("flow", max_concurrent=0)
+        await hw.flows.signal(run.id, "one", large)
+        with pytest.raises(TooLarge, match=r"^value: does not fit: .* 1,200,0\d\d bytes"):
+            await hw.flows.signal(run.id, "two", large)
+        await hw.lanes.set("flow", max_concurrent=1)
+        await parked(hw, run.id)
+        with pytest.raises(TooLarge, match=r"^value: does not fit"):
+            await hw.flows.signal(run.id, "two", large)
+        await hw.flows.signal(run.id, "one", large[::-1])
+        view = await parked(hw, run.id)
+        assert (view.waits_for, set(view.shared)) == ("approval", {"one", "_rt"})
+        room = BYTE_COUNT_MAX - len(f'{{"one":"{large}","ok":true,"two":""}}')
+        with pytest.raises(TooLarge):
+            await hw.flows.signal(run.id, "two", "x" * (room + len(',"ok":true') + 1))
+        await hw.flows.signal(run.id, "two", "x" * room)
+        await parked(hw, run.id)
+        await hw.flows.approve(run.id, True)
+        assert set(await run.result(30)) == {"one", "two", "ok"}
+        with pytest.raises(RunNotActive):
+            await hw.flows.signal(run.id, "two", large)

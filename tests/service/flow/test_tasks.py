@@ -344,6 +344,22 @@ async def test_r5_1_the_job_of_flows_is_headways_own(place: str) -> None:
         assert dict(hw.jobs) == {}
 
 
+@pytest.mark.backend("sqlite")
+async def test_r5_2_a_parameter_may_have_any_name(url: str) -> None:
+    """Also of a child task, which has its parent's."""
+    hw = a_headway(url)
+    named = {"context": 1, "self": 2, "_params": 3, "n": 4}
+    ref = {"kind": "flow_ref", "flow": "one", "post": {"output_key": "ref"}}
+    async with hw:
+        await hw.flows.publish("one", a_flow({"a": local("double", "$params.context")}))
+        one = await hw.flows.start("one", params=named)
+        assert await one.result(30) == {"double": 2}
+        nodes = {"b": local("double", "$params.self"), "c": ref}
+        await hw.flows.publish("two", a_flow(nodes, ("b", "c")))
+        two = await hw.flows.start("two", params=named)
+        assert await two.result(30) == {"double": 4, "ref": {"double": 2}}
+
+
 async def test_r5_5_a_program_that_opens_the_database_goes_on_with_its_tasks(place: str) -> None:
     hw = a_headway(place)
     waits = {"wait": {"kind": "wait_event", "params": {"signal_key": "go"}}}

@@ -20,12 +20,12 @@ from headway.adapters.sql.tables import (
     runs,
 )
 from headway.core.command.look import KeptTask
-from headway.core.flow.kept import FlowRun, NodeRunRow, SavedFlow, SavedVersion, from_row
+from headway.core.flow.kept import SIGNAL, FlowRun, NodeRunRow, SavedFlow, SavedVersion, from_row
 from headway.core.flow.state import NodeRun
 from headway.core.flow.stored import first_row_needed
 from headway.core.ids import Instant, RunId
 from headway.core.world import InboxItem
-from headway.ports.flow_reader import Task, TaskFilter
+from headway.ports.flow_reader import SharedState, Task, TaskFilter
 
 _UNREAD: Final = (
     sa.select(*inbox.c)
@@ -125,6 +125,17 @@ class SqlFlowReader:
                 rows=rows,
                 unread=[InboxItem._make(one) for one in unread],
                 now=await self._database.clock.read(connection),
+            )
+
+        return await self._database.with_retry(read, at_one_instant=True)
+
+    async def shared(self, run_id: RunId) -> SharedState:
+        async def read(connection: AsyncConnection) -> SharedState:
+            shared = await connection.execute(_SHARED, {"run_id": run_id})
+            unread = await connection.execute(_UNREAD, {"run_id": run_id})
+            return SharedState(
+                {json.loads(name): value for name, value in shared},
+                [item.payload for item in map(InboxItem._make, unread) if item.kind == SIGNAL],
             )
 
         return await self._database.with_retry(read, at_one_instant=True)

@@ -70,7 +70,10 @@ class AdvanceFlow:
             needs.run(self.parent_id, may_wake=True)
 
     def decide(self, world: World) -> Advanced | Settled | TooLate | Literal[False]:
-        """False: it may not go on, or park, any more. Nothing was changed."""
+        """False: it may not go on, or park, any more. Nothing was changed.
+
+        A success is put off while there is anything that its driver has not taken in.
+        """
         run = world.held(self.claim)
         if isinstance(self.then, End):
             return self._end(world, run, self.then)
@@ -86,12 +89,19 @@ class AdvanceFlow:
             wake(world, run)
         return Advanced(run.unread_count, world.now)
 
-    def _end(self, world: World, run: Run | None, end: End) -> Settled | TooLate:
+    def _end(self, world: World, run: Run | None, end: End) -> Advanced | Settled | TooLate:
         may_end = run is not None and run.status in (RunStatus.RUNNING, RunStatus.CANCELLING)
         if run is None or not may_end:
             now = world.run(self.claim.run_id)
             return TooLate(None if now is None else now.status)
+        is_unread = run.unread_count > len(self.consumed)
+        is_put_off = is_unread and end.error is None and run.status is RunStatus.RUNNING
         run = self._step(world, run)
+        if is_put_off:
+            # Its params are not loaded: by a timer that is due it is claimed in another batch.
+            run = park(world, run, world.now, attempt=run.attempt)
+            run = world.emit(run, EventType.PARKED, "{}")
+            return Advanced(run.unread_count, world.now)
         if end.error is None:
             moved = world.move(run, Trigger.COMPLETE, documents={"result": end.result})
         else:

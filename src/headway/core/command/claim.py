@@ -36,6 +36,8 @@ class Claimed(NamedTuple):
     traceparent: str | None = None
     unread_count: int = 0
     """What is in its inbox already."""
+    started_at: Instant | None = None
+    """When it was claimed for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,4 +141,5 @@ class ClaimRuns:
             existing=after.existing,
             traceparent=after.traceparent,
             unread_count=after.unread_count,
+            started_at=after.started_at,
         )

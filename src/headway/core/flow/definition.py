@@ -1,5 +1,6 @@
 """What a flow is made of, as values that were checked when it was published."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -17,6 +18,18 @@ ERROR: Final = "error"
 ANY_ERROR: Final = "*"
 RESERVED_KEY: Final = "_rt"
 """Where readers of the shared state find the run state; no node may write there."""
+KEY_LENGTH_MAX: Final = 520
+"""Of a key of the shared state as JSON text, as which it is stored."""
+
+
+def fault_of_key(key: str) -> str | None:
+    """Why nobody may write under `key` of the shared state; None: anybody may."""
+    if key == RESERVED_KEY:
+        return f"must not be {RESERVED_KEY}, which shows the run state"
+    length = len(json.dumps(key, ensure_ascii=False))
+    if length > KEY_LENGTH_MAX:
+        return f"has {length:,} characters as JSON; the limit is {KEY_LENGTH_MAX}"
+    return None
 
 
 class Kind(StrEnum):

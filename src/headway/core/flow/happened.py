@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from headway.core.document import check_name
 from headway.core.errors import InvalidInput
-from headway.core.flow.definition import RESERVED_KEY
+from headway.core.flow.definition import fault_of_key
 
 
 class Woken(NamedTuple):
@@ -62,6 +62,7 @@ Happened = Woken | Ended | Signalled | Aborted
 def check_signal_key(key: str) -> str:
     """`key` trimmed, if a signal may set it; else InvalidInput."""
     trimmed = check_name(key, place="key")
-    if trimmed == RESERVED_KEY:
-        raise InvalidInput("key", f"must not be {RESERVED_KEY}, which shows the run state")
+    problem = fault_of_key(trimmed)
+    if problem is not None:
+        raise InvalidInput("key", problem)
     return trimmed

@@ -42,6 +42,11 @@ class Path:
         first = self.steps[0] if self.root is Root.SHARED else None
         return first if isinstance(first, str) else None
 
+    @property
+    def sole_key(self) -> str | None:
+        """The key of the shared state that it is, and does not only look under."""
+        return self.shared_key if len(self.steps) == 1 else None
+
 
 class BadPath(ValueError):
     """The text is no path; the message says why."""

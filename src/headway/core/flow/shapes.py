@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from headway.core.document import NAME_LENGTH_MAX
-from headway.core.flow.definition import ANY_ERROR, RESERVED_KEY, Case
+from headway.core.flow.definition import ANY_ERROR, RESERVED_KEY, Case, fault_of_key
 from headway.core.flow.faults import Report, member
 from headway.core.flow.paths import BadPath, Path, parse_path
 from headway.core.flow.predicates import OPERATORS, read_predicate
@@ -39,8 +39,8 @@ class Text:
             return ""
         if len(value) > NAME_LENGTH_MAX:
             report.fault(place, f"has {len(value):,} characters; the limit is {NAME_LENGTH_MAX}")
-        elif self.is_key and value == RESERVED_KEY:
-            report.fault(place, f"must not be {RESERVED_KEY}, which shows the run state")
+        elif self.is_key and (problem := fault_of_key(value)) is not None:
+            report.fault(place, problem)
         return value
 
     def write(self, value: str) -> str:
@@ -186,9 +186,8 @@ class Named:
         if not isinstance(value, dict):
             report.fault(place, "must be an object")
             return {}
-        if self.are_keys and RESERVED_KEY in value:
-            at = member(place, RESERVED_KEY)
-            report.fault(at, f"must not be {RESERVED_KEY}, which shows the run state")
+        for name in value if self.are_keys else ():
+            Text(is_key=True).read(name, member(place, name), report)
         return {
             name: self.each.read(one, member(place, name), report) for name, one in value.items()
         }
@@ -198,7 +197,7 @@ class Named:
 
     def schema(self) -> JsonSchema:
         told: JsonSchema = {"type": "object", "additionalProperties": self.each.schema()}
-        return told | ({"propertyNames": {"not": {"const": RESERVED_KEY}}} if self.are_keys else {})
+        return told | ({"propertyNames": Text(is_key=True).schema()} if self.are_keys else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +235,7 @@ class CaseShape:
         if not isinstance(action, str) or not action:
             report.fault(member(place, "action"), "must be the name of an action")
             action = ""
+        Text().read(action, member(place, "action"), report)
         if "expr" not in value:
             report.fault(member(place, "expr"), "is missing")
             return None
@@ -248,7 +248,7 @@ class CaseShape:
         return {
             "type": "object",
             "properties": {
-                "action": {"type": "string", "minLength": 1},
+                "action": {**Text().schema(), "minLength": 1},
                 "expr": {
                     "type": "object",
                     "minProperties": 1,

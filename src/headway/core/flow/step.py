@@ -52,11 +52,14 @@ def begin(
 
 
 def step(state: State, happened: Happened, now: Instant) -> Commit:
-    """Let one thing happen. When the run is over, or nobody waits for it, nothing changes."""
+    """Let one thing happen. When the run is over, or nobody waits for it, nothing changes.
+
+    Only a signal that was accepted before the success of a run was stored still comes into it.
+    """
     walk = Walk(state, now)
     # What a signal says is for the node that comes, which may need several: time moves the run on.
     is_early = isinstance(happened, Signalled) and not state.frames[-1].is_entered
-    if state.is_over or not _take(walk, happened):
+    if not _take(walk, happened):
         walk.commit.is_changed = False
     elif not is_early:
         _enter(walk)
@@ -86,6 +89,8 @@ def wake_at(state: State) -> Instant | None:
 def _take(walk: Walk, happened: Happened) -> bool:
     """Whether it changed anything."""
     state = walk.state
+    if state.is_over and not _is_part_of_success(state, happened):
+        return False
     frame = state.frames[-1]
     rules = KINDS[frame.node.kind]
     match happened:
@@ -100,14 +105,19 @@ def _take(walk: Walk, happened: Happened) -> bool:
         case Signalled(key, value):
             walk.freeze(key)
             walk.set_shared(state.frames[0], key, value)
-            if frame.is_entered and isinstance(rules, Wait):
-                rules.look(walk, frame)
+            if frame.is_entered and isinstance(rules, Wait) and not state.is_over:
+                rules.hear(walk, frame)
         case Aborted(error):
             frame.input = None  # It may be what cannot be stored.
             walk.record(frame, NodeRunStatus.ERROR, error=error)
             walk.cancel_calls()
             walk.finish(RunStatus.FAILED, error)
     return True
+
+
+def _is_part_of_success(state: State, happened: Happened) -> bool:
+    """A signal is part of the result, or fails the run if there is no room for it."""
+    return state.status is RunStatus.SUCCEEDED and isinstance(happened, Signalled | Aborted)
 
 
 def _wake(walk: Walk) -> None:

@@ -50,9 +50,13 @@ class Wait(Rules):
         ):
             problem = "does not point at the shared state: without a timeout it may wait for ever"
             report.warn(member(params_place, self.key_name), problem)
-        if node.params.get(CONSUME) and _consumed_key(path) is None:
+        self.check_path(path, member(params_place, self.key_name), report)
+        if node.params.get(CONSUME) and path.sole_key is None:
             problem = f"needs a {self.key_name} that is a key of the shared state, without more"
             report.fault(member(params_place, CONSUME), problem)
+
+    def check_path(self, path: Path, place: str, report: Report) -> None:
+        """Report what of the path does not suit the kind."""
 
     def enter(self, walk: Walk, frame: Frame) -> None:
         try:
@@ -66,10 +70,16 @@ class Wait(Rules):
         self._take(walk, frame, path)
 
     def look(self, walk: Walk, frame: Frame) -> None:
-        if self._take(walk, frame, self._path(frame.merged)):
-            return
-        if frame.until is not None and frame.until <= walk.now:
+        is_over = self.hear(walk, frame)
+        if not is_over and frame.until is not None and frame.until <= walk.now:
             walk.fail_try(frame, TIMEOUT)
+
+    def hear(self, walk: Walk, frame: Frame) -> bool:
+        """The shared state has changed. Whether that was it, and the node is done.
+
+        Whatever the time: what is waited for may be among the next signals.
+        """
+        return self._take(walk, frame, self._path(frame.merged))
 
     def run_state(self, frame: Frame) -> Mapping[str, Any]:
         return {"start": frame.entered_at // MILLISECOND}
@@ -88,13 +98,9 @@ class Wait(Rules):
         for holder in (frame, walk.state.frames[0]):
             value = resolve(path, Scope(frame.merged, holder.shared, frame.input))
             if self.has_come(value):
-                key = _consumed_key(path)
+                key = path.sole_key
                 if frame.merged.get(CONSUME) and key is not None:
                     walk.remove_shared(holder, key)
                 self.take(walk, frame, value)
                 return True
         return False
-
-
-def _consumed_key(path: Path) -> str | None:
-    return path.shared_key if len(path.steps) == 1 else None

@@ -166,9 +166,11 @@ class Walk:
 
     def freeze(self, key: str) -> None:
         """Before `key` of the run's shared state changes: the input of its node must not."""
-        frame = self.state.frames[0]
-        if self.state.frozen_input is None and frame.is_entered and reads_shared(frame.node, key):
-            self.state.frozen_input = (frame.input,)
+        state, frame = self.state, self.state.frames[0]
+        if state.frozen_input is not None or state.is_over:
+            return
+        if frame.is_entered and reads_shared(frame.node, key):
+            state.frozen_input = (frame.input,)
             self.commit.is_frozen_changed = True
 
     def push(self, frame: Frame, flow: Flow) -> None:

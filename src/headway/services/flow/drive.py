@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final, Never
 
 from headway.core.command.advance import Advanced, AdvanceFlow, End, Go, ParkFor
@@ -60,7 +61,7 @@ class Desk:
     functions: Functions
     workers: Workers
 
-    async def drive(self, context: RunContext, **_params: Any) -> AdvanceFlow:
+    async def drive(self, context: RunContext, /, **_params: Any) -> AdvanceFlow:
         """The job of all flow tasks. Its last step says how it ends, or that it is parked."""
         return await Drive(context, self).run()
 
@@ -88,10 +89,15 @@ class Drive:
         """Of the inbox: in the state, and not stored yet."""
         self._read_seq = 0
         self._has_unread = False
+        self._begun_at: Instant | None = None
+        """Since when its first node may be under way, if nothing of that is stored."""
 
     async def run(self) -> AdvanceFlow:
         is_kept = self._pin.get("is_kept") or self._context.execution.claimed.unread_count
-        await self._load(is_new=self._context.generation == 1 and not is_kept)
+        is_first = self._context.generation == 1
+        await self._load(is_new=is_first and not is_kept)
+        if is_first:
+            self._begun_at = None  # Nobody has reached a node before.
         async with asyncio.TaskGroup() as group:
             self._calls.begin(group)
             try:
@@ -123,17 +129,14 @@ class Drive:
         self._state: State = (
             begin(flow, params) if parts is None else load_state(flow, params, parts, rows)
         )
+        self._begun_at = self._context.execution.claimed.started_at if parts is None else None
 
     async def _kept(self) -> KeptTask:
         kept = await self._desk.store.apply(LoadTask(self._claim))
         return kept or await _told_soon()
 
     async def _walk(self) -> AdvanceFlow:
-        happened: Sequence[Happened] = [Woken(), *await self._inbox()]
-        if self._context.generation == 1:
-            # Signals first: nobody has reached a node before. Later on, one may be under way whose
-            # input they must not change.
-            happened = [*happened[1:], *happened[:1]]
+        happened: Sequence[Happened] = await self._resumed()
         refusals = Refusals(self._desk.store, self._claim)
         while True:  # Until it is over, or parks, or its execution is ended.
             try:
@@ -160,7 +163,7 @@ class Drive:
                     happened = [Aborted(f"not_stored: {error}")]
                     continue
                 stepped = list(self._stepped)  # To which those of the inbox are added.
-                happened = [Woken(), *await self._inbox(), *stepped]
+                happened = [*await self._resumed(), *stepped]
                 continue
             refusals.forget()
             may_stay = commit.wake_at is None
@@ -260,6 +263,18 @@ class Drive:
 
     # What happens next.
 
+    async def _resumed(self) -> list[Happened]:
+        """What has come in, and that somebody goes on with the task.
+
+        All but the driver see a signal as soon as it is accepted: it goes before what the time has
+        brought since. Only what has come in since the first node was begun goes after it.
+        """
+        signals, children = await self._inbox()
+        at = self._begun_at
+        first = list(takewhile(lambda one: at is None or one.at <= at, signals))
+        later = signals[len(first) :]
+        return [*map(_signal, first), Woken(), *map(_signal, later), *children]
+
     async def _next(self, wakes_at: Instant | None) -> Sequence[Happened]:
         """What has happened, as soon as anything has; nothing: the task may be parked."""
         while True:  # Until something has happened.
@@ -269,7 +284,8 @@ class Drive:
             if ended and not self._has_unread and wakes_at is None:
                 return ended
             # What came in during a call goes before its end, so that the next node sees it.
-            happened: list[Happened] = [*await self._inbox(), *ended]
+            signals, children = await self._inbox()
+            happened: list[Happened] = [*map(_signal, signals), *children, *ended]
             now = self._desk.clock.now()
             if wakes_at is not None and wakes_at <= now:
                 happened.append(Woken())
@@ -284,23 +300,23 @@ class Drive:
             except TimeoutError:
                 continue
 
-    async def _inbox(self) -> list[Happened]:
+    async def _inbox(self) -> tuple[list[InboxItem], list[Ended]]:
         """Signals, in their order, and the ends of children."""
         if not self._has_unread:
-            return []
+            return [], []
         self._has_unread = False
         items = (await self._news_of()).unread
         fresh = [item for item in items if item.seq > self._read_seq]
-        happened: list[Happened] = [_signal(item) for item in fresh if item.kind == SIGNAL]
+        signals = [item for item in fresh if item.kind == SIGNAL]
+        children: list[Ended] = []
         if fresh:
             self._read_seq = fresh[-1].seq
             self._taken += [item.seq for item in fresh]
         ended_ids = [RunId(json.loads(item.payload)) for item in fresh if item.kind == CHILD_ENDED]
         if ended_ids and self._children.open:
-            ended = self._children.ended((await self._news_of(*ended_ids)).ended)
-            self._stepped += ended
-            happened += ended
-        return happened
+            children += self._children.ended((await self._news_of(*ended_ids)).ended)
+            self._stepped += children
+        return signals, children
 
     async def _news_of(self, *child_ids: RunId) -> News:
         news = await persistently(lambda: self._desk.store.apply(HearNews(self._claim, child_ids)))

@@ -5,11 +5,20 @@ from dataclasses import replace
 from typing import Final
 
 from headway.core.flow.definition import Kind
+from headway.core.flow.paths import Path
 from headway.core.flow.state import Frame, State
 from headway.core.flow.step import wake_at
+from headway.core.ids import RunId
 from headway.core.run.explain import Explanation, Gate
 from headway.services.flow.task_view import TaskView
-from headway.services.flow.waiting import APPROVAL, EVENT, FUNCTION, TIMER, waited_for
+from headway.services.flow.waiting import (
+    APPROVAL,
+    EVENT,
+    FUNCTION,
+    TIMER,
+    awaited_path,
+    waited_for,
+)
 
 HELD_OR_PARKED: Final = frozenset({Gate.RUNNING, Gate.WAITING, Gate.NOT_DUE, Gate.INBOX})
 """Only then is the task's own node what it waits for."""
@@ -19,7 +28,7 @@ def explained(
     found: Explanation, task: TaskView, state: State, *, offered: Collection[str]
 ) -> Explanation:
     """`found`, which knows the run alone, in the words of its flow. `offered`: by live workers."""
-    if found.gate not in HELD_OR_PARKED:
+    if found.gate not in HELD_OR_PARKED or state.is_over:
         return found
     node = "/".join(frame.node.key for frame in state.frames)
     frame = state.frames[-1]
@@ -29,7 +38,7 @@ def explained(
             sentence = f"Its node {node!r} is a timer, whose time has not come."
             told = replace(found, sentence=sentence, remedy="Nothing: it goes on by itself.")
         case kind if kind in (APPROVAL, EVENT):
-            told = _awaiting(found, task, node, kind)
+            told = _awaiting(found, task.id, node, kind, awaited_path(state))
         case _ if missing:
             told = _without_worker(found, node, missing, frame)
         case kind if kind == FUNCTION:
@@ -57,25 +66,26 @@ def _services(frame: Frame) -> list[str]:
     return [node.service] if node.kind in (Kind.EXECUTOR, Kind.FOREACH) else []
 
 
-def _awaiting(found: Explanation, task: TaskView, node: str, kind: str) -> Explanation:
+def _awaiting(
+    found: Explanation, task_id: RunId, node: str, kind: str, path: Path | None
+) -> Explanation:
     what = "an approval" if kind == APPROVAL else "an event"
-    if task.awaited_key is None:
+    key = None if path is None else path.shared_key
+    if path is None or key is None:
         return replace(
             found,
             sentence=f"Its node {node!r} waits for {what} that no signal can bring.",
             remedy="Its key must be in the shared state: mend the flow, and start another task.",
         )
-    command = (
-        f"headway task approve {task.id}"
-        if kind == APPROVAL
-        else f"headway task signal {task.id} {task.awaited_key} <value>"
-    )
+    command = f"headway task signal {task_id} {key} <value>"
+    if path.sole_key is None:
+        sentence = f"Its node {node!r} waits for {what}, in {path.text!r}, which is within {key!r}."
+        remedy = f"{command}, with all that {key!r} is to hold."
+        return replace(found, sentence=sentence, remedy=remedy)
     return replace(
         found,
-        sentence=(
-            f"Its node {node!r} waits for {what}, in {task.awaited_key!r} of the shared state."
-        ),
-        remedy=command,
+        sentence=f"Its node {node!r} waits for {what}, in {key!r} of the shared state.",
+        remedy=f"headway task approve {task_id}" if kind == APPROVAL else command,
     )
 
 

@@ -31,6 +31,7 @@ from headway.services.flow.book import FlowBook
 from headway.services.flow.drive import Desk
 from headway.services.flow.explain import explained
 from headway.services.flow.functions import FlowFunction
+from headway.services.flow.ledger import check_room
 from headway.services.flow.task_view import (
     ROW_COUNT_MAX,
     TaskView,
@@ -205,8 +206,13 @@ class Flows(FlowBook):
         return await self._views.node_runs(task, limit=limit, after_seq=after_seq)
 
     async def signal(self, task_id: str, key: str, value: Any, *, by: str = "") -> None:
-        """Set `key` of the task's shared state, and wake it. One that comes early is kept."""
-        await self._task(task_id)
+        """Set `key` of the task's shared state, and wake it. One that comes early is kept.
+
+        TooLarge: there is no room for it.
+        """
+        task = await self._task(task_id)
+        if not task.record.run.is_active:
+            raise RunNotActive(task.record.run.id)
         await self._post(task_id, key, value, by=by)
 
     async def approve(self, task_id: str, answer: bool | str = True, *, by: str = "") -> None:
@@ -221,7 +227,8 @@ class Flows(FlowBook):
         if not view.run.is_active:
             raise RunNotActive(view.id)
         if not is_waiting_for_approval(view):
-            raise NotWaiting(view.id, is_answered=False)
+            is_within = view.waits_for == APPROVAL
+            raise NotWaiting(view.id, is_answered=False, is_within=is_within)
         assert view.awaited_key is not None
         await self._post(task_id, view.awaited_key, answer, by=by, asked_by=view.run.generation)
 
@@ -231,6 +238,7 @@ class Flows(FlowBook):
         run_id = RunId(task_id)
         document = encode_document(value, place="value")
         command = PostSignal(run_id=run_id, key=key, value=document, by=by, asked_by=asked_by)
+        check_room(await self.desk.flows.shared(run_id), command.key, document)
         answer = await self.desk.store.apply(command)
         if isinstance(answer, NotActive):
             raise RunNotActive(run_id)

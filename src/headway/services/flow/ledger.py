@@ -6,13 +6,14 @@ from typing import Any, Final
 
 from headway.core.command.advance import AdvanceFlow, End, Go, ParkFor
 from headway.core.command.look import KeptTask
-from headway.core.document import BYTE_COUNT_MAX, byte_count
+from headway.core.document import BYTE_COUNT_MAX, Document, byte_count
 from headway.core.errors import TooLarge
 from headway.core.flow.kept import NodeRunRow, SharedValue, encode, to_row
 from headway.core.flow.state import Commit, State
 from headway.core.flow.stored import Stored, cursor_of
 from headway.core.ids import RunId
 from headway.core.run.run import Claim
+from headway.ports.flow_reader import SharedState
 
 _BRACES_SIZE: Final = 1
 """Two braces, and the comma that the last member has not."""
@@ -111,6 +112,22 @@ class Ledger:
             else:
                 self._sizes[key] = size
         self._standing = self._coming_standing
+
+
+def check_room(shared: SharedState, key: str, value: Document) -> None:
+    """TooLarge when a signal does not fit into the shared state beside all that is there.
+
+    What its driver has not taken in counts in full, as it is kept: one may yet replace another.
+    """
+    sizes = {one: _member_size(encode(one), text) for one, text in shared.members.items()}
+    sizes[key] = _member_size(encode(key), value)
+    size = _BRACES_SIZE + sum(sizes.values()) + sum(map(byte_count, shared.signals))
+    if size > BYTE_COUNT_MAX:
+        problem = (
+            f"does not fit: the shared state would be {size:,} bytes, with the signals that wait"
+            f" to be taken in; the limit is {BYTE_COUNT_MAX:,}"
+        )
+        raise TooLarge("value", problem)
 
 
 def _member_size(name: str, value: str) -> int:

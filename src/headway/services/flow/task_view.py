@@ -82,7 +82,7 @@ class TaskViews:
             step_count=state.row_count,
             retry_state=retry_state(state),
             waits_for=flow_run.waits_for if is_active else None,
-            awaited_key=awaited_key(state) if is_active else None,
+            awaited_key=awaited_key(state),
             error=None if record.error is None else json.loads(record.error),
             rerun_of=flow_run.rerun_of,
             updated_at=flow_run.updated_at,

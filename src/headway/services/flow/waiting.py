@@ -3,7 +3,7 @@
 from typing import Final
 
 from headway.core.flow.definition import Kind
-from headway.core.flow.paths import BadPath, parse_path
+from headway.core.flow.paths import BadPath, Path, parse_path
 from headway.core.flow.state import State
 
 APPROVAL: Final = "approval"
@@ -31,14 +31,20 @@ def waited_for(state: State) -> str:
     return FUNCTION if frame.is_untaken else "retry"
 
 
-def awaited_key(state: State) -> str | None:
-    """The key of the shared state that a signal would have to set; None: there is none."""
+def awaited_path(state: State) -> Path | None:
+    """Where its node looks for an event or an approval, if it waits for one."""
     frame = state.frames[-1]
     name = _KEY_NAMES.get(frame.node.kind)
-    text = None if name is None or not frame.is_entered else frame.merged.get(name)
-    if not isinstance(text, str):
+    if name is None or not frame.is_entered or state.is_over:
         return None
+    text = frame.merged.get(name)
     try:
-        return parse_path(text).shared_key
+        return parse_path(text) if isinstance(text, str) else None
     except BadPath:
         return None
+
+
+def awaited_key(state: State) -> str | None:
+    """The key of the shared state that a signal would have to set; None: there is none."""
+    path = awaited_path(state)
+    return None if path is None else path.sole_key

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from headway.core.flow.faults import Report, shown
+from headway.core.flow.paths import Path
 from headway.core.flow.state import Frame
 from headway.core.flow.waits import Wait
 from headway.core.flow.walk import Walk, found_action, is_action
@@ -15,12 +17,20 @@ class Approval(Wait):
     short = "ap"
     key_name = "approval_key"
 
+    def check_path(self, path: Path, place: str, report: Report) -> None:
+        if path.shared_key is not None and path.sole_key is None:
+            key = shown(path.shared_key)
+            problem = f"is within {key}: nobody can approve it; a signal must bring all of {key}"
+            report.warn(place, problem)
+
     def has_come(self, value: Any) -> bool:
         return value is not None and value != ""
 
     def take(self, walk: Walk, frame: Frame, value: Any) -> None:
-        """`action_key` first; then true, false or a word; else whatever the node says."""
-        walk.succeed(frame, value, action=found_action(frame, value) or decision(value))
+        """As of every node `action_static` and `action_key` go first; then the answer itself."""
+        static = frame.node.post.action_static
+        action = static or found_action(frame, value) or decision(value)
+        walk.succeed(frame, value, action=action)
 
 
 def decision(value: Any) -> str | None:
