@@ -10,6 +10,7 @@ import pytest
 
 from headway import Headway
 from headway.api import server
+from headway.api.server import open_listener
 from tests.api.client import LINE_BYTE_COUNT_MAX
 from tests.api.conftest import served_here
 from tests.api.jobs import register
@@ -26,7 +27,7 @@ async def test_a_stop_ends_open_streams_and_leaves_those_who_do_not_read(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "STOP_S_MAX", 3_600)  # So nobody is waited for in vain.
-    monkeypatch.setattr(server, "_listener", _with_small_buffers)
+    monkeypatch.setattr(server, "open_listener", _with_small_buffers)
     hw = Headway(url, stop_wait_s=0)
     register(hw)
     has_last = asyncio.Event()
@@ -66,11 +67,8 @@ async def test_a_stop_ends_open_streams_and_leaves_those_who_do_not_read(
         assert await asyncio.gather(*reading) == ["server_closing"] * HEALTHY_COUNT
 
 
-def _with_small_buffers(host: str, port: int, **named: int) -> socket.socket:
+def _with_small_buffers(host: str, port: int) -> socket.socket:
     """Its connections have them, too: little is sent before a client has to read."""
-    listener = _listener(host, port, **named)
+    listener = open_listener(host, port)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)
     return listener
-
-
-_listener = server._listener
