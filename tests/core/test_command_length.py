@@ -42,7 +42,7 @@ def step(**parts: Any) -> AdvanceFlow:
         SaveKey(key=Key("ann"), job="mirror", params=LARGE),
         a_message(RUN, TEXT),
         PostSignal(run_id=RUN, key="go", value=LARGE),
-        PublishFlow(name="f", flow_id="flow-1", version_id="ver-1", definition=LARGE),
+        PublishFlow(name="f", flow_id="flow-1", definition=LARGE),
         step(shared_added=(SharedValue(RUN, '"x"', LARGE),)),
         step(shared_changed=(SharedValue(RUN, '"x"', LARGE),)),
         step(then=End(None, LARGE)),

@@ -45,7 +45,6 @@ class PublishFlow:
     name: str
     flow_id: str
     """For a flow that is new."""
-    version_id: str
     definition: Document | None = None
     digest: str = ""
     status: VersionStatus = VersionStatus.PUBLISHED

@@ -96,11 +96,9 @@ class FlowBook:
     ) -> PublishedFlow:
         text = None if read is None else canonical_json(read.flow)
         digest = "" if text is None else hashlib.sha256(text.encode()).hexdigest()
-        new_id = str(self._ids.run_id())
         command = PublishFlow(
             name=name,
-            flow_id=f"flow-{new_id}",
-            version_id=f"ver-{new_id}",
+            flow_id=f"flow-{self._ids.run_id()}",
             definition=text,
             digest=digest,
             status=status,
