@@ -34,7 +34,6 @@ def a_publish(definition: str = "{}", **more: object) -> PublishFlow:
     given = {
         "name": "orders",
         "flow_id": "flow-1",
-        "version_id": "ver-1",
         "definition": Document(definition),
         "digest": str(hash(definition)),
     }
