@@ -49,6 +49,25 @@ FLOWS: Final = (
         test="test_r5_11_an_early_signal_is_kept_until_its_node_is_reached",
     ),
     Mutant(
+        name="a driver looks at the time before it takes in what was accepted in time",
+        file="services/flow/drive.py",
+        edits=(
+            (
+                "[*map(_signal, first), Woken(), *map(_signal, later), *children]",
+                "[Woken(), *map(_signal, signals), *children]",
+            ),
+        ),
+        test_file="tests/service/flow/test_signals.py",
+        test="test_i3_what_was_accepted_in_time_counts_though_it_is_taken_in_late",
+    ),
+    Mutant(
+        name="a task succeeds without a signal that was accepted before",
+        file="core/command/advance.py",
+        edits=(("        if is_put_off:\n", "        if is_put_off and end.error:\n"),),
+        test_file="tests/service/flow/test_signals.py",
+        test="test_i3_a_signal_that_is_accepted_before_the_end_is_in_the_result",
+    ),
+    Mutant(
         name="a child whose time is over runs on",
         file="services/flow/drive.py",
         edits=(
