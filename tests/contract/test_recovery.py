@@ -22,7 +22,9 @@ from headway.core.ids import InstanceId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import DEATH_COUNT_MAX, Recovery
 from headway.core.run.status import RunStatus
+from headway.services.sweep import sweep
 from headway.testing import FakeClock, a_claim, an_instance, claim_of, document
+from headway.testing.locks import NO_LOCKS
 from tests.contract.backends import read_all
 from tests.contract.scenes import (
     claimed,
@@ -81,6 +83,33 @@ async def test_i8_a_dead_instance_never_revives(store: SqlStore, clock: FakeCloc
     assert await store.apply(a_claim(holder)) == NotAlive()
     assert await store.apply(DeclareDead(NOBODY)) is False
     assert await store.apply(RenewInstance(instance_id=NOBODY)) is None
+
+
+async def test_i17_i8_who_sweeps_does_not_bury_itself_and_whom_others_bury_is_swept(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    holder = await instance(store, ttl_s=10)
+    one = await running(store, by=holder)
+    clock.advance(10)
+    before = await read_all(store)
+    await sweep(store, store.runs, NO_LOCKS, own_id=holder)
+    assert await read_all(store) == before
+    await store.apply(DeclareDead(holder))
+    await sweep(store, store.runs, NO_LOCKS, own_id=holder)
+    run = await state(store, one.run_id)
+    assert (run.instance_id, run.death_count) == (None, 1)
+
+
+async def test_i17_i8_whose_lease_ran_out_is_buried_by_whoever_else_sweeps(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    holder = await instance(store, ttl_s=10)
+    one = await running(store, by=holder)
+    clock.advance(10)
+    other = await instance(store)
+    await sweep(store, store.runs, NO_LOCKS, own_id=other)
+    assert [found.id for found in await store.runs.instances()] == [other]
+    assert (await state(store, one.run_id)).death_count == 1
 
 
 async def test_i8_renewal_and_death_at_once_agree_on_who_was_first(

@@ -75,10 +75,10 @@ def with_jobs(url: str) -> Headway:
     return hw
 
 
-async def submit(store: SqlStore, job: str) -> RunHandle:
+async def submit(store: SqlStore, job: str, *, lane: LaneName = MAIN_LANE) -> RunHandle:
     """As a process does that has not registered the job."""
     run_id = RunId(f"{job}-{asyncio.get_running_loop().time()}")
-    await admit(store, Submit(run_id=run_id, key=Key(run_id), job=job))
+    await admit(store, Submit(run_id=run_id, key=Key(run_id), job=job, lane=lane))
     shared = RunNews(store, store.runs)
     return RunHandle(run_id, store=store, runs=store.runs, events=store.events, news=shared)
 
@@ -133,6 +133,19 @@ async def test_r1_3_what_another_process_submits_starts_at_once_and_its_end_is_h
         await until_heard(elsewhere, hw.store)
         for _ in range(10):
             run = await submit(elsewhere, "echo")
+            assert await run.result() == "done"
+
+
+@pytest.mark.usefixtures("no_polls")
+async def test_r1_3_so_does_what_is_in_a_lane_that_no_job_names(
+    url: str, elsewhere: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claiming, "ALL_LANES_S", HOUR_S)
+    async with with_jobs(url) as hw, asyncio.timeout(60):
+        await until_heard(hw.store, elsewhere)
+        await until_heard(elsewhere, hw.store)
+        for lane in ("aside", "apart", "aside"):
+            run = await submit(elsewhere, "echo", lane=LaneName(lane))
             assert await run.result() == "done"
 
 

@@ -94,6 +94,7 @@ class Outage:
 
     listen = SqlStore.listen
     keep_lease = SqlStore.keep_lease
+    renew_lease = SqlStore.renew_lease
     accompany = SqlStore.accompany
 
 

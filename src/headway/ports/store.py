@@ -43,6 +43,10 @@ class Store(Protocol):
         """
         ...
 
+    def renew_lease(self) -> None:
+        """Have the lease that is kept renewed at once, and not only when it is due."""
+        ...
+
     def accompany(
         self,
         company: Callable[[Command[Any]], Sequence[Command[A]]],

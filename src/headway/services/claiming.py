@@ -3,6 +3,9 @@
 With each command of its own process that may make a run ready or free a slot, in the same
 transaction; when others have committed such a thing, as soon as it hears of it; and now and then.
 The last makes it certain, the others make it fast.
+
+A run may be in a lane that none of the jobs here names. Such a lane is asked when something has
+happened in it, and from the first run that was won there on it is one of the usual ones.
 """
 
 import asyncio
@@ -36,6 +39,8 @@ from headway.services.patience import is_set_within
 POLL_S: Final = 1.0
 ALL_LANES_S: Final = 5.0
 CLAIM_COUNT_MAX: Final = 500
+MET_COUNT_MAX: Final = 8
+"""Lanes beyond those of our jobs that are asked each time: every claim asks them all."""
 MAKES_ROOM: Final = frozenset(
     {
         EventType.STATE_CHANGED,
@@ -101,18 +106,24 @@ class Claiming:
         self._instance_id = instance_id
         self._on_answer = on_answer
         self._wake = asyncio.Event()
+        self._met: dict[LaneName, None] = {}
+        """Lanes that no job of ours names, where we have won runs; the latest comes last."""
+        self._called: set[LaneName] = set()
+        """Where something has happened since the last round, and we do not usually ask."""
         self._all_lanes_at_s = float("-inf")
         self._is_stopping = False
 
     def begin(self) -> None:
         self._stop_company = self._store.accompany(self._company, self._answered)
         self._stop_listening = self._store.listen(self._heard, of=Whose.OTHERS)
+        self._stop_listening_here = self._store.listen(self._call, of=Whose.OWN)
 
     def stop(self) -> None:
         """What is under way is still answered."""
         self._is_stopping = True
         self._stop_company()
         self._stop_listening()
+        self._stop_listening_here()
         self._wake.set()
 
     async def poll(self) -> None:
@@ -134,26 +145,34 @@ class Claiming:
             await is_set_within(self._wake, POLL_S)
 
     async def _lanes(self) -> Sequence[LaneName]:
-        """Those of our jobs, and of schedules; now and then all, for a job may have moved."""
+        """The usual ones, and where something happened; now and then all: hints may be lost."""
+        called, self._called = self._called, set()
         now_s = time.monotonic()
         if now_s - self._all_lanes_at_s < ALL_LANES_S:
-            return self._own_lanes()
+            return sorted(self._usual_lanes() | called)
         self._all_lanes_at_s = now_s
         return await self._reader.lane_names()
 
-    def _own_lanes(self) -> Sequence[LaneName]:
-        return sorted({CRON_LANE, *(job.lane for job in self._jobs.values())})
+    def _usual_lanes(self) -> set[LaneName]:
+        """Those of our jobs, of schedules, and where we have won runs of late."""
+        return {CRON_LANE, *(job.lane for job in self._jobs.values()), *self._met}
 
     async def _claim_from(self, lane: LaneName) -> None:
         command = self._claim(lane)
-        self._answered(command, await self._store.apply(command))
+        answer = await self._store.apply(command)
+        if not isinstance(answer, NotAlive) and answer and lane not in self._usual_lanes():
+            self._met[lane] = None
+            self._wake.set()  # What was put meanwhile had no company that asked here.
+            if len(self._met) > MET_COUNT_MAX:  # It is still asked when something happens in it.
+                del self._met[next(iter(self._met))]
+        self._answered(command, answer)
 
     def _company(self, command: Command[Any]) -> Sequence[ClaimRuns]:
         if type(command) in MAKES_NO_ROOM or not self._jobs:
             return ()
         if isinstance(command, AdvanceFlow) and isinstance(command.then, Go):
             return ()  # Most steps: their task goes on, and keeps its slot.
-        return [self._claim(lane) for lane in self._own_lanes()]
+        return [self._claim(lane) for lane in sorted(self._usual_lanes())]
 
     def _claim(self, lane: LaneName) -> ClaimRuns:
         return ClaimRuns(
@@ -170,5 +189,14 @@ class Claiming:
         self._on_answer(command.instance_id, answer)
 
     def _heard(self, events: Sequence[Event]) -> None:
+        self._call(events)
         if any(event.type in MAKES_ROOM for event in events):
+            self._wake.set()
+
+    def _call(self, events: Sequence[Event]) -> None:
+        """Ask where this happened, unless it is one of the lanes that every claim asks."""
+        lanes = {event.lane for event in events if event.type in MAKES_ROOM}
+        called = {lane for lane in lanes - self._usual_lanes() if lane is not None}
+        if called and self._jobs:
+            self._called |= called
             self._wake.set()

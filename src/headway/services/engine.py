@@ -14,11 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from headway.core.command.claim import Claimed, NotAlive
-from headway.core.command.instance import (
-    RegisterInstance,
-    RenewInstance,
-    RetireInstance,
-)
+from headway.core.command.instance import RegisterInstance, RenewInstance, RetireInstance
 from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import InstanceId, RunId
 from headway.core.run.events import Event, EventType
@@ -108,6 +104,7 @@ class Engine:
         self._unknown: set[Claim] = set()
         self._waking: set[RunId] = set()
         self._has_stopped = asyncio.Event()
+        self._is_leaving = False
 
     async def __aenter__(self) -> Self:
         await self._begin()
@@ -137,8 +134,7 @@ class Engine:
             try:
                 await self._stop(0.0 if error is not None else self._stop_wait_s)
             finally:  # Whoever will not wait any longer leaves nothing at work either.
-                for execution in list(self._executing.values()):
-                    execution.end(Ending.SHUTDOWN)
+                self._end_executions()
                 await self._end_loops()
             if isinstance(error, asyncio.CancelledError):
                 # It may come from the group itself, which then takes it back.
@@ -178,12 +174,16 @@ class Engine:
             execution.stop_at_next_wait()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=wait_s)
-        for execution in list(self._executing.values()):
-            execution.end(Ending.SHUTDOWN)
+        self._end_executions()
         if self._tasks:
             _, stubborn = await asyncio.wait(self._tasks, timeout=UNWIND_S)
             if stubborn:
                 log.warning("jobs_left_behind", extra={"count": len(stubborn)})
+
+    def _end_executions(self) -> None:
+        self._is_leaving = True  # A claim may still be answered.
+        for execution in list(self._executing.values()):
+            execution.end(Ending.SHUTDOWN)
 
     # The lease.
 
@@ -224,8 +224,11 @@ class Engine:
     def _on_claimed(self, instance_id: InstanceId, claimed: Sequence[Claimed] | NotAlive) -> None:
         if isinstance(claimed, NotAlive):
             if instance_id == self._instance_id:  # Else it has begun anew meanwhile.
-                self._trusted_until_s = float("-inf")
+                # Dead, or only late because the clock was moved on: the renewal tells.
+                self._store.renew_lease()
             return
+        if self._is_leaving:
+            return  # Nobody would end it. It is given up with the rest.
         if instance_id != self._instance_id or time.monotonic() >= self._trusted_until_s:
             return  # Too late to begin anything: others take them when the lease is over.
         for one in claimed:
@@ -277,7 +280,7 @@ class Engine:
             await is_set_within(self._has_stopped, every_s)
 
     async def _sweep(self) -> None:
-        soon = await sweep(self._store, self._reader, self._life_lock)
+        soon = await sweep(self._store, self._reader, self._life_lock, own_id=self._instance_id)
         fresh = [one for one in soon if one[1] not in self._waking]
         if fresh:
             self._waking |= {run_id for _, run_id in fresh}

@@ -16,7 +16,7 @@ from headway.core.command.expire import Expire
 from headway.core.command.instance import DeclareDead, ReleaseOrphan, RetireInstance
 from headway.core.command.wait import Wake
 from headway.core.errors import InfrastructureError
-from headway.core.ids import SECOND, Instant, RunId, later
+from headway.core.ids import SECOND, InstanceId, Instant, RunId, later
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
@@ -46,8 +46,14 @@ class _Page(NamedTuple):
     soon: Soon
 
 
-async def sweep(store: Store, reader: RunReader, life_lock: LifeLock) -> Soon:
-    """One round: all that is to be done now, of which what comes together shares a transaction."""
+async def sweep(
+    store: Store, reader: RunReader, life_lock: LifeLock, *, own_id: InstanceId | None = None
+) -> Soon:
+    """One round: all that is to be done now, of which what comes together shares a transaction.
+
+    `own_id` is the instance that sweeps. Its lease may have run out, when the clock was moved on or
+    the machine slept: it lives all the same, unless others have declared it dead.
+    """
     now = await reader.now()
     instances = await reader.instances()
     # One process may have had several lives: all are looked at before its lock is removed.
@@ -55,7 +61,8 @@ async def sweep(store: Store, reader: RunReader, life_lock: LifeLock) -> Soon:
     free = {lock for lock in locks if life_lock.is_free(lock)}
     for instance in instances:
         is_proven = instance.life_lock in free
-        if is_proven or instance.is_dead or instance.lease_expires_at <= now:
+        is_over = is_proven or instance.lease_expires_at <= now
+        if instance.is_dead or (is_over and instance.id != own_id):
             await _bury(store, reader, DeclareDead(instance.id, is_proven=is_proven))
     for lock in free:
         life_lock.remove(lock)

@@ -40,6 +40,9 @@ class Lease:
         self._ticking.cancel()
         self._is_over = True
 
+    def hasten(self) -> None:
+        self._due_at_s = time.monotonic()
+
     def _tick(self) -> None:
         self._ticked_at_s = time.monotonic()
         self._ticking = self._loop.call_later(TICK_S, self._tick)

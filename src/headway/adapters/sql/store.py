@@ -79,6 +79,9 @@ class SqlStore:
     ) -> Callable[[], None]:
         return self.writer.waiting.keep_lease(instance_id, ttl_s=ttl_s, on_renewed=on_renewed)
 
+    def renew_lease(self) -> None:
+        self.writer.waiting.renew_lease()
+
     def accompany(
         self,
         company: Callable[[Command[Any]], Sequence[Command[A]]],

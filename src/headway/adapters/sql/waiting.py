@@ -72,6 +72,11 @@ class Waiting:
 
         return end
 
+    def renew_lease(self) -> None:
+        if self._lease is not None:
+            self._lease.hasten()
+            self._rouse()
+
     def accompany(
         self, company: Company, on_answer: Callable[[Command[Any], Any], None]
     ) -> Callable[[], None]:
