@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import sys
 import threading
 from typing import Any
 
@@ -15,6 +16,7 @@ from headway.core.worker.worker import LiveWorker, choose
 from headway.worker.program import Worker
 from headway.worker.services import Call, Services
 from tests.service.flow.hostile import hostile_worker
+from tests.service.flow.raw_worker import asked
 from tests.service.flow.scenes import a_flow, told
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -30,6 +32,10 @@ ALMOST_ADDRESSES = (
 def executor(service: str, **more: Any) -> dict[str, Any]:
     node = {"kind": "executor", "service": service, "post": {"output_key": "out"}}
     return node | more
+
+
+def a_program(services: Services | None = None, *, url: str = "http://127.0.0.1:8080") -> Worker:
+    return Worker(services, url=url, registry_url="http://127.0.0.1:1", drain_s=0)
 
 
 def a_worker(name: str, *, load: int = 0, heard_at: int = 0) -> LiveWorker:
@@ -204,6 +210,25 @@ async def test_r5_7_a_worker_counts_its_load_and_takes_a_free_port(url: str) -> 
             assert worker.load == 0
             assert told(await hw.flows.node_runs(run.id)) == ["w[0] ok", "s[0] ok"]
     taken.close()
+
+
+@pytest.mark.parametrize("service", ["leaves", "leaves_too"])
+async def test_i15_a_service_that_calls_sys_exit_fails_its_call_alone(service: str) -> None:
+    services = Services()
+
+    @services
+    async def leaves(_: object) -> None:
+        sys.exit(3)
+
+    @services
+    def leaves_too(_: object) -> None:
+        sys.exit(3)
+
+    async with a_program(services) as worker:
+        assert (await asked(worker.url, f"/exec/{service}"))[1] == {"error": "SystemExit: 3"}
+        body = {"input": "here"}
+        assert (await asked(worker.url, "/exec/echo", body))[1] == {"result": "here"}
+        assert worker.load == 0
 
 
 @pytest.mark.parametrize(
