@@ -75,6 +75,7 @@ def test_r5_4_the_least_load_goes_first_and_others_in_their_turn() -> None:
         ("text", "bad_answer: HTTP 500"),
         ("told", '{"a": 1}'),
         ("other", "unreachable: "),
+        ("named", "unreachable: it answered ??, not "),
         ("good", ""),
     ],
 )

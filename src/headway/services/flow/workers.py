@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from headway.core.command.worker import HearWorker, RegisterWorker
-from headway.core.document import decode_document
+from headway.core.document import decode_document, storable
 from headway.core.errors import InfrastructureError, InvalidInput
 from headway.core.flow.commands import CallService
 from headway.core.flow.happened import Answered, Failed, Worker
@@ -189,10 +189,10 @@ class Workers:
                 timeout_s=self._left_s(command),
                 hear=lambda line: _is_progress(line, tell),
             )
-        except WorkerNotReached as error:
-            return NotBegun(Failed(command.call_id, f"unreachable: {error}", worker))
         except WorkerUnreachable as error:
-            return Failed(command.call_id, f"unreachable: {error}", worker)
+            # It may repeat what the worker has sent, and that may be no text at all.
+            failed = Failed(command.call_id, storable(f"unreachable: {error}"), worker)
+            return NotBegun(failed) if isinstance(error, WorkerNotReached) else failed
         except asyncio.CancelledError:
             await self._cancel(chosen, call_id, headers)
             raise
