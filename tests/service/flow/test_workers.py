@@ -10,8 +10,9 @@ import pytest
 
 from headway import Headway, InvalidInput
 from headway.adapters.http.allowed import AllowedAddresses, NotAllowed
+from headway.adapters.system.clock import SystemClock
 from headway.core.errors import ConfigurationError
-from headway.core.ids import Instant
+from headway.core.ids import SECOND, Instant
 from headway.core.worker.worker import LiveWorker, choose
 from headway.worker.program import Worker
 from headway.worker.services import Call, Services
@@ -230,6 +231,19 @@ async def test_i15_a_service_that_calls_sys_exit_fails_its_call_alone(service: s
         body = {"input": "here"}
         assert (await asked(worker.url, "/exec/echo", body))[1] == {"result": "here"}
         assert worker.load == 0
+
+
+async def test_r5_8_a_live_worker_is_found_by_the_clock_of_the_database(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I18: also by the first task of a program whose own clock is ahead."""
+    now = SystemClock.now
+    monkeypatch.setattr(SystemClock, "now", lambda self: Instant(now(self) + 20 * SECOND))
+    async with Headway(url, stop_wait_s=0) as hw, hostile_worker() as address:
+        await hw.workers.register("h", address, ["good"])
+        assert [one.id for one in await hw.workers.list()] == ["h"]
+        await hw.flows.publish("asks", a_flow({"ask": executor("good")}))
+        assert await (await hw.flows.start("asks")).result(20) == {"out": "good"}
 
 
 @pytest.mark.parametrize(
