@@ -4,6 +4,7 @@ import asyncio
 import socket
 import sys
 import threading
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -231,6 +232,36 @@ async def test_i15_a_service_that_calls_sys_exit_fails_its_call_alone(service: s
         body = {"input": "here"}
         assert (await asked(worker.url, "/exec/echo", body))[1] == {"result": "here"}
         assert worker.load == 0
+
+
+async def test_r5_4_each_service_takes_its_workers_in_turn(url: str) -> None:
+    """Whatever other services are called in between."""
+    asked_for: dict[str, list[str]] = {"heavy": [], "light": []}
+
+    def a_set(name: str) -> Services:
+        services = Services()
+
+        @services
+        def heavy(_: object) -> None:
+            asked_for["heavy"].append(name)
+
+        @services
+        def light(_: object) -> None:
+            asked_for["light"].append(name)
+
+        return services
+
+    nodes = {f"{service}{n}": executor(service) for n in range(2) for service in asked_for}
+    flow = a_flow(nodes, *pairwise(nodes))
+    async with Headway(url) as hw, a_program(a_set("a")) as one, a_program(a_set("b")) as other:
+        for worker in (one, other):
+            await hw.workers.register(worker.id, worker.url, list(asked_for))
+        await hw.flows.publish("f", flow)
+        await (await hw.flows.start("f")).result(20)
+    assert {service: sorted(workers) for service, workers in asked_for.items()} == {
+        "heavy": ["a", "b"],
+        "light": ["a", "b"],
+    }
 
 
 async def test_r5_8_a_live_worker_is_found_by_the_clock_of_the_database(

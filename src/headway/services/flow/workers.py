@@ -6,7 +6,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -40,6 +39,8 @@ REGISTRY_KEPT_S: Final = 1.0
 NO_WORKER: Final = "no worker"
 PASSED_OVER_COUNT_MAX: Final = 100
 """So many workers may turn out to be gone before a call is given up."""
+TURN_COUNT_MAX: Final = 1_000
+"""Of so many services it is known whose turn it is."""
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -79,7 +80,8 @@ class Workers:
         self._looking = asyncio.Lock()
         self._held: defaultdict[str, list[HeldCall]] = defaultdict(list)
         """What each worker is at work on for this program."""
-        self._turns = count()
+        self._turns: dict[str, int] = {}
+        """How often each service was called at one after the other."""
 
     # The registry.
 
@@ -236,8 +238,16 @@ class Workers:
             excluded=command.excluded,
             is_weighted=command.is_weighted,
             busy={worker_id: len(calls) for worker_id, calls in self._held.items()},
-            turn=next(self._turns),
+            turn=0 if command.is_weighted else self._turn(command.service),
         )
+
+    def _turn(self, service: str) -> int:
+        """Of its own for each service, or two in alternation would each stay with one worker."""
+        turn = self._turns.get(service, 0)
+        if turn == 0 and len(self._turns) >= TURN_COUNT_MAX:
+            self._turns.clear()
+        self._turns[service] = turn + 1
+        return turn
 
     def _left_s(self, command: CallService) -> float:
         if command.due_at is None:
