@@ -234,6 +234,15 @@ async def test_i15_a_service_that_calls_sys_exit_fails_its_call_alone(service: s
         assert worker.load == 0
 
 
+def test_r5_7_of_workers_that_start_at_once_one_has_the_port_and_the_other_a_free_one() -> None:
+    """Also before either of them has got so far as to serve."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with a_program(url=url)._bound() as first, a_program(url=url)._bound() as second:
+        assert url.endswith(f":{first.getsockname()[1]}")
+        assert second.getsockname() != first.getsockname()
+
+
 async def test_r5_4_each_service_takes_its_workers_in_turn(url: str) -> None:
     """Whatever other services are called in between."""
     asked_for: dict[str, list[str]] = {"heavy": [], "light": []}
