@@ -1,9 +1,11 @@
 """Lists go page by page, in one manner: `cursor` in the answer, `cursor` in the next question."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from headway.api.flow_bodies import encoded
 from tests.api.client import Client
 from tests.api.test_flows import ASK, waiting
 
@@ -37,6 +39,38 @@ async def test_flows_versions_and_tasks_are_listed_page_by_page(client: Client) 
     tasks = await pages(client, "/api/tasks", "tasks")
     assert [len(page) for page in tasks] == [2, 2, 1]
     assert sorted(one["id"] for page in tasks for one in page) == sorted(ids)
+
+
+async def test_i20_pages_of_tasks_and_node_runs_end_where_they_would_be_too_large(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R5.10: and what found no room is in the next one."""
+    keys = [f"n{at}" for at in range(4)]
+    node = {"kind": "choice", "prep": {"input_key": "$params.text"}}
+    edges = [{"from": one, "to": other} for one, other in pairwise(keys)]
+    flow = {"start": "n0", "nodes": dict.fromkeys(keys, node), "edges": edges}
+    await client.call("PUT", "/api/flows/large", flow)
+    params = {"text": "ä" * 10_000}
+    ids = [
+        (await client.post("/api/flows/large/tasks", {"params": params}))["id"] for _ in range(3)
+    ]
+    for task_id in ids:
+        await client.hw.run(task_id).ended()
+    path = f"/api/tasks/{ids[0]}/node-runs"
+    whole = await client.get(f"{path}?limit=4")
+    assert ([row["node"] for row in whole["node_runs"]], whole["has_more"]) == (keys, False)
+    assert (await client.get(f"{path}?limit=3"))["has_more"] is True
+    sizes = [len(encoded(row).encode()) for row in whole["node_runs"]]
+    for room, counts in ((1, [1, 1, 1, 1]), (sum(sizes[:3]), [3, 1]), (sum(sizes[:3]) - 1, [2, 2])):
+        monkeypatch.setattr("headway.api.cursor.PAGE_SIZE_MAX", room)
+        rows = [await client.get(path)]
+        while rows[-1]["has_more"]:
+            rows.append(await client.get(f"{path}?after={rows[-1]['node_runs'][-1]['seq']}"))
+        assert [len(page["node_runs"]) for page in rows] == counts
+        assert [row["seq"] for page in rows for row in page["node_runs"]] == [1, 2, 3, 4]
+    monkeypatch.setattr("headway.api.cursor.PAGE_SIZE_MAX", 1)
+    tasks = await pages(client, "/api/tasks", "tasks")
+    assert [[one["id"] for one in page] for page in tasks] == [[one] for one in reversed(ids)]
 
 
 async def test_saved_rows_are_listed_page_by_page(client: Client) -> None:

@@ -1,11 +1,12 @@
 """The first centre's paths, and requests that are wrong, too many or too late (R5.6, I15, I20)."""
 
+import json
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from headway.api import wire_v1
+from headway.api import cursor, wire_v1
 from headway.core.command import inbox
 from tests.api.client import Client
 from tests.api.test_wire_v1 import END, ended, published, started
@@ -119,3 +120,28 @@ async def test_r5_6_node_runs_that_find_no_room_are_said_to_be_elsewhere(
     assert [one["nodeKey"] for one in cut.body] == keys[:3]
     rest = await client.get(cut.headers["link"].split(">")[0].removeprefix("<"))
     assert [one["node"] for one in rest["node_runs"]] == keys[3:]
+
+
+async def test_i20_answers_end_where_they_would_be_too_large(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R5.6: of node runs the rest has an address; of tasks they are the ones that moved last."""
+    keys = [f"n{at}" for at in range(5)]
+    edges = [{"from": one, "to": other} for one, other in pairwise(keys)]
+    node = END | {"prep": {"input_key": "$params.text"}}
+    flow = {"start": "n0", "nodes": dict.fromkeys(keys, node), "edges": edges}
+    tasks = [await started(client, flow, {"text": "x" * 10_000}) for _ in range(3)]
+    for task_id in tasks:
+        await ended(client, task_id)
+    row_size = len(json.dumps((await client.get(f"/tasks/runs?task_id={tasks[0]}")).body[0]))
+    monkeypatch.setattr(cursor, "PAGE_SIZE_MAX", 5 * row_size // 2)
+    cut = await client.get(f"/tasks/runs?task_id={tasks[0]}")
+    assert [one["nodeKey"] for one in cut.body] == keys[:2]
+    rest = await client.get(cut.headers["link"].split(">")[0].removeprefix("<"))
+    assert [one["node"] for one in rest["node_runs"]] == keys[2:4]
+    listed = (await client.get("/tasks")).body
+    monkeypatch.setattr(cursor, "PAGE_SIZE_MAX", 5 * len(json.dumps(listed[0])) // 2)
+    assert [one["ID"] for one in (await client.get("/tasks")).body] == [tasks[2], tasks[1]]
+    monkeypatch.setattr(cursor, "PAGE_SIZE_MAX", 1)
+    assert len((await client.get(f"/tasks/runs?task_id={tasks[0]}")).body) == 1
+    assert len((await client.get("/tasks")).body) == 1

@@ -78,3 +78,20 @@ async def test_more_than_a_page_is_listed_to_its_end(
         await said.client.hw.run((await said.client.hw.flows.start("a")).id).ended()
     assert len(await said.lines(tasks.list_(limit=50))) == 5
     assert len(await said.lines(tasks.list_(limit=3))) == 3
+
+
+@pytest.mark.backend("sqlite")
+async def test_i20_what_is_too_large_for_a_page_is_read_to_its_end(
+    said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.api.cursor.PAGE_SIZE_MAX", 1)
+    nodes = {"a": {"kind": "choice"}, "b": {"kind": "choice"}}
+    definition = {"start": "a", "nodes": nodes, "edges": [{"from": "a", "to": "b"}]}
+    await said.client.hw.flows.publish("two", definition)
+    await (await said.client.hw.flows.start("two")).ended()
+    run = await said.client.hw.flows.start("two")
+    await run.ended()
+    (shown,) = await said.json(tasks.get(run.id, json=True))
+    assert [row["node"] for row in shown["node_runs"]] == ["a", "b"]
+    assert len(await said.lines(tasks.watch(run.id))) == 3
+    assert len(await said.lines(tasks.list_())) == 2

@@ -140,7 +140,7 @@ async def test_r5_4_a_step_is_one_transaction_under_the_claim(
     kept = await store.flows.kept(RUN)
     assert kept is not None
     assert dict(kept.shared) == {"x": "2", "x ": "3"}
-    assert [row.seq for row in await store.flows.node_runs(RUN, limit=9)] == [1]
+    assert [row.seq async for row in store.flows.node_runs(RUN, limit=9)] == [1]
     assert (kept.flow_run.node, kept.flow_run.version) == ("b", 1)
     gone = an_advance(claim, End(None, Document('{"x":2}')), shared_removed=((RUN, '"x "'),))
     assert await store.apply(gone) == Settled(RunStatus.SUCCEEDED)
@@ -239,7 +239,7 @@ async def test_r5_2_who_has_children_hears_how_those_that_are_over_have_ended(
 
 
 async def _waiting(store: SqlStore, kind: str) -> list:  # type: ignore[type-arg]
-    return list(await store.flows.tasks(TaskFilter(waits_for=kind), limit=9))
+    return [task async for task in store.flows.tasks(TaskFilter(waits_for=kind), limit=9)]
 
 
 async def test_r5_11_of_two_answers_to_one_question_the_first_stands(store: SqlStore) -> None:
@@ -275,8 +275,8 @@ async def test_dsgn_4_a_task_that_is_pruned_takes_its_parts_with_it(
     assert await store.apply(PruneRuns((RUN,), clock())) == 1
     assert await store.flows.task(RUN) is None
     assert await store.flows.kept(RUN) is None
-    assert await store.flows.node_runs(RUN, limit=9) == []
-    assert await store.flows.tasks(TaskFilter(), limit=9) == []
+    assert [row async for row in store.flows.node_runs(RUN, limit=9)] == []
+    assert [task async for task in store.flows.tasks(TaskFilter(), limit=9)] == []
 
 
 async def test_r5_6_tasks_are_read_page_by_page_those_that_moved_last_first(
@@ -287,7 +287,41 @@ async def test_r5_6_tasks_are_read_page_by_page_those_that_moved_last_first(
         await store.apply(a_start(run_id, key=run_id))
         clock.advance(number % 2)
     found, after = [], None
-    while page := await store.flows.tasks(TaskFilter(), limit=2, after=after):
+    while page := [task async for task in store.flows.tasks(TaskFilter(), limit=2, after=after)]:
         found += [task.record.run.id for task in page]
-        after = (page[-1].flow_run.updated_at, page[-1].record.run.id)
+        after = page[-1].place
     assert found == [f"task-{number}" for number in reversed(range(6))]
+
+
+async def test_i20_tasks_are_read_a_few_at_once_in_the_order_of_the_first_look(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """One that moves meanwhile is neither missed nor told twice, unless it is wanted no more."""
+    ids = [RunId(f"task-{number}") for number in range(40)]
+    for run_id in reversed(ids):
+        await store.apply(a_start(run_id, key=run_id))
+        clock.advance(1)
+    active = store.flows.tasks(TaskFilter(statuses=[RunStatus.QUEUED]), limit=40)
+    every = store.flows.tasks(TaskFilter(), limit=39)
+    first = (await anext(active), await anext(every))
+    assert await store.apply(RequestCancel(run_id=ids[30])) is CancelAnswer.CANCELED
+    assert [task.flow_run.run_id async for task in active] == [*ids[1:30], *ids[31:]]
+    rest = [task async for task in every]
+    assert [task.flow_run.run_id for task in rest] == ids[1:39]
+    assert rest[29].record.run.status is RunStatus.CANCELED
+    places = [task.place for task in (first[1], *rest)]
+    assert places == sorted(places, reverse=True)
+
+
+async def test_i20_node_runs_are_read_a_few_at_once(store: SqlStore, clock: FakeClock) -> None:
+    await store.apply(a_start())
+    rows = tuple(a_row(seq) for seq in range(1, 101))
+    await store.apply(an_advance(await claimed(store), End(None, NULL), rows=rows))
+    for limit, after in ((100, 0), (99, 0), (32, 10), (5, 98), (1, 100)):
+        found = [row.seq async for row in store.flows.node_runs(RUN, limit=limit, after_seq=after)]
+        assert found == list(range(1, 101))[after : after + limit]
+    reading = store.flows.node_runs(RUN, limit=100)
+    await anext(reading)
+    clock.advance(1)
+    assert await store.apply(PruneRuns((RUN,), clock())) == 1
+    assert len([row async for row in reading]) < 50  # The others had not been read before.

@@ -55,7 +55,7 @@ _CHALLENGE: Final = {"WWW-Authenticate": {"description": "`Bearer`.", "schema": 
 _HEADERS: Final = {401: _CHALLENGE, 429: _RETRY_AFTER, 503: _RETRY_AFTER}
 
 
-def json_answer(text: str, *, status: int = 200, **headers: str) -> Response:
+def json_answer(text: str | bytes, *, status: int = 200, **headers: str) -> Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Response(text, status_code=status, media_type=JSON_TYPE, headers=named)
 

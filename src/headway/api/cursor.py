@@ -3,7 +3,7 @@
 import base64
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 from fastapi import Query
@@ -18,6 +18,8 @@ NUMBER_MAX: Final = (1 << 63) - 1
 SMALL_NUMBER_MAX: Final = (1 << 31) - 1
 """Of versions, and of the node runs of a task."""
 PAGE_COUNT_MAX: Final = 1_000
+PAGE_SIZE_MAX: Final = 16 << 20
+"""In bytes, where what is listed may be large."""
 Limit = Annotated[int, Query(ge=1, le=PAGE_COUNT_MAX)]
 Cursor = Annotated[
     str | None,
@@ -62,3 +64,22 @@ def page_of(found: Sequence[T], limit: int) -> tuple[Sequence[T], T | None]:
     """Of `limit` + 1 that were asked for, those to show; the last of them, if there are more."""
     shown = found[:limit]
     return shown, shown[-1] if len(found) > limit else None
+
+
+async def fitting(
+    found: AsyncIterator[tuple[T, bytes]], *, limit: int
+) -> tuple[list[T], list[bytes], bool]:
+    """What finds room in an answer, one at least: where each stands, its JSON, and are there more.
+
+    `found` has one more than `limit`, if there is one.
+    """
+    places: list[T] = []
+    texts: list[bytes] = []
+    room = PAGE_SIZE_MAX
+    async for place, text in found:
+        room -= len(text)
+        if texts and (room < 0 or len(texts) == limit):
+            return places, texts, True
+        places.append(place)
+        texts.append(text)
+    return places, texts, False

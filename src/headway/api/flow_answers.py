@@ -117,6 +117,7 @@ class NodeRunList(BaseModel):
     node_runs: list[NodeRunView] = Field(
         description="They go on growing: `?after=` the last one's `seq` brings what is new."
     )
+    has_more: bool = Field(description="There are more already, for which there was no room.")
 
 
 class HeldCallView(BaseModel):

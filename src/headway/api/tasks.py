@@ -11,7 +11,7 @@ from headway.api.cursor import (
     SMALL_NUMBER_MAX,
     Cursor,
     Limit,
-    page_of,
+    fitting,
     read_cursor,
     write_cursor,
 )
@@ -40,6 +40,7 @@ from headway.api.wire import CancelBody, Name, Seconds, Status
 from headway.core.errors import KeyBusy, RunNotFound
 from headway.core.run.status import RunStatus
 from headway.core.worker.worker import TTL_S
+from headway.ports.flow_reader import TaskFilter
 from headway.services.flow.task_view import ROW_COUNT_MAX
 from headway.services.flow.task_view import TaskView as FoundTask
 
@@ -106,17 +107,19 @@ def _listing(router: APIRouter, face: Face) -> None:
         limit: Limit = 100,
         cursor: Cursor = None,
     ) -> Response:
-        """Those that moved last come first; one that moves meanwhile is first again."""
-        found = await face.flows.tasks(
-            statuses=[] if status is None else [RunStatus(status)],
-            flow=flow,
-            waits_for=waits_for,
-            limit=limit + 1,
-            after=read_cursor(cursor, int, str),
+        """Those that moved last come first; one that moves meanwhile is first again.
+
+        A page has less than `limit` when more would be too large; `cursor` leads to the rest.
+        """
+        wanted = TaskFilter(
+            statuses=[] if status is None else [RunStatus(status)], flow=flow, waits_for=waits_for
         )
-        tasks, last = page_of(found, limit)
-        onward = None if last is None else write_cursor(*last.place)
-        return json_answer(encoded({"tasks": [*map(task_view, tasks)], "cursor": onward}))
+        after = read_cursor(cursor, int, str)
+        found = face.flows.each_task(wanted, limit=limit + 1, after=after)
+        texts = ((task.place, encoded(task_view(task)).encode()) async for task in found)
+        places, tasks, has_more = await fitting(texts, limit=limit)
+        onward = encoded(write_cursor(*places[-1]) if has_more else None).encode()
+        return json_answer(b'{"tasks":[%b],"cursor":%b}' % (b",".join(tasks), onward))
 
     @router.get(
         "/tasks/{task_id}",
@@ -142,8 +145,11 @@ def _details(router: APIRouter, face: Face) -> None:
         limit: Annotated[int, Query(ge=1, le=ROW_COUNT_MAX)] = PAGE_COUNT_MAX,
     ) -> Response:
         """What its nodes have done, in the order of their ends; `after` is a `seq`."""
-        rows = await face.flows.node_runs(task_id, limit=limit, after_seq=after)
-        return json_answer(encoded({"node_runs": [node_run_view(row) for row in rows]}))
+        found = face.flows.each_node_run(task_id, limit=limit + 1, after_seq=after)
+        texts = ((row.seq, encoded(node_run_view(row)).encode()) async for row in found)
+        _, rows, has_more = await fitting(texts, limit=limit)
+        onward = encoded(has_more).encode()
+        return json_answer(b'{"node_runs":[%b],"has_more":%b}' % (b",".join(rows), onward))
 
     @router.get(
         "/workers",

@@ -7,12 +7,12 @@ whatever their case; answers are spelt exactly so.
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 
 from headway.api.caller import caller_of
-from headway.api.cursor import SMALL_NUMBER_MAX
+from headway.api.cursor import SMALL_NUMBER_MAX, fitting
 from headway.api.face import Face
 from headway.api.problem import RETRY_AFTER_S
 from headway.core.command.wait import Wake
@@ -34,6 +34,7 @@ from headway.core.ids import SECOND, InstanceId, Instant, RunId
 from headway.core.run.status import VOCABULARY, RunStatus
 from headway.core.secret import veiled_value
 from headway.core.worker.worker import TTL_S, LiveWorker
+from headway.ports.flow_reader import TaskFilter
 from headway.services.flow.task_view import ROW_COUNT_MAX, TaskView
 
 TASK_COUNT_MAX: Final = 100
@@ -112,7 +113,12 @@ def _answering(
 
 
 def _json(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return _written(_text_of(body).encode(), status=status, headers=headers)
+
+
+def _written(
+    text: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     return Response(text, status_code=status, media_type="application/json", headers=headers)
 
 
@@ -222,9 +228,11 @@ async def _list_tasks(face: Face, request: Request) -> Any:
     statuses = [status for status, words in VOCABULARY.items() if words.task == word]
     if word and not statuses:
         return []
-    found = await face.flows.tasks(statuses=statuses, limit=TASK_COUNT_MAX)
     leases = await _leases(face)
-    return [_task(one, leases) for one in found]
+    found = face.flows.each_task(TaskFilter(statuses=statuses), limit=TASK_COUNT_MAX)
+    texts = ((one.id, _text_of(_task(one, leases)).encode()) async for one in found)
+    _, tasks, _ = await fitting(texts, limit=TASK_COUNT_MAX)
+    return _written(b"[%b]" % b",".join(tasks))
 
 
 async def _get_task(face: Face, request: Request) -> Any:
@@ -254,25 +262,43 @@ async def _signal(face: Face, request: Request) -> Any:
     return OK
 
 
+class _Start(NamedTuple):
+    """Where a node run belongs."""
+
+    at: Instant
+    seq: int
+    path: tuple[str, ...]
+    branch: int | None
+
+
 async def _node_runs(face: Face, request: Request) -> Any:
     task_id = _asked(request, "task_id")
+    found = face.flows.each_node_run(task_id, limit=ROW_COUNT_MAX + 1)
+    texts = (
+        (
+            _Start(row.started_at, row.seq, row.path, row.branch),
+            _text_of(_node_run(task_id, row)).encode(),
+        )
+        async for row in found
+    )
     try:
-        rows = await face.flows.node_runs(task_id, limit=ROW_COUNT_MAX)
+        starts, rows, has_more = await fitting(texts, limit=ROW_COUNT_MAX)
     except RunNotFound:
         return []
-    found = [_node_run(task_id, row) for row in _by_start(rows)]
-    if len(rows) < ROW_COUNT_MAX:
-        return found
-    # An array has no room to say that there is more; and this says where it is.
-    rest = f"/api/tasks/{task_id}/node-runs?after={rows[-1].seq}"
-    return _json(found, headers={"link": f'<{rest}>; rel="next"'})
+    headers = {}
+    if has_more:
+        # An array has no room to say that there is more; and this says where it is.
+        rest = f"/api/tasks/{task_id}/node-runs?after={starts[-1].seq}"
+        headers["link"] = f'<{rest}>; rel="next"'
+    by_seq = {start.seq: text for start, text in zip(starts, rows, strict=True)}
+    ordered = b",".join(by_seq[start.seq] for start in _by_start(starts))
+    return _written(b"[%b]" % ordered, headers=headers)
 
 
-def _by_start(rows: Sequence[NodeRun]) -> Iterator[NodeRun]:
+def _by_start(starts: Sequence[_Start]) -> Iterator[_Start]:
     """Branches that began at one instant come in their own order, and not in that of their ends."""
-    ordered = sorted(rows, key=lambda row: (row.started_at, row.seq))
-    for _, together in groupby(ordered, key=lambda row: (row.started_at, row.path)):
-        yield from sorted(together, key=lambda row: (row.branch is None, row.branch or 0))
+    for _, together in groupby(sorted(starts), key=lambda start: (start.at, start.path)):
+        yield from sorted(together, key=lambda start: (start.branch is None, start.branch or 0))
 
 
 async def _leases(face: Face) -> Mapping[InstanceId, Instant]:

@@ -188,13 +188,13 @@ async def rerun(
 async def node_runs(client: Client, task_id: str, *, after: int = 0) -> AsyncIterator[Any]:
     """All from the one after `after` on, in the order of their ends."""
     path = f"/api/tasks/{named(task_id)}/node-runs"
-    while True:  # Until a page is not full.
-        rows = (await client.get(path, after=after, limit=ROW_COUNT))["node_runs"]
-        for row in rows:
+    has_more = True
+    while has_more:  # Every page has a row at least, if there are more.
+        page = await client.get(path, after=after, limit=ROW_COUNT)
+        for row in page["node_runs"]:
+            after = row["seq"]
             yield row
-        if len(rows) < ROW_COUNT:
-            return
-        after = rows[-1]["seq"]
+        has_more = page["has_more"]
 
 
 def node_run_line(row: Any) -> str:

@@ -1,6 +1,6 @@
 """Flows and their tasks, as they can be read."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -17,6 +17,8 @@ class Task(NamedTuple):
 
     record: RunRecord
     flow_run: FlowRun
+    place: tuple[Instant, RunId]
+    """In the order in which tasks are listed."""
 
 
 class SharedState(NamedTuple):
@@ -56,12 +58,13 @@ class FlowReader(Protocol):
 
     async def task(self, run_id: RunId) -> Task | None: ...
 
-    async def tasks(
+    def tasks(
         self, wanted: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
-    ) -> Sequence[Task]:
-        """Those that moved last come first.
+    ) -> AsyncIterator[Task]:
+        """Those that moved last come first; the next page begins `after` the last one's `place`.
 
-        The next page begins `after` the last one: when that was stored last, and its id.
+        Their order is that of the first look. Each is read when its turn is near, so that few are
+        held at once; what is no longer `wanted` then is left out.
         """
         ...
 
@@ -71,8 +74,6 @@ class FlowReader(Protocol):
         """As of one instant. It is empty for what is no task."""
         ...
 
-    async def node_runs(
-        self, run_id: RunId, *, limit: int, after_seq: int = 0
-    ) -> Sequence[NodeRun]:
-        """In the order of their ends."""
+    def node_runs(self, run_id: RunId, *, limit: int, after_seq: int = 0) -> AsyncIterator[NodeRun]:
+        """In the order of their ends, each read when its turn is near."""
         ...

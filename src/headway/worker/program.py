@@ -208,6 +208,7 @@ def _bound(host: str, port: int) -> socket.socket:
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind((host, number))
+            bound.listen()  # Or another that starts now could have the same port.
         except OSError as error:
             bound.close()
             if error.errno != errno.EADDRINUSE or number == 0:

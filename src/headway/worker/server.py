@@ -115,7 +115,7 @@ class CallServer:
                 call.cancelled.set()
                 raise
             return {"error": "canceled"}
-        except Exception as error:  # A service may raise anything: it is what the caller is told.
+        except (Exception, SystemExit) as error:  # Whatever it raises, the caller is told.
             log.info("service_failed", exc_info=error, extra={"service": name})
             return {"error": f"{type(error).__name__}: {error}"}
         finally:

@@ -173,6 +173,17 @@ def test_r5_6_names_of_any_case_nulls_and_empty_texts_are_taken() -> None:
     assert faults(definition) == ["start"]
 
 
+def test_r5_6_cases_of_a_choice_have_names_of_any_case_too() -> None:
+    def choosing(**case: Any) -> Json:
+        return a_definition({"a": {"kind": "choice", "choice_cases": [case]}})
+
+    read = read_flow(choosing(Action="x", EXPR={"eq": [1, 1]}, note="n"))
+    assert read.flow == read_flow(choosing(**CHOICE_CASE)).flow
+    assert [place for place, _ in read.warnings] == ["nodes.a.choice_cases[0].note"]
+    assert faults(choosing(**CHOICE_CASE, Action="y")) == ["nodes.a.choice_cases[0].Action"]
+    assert faults(choosing(action="x", expr=None)) == ["nodes.a.choice_cases[0].expr"]
+
+
 def test_r5_2_what_is_not_known_or_means_nothing_is_a_warning() -> None:
     node = executor(colour="red", choice_key="x", failure_strategy="retry", subflow={"nodes": 1})
     definition = a_definition({"a": node}) | {"title": "t"}

@@ -12,6 +12,7 @@ WHOLE = {
     "list": (b"200 OK", b"[1]"),
     "text": (b"500 Oops", b"hello"),
     "told": (b"500 Oops", b'{"error": {"a": 1}}'),
+    "named": (b"200 OK\r\nHeadway-Call-Id: \xff\xfe", b'{"result": 1}'),
     "good": (b"500 Oops", b'{"result": "good", "error": ""}'),
 }
 

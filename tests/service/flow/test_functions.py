@@ -1,6 +1,7 @@
 """Functions: which program has them, and those that never return."""
 
 import asyncio
+import sys
 import threading
 from typing import Any
 
@@ -97,6 +98,40 @@ async def test_i15_functions_that_never_return_keep_no_others_from_their_threads
         run = await hw.flows.start("f", params={"n": 1, "list": list(range(40))})
         assert await run.result(30) == {"quick": 2}
         may_end.set()
+
+
+@pytest.mark.backend("sqlite")
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"kind": "local", "timeout_ms": 60_000},
+        {
+            "kind": "foreach",
+            "parallel_mode": "concurrent",
+            "failure_strategy": "ignore_errors",
+            "prep": {"input_key": "$params.list"},
+        },
+    ],
+    ids=lambda node: node["kind"],
+)
+async def test_i15_a_function_that_calls_sys_exit_fails_its_node_alone(
+    url: str, node: dict[str, Any]
+) -> None:
+    hw = Headway(url, stop_wait_s=0)
+
+    @hw.flows.function
+    async def leaves(_: object) -> None:
+        sys.exit(3)
+
+    async with hw:
+        failing = node | {"function": "leaves", "on_error": "next"}
+        await hw.flows.publish(
+            "f", a_flow({"a": failing, "then": {"kind": "choice"}}, ("a", "then"))
+        )
+        run = await hw.flows.start("f", params={"list": [1, 2]})
+        await run.ended()
+        errors = [row.error for row in await hw.flows.node_runs(run.id) if row.branch is not None]
+        assert set(errors) == {"SystemExit: 3"}
 
 
 async def test_i15_no_more_plain_functions_are_at_work_at_once_than_may_be(

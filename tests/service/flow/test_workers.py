@@ -2,19 +2,23 @@
 
 import asyncio
 import socket
+import sys
 import threading
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from headway import Headway, InvalidInput
 from headway.adapters.http.allowed import AllowedAddresses, NotAllowed
+from headway.adapters.system.clock import SystemClock
 from headway.core.errors import ConfigurationError
-from headway.core.ids import Instant
+from headway.core.ids import SECOND, Instant
 from headway.core.worker.worker import LiveWorker, choose
 from headway.worker.program import Worker
 from headway.worker.services import Call, Services
 from tests.service.flow.hostile import hostile_worker
+from tests.service.flow.raw_worker import asked
 from tests.service.flow.scenes import a_flow, told
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -30,6 +34,10 @@ ALMOST_ADDRESSES = (
 def executor(service: str, **more: Any) -> dict[str, Any]:
     node = {"kind": "executor", "service": service, "post": {"output_key": "out"}}
     return node | more
+
+
+def a_program(services: Services | None = None, *, url: str = "http://127.0.0.1:8080") -> Worker:
+    return Worker(services, url=url, registry_url="http://127.0.0.1:1", drain_s=0)
 
 
 def a_worker(name: str, *, load: int = 0, heard_at: int = 0) -> LiveWorker:
@@ -69,6 +77,7 @@ def test_r5_4_the_least_load_goes_first_and_others_in_their_turn() -> None:
         ("text", "bad_answer: HTTP 500"),
         ("told", '{"a": 1}'),
         ("other", "unreachable: "),
+        ("named", "unreachable: it answered ??, not "),
         ("good", ""),
     ],
 )
@@ -204,6 +213,77 @@ async def test_r5_7_a_worker_counts_its_load_and_takes_a_free_port(url: str) -> 
             assert worker.load == 0
             assert told(await hw.flows.node_runs(run.id)) == ["w[0] ok", "s[0] ok"]
     taken.close()
+
+
+@pytest.mark.parametrize("service", ["leaves", "leaves_too"])
+async def test_i15_a_service_that_calls_sys_exit_fails_its_call_alone(service: str) -> None:
+    services = Services()
+
+    @services
+    async def leaves(_: object) -> None:
+        sys.exit(3)
+
+    @services
+    def leaves_too(_: object) -> None:
+        sys.exit(3)
+
+    async with a_program(services) as worker:
+        assert (await asked(worker.url, f"/exec/{service}"))[1] == {"error": "SystemExit: 3"}
+        body = {"input": "here"}
+        assert (await asked(worker.url, "/exec/echo", body))[1] == {"result": "here"}
+        assert worker.load == 0
+
+
+def test_r5_7_of_workers_that_start_at_once_one_has_the_port_and_the_other_a_free_one() -> None:
+    """Also before either of them has got so far as to serve."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with a_program(url=url)._bound() as first, a_program(url=url)._bound() as second:
+        assert url.endswith(f":{first.getsockname()[1]}")
+        assert second.getsockname() != first.getsockname()
+
+
+async def test_r5_4_each_service_takes_its_workers_in_turn(url: str) -> None:
+    """Whatever other services are called in between."""
+    asked_for: dict[str, list[str]] = {"heavy": [], "light": []}
+
+    def a_set(name: str) -> Services:
+        services = Services()
+
+        @services
+        def heavy(_: object) -> None:
+            asked_for["heavy"].append(name)
+
+        @services
+        def light(_: object) -> None:
+            asked_for["light"].append(name)
+
+        return services
+
+    nodes = {f"{service}{n}": executor(service) for n in range(2) for service in asked_for}
+    flow = a_flow(nodes, *pairwise(nodes))
+    async with Headway(url) as hw, a_program(a_set("a")) as one, a_program(a_set("b")) as other:
+        for worker in (one, other):
+            await hw.workers.register(worker.id, worker.url, list(asked_for))
+        await hw.flows.publish("f", flow)
+        await (await hw.flows.start("f")).result(20)
+    assert {service: sorted(workers) for service, workers in asked_for.items()} == {
+        "heavy": ["a", "b"],
+        "light": ["a", "b"],
+    }
+
+
+async def test_r5_8_a_live_worker_is_found_by_the_clock_of_the_database(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I18: also by the first task of a program whose own clock is ahead."""
+    now = SystemClock.now
+    monkeypatch.setattr(SystemClock, "now", lambda self: Instant(now(self) + 20 * SECOND))
+    async with Headway(url, stop_wait_s=0) as hw, hostile_worker() as address:
+        await hw.workers.register("h", address, ["good"])
+        assert [one.id for one in await hw.workers.list()] == ["h"]
+        await hw.flows.publish("asks", a_flow({"ask": executor("good")}))
+        assert await (await hw.flows.start("asks")).result(20) == {"out": "good"}
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { answerOf, queries } from "../api";
-import { listTasks, type TaskView } from "../client";
+import { queries } from "../api";
+import type { TaskView } from "../client";
 import { useMoves } from "../news";
+import { listedTasks } from "../tasks/listed";
 
 export const UNDER_WAY_COUNT_MAX = 500;
 const AGAIN_MS = 5_000;
@@ -11,9 +12,9 @@ export function useUnderWay(flow?: string): TaskView[] | undefined {
   const queryKey = ["tasks", "under way", flow ?? null];
   const { data } = useQuery({
     queryKey,
-    queryFn: () => answerOf(listTasks({ query: { ...(flow === undefined ? {} : { flow }), status: "running", limit: UNDER_WAY_COUNT_MAX } })),
+    queryFn: () => listedTasks({ ...(flow === undefined ? {} : { flow }), status: "running" }, UNDER_WAY_COUNT_MAX),
     refetchInterval: AGAIN_MS,
   });
   useMoves(() => void queries.invalidateQueries({ queryKey }));
-  return data?.tasks;
+  return data;
 }

@@ -3,8 +3,8 @@ import { Button, Loader, Select } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { answerOf, queries, reasonOf } from "../api";
-import { listTasks, type TaskView } from "../client";
+import { queries, reasonOf } from "../api";
+import type { TaskView } from "../client";
 import { useMoves } from "../news";
 import { Empty } from "../parts/Empty";
 import { Pill } from "../parts/Pill";
@@ -12,6 +12,7 @@ import { WindowRows } from "../parts/WindowRows";
 import { reasonOfEnd } from "../runs/reasons";
 import { isActive, type Status } from "../stream/model";
 import { ago, useNow } from "../time";
+import { listedTasks } from "./listed";
 import classes from "./TaskRows.module.css";
 import { nameOf, useShown } from "./words";
 
@@ -36,7 +37,7 @@ export function TaskRows({ flow }: { flow?: string }) {
   const [limit, setLimit] = useState(PAGE_COUNT);
   const { data, error, isFetching } = useQuery({
     queryKey: ["tasks", flow ?? null, wanted, limit],
-    queryFn: () => answerOf(listTasks({ query: { ...WANTED[wanted], ...(flow === undefined ? {} : { flow }), limit } })),
+    queryFn: () => listedTasks({ ...WANTED[wanted], ...(flow === undefined ? {} : { flow }) }, limit),
     placeholderData: keepPreviousData,
     // Steps from node to node are told to nobody who does not watch the task. Many are read less often.
     refetchInterval: (AGAIN_MS * limit) / PAGE_COUNT,
@@ -52,13 +53,13 @@ export function TaskRows({ flow }: { flow?: string }) {
         {isFetching && !data && <Loader size="sm" aria-label="Reading the tasks" />}
       </div>
       {error && !data && <Empty title="The tasks cannot be read">{reasonOf(error)}</Empty>}
-      {data?.tasks.length === 0 && (
+      {data?.length === 0 && (
         <Empty title={isAll ? "No tasks yet" : "No task fits"}>
           {isAll ? "A flow starts one; each walks through its graph and leaves its trace here." : "Choose “All tasks” to see the others."}
         </Empty>
       )}
-      {data && data.tasks.length > 0 && <Rows tasks={data.tasks} hasFlow={flow === undefined} />}
-      {data?.tasks.length === limit && limit < SHOWN_COUNT_MAX && (
+      {data && data.length > 0 && <Rows tasks={data} hasFlow={flow === undefined} />}
+      {data?.length === limit && limit < SHOWN_COUNT_MAX && (
         <Button variant="default" className={classes.more} loading={isFetching} onClick={() => setLimit(Math.min(SHOWN_COUNT_MAX, limit * 2))}>
           Show more
         </Button>

@@ -48,12 +48,11 @@ function useNodeRuns(task_id: string): { nodeRuns: NodeRuns; readMore: () => voi
       do {
         mine.isAskedAgain = false;
         if (mine.after >= ROW_COUNT_MAX) break;
-        const { node_runs } = await answerOf(listNodeRuns({ path: { task_id }, query: { after: mine.after, limit: PAGE_COUNT } }));
+        const { node_runs, has_more } = await answerOf(listNodeRuns({ path: { task_id }, query: { after: mine.after, limit: PAGE_COUNT } }));
         if (reading.current !== mine) return;
         mine.after = node_runs.at(-1)?.seq ?? mine.after;
-        mine.isAskedAgain ||= node_runs.length === PAGE_COUNT;
-        const isRead = node_runs.length < PAGE_COUNT;
-        setKnown((before) => ({ ...grown(before, task_id, node_runs), isRead, problem: null }));
+        mine.isAskedAgain ||= has_more;
+        setKnown((before) => ({ ...grown(before, task_id, node_runs), isRead: !has_more, problem: null }));
       } while (mine.isAskedAgain);
     }
     read()

@@ -1,7 +1,7 @@
 """Reading flows, their versions, tasks and node runs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -45,7 +45,12 @@ _ROWS: Final = (
 )
 _TASKS: Final = sa.select(*RECORD_COLUMNS, *flow_runs.c).join(runs, runs.c.id == flow_runs.c.run_id)
 
+_PLACES: Final = sa.select(flow_runs.c.updated_at, flow_runs.c.run_id).join(
+    runs, runs.c.id == flow_runs.c.run_id
+)
 _MOVED_ORDER: Final = (flow_runs.c.updated_at, flow_runs.c.run_id)
+ROW_COUNT: Final = 16
+"""How many rows are read at once whose documents may be large."""
 
 
 class SqlFlowReader:
@@ -90,19 +95,21 @@ class SqlFlowReader:
 
     async def tasks(
         self, wanted: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
-    ) -> Sequence[Task]:
-        query = _TASKS.order_by(*(column.desc() for column in _MOVED_ORDER))
+    ) -> AsyncIterator[Task]:
+        is_wanted = _is_wanted(wanted)
+        query = _PLACES.where(*is_wanted).order_by(*(column.desc() for column in _MOVED_ORDER))
         if after is not None:
             query = query.where(beyond(_MOVED_ORDER, after, is_falling=True))
-        if wanted.statuses:
-            query = query.where(runs.c.status.in_([status.value for status in wanted.statuses]))
-        if wanted.flow is not None:
-            query = query.where(flow_runs.c.flow == wanted.flow)
-        if wanted.waits_for is not None:
-            query = query.where(
-                flow_runs.c.waits_for == wanted.waits_for, runs.c.ended_at.is_(None)
-            )
-        return [_task(row) for row in await self._database.rows(query.limit(limit))]
+        moved = await self._database.rows(query.limit(limit))
+        places = [(row.updated_at, row.run_id) for row in moved]
+        for first in range(0, len(places), ROW_COUNT):
+            some = places[first : first + ROW_COUNT]
+            is_one = flow_runs.c.run_id.in_([run_id for _, run_id in some])
+            rows = await self._database.rows(_TASKS.where(is_one, *is_wanted))
+            found = {task.flow_run.run_id: task for task in map(_task, rows)}
+            for moved_at, run_id in some:
+                if run_id in found:
+                    yield found[run_id]._replace(place=(moved_at, run_id))
 
     async def kept(self, run_id: RunId) -> KeptTask | None:
         async def read(connection: AsyncConnection) -> KeptTask | None:
@@ -142,12 +149,30 @@ class SqlFlowReader:
 
     async def node_runs(
         self, run_id: RunId, *, limit: int, after_seq: int = 0
-    ) -> Sequence[NodeRun]:
-        rows = await self._database.rows(
-            _ROWS.limit(limit), {"run_id": run_id, "after_seq": after_seq}
-        )
-        return [from_row(NodeRunRow._make(row)) for row in rows]
+    ) -> AsyncIterator[NodeRun]:
+        while limit > 0:
+            count = min(limit, ROW_COUNT)
+            given = {"run_id": run_id, "after_seq": after_seq}
+            rows = await self._database.rows(_ROWS.limit(count), given)
+            for row in rows:
+                yield from_row(NodeRunRow._make(row))
+            if len(rows) < count:
+                return
+            limit -= count
+            after_seq = rows[-1].seq
+
+
+def _is_wanted(wanted: TaskFilter) -> list[sa.ColumnElement[bool]]:
+    found: list[sa.ColumnElement[bool]] = []
+    if wanted.statuses:
+        found.append(runs.c.status.in_([status.value for status in wanted.statuses]))
+    if wanted.flow is not None:
+        found.append(flow_runs.c.flow == wanted.flow)
+    if wanted.waits_for is not None:
+        found += [flow_runs.c.waits_for == wanted.waits_for, runs.c.ended_at.is_(None)]
+    return found
 
 
 def _task(row: sa.Row[Any]) -> Task:
-    return Task(to_record(row), FlowRun._make(row[len(RECORD_COLUMNS) :]))
+    flow_run = FlowRun._make(row[len(RECORD_COLUMNS) :])
+    return Task(to_record(row), flow_run, (flow_run.updated_at, flow_run.run_id))

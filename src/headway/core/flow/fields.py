@@ -1,11 +1,11 @@
 """The fields of a definition: one table, from which it is read, written, and told to editors."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from headway.core.flow.definition import Kind, Mode, Post, Prep, Strategy
-from headway.core.flow.faults import Report, member, shown
+from headway.core.flow.faults import Report, member
 from headway.core.flow.rules import DELAY_MS_MAX
 from headway.core.flow.shapes import (
     AnyObject,
@@ -21,6 +21,7 @@ from headway.core.flow.shapes import (
     Shape,
     Text,
     Word,
+    members_of,
 )
 
 R = TypeVar("R", Prep, Post)
@@ -43,30 +44,6 @@ class Field:
     about: str
     kinds: frozenset[Kind] | None = None
     """Those for which it means something; None is all of them."""
-
-
-def members_of(
-    value: Any, fields: Mapping[str, Any], place: str, report: Report
-) -> Iterator[tuple[str, Any]]:
-    """The fields that are set, under their own names.
-
-    Names are matched whatever their case, and null or an empty text is as good as nothing: so do
-    the clients that write definitions. What is not known is a warning.
-    """
-    if not isinstance(value, dict):
-        report.fault(place, "must be an object")
-        return
-    seen: set[str] = set()
-    for name, one in value.items():
-        known = name if name in fields else name.lower()
-        if known not in fields:
-            report.warn(member(place, name), "is not known, and has no effect")
-        elif known in seen:
-            report.fault(member(place, name), f"comes twice, in two spellings of {shown(known)}")
-        else:
-            seen.add(known)
-            if one is not None and one != "":
-                yield known, one
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from headway.core.document import check_value, decode_document
 from headway.core.errors import InvalidFlow, InvalidInput
 from headway.core.flow.definition import DEFAULT, END, Edge, Flow, Kind, Node
 from headway.core.flow.faults import Fault, Report, member, shown
-from headway.core.flow.fields import NODE_FIELDS, members_of
+from headway.core.flow.fields import NODE_FIELDS
 from headway.core.flow.graph import Offered, warn_of_graph
 from headway.core.flow.kinds import KINDS
-from headway.core.flow.shapes import Text, Word
+from headway.core.flow.shapes import Text, Word, members_of
 
 NODE_COUNT_MAX: Final = 2_000
 """With those of its subflows."""

@@ -4,14 +4,14 @@ Reading reports every fault with its place and then answers something of no use:
 fault is refused as a whole.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
 from headway.core.document import NAME_LENGTH_MAX
 from headway.core.flow.definition import ANY_ERROR, RESERVED_KEY, Case, fault_of_key
-from headway.core.flow.faults import Report, member
+from headway.core.flow.faults import Report, member, shown
 from headway.core.flow.paths import BadPath, Path, parse_path
 from headway.core.flow.predicates import OPERATORS, read_predicate
 
@@ -26,6 +26,30 @@ class Shape(Protocol):
         ...
 
     def schema(self) -> JsonSchema: ...
+
+
+def members_of(
+    value: Any, fields: Container[str], place: str, report: Report
+) -> Iterator[tuple[str, Any]]:
+    """The fields that are set, under their own names.
+
+    Names are matched whatever their case, and null or an empty text is as good as nothing: so do
+    the clients that write definitions. What is not known is a warning.
+    """
+    if not isinstance(value, dict):
+        report.fault(place, "must be an object")
+        return
+    seen: set[str] = set()
+    for name, one in value.items():
+        known = name if name in fields else name.lower()
+        if known not in fields:
+            report.warn(member(place, name), "is not known, and has no effect")
+        elif known in seen:
+            report.fault(member(place, name), f"comes twice, in two spellings of {shown(known)}")
+        else:
+            seen.add(known)
+            if one is not None and one != "":
+                yield known, one
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +253,7 @@ class CaseShape:
         if not isinstance(value, dict):
             report.fault(place, "must be an object with `action` and `expr`")
             return None
-        for name in value.keys() - {"action", "expr"}:
-            report.warn(member(place, name), "is not known, and has no effect")
+        value = dict(members_of(value, {"action", "expr"}, place, report))
         action = value.get("action")
         if not isinstance(action, str) or not action:
             report.fault(member(place, "action"), "must be the name of an action")

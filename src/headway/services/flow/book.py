@@ -178,6 +178,7 @@ class FlowBook:
     async def open(self, desk: Desk) -> None:
         """From now on tasks can be started, and are driven if there are any flows."""
         self._desk = desk
+        desk.clock.heard(await desk.runs.now())  # Before any worker is judged by it.
         if self.functions.names or await desk.flows.has_flows():
             self.serve()
 

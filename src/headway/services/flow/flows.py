@@ -1,6 +1,6 @@
 """Flows in the hands of a program: start tasks of them, and steer those."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar, overload
 
 from headway.core.command.flow import FlowStart, StartFlow
@@ -191,8 +191,14 @@ class Flows(FlowBook):
     ) -> Sequence[TaskView]:
         """Those that moved last come first; the next page begins `after` the last one's `place`."""
         wanted = TaskFilter(statuses=statuses, flow=flow, waits_for=waits_for)
-        found = await self.desk.flows.tasks(wanted, limit=limit, after=after)
-        return [await self._views.view(task) for task in found]
+        return [task async for task in self.each_task(wanted, limit=limit, after=after)]
+
+    async def each_task(
+        self, wanted: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
+    ) -> AsyncIterator[TaskView]:
+        """The same one by one, for whoever has no room for all of them."""
+        async for task in self.desk.flows.tasks(wanted, limit=limit, after=after):
+            yield await self._views.view(task)
 
     async def approvals(self, *, limit: int = 100) -> Sequence[TaskView]:
         """Tasks that wait for a person."""
@@ -202,8 +208,16 @@ class Flows(FlowBook):
         self, task_id: str, *, limit: int = ROW_COUNT_MAX, after_seq: int = 0
     ) -> Sequence[NodeRun]:
         """What its nodes have done, in the order of their ends."""
+        found = self.each_node_run(task_id, limit=limit, after_seq=after_seq)
+        return [row async for row in found]
+
+    async def each_node_run(
+        self, task_id: str, *, limit: int, after_seq: int = 0
+    ) -> AsyncIterator[NodeRun]:
+        """The same one by one, for whoever has no room for all of them."""
         task = await self._task(task_id)
-        return await self._views.node_runs(task, limit=limit, after_seq=after_seq)
+        async for row in self._views.node_runs(task, limit=limit, after_seq=after_seq):
+            yield row
 
     async def signal(self, task_id: str, key: str, value: Any, *, by: str = "") -> None:
         """Set `key` of the task's shared state, and wake it. One that comes early is kept.

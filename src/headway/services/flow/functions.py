@@ -62,7 +62,7 @@ class Functions:
             if _is_being_cancelled():
                 raise
             return Failed(command.call_id, in_words(error))  # Of something that it waited for.
-        except Exception as error:  # A function may raise anything: it is the node's error.
+        except (Exception, SystemExit) as error:  # Whatever it raises is the node's error.
             return Failed(command.call_id, in_words(error))
         return answered(command.call_id, result)
 

@@ -1,6 +1,7 @@
 """A task as a reader sees it: its state put together from the parts in which it is stored."""
 
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,7 +69,7 @@ class TaskViews:
         return await self._view(task, state), state
 
     async def _view(self, task: Task, state: State) -> TaskView:
-        record, flow_run = task
+        record, flow_run, place = task
         is_active = record.run.is_active
         return TaskView(
             run=record.run,
@@ -86,26 +87,25 @@ class TaskViews:
             error=None if record.error is None else json.loads(record.error),
             rerun_of=flow_run.rerun_of,
             updated_at=flow_run.updated_at,
-            place=(flow_run.updated_at, record.run.id),
+            place=place,
         )
 
-    async def node_runs(
-        self, task: Task, *, limit: int = ROW_COUNT_MAX, after_seq: int = 0
-    ) -> list[NodeRun]:
+    async def node_runs(self, task: Task, *, limit: int, after_seq: int) -> AsyncIterator[NodeRun]:
         """In the order of their ends. The end of a canceled task is one of them (R5.4).
 
         That one is not stored: a task may be canceled while nobody holds it.
         """
         run = task.record.run
-        rows = list(await self._flows.node_runs(run.id, limit=limit, after_seq=after_seq))
-        if run.status is RunStatus.CANCELED and len(rows) < limit:
+        async for row in self._flows.node_runs(run.id, limit=limit, after_seq=after_seq):
+            limit -= 1
+            yield row
+        if run.status is RunStatus.CANCELED and limit > 0:
             state = await self._state(task)
             if state.row_count >= after_seq:
-                rows.append(_canceled(task, state))
-        return rows
+                yield _canceled(task, state)
 
     async def _state(self, task: Task) -> State:
-        record, flow_run = task
+        record, flow_run, _ = task
         run = record.run
         flow = await self._definitions.flow(flow_run.flow, flow_run.version)
         kept = await self._flows.kept(run.id)

@@ -6,12 +6,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import count
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from headway.core.command.worker import HearWorker, RegisterWorker
-from headway.core.document import decode_document
+from headway.core.document import decode_document, storable
 from headway.core.errors import InfrastructureError, InvalidInput
 from headway.core.flow.commands import CallService
 from headway.core.flow.happened import Answered, Failed, Worker
@@ -40,6 +39,8 @@ REGISTRY_KEPT_S: Final = 1.0
 NO_WORKER: Final = "no worker"
 PASSED_OVER_COUNT_MAX: Final = 100
 """So many workers may turn out to be gone before a call is given up."""
+TURN_COUNT_MAX: Final = 1_000
+"""Of so many services it is known whose turn it is."""
 Tell = Callable[[dict[str, Any]], None]
 
 
@@ -79,7 +80,8 @@ class Workers:
         self._looking = asyncio.Lock()
         self._held: defaultdict[str, list[HeldCall]] = defaultdict(list)
         """What each worker is at work on for this program."""
-        self._turns = count()
+        self._turns: dict[str, int] = {}
+        """How often each service was called at one after the other."""
 
     # The registry.
 
@@ -189,10 +191,10 @@ class Workers:
                 timeout_s=self._left_s(command),
                 hear=lambda line: _is_progress(line, tell),
             )
-        except WorkerNotReached as error:
-            return NotBegun(Failed(command.call_id, f"unreachable: {error}", worker))
         except WorkerUnreachable as error:
-            return Failed(command.call_id, f"unreachable: {error}", worker)
+            # It may repeat what the worker has sent, and that may be no text at all.
+            failed = Failed(command.call_id, storable(f"unreachable: {error}"), worker)
+            return NotBegun(failed) if isinstance(error, WorkerNotReached) else failed
         except asyncio.CancelledError:
             await self._cancel(chosen, call_id, headers)
             raise
@@ -236,8 +238,16 @@ class Workers:
             excluded=command.excluded,
             is_weighted=command.is_weighted,
             busy={worker_id: len(calls) for worker_id, calls in self._held.items()},
-            turn=next(self._turns),
+            turn=0 if command.is_weighted else self._turn(command.service),
         )
+
+    def _turn(self, service: str) -> int:
+        """Of its own for each service, or two in alternation would each stay with one worker."""
+        turn = self._turns.get(service, 0)
+        if turn == 0 and len(self._turns) >= TURN_COUNT_MAX:
+            self._turns.clear()
+        self._turns[service] = turn + 1
+        return turn
 
     def _left_s(self, command: CallService) -> float:
         if command.due_at is None:
