@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 from headway.core.command.command import Command
 from headway.core.command.question import AskQuestion, CloseQuestion, Outcome
 from headway.core.document import encode_document
+from headway.core.errors import InvalidInput
 from headway.ports.clock import Clock
 from headway.ports.store import Store
 from headway.services.execution import Ending, Execution
@@ -24,7 +25,7 @@ A = TypeVar("A")
 
 
 class Asking:
-    """The questions of one execution. Several may be open at once."""
+    """The questions of one execution. Several may be open at once, each under its own name."""
 
     def __init__(
         self,
@@ -42,50 +43,58 @@ class Asking:
         self._inbox = inbox
         self._slot = slot
         self._flush = flush
+        self._call_ids: set[str] = set()
+        """What is asked now."""
 
     async def ask(self, asks: AskQuestion, *, default: Any) -> Any:
         """What a person said; `default` when nobody did in time, a no when the run is to end."""
-        call_id, outcome = asks.call_id, Outcome.TIMED_OUT
+        if asks.call_id in self._call_ids:
+            problem = f"{asks.call_id!r} is asked now; each question that is open has its own"
+            raise InvalidInput("call_id", problem)
+        self._call_ids.add(asks.call_id)
+        try:
+            return await self._ask(asks, default)
+        finally:
+            self._call_ids.remove(asks.call_id)
+
+    async def _ask(self, asks: AskQuestion, default: Any) -> Any:
+        call_id, outcome, answer = asks.call_id, Outcome.TIMED_OUT, default
         asked = await self._apply(asks)
-        answer = default
-        if asked is None or asked.answer is None:
-            found = await self._answer_to(call_id, asks.timeout_s)
-            if found is not None:
-                answer = found[0]
-            elif self._execution.ending is not None:
-                outcome = _OUTCOMES[self._execution.ending]
-                answer = {"approved": False, "reason": self._execution.ending.value}
-        else:
+        after_seq = 0 if asked is None else asked.seq
+        if asked is not None and asked.answer is not None:
             answer = json.loads(asked.answer)
+        elif found := await self._answer_to(asks, after_seq):
+            (answer,) = found
+        elif self._execution.ending is not None:
+            outcome = _OUTCOMES[self._execution.ending]
+            answer = {"approved": False, "reason": self._execution.ending.value}
         otherwise = encode_document(answer, place="answer")
         # Somebody may have answered at the last moment, and was told that it counts.
-        standing = await self._apply(
-            CloseQuestion(self._execution.claim, call_id, otherwise, outcome)
-        )
-        if standing is None:
-            await self._inbox.read()
-            return self._inbox.answers.pop(call_id, answer)
-        self._inbox.answers.pop(call_id, None)
-        return json.loads(standing)
+        closes = CloseQuestion(self._execution.claim, call_id, otherwise, outcome)
+        standing = await self._apply(closes)
+        if standing is not None:
+            return json.loads(standing)
+        await self._inbox.read()
+        found = self._inbox.take_answer(call_id, after_seq=after_seq)
+        return answer if found is None else found[0]
 
-    async def _answer_to(self, call_id: str, timeout_s: float) -> tuple[Any] | None:
+    async def _answer_to(self, asks: AskQuestion, after_seq: int) -> tuple[Any] | None:
         self._execution.asking_count += 1
         try:
             async with self._slot.given_back():
-                return await self._answer(call_id, timeout_s)
+                return await self._answer(asks, after_seq)
         finally:
             self._execution.asking_count -= 1
 
-    async def _answer(self, call_id: str, timeout_s: float) -> tuple[Any] | None:
+    async def _answer(self, asks: AskQuestion, after_seq: int) -> tuple[Any] | None:
         """None: nobody has answered, and the time is over or the run is to end."""
-        until_s = self._clock.monotonic_s() + timeout_s
+        until_s = self._clock.monotonic_s() + asks.timeout_s
         while True:  # Until it is answered, or the time is over.
             self._execution.news.clear()
             await self._inbox.read()
-            if call_id in self._inbox.answers:
-                return (self._inbox.answers.pop(call_id),)
-            if self._execution.ending is not None:
-                return None
+            found = self._inbox.take_answer(asks.call_id, after_seq=after_seq)
+            if found is not None or self._execution.ending is not None:
+                return found
             left_s = until_s - self._clock.monotonic_s()
             if left_s <= 0:
                 return None

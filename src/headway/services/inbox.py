@@ -23,7 +23,7 @@ class Inbox:
         self._read_seq = 0
         self._may_have_missed = False
         self.messages: list[Any] = []
-        self.answers: dict[str, Any] = {}
+        self._answers: dict[str, InboxItem] = {}
 
     async def read(self) -> None:
         await self._before_look()
@@ -32,11 +32,15 @@ class Inbox:
             self._may_have_missed = False
         for item in items:
             self._read_seq = item.seq
-            payload = opened(item.payload)
             if item.kind == MESSAGE:
-                self.messages.append(payload)
+                self.messages.append(opened(item.payload))
             elif item.kind == ANSWER and item.call_id is not None:
-                self.answers[item.call_id] = payload
+                self._answers[item.call_id] = item
+
+    def take_answer(self, call_id: str, *, after_seq: int) -> tuple[Any] | None:
+        """What was read, unless it came too early to be an answer to what is asked now."""
+        item = self._answers.pop(call_id, None)
+        return None if item is None or item.seq <= after_seq else (opened(item.payload),)
 
     def _consume(self) -> Awaitable[tuple[InboxItem, ...] | None]:
         # What came of this may never be heard, if the database goes away or the job stops
