@@ -6,7 +6,15 @@ import pytest
 
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.expire import Expire
-from headway.core.command.inbox import ANSWER, ConsumeInbox, NotActive, Posted, PostToInbox
+from headway.core.command.inbox import (
+    ANSWER,
+    UNREAD_COUNT_MAX,
+    ConsumeInbox,
+    InboxFull,
+    NotActive,
+    Posted,
+    PostToInbox,
+)
 from headway.core.command.prune import PruneRuns
 from headway.core.command.question import (
     AskQuestion,
@@ -57,7 +65,7 @@ async def test_r4_15_the_first_answer_stands_and_a_second_is_refused(
     second = an_answer(claim.run_id, said=False)
     assert await store.apply(second) == NotAsked(is_answered=True, open_call_ids=())
     assert await read_all(store) == before
-    (item,) = await store.apply(ConsumeInbox(claim)) or ()
+    (item,) = await store.apply(ConsumeInbox(claim, ANSWER)) or ()
     assert (item.call_id, item.payload, item.by) == ("1.1", "true", "eve")
     assert await store.apply(CloseQuestion(claim, "1.1", NO)) == YES
     assert await store.apply(second) == NotAsked(is_answered=False, open_call_ids=())
@@ -121,6 +129,18 @@ async def test_i3_an_answer_that_the_crash_overtook_stands_for_the_same_question
     assert await answer_known(store, AskQuestion(again, "2.2", QUESTION)) == YES
     assert await store.apply(CloseQuestion(again, "2.2", NO)) == YES
     assert await answer_known(store, AskQuestion(again, "2.3", QUESTION)) is None
+
+
+async def test_r4_15_an_answer_is_taken_though_the_inbox_is_full_of_messages(
+    store: SqlStore,
+) -> None:
+    claim = await asking(store)
+    messages = [a_message(claim.run_id, n) for n in range(UNREAD_COUNT_MAX + 1)]
+    *_, last = await together(store, *messages)
+    assert isinstance(last, InboxFull)
+    assert isinstance(await store.apply(an_answer(claim.run_id)), Posted)
+    (item,) = await store.apply(ConsumeInbox(claim, ANSWER)) or ()
+    assert item.payload == YES
 
 
 async def test_i6_to_ask_twice_is_to_ask_once(store: SqlStore) -> None:

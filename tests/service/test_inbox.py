@@ -154,6 +154,39 @@ async def test_r4_15_two_questions_are_not_open_under_one_name(url: str) -> None
         assert await run.result() == "yes"
 
 
+def conversing(url: str) -> Headway:
+    hw = Headway(url, stop_wait_s=0)
+
+    @hw.job(retries=1)
+    async def converses(ctx: RunContext) -> list[Any]:
+        if ctx.generation > 1:
+            return await ctx.messages()
+        await ctx.interrupt("go on?")
+        if ctx.cancelled:
+            await asyncio.Event().wait()
+        raise RuntimeError("the tool failed")
+
+    return hw
+
+
+async def test_i3_a_message_that_comes_while_a_question_is_open_survives_a_stop(url: str) -> None:
+    async with asyncio.timeout(60), conversing(url) as hw:
+        run = await hw.start("converses")
+        await asked(run)
+        await run.send("use the blue one")
+    async with asyncio.timeout(60), conversing(url) as hw:
+        assert await hw.run(run.id).result() == ["use the blue one"]
+
+
+async def test_i3_a_message_that_comes_while_a_question_is_open_survives_a_retry(url: str) -> None:
+    async with asyncio.timeout(60), conversing(url) as hw:
+        run = await hw.start("converses")
+        await asked(run)
+        await run.send("use the blue one")
+        await run.answer("1.1", "yes")  # Who hears of it looks, after the message has come.
+        assert await run.result() == ["use the blue one"]
+
+
 async def test_i3_a_message_survives_a_look_that_was_broken_off(url: str) -> None:
     hw, may_look = Headway(url), asyncio.Event()
 

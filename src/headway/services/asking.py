@@ -74,7 +74,7 @@ class Asking:
         standing = await self._apply(closes)
         if standing is not None:
             return json.loads(standing)
-        await self._inbox.read()
+        await self._inbox.read_answers()
         found = self._inbox.take_answer(call_id, after_seq=after_seq)
         return answer if found is None else found[0]
 
@@ -91,7 +91,7 @@ class Asking:
         until_s = self._clock.monotonic_s() + asks.timeout_s
         while True:  # Until it is answered, or the time is over.
             self._execution.news.clear()
-            await self._inbox.read()
+            await self._inbox.read_answers()
             found = self._inbox.take_answer(asks.call_id, after_seq=after_seq)
             if found is not None or self._execution.ending is not None:
                 return found

@@ -182,9 +182,7 @@ class RunContext:
 
     async def messages(self) -> list[Any]:
         """What people have sent to the run since the last look, in order."""
-        await self._inbox.read()
-        messages, self._inbox.messages = self._inbox.messages, []
-        return messages
+        return await self._inbox.messages()
 
     async def sleep(self, seconds: float) -> None:
         """Wait; from a second on without a slot, which others use meanwhile."""

@@ -1,4 +1,8 @@
-"""What came in for one execution: each item is taken once, and none is lost on the way."""
+"""What came in for one execution: each item is taken once, and none is lost on the way.
+
+Messages stay in the inbox until the job asks for them. Who waits for an answer takes answers alone:
+what it took besides would be gone with this execution.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,35 +20,51 @@ class Inbox:
     def __init__(
         self, claim: Claim, store: Store, *, before_look: Callable[[], Awaitable[None]]
     ) -> None:
-        self._claim = claim
-        self._store = store
         self._before_look = before_look
-        self._reading = asyncio.Lock()
-        self._read_seq = 0
-        self._may_have_missed = False
-        self.messages: list[Any] = []
+        self._message_looks = _Looks(claim, store, MESSAGE)
+        self._answer_looks = _Looks(claim, store, ANSWER)
         self._answers: dict[str, InboxItem] = {}
 
-    async def read(self) -> None:
+    async def messages(self) -> list[Any]:
+        """All that came since the last look, in order."""
         await self._before_look()
-        async with self._reading:
-            items = await persistently(self._consume) or ()
-            self._may_have_missed = False
-        for item in items:
-            self._read_seq = item.seq
-            if item.kind == MESSAGE:
-                self.messages.append(opened(item.payload))
-            elif item.kind == ANSWER and item.call_id is not None:
-                self._answers[item.call_id] = item
+        return [opened(item.payload) for item in await self._message_looks.take()]
+
+    async def read_answers(self) -> None:
+        """To all that is asked, for whoever waits to take."""
+        await self._before_look()
+        for item in await self._answer_looks.take():
+            assert item.call_id is not None
+            self._answers[item.call_id] = item
 
     def take_answer(self, call_id: str, *, after_seq: int) -> tuple[Any] | None:
         """What was read, unless it came too early to be an answer to what is asked now."""
         item = self._answers.pop(call_id, None)
         return None if item is None or item.seq <= after_seq else (opened(item.payload),)
 
+
+class _Looks:
+    """For items of one kind, one look after the other."""
+
+    def __init__(self, claim: Claim, store: Store, kind: str) -> None:
+        self._claim = claim
+        self._store = store
+        self._kind = kind
+        self._looking = asyncio.Lock()
+        self._read_seq = 0
+        self._may_have_missed = False
+
+    async def take(self) -> tuple[InboxItem, ...]:
+        async with self._looking:
+            items = await persistently(self._consume) or ()
+            self._may_have_missed = False
+            if items:
+                self._read_seq = items[-1].seq
+            return items
+
     def _consume(self) -> Awaitable[tuple[InboxItem, ...] | None]:
         # What came of this may never be heard, if the database goes away or the job stops
         # waiting; then the next look asks for it once more.
         again_after = self._read_seq if self._may_have_missed else None
         self._may_have_missed = True
-        return self._store.apply(ConsumeInbox(self._claim, again_after))
+        return self._store.apply(ConsumeInbox(self._claim, self._kind, again_after))
