@@ -154,6 +154,44 @@ async def test_r4_15_two_questions_are_not_open_under_one_name(url: str) -> None
         assert await run.result() == "yes"
 
 
+async def test_r4_9_who_looks_tells_the_others_what_it_has_found_for_them(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one's look takes the answer to the second, whose own look has found nothing."""
+    hw, apply, looks = Headway(url), SqlStore.apply, list[int]()
+    is_waiting, is_late, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def held_up(store: SqlStore, command: Command[Any]) -> Any:
+        answer = await apply(store, command)
+        if isinstance(command, ConsumeInbox):
+            looks.append(len(answer))
+            if looks == [0, 0]:
+                is_late.set()
+                await may_end.wait()
+        return answer
+
+    @hw.job()
+    async def asks(ctx: RunContext) -> Any:
+        first = asyncio.create_task(ctx.interrupt("first", call_id="first"))
+        await is_waiting.wait()
+        second = await ctx.interrupt("second", call_id="second")
+        await hw.run(ctx.run_id).answer("first", "done")
+        return [await first, second]
+
+    monkeypatch.setattr(SqlStore, "apply", held_up)
+    async with asyncio.timeout(60), hw:
+        run = await hw.start("asks")
+        while looks != [0]:  # noqa: ASYNC110 - The first has looked, and waits for news.
+            await asyncio.sleep(0.01)
+        is_waiting.set()
+        await is_late.wait()
+        await run.answer("second", "yes")  # Which wakes the first: it is the next to look.
+        await asyncio.sleep(0.1)
+        may_end.set()
+        assert await run.result(20) == ["done", "yes"]
+    assert looks[2] == 1
+
+
 def conversing(url: str) -> Headway:
     hw = Headway(url, stop_wait_s=0)
 

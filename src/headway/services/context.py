@@ -121,7 +121,7 @@ class RunContext:
 
     @cached_property
     def _inbox(self) -> Inbox:
-        return Inbox(self._claim, self._store, before_look=self._flush)
+        return Inbox(self._execution, self._store, before_look=self._flush)
 
     @cached_property
     def _asking(self) -> Asking:

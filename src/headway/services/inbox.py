@@ -13,16 +13,18 @@ from headway.core.run.run import Claim
 from headway.core.secret import opened
 from headway.core.world import InboxItem
 from headway.ports.store import Store
+from headway.services.execution import Execution
 from headway.services.patience import persistently
 
 
 class Inbox:
     def __init__(
-        self, claim: Claim, store: Store, *, before_look: Callable[[], Awaitable[None]]
+        self, execution: Execution, store: Store, *, before_look: Callable[[], Awaitable[None]]
     ) -> None:
+        self._news = execution.news
         self._before_look = before_look
-        self._message_looks = _Looks(claim, store, MESSAGE)
-        self._answer_looks = _Looks(claim, store, ANSWER)
+        self._message_looks = _Looks(execution.claim, store, MESSAGE)
+        self._answer_looks = _Looks(execution.claim, store, ANSWER)
         self._answers: dict[str, InboxItem] = {}
 
     async def messages(self) -> list[Any]:
@@ -36,6 +38,7 @@ class Inbox:
         for item in await self._answer_looks.take():
             assert item.call_id is not None
             self._answers[item.call_id] = item
+            self._news.set()  # It may be for another, who has looked already and found nothing.
 
     def take_answer(self, call_id: str, *, after_seq: int) -> tuple[Any] | None:
         """What was read, unless it came too early to be an answer to what is asked now."""
