@@ -1,12 +1,14 @@
 """Questions to people as a job puts them: asked, waited for without a slot, and closed."""
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from headway.core.command.command import Command
 from headway.core.command.question import AskQuestion, CloseQuestion, Outcome
-from headway.core.document import encode_document
+from headway.core.document import Document, encode_document
 from headway.core.errors import InvalidInput
 from headway.ports.clock import Clock
 from headway.ports.store import Store
@@ -53,7 +55,8 @@ class Asking:
             raise InvalidInput("call_id", problem)
         self._call_ids.add(asks.call_id)
         try:
-            return await self._ask(asks, default)
+            async with self._closed_if_given_up(asks.call_id):
+                return await self._ask(asks, default)
         finally:
             self._call_ids.remove(asks.call_id)
 
@@ -81,7 +84,8 @@ class Asking:
     async def _answer_to(self, asks: AskQuestion, after_seq: int) -> tuple[Any] | None:
         self._execution.asking_count += 1
         try:
-            async with self._slot.given_back():
+            # Closed before it waits for its slot: until then people could still answer.
+            async with self._slot.given_back(), self._closed_if_given_up(asks.call_id):
                 return await self._answer(asks, after_seq)
         finally:
             self._execution.asking_count -= 1
@@ -103,6 +107,16 @@ class Asking:
                     await self._execution.news.wait()
             except TimeoutError:
                 continue
+
+    @asynccontextmanager
+    async def _closed_if_given_up(self, call_id: str) -> AsyncIterator[None]:
+        """When the job itself has set a limit to the wait, people are not asked any longer."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._execution.ending is None:
+                await self._apply(CloseQuestion(self._execution.claim, call_id, Document("null")))
+            raise
 
     async def _apply(self, command: Command[A]) -> A:
         await self._flush()
