@@ -75,6 +75,38 @@ async def test_r4_11_all_that_is_unread_is_taken_at_once_in_order(store: SqlStor
     assert json.loads(consumed.payload) == {"count": 5}
 
 
+async def test_i3_what_is_of_another_kind_stays_until_somebody_asks_for_it(
+    store: SqlStore,
+) -> None:
+    one = await running(store)
+    for number, kind in enumerate(("message", "signal", "message")):
+        await store.apply(a_message(one.run_id, number, kind=kind))
+    signals = await store.apply(ConsumeInbox(claim_of(one), kind="signal")) or ()
+    assert [item.payload for item in signals] == ["1"]
+    assert (await state(store, one.run_id)).unread_count == 2
+    assert await store.apply(ConsumeInbox(claim_of(one), kind="signal")) == ()
+    items = await store.apply(ConsumeInbox(claim_of(one))) or ()
+    assert [item.payload for item in items] == ["0", "2"]
+    assert (await state(store, one.run_id)).unread_count == 0
+
+
+async def test_i3_in_one_batch_each_kind_is_read_again_from_its_own_place(
+    store: SqlStore,
+) -> None:
+    one = await running(store)
+    for number, kind in enumerate(("message", "signal", "message")):
+        await store.apply(a_message(one.run_id, number, kind=kind))
+    (signal,) = await store.apply(ConsumeInbox(claim_of(one), kind="signal")) or ()
+    await store.apply(ConsumeInbox(claim_of(one)))
+    messages, signals = await together(
+        store,
+        ConsumeInbox(claim_of(one), again_after=0),
+        ConsumeInbox(claim_of(one), kind="signal", again_after=signal.seq),
+    )
+    assert [item.payload for item in messages] == ["0", "2"]
+    assert signals == ()
+
+
 async def test_r4_11_an_empty_inbox_gives_nothing_and_changes_nothing(store: SqlStore) -> None:
     one = await running(store)
     before = await read_all(store)

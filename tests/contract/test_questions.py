@@ -6,10 +6,17 @@ import pytest
 
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.expire import Expire
-from headway.core.command.inbox import ANSWER, ConsumeInbox, NotActive, Posted, PostToInbox
+from headway.core.command.inbox import (
+    ANSWER,
+    UNREAD_COUNT_MAX,
+    ConsumeInbox,
+    InboxFull,
+    NotActive,
+    Posted,
+    PostToInbox,
+)
 from headway.core.command.prune import PruneRuns
 from headway.core.command.question import (
-    Asked,
     AskQuestion,
     CloseQuestion,
     NotAsked,
@@ -17,6 +24,7 @@ from headway.core.command.question import (
     Unfit,
 )
 from headway.core.command.settle import Complete
+from headway.core.document import Document
 from headway.core.errors import InvalidInput
 from headway.core.ids import Instant, RunId, later
 from headway.core.run.events import EventType
@@ -32,9 +40,16 @@ def an_answer(run_id: RunId, call_id: str = "1.1", said: object = True) -> PostT
     return a_message(run_id, said, kind=ANSWER, call_id=call_id, by="eve")
 
 
+async def answer_known(store: SqlStore, asks: AskQuestion) -> Document | None:
+    """Ask; what a person has said to it before, unheard."""
+    asked = await store.apply(asks)
+    assert asked is not None
+    return asked.answer
+
+
 async def asking(store: SqlStore, call_id: str = "1.1") -> Claim:
     claim = claim_of(await running(store))
-    assert await store.apply(AskQuestion(claim, call_id, QUESTION)) == Asked(None)
+    assert await answer_known(store, AskQuestion(claim, call_id, QUESTION)) is None
     return claim
 
 
@@ -50,7 +65,7 @@ async def test_r4_15_the_first_answer_stands_and_a_second_is_refused(
     second = an_answer(claim.run_id, said=False)
     assert await store.apply(second) == NotAsked(is_answered=True, open_call_ids=())
     assert await read_all(store) == before
-    (item,) = await store.apply(ConsumeInbox(claim)) or ()
+    (item,) = await store.apply(ConsumeInbox(claim, ANSWER)) or ()
     assert (item.call_id, item.payload, item.by) == ("1.1", "true", "eve")
     assert await store.apply(CloseQuestion(claim, "1.1", NO)) == YES
     assert await store.apply(second) == NotAsked(is_answered=False, open_call_ids=())
@@ -96,7 +111,7 @@ async def test_i2_after_a_crash_an_answer_to_the_old_question_is_refused(store: 
     assert await store.runs.questions(claim.run_id) == []
     again = claim_of(await claimed_one(store, await instance(store)))
     assert await store.apply(AskQuestion(claim, "1.2", QUESTION)) is None
-    assert await store.apply(AskQuestion(again, "2.1", QUESTION)) == Asked(None)
+    assert await answer_known(store, AskQuestion(again, "2.1", QUESTION)) is None
     assert await store.apply(an_answer(claim.run_id)) == NotAsked(False, ("2.1",))
     assert isinstance(await store.apply(an_answer(claim.run_id, "2.1")), Posted)
 
@@ -109,17 +124,29 @@ async def test_i3_an_answer_that_the_crash_overtook_stands_for_the_same_question
     await orphaned(store, claim.run_id)
     again = claim_of(await claimed_one(store, await instance(store)))
     other = document("something else")
-    assert await store.apply(AskQuestion(again, "2.1", other)) == Asked(None)
-    assert await store.apply(AskQuestion(again, "2.2", QUESTION)) == Asked(YES)
-    assert await store.apply(AskQuestion(again, "2.2", QUESTION)) == Asked(YES)
+    assert await answer_known(store, AskQuestion(again, "2.1", other)) is None
+    assert await answer_known(store, AskQuestion(again, "2.2", QUESTION)) == YES
+    assert await answer_known(store, AskQuestion(again, "2.2", QUESTION)) == YES
     assert await store.apply(CloseQuestion(again, "2.2", NO)) == YES
-    assert await store.apply(AskQuestion(again, "2.3", QUESTION)) == Asked(None)
+    assert await answer_known(store, AskQuestion(again, "2.3", QUESTION)) is None
+
+
+async def test_r4_15_an_answer_is_taken_though_the_inbox_is_full_of_messages(
+    store: SqlStore,
+) -> None:
+    claim = await asking(store)
+    messages = [a_message(claim.run_id, n) for n in range(UNREAD_COUNT_MAX + 1)]
+    *_, last = await together(store, *messages)
+    assert isinstance(last, InboxFull)
+    assert isinstance(await store.apply(an_answer(claim.run_id)), Posted)
+    (item,) = await store.apply(ConsumeInbox(claim, ANSWER)) or ()
+    assert item.payload == YES
 
 
 async def test_i6_to_ask_twice_is_to_ask_once(store: SqlStore) -> None:
     claim = await asking(store)
     before = await read_all(store)
-    assert await store.apply(AskQuestion(claim, "1.1", QUESTION)) == Asked(None)
+    assert await answer_known(store, AskQuestion(claim, "1.1", QUESTION)) is None
     assert await read_all(store) == before
 
 
@@ -235,10 +262,41 @@ async def test_r4_15_a_name_of_the_jobs_own_is_asked_again_by_who_takes_over(
     again = claim_of(await claimed_one(store, await instance(store)))
     assert await store.apply(an_answer(claim.run_id, "tool-7")) == NotAsked(False, ())
     other = document("something else")
-    assert await store.apply(AskQuestion(again, "tool-7", other)) == Asked(None)
+    assert await answer_known(store, AskQuestion(again, "tool-7", other)) is None
     (asked,) = await store.runs.questions(claim.run_id)
     assert (asked.call_id, asked.question) == ("tool-7", other)
     assert isinstance(await store.apply(an_answer(claim.run_id, "tool-7")), Posted)
     await orphaned(store, claim.run_id)
     third = claim_of(await claimed_one(store, await instance(store)))
-    assert await store.apply(AskQuestion(third, "tool-7", other)) == Asked(YES)
+    assert await answer_known(store, AskQuestion(third, "tool-7", other)) == YES
+
+
+async def test_r4_15_another_question_under_the_same_name_takes_the_place_of_the_first(
+    store: SqlStore,
+) -> None:
+    claim = await asking(store, "tool-7")
+    assert isinstance(await store.apply(an_answer(claim.run_id, "tool-7")), Posted)
+    other = document("something else")
+    assert await answer_known(store, AskQuestion(claim, "tool-7", other)) is None
+    (asked,) = await store.runs.questions(claim.run_id)
+    assert (asked.call_id, asked.question) == ("tool-7", other)
+    *_, told = await events(store, claim.run_id)
+    assert json.loads(told.payload)["question"] == "something else"
+    assert await answer_known(store, AskQuestion(claim, "tool-7", other, SCHEMA)) is None
+    (asked,) = await store.runs.questions(claim.run_id)
+    assert asked.answer_schema == SCHEMA
+    assert await store.apply(CloseQuestion(claim, "tool-7", NO)) == NO
+
+
+async def test_r4_15_what_came_before_a_question_was_asked_is_no_answer_to_it(
+    store: SqlStore,
+) -> None:
+    claim = await asking(store, "tool-7")
+    before = await store.apply(an_answer(claim.run_id, "tool-7"))
+    other = AskQuestion(claim, "tool-7", document("something else"))
+    asked = await store.apply(other)
+    after = await store.apply(an_answer(claim.run_id, "tool-7"))
+    assert isinstance(before, Posted)
+    assert isinstance(after, Posted)
+    assert asked is not None
+    assert before.seq < asked.seq < after.seq

@@ -225,7 +225,7 @@ class Drawing:
 
     def exchange(self) -> Any:
         if self.draw(st.booleans()):
-            return ConsumeInbox(self.claim())
+            return ConsumeInbox(self.claim(), self.one_of(["message", "message", "signal"]))
         more: dict[str, Any] = self.one_of(
             [{}, {"kind": "signal", "by": "eve", "call_id": "c1"}, {"is_steering": True}]
         )

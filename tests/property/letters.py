@@ -49,10 +49,11 @@ class Letters(Family):
             return None
         taken = []
         for place, item in enumerate(self.inbox):
-            if item.run_id == run.id and item.consumed_by is None:
+            is_unread = item.run_id == run.id and item.consumed_by is None
+            if is_unread and item.kind == wanted.kind:
                 self.inbox[place] = item._replace(consumed_by=run.generation)
                 taken.append(self.inbox[place])
-        run.unread_count = 0
+        run.unread_count -= len(taken)
         if taken:
             self.emit(run, "run_messages_consumed", {"count": len(taken)})
         for item in taken:

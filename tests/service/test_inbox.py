@@ -1,16 +1,21 @@
 """Answers that nobody asked for, and messages whose way was cut."""
 
 import asyncio
+import json
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from headway import Headway, QuestionNotOpen, RunContext, RunHandle
+from headway import Headway, InvalidInput, QuestionNotOpen, RunContext, RunHandle
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.command import Command
 from headway.core.command.inbox import ConsumeInbox
+from headway.core.command.question import AskQuestion, CloseQuestion
 from headway.core.errors import OutcomeUnknown
+from headway.core.run.events import EventType
+from headway.testing import claim_of, document
+from tests.contract.scenes import orphaned, running
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -70,6 +75,154 @@ async def test_r4_15_several_questions_are_open_at_once(url: str) -> None:
         for call_id, number in reversed(found.items()):
             await run.answer(call_id, number * 10)
         assert await run.result() == [0, 10, 20]
+
+
+async def results(run: RunHandle) -> list[tuple[Any, ...]]:
+    """How its questions came to their ends."""
+    told = [
+        json.loads(event.payload)
+        async for event in run.events()
+        if event.type == EventType.PERMISSION_RESULT
+    ]
+    return [(one["outcome"], one["by"], one["answer"]) for one in told]
+
+
+@pytest.mark.parametrize(
+    ("count", "result"),
+    [(9, ("answered", "ann", {"approved": True})), (900, ("timed_out", None, None))],
+)
+async def test_r4_15_i3_an_approval_that_the_crash_overtook_counts_for_what_was_approved_alone(
+    url: str, count: int, result: tuple[Any, ...]
+) -> None:
+    async with Headway(url) as before:
+        claim = claim_of(await running(before.store, job="asks"))
+        await before.store.apply(AskQuestion(claim, "delete", document({"delete": 9})))
+        await before.run(claim.run_id).answer("delete", {"approved": True}, by="ann")
+        await orphaned(before.store, claim.run_id)
+    hw = Headway(url)
+
+    @hw.job()
+    async def asks(ctx: RunContext) -> Any:
+        return await ctx.interrupt({"delete": count}, call_id="delete", timeout_s=0)
+
+    async with asyncio.timeout(60), hw:
+        run = hw.run(claim.run_id)
+        assert await run.result() == result[-1]
+        assert await results(run) == [result]
+
+
+async def test_r4_15_an_answer_at_the_last_moment_is_not_taken_for_the_next_question(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hw, apply, answered = Headway(url), SqlStore.apply, list[str]()
+
+    async def answered_before_it_is_closed(store: SqlStore, command: Command[Any]) -> Any:
+        if isinstance(command, CloseQuestion) and not answered:
+            answered.append(command.call_id)
+            await hw.run(command.claim.run_id).answer(command.call_id, "yes")
+        return await apply(store, command)
+
+    @hw.job()
+    async def asks(ctx: RunContext) -> list[Any]:
+        return [
+            await ctx.interrupt({"delete": count}, call_id="delete", timeout_s=0)
+            for count in (9, 900)
+        ]
+
+    async with asyncio.timeout(60), hw:
+        monkeypatch.setattr(SqlStore, "apply", answered_before_it_is_closed)
+        run = await hw.start("asks")
+        assert await run.result() == ["yes", None]
+        assert [outcome for outcome, *_ in await results(run)] == ["answered", "timed_out"]
+
+
+async def test_r4_15_two_questions_are_not_open_under_one_name(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def asks(ctx: RunContext) -> Any:
+        first = asyncio.create_task(ctx.interrupt({"delete": 9}, call_id="delete"))
+        await asked(hw.run(ctx.run_id))
+        with pytest.raises(InvalidInput, match="call_id: 'delete' is asked now"):
+            await ctx.interrupt({"delete": 900}, call_id="delete")
+        return await first
+
+    async with asyncio.timeout(60), hw:
+        run = await hw.start("asks")
+        assert await asked(run) == {"delete": {"delete": 9}}
+        await run.answer("delete", "yes")
+        assert await run.result() == "yes"
+
+
+async def test_r4_9_who_looks_tells_the_others_what_it_has_found_for_them(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one's look takes the answer to the second, whose own look has found nothing."""
+    hw, apply, looks = Headway(url), SqlStore.apply, list[int]()
+    is_waiting, is_late, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def held_up(store: SqlStore, command: Command[Any]) -> Any:
+        answer = await apply(store, command)
+        if isinstance(command, ConsumeInbox):
+            looks.append(len(answer))
+            if looks == [0, 0]:
+                is_late.set()
+                await may_end.wait()
+        return answer
+
+    @hw.job()
+    async def asks(ctx: RunContext) -> Any:
+        first = asyncio.create_task(ctx.interrupt("first", call_id="first"))
+        await is_waiting.wait()
+        second = await ctx.interrupt("second", call_id="second")
+        await hw.run(ctx.run_id).answer("first", "done")
+        return [await first, second]
+
+    monkeypatch.setattr(SqlStore, "apply", held_up)
+    async with asyncio.timeout(60), hw:
+        run = await hw.start("asks")
+        while looks != [0]:  # noqa: ASYNC110 - The first has looked, and waits for news.
+            await asyncio.sleep(0.01)
+        is_waiting.set()
+        await is_late.wait()
+        await run.answer("second", "yes")  # Which wakes the first: it is the next to look.
+        await asyncio.sleep(0.1)
+        may_end.set()
+        assert await run.result(20) == ["done", "yes"]
+    assert looks[2] == 1
+
+
+def conversing(url: str) -> Headway:
+    hw = Headway(url, stop_wait_s=0)
+
+    @hw.job(retries=1)
+    async def converses(ctx: RunContext) -> list[Any]:
+        if ctx.generation > 1:
+            return await ctx.messages()
+        await ctx.interrupt("go on?")
+        if ctx.cancelled:
+            await asyncio.Event().wait()
+        raise RuntimeError("the tool failed")
+
+    return hw
+
+
+async def test_i3_a_message_that_comes_while_a_question_is_open_survives_a_stop(url: str) -> None:
+    async with asyncio.timeout(60), conversing(url) as hw:
+        run = await hw.start("converses")
+        await asked(run)
+        await run.send("use the blue one")
+    async with asyncio.timeout(60), conversing(url) as hw:
+        assert await hw.run(run.id).result() == ["use the blue one"]
+
+
+async def test_i3_a_message_that_comes_while_a_question_is_open_survives_a_retry(url: str) -> None:
+    async with asyncio.timeout(60), conversing(url) as hw:
+        run = await hw.start("converses")
+        await asked(run)
+        await run.send("use the blue one")
+        await run.answer("1.1", "yes")  # Who hears of it looks, after the message has come.
+        assert await run.result() == ["use the blue one"]
 
 
 async def test_i3_a_message_survives_a_look_that_was_broken_off(url: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway import Headway, RunContext
+from headway import Headway, QuestionNotOpen, RunContext
 from headway.core.errors import IdempotencyConflict, InvalidInput, RunNotActive
 from headway.core.run.status import RunStatus
 from tests.service.scenes import Gauge
@@ -242,6 +242,34 @@ async def test_i5_a_job_that_limits_its_own_wait_gets_its_slot_back_before_it_go
         for run in runs:
             await run.result(30)
     assert gauge.peak <= 3
+
+
+@pytest.mark.parametrize("limit_s", [0, 0.1])  # While it is being asked, and while it waits.
+async def test_r4_15_a_question_that_its_job_has_given_up_is_not_open_any_more(
+    url: str, limit_s: float
+) -> None:
+    hw, went_on, may_end = Headway(url), asyncio.Event(), asyncio.Event()
+
+    @hw.job()
+    async def impatient(ctx: RunContext) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await ctx.interrupt("may I?", call_id="may-i", default="yes")
+        went_on.set()
+        await may_end.wait()
+
+    async with asyncio.timeout(60), hw:
+        run = await hw.start("impatient")
+        await went_on.wait()
+        assert await run.questions() == {}
+        with pytest.raises(QuestionNotOpen):
+            await run.answer("may-i", {"approved": True})
+        may_end.set()
+        await run.result()
+        told = [json.loads(e.payload) async for e in run.events() if e.type.startswith("perm")]
+    asked = [(one.get("question"), one.get("outcome"), one.get("answer")) for one in told]
+    assert asked in ([], [("may I?", None, None), (None, "timed_out", None)])
+    assert asked or not limit_s
 
 
 async def test_i6_a_run_without_a_key_can_be_submitted_again(url: str) -> None:

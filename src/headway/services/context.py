@@ -1,16 +1,14 @@
 """What a job is given, and what it may say while it runs."""
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from headway.core.answer_schema import misfit
 from headway.core.command.command import Command
-from headway.core.command.inbox import ANSWER, MESSAGE, ConsumeInbox
-from headway.core.command.question import ANSWER_TIMEOUT_S, AskQuestion, CloseQuestion, Outcome
+from headway.core.command.question import ANSWER_TIMEOUT_S, AskQuestion
 from headway.core.command.report import Said, SaveCheckpoint, emitted
 from headway.core.document import encode_document
 from headway.core.duration import check_seconds
@@ -21,13 +19,14 @@ from headway.core.run.events import EventType
 from headway.core.run.run import Mode
 from headway.core.run.status import RunStatus
 from headway.core.secret import opened
-from headway.core.world import InboxItem
 from headway.ports.clock import Clock
 from headway.ports.store import Store
+from headway.services.asking import Asking
 from headway.services.children import Children
 from headway.services.execution import Ending, Execution
 from headway.services.files import FileWriter, RunFiles
 from headway.services.handle import outcome_of
+from headway.services.inbox import Inbox
 from headway.services.patience import persistently
 from headway.services.report import Report
 from headway.services.slot import Slot
@@ -36,12 +35,6 @@ from headway.services.window import COMPACTION_TIMEOUT_S, compacting, listening
 SLOT_KEPT_S: Final = 1.0
 """Who waits for less keeps its slot: to give it back and get it again costs more."""
 SCHEMA_BYTE_COUNT_MAX: Final = 65_536
-
-_OUTCOMES: Final = {
-    Ending.CANCELLED: Outcome.CANCELLED,
-    Ending.SHUTDOWN: Outcome.SHUTDOWN,
-    Ending.LOST: Outcome.SHUTDOWN,
-}
 
 A = TypeVar("A")
 
@@ -100,11 +93,7 @@ class RunContext:
         self._make_children = children
         self._files = files
         self._clock = clock
-        self._messages: list[Any] = []
-        self._answers: dict[str, Any] = {}
         self._question_count = 0
-        self._read_seq = 0
-        self._may_have_missed = False
         self.run_id: RunId = claimed.run_id
         self.key: Key = claimed.key
         self.mode: Mode = claimed.mode
@@ -131,8 +120,19 @@ class RunContext:
         return Report(self._store, self._claim)
 
     @cached_property
-    def _reading(self) -> asyncio.Lock:
-        return asyncio.Lock()
+    def _inbox(self) -> Inbox:
+        return Inbox(self._execution, self._store, before_look=self._flush)
+
+    @cached_property
+    def _asking(self) -> Asking:
+        return Asking(
+            self._execution,
+            self._store,
+            self._clock,
+            inbox=self._inbox,
+            slot=self._slot,
+            flush=self._flush,
+        )
 
     @cached_property
     def params(self) -> dict[str, Any]:
@@ -182,9 +182,7 @@ class RunContext:
 
     async def messages(self) -> list[Any]:
         """What people have sent to the run since the last look, in order."""
-        await self._read_inbox()
-        messages, self._messages = self._messages, []
-        return messages
+        return await self._inbox.messages()
 
     async def sleep(self, seconds: float) -> None:
         """Wait; from a second on without a slot, which others use meanwhile."""
@@ -214,26 +212,7 @@ class RunContext:
         asks = self._question(
             question, timeout_s=timeout_s, default=default, schema=schema, call_id=call_id
         )
-        call_id, outcome = asks.call_id, Outcome.TIMED_OUT
-        asked = await self._apply(asks)
-        answer = default
-        if asked is None or asked.answer is None:
-            found = await self._answer_to(call_id, timeout_s)
-            if found is not None:
-                answer = found[0]
-            elif self._execution.ending is not None:
-                outcome = _OUTCOMES[self._execution.ending]
-                answer = {"approved": False, "reason": self._execution.ending.value}
-        else:
-            answer = json.loads(asked.answer)
-        otherwise = encode_document(answer, place="answer")
-        # Somebody may have answered at the last moment, and was told that it counts.
-        standing = await self._apply(CloseQuestion(self._claim, call_id, otherwise, outcome))
-        if standing is None:
-            await self._read_inbox()
-            return self._answers.pop(call_id, answer)
-        self._answers.pop(call_id, None)
-        return json.loads(standing)
+        return await self._asking.ask(asks, default=default)
 
     def _question(
         self,
@@ -274,14 +253,6 @@ class RunContext:
     ) -> AbstractAsyncContextManager[None]:
         """While inside, messages are refused as `compacting`; TimeoutError after `timeout_s`."""
         return compacting(self._execution, self._store, self._clock, timeout_s=timeout_s)
-
-    async def _answer_to(self, call_id: str, timeout_s: float) -> tuple[Any] | None:
-        self._execution.asking_count += 1
-        try:
-            async with self._slot.given_back():
-                return await self._answer(call_id, timeout_s)
-        finally:
-            self._execution.asking_count -= 1
 
     async def start(
         self,
@@ -344,42 +315,3 @@ class RunContext:
         await self._flush()
         # An outage is not the job's fault. When it costs the lease, the execution is ended.
         return await persistently(lambda: self._store.apply(command))
-
-    async def _answer(self, call_id: str, timeout_s: float) -> tuple[Any] | None:
-        """None: nobody has answered, and the time is over or the run is to end."""
-        until_s = self._clock.monotonic_s() + timeout_s
-        while True:  # Until it is answered, or the time is over.
-            self._execution.news.clear()
-            await self._read_inbox()
-            if call_id in self._answers:
-                return (self._answers.pop(call_id),)
-            if self._execution.ending is not None:
-                return None
-            left_s = until_s - self._clock.monotonic_s()
-            if left_s <= 0:
-                return None
-            try:
-                async with self._clock.timeout(left_s):
-                    await self._execution.news.wait()
-            except TimeoutError:
-                continue
-
-    async def _read_inbox(self) -> None:
-        await self._flush()
-        async with self._reading:
-            items = await persistently(self._consume) or ()
-            self._may_have_missed = False
-        for item in items:
-            self._read_seq = item.seq
-            payload = opened(item.payload)
-            if item.kind == MESSAGE:
-                self._messages.append(payload)
-            elif item.kind == ANSWER and item.call_id is not None:
-                self._answers[item.call_id] = payload
-
-    def _consume(self) -> Awaitable[tuple[InboxItem, ...] | None]:
-        # What came of this may never be heard, if the database goes away or the job stops
-        # waiting; then the next look asks for it once more.
-        again_after = self._read_seq if self._may_have_missed else None
-        self._may_have_missed = True
-        return self._store.apply(ConsumeInbox(self._claim, again_after))

@@ -52,7 +52,8 @@ def post(
     world: World, run: Run, *, kind: str, payload: Document, by: str, call_id: str | None = None
 ) -> Posted | InboxFull:
     """Put an item into the inbox of an active run, and wake the run if it is parked."""
-    if run.unread_count >= UNREAD_COUNT_MAX:
+    # There are no more answers than questions, and whoever waits for one reads nothing else.
+    if kind != ANSWER and run.unread_count >= UNREAD_COUNT_MAX:
         return InboxFull(UNREAD_COUNT_MAX)
     run = world.update(run, unread_count=run.unread_count + 1)
     told = encode_document({"kind": kind}, place="kind")
@@ -99,7 +100,7 @@ class PostToInbox:
             not_now = refusal_of(run.is_interactive, is_steering=self.is_steering)
             if not_now is not None:
                 return NotTaken(not_now)
-        if self.kind == ANSWER and run.unread_count < UNREAD_COUNT_MAX:
+        if self.kind == ANSWER:
             assert self.call_id is not None
             refusal = answer_question(
                 world, run, call_id=self.call_id, answer=self.payload, by=self.by
@@ -113,9 +114,10 @@ class PostToInbox:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeInbox:
-    """Take everything unread, in order, at once; only the holder of the claim may."""
+    """Take all of a kind that is unread, in order, at once; only the holder of the claim may."""
 
     claim: Claim
+    kind: str = MESSAGE
     again_after: int | None = None
     """Also what this claim has consumed after the item with this `seq`: an answer was lost."""
 
@@ -123,25 +125,29 @@ class ConsumeInbox:
         needs.run(self.claim.run_id)
         needs.inbox_run_ids[self.claim.run_id] = None
         if self.again_after is not None:
-            needs.consumed_after[self.claim.run_id] = self.again_after
+            run_id, after = self.claim.run_id, self.again_after
+            needs.consumed_after[run_id] = min(after, needs.consumed_after.get(run_id, after))
 
     def decide(self, world: World) -> tuple[InboxItem, ...] | None:
         run = world.held(self.claim)
         if run is None:
             return None
+        unread = world.inbox[run.id]
         items = tuple(
-            item._replace(consumed_by=run.generation) for item in world.inbox.pop(run.id, [])
+            item._replace(consumed_by=run.generation) for item in unread if item.kind == self.kind
         )
-        world.inbox[run.id] = []
+        world.inbox[run.id] = [item for item in unread if item.kind != self.kind]
         again = tuple(
             item
             for item in world.consumed.get(run.id, ())
-            if item.consumed_by == run.generation and item.seq > (self.again_after or 0)
+            if item.kind == self.kind
+            and item.consumed_by == run.generation
+            and item.seq > (self.again_after or 0)
         )
         if items:
             world.changes.consumed.extend(items)
             world.consumed.setdefault(run.id, []).extend(items)
-            run = world.update(run, unread_count=0)
+            run = world.update(run, unread_count=run.unread_count - len(items))
             run = world.emit(run, EventType.MESSAGES_CONSUMED, f'{{"count":{len(items)}}}')
             for item in items:
                 if item.kind == MESSAGE:

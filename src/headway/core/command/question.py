@@ -77,7 +77,9 @@ def answer_question(
 @dataclass(frozen=True, slots=True)
 class Asked:
     answer: Document | None
-    """What a person said to the same question of an earlier execution, which has not heard it."""
+    """What a person said to the same question before, and whoever asked has not heard."""
+    seq: int
+    """An answer that came before this was to another question, though its name was the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +105,18 @@ class AskQuestion:
         needs.question_run_ids[self.claim.run_id] = None
 
     def decide(self, world: World) -> Asked | None:
-        """None: the claim is void. Asked twice, it is asked once."""
+        """None: the claim is void. Asked twice, it is asked once.
+
+        Another question under the same name takes the place of the first: people answer what they
+        see, and the job hears answers to what it asks.
+        """
         run = world.held(self.claim)
         if run is None:
             return None
         known = world.questions[run.id].get(self.call_id)
-        if known is not None and known.generation == run.generation:
-            return Asked(known.answer)
+        is_asked = known is not None and known.generation == run.generation
+        if known is not None and is_asked and self._is_the_same(known):
+            return Asked(known.answer, world.seq)
         earlier = self._earlier(world, run)
         answer_by = later(world.now, seconds=self.timeout_s)
         if run.run_by is not None:  # Waiting for a person is part of the time that it may take.
@@ -136,7 +143,7 @@ class AskQuestion:
         _put(world, question)
         timeout_s = min(self.timeout_s, (answer_by - world.now) / SECOND)
         world.emit(run, EventType.PERMISSION_REQUEST, self._told(timeout_s))
-        return Asked(question.answer)
+        return Asked(question.answer, world.seq)
 
     def _told(self, timeout_s: float) -> str:
         call_id = encode_document(self.call_id, place="call_id")
