@@ -92,10 +92,19 @@ def record(heading: str, figures: Column, *, order: Sequence[str]) -> None:
 
 
 def record_server(rows: Sequence[tuple[str, str, str]]) -> None:
-    """What was done, how often, and how many faults there were: below all the columns."""
-    page, _, _ = _page().partition(SERVER)
+    """What was done, how often, and how many faults there were: below all the columns.
+
+    Rows of the same name are replaced, and others stay.
+    """
+    page, _, before = _page().partition(SERVER)
     day = datetime.now(tz=UTC).date().isoformat()
-    table = [("", "how many", "faults"), ("---", "---:", "---:"), *rows]
+    found = [
+        tuple(cell.strip() for cell in line.strip("|").split("|"))
+        for line in before.splitlines()
+        if line.startswith("| ")
+    ]
+    kept = {row[0]: row for row in found[2:]} | {row[0]: row for row in rows}
+    table = [("", "how many", "faults"), ("---", "---:", "---:"), *kept.values()]
     lines = "\n".join(_line(row) for row in table)
     RECORD.write_text(f"{page}{SERVER}{SERVER_HEADER.format(day=day)}{lines}\n")
 

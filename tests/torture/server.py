@@ -5,7 +5,7 @@ import asyncio
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -29,9 +29,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.torture.server")
     parser.add_argument("--full", action="store_true", help="the long form")
     parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
+    parser.add_argument("--only", nargs="+", default=[], help="`cuts`, or groups of operations")
     wanted = parser.parse_args()
     rows, fault_count = [], 0
-    for row, found in _torture(is_full=wanted.full):
+    for row, found in _torture(wanted.only, is_full=wanted.full):
         print(" ".join(row), *map(_shortened, found), sep="\n", flush=True)
         rows.append(row)
         fault_count += len(found)
@@ -40,10 +41,13 @@ def main() -> None:
     sys.exit(1 if fault_count else 0)
 
 
-def _torture(*, is_full: bool) -> Iterator[tuple[Row, list[str]]]:
-    seen = asyncio.run(_cuts(1_000 if is_full else 200))
-    counts = f"{seen.cut_count:,} ({seen.event_count:,} events, {seen.resync_count:,} resyncs)"
-    yield ("cuts", counts, str(len(seen.faults))), seen.faults
+def _torture(only: Sequence[str], *, is_full: bool) -> Iterator[tuple[Row, list[str]]]:
+    if not only or "cuts" in only:
+        seen = asyncio.run(_cuts(1_000 if is_full else 200))
+        counts = f"{seen.cut_count:,} ({seen.event_count:,} events, {seen.resync_count:,} resyncs)"
+        yield ("cuts", counts, str(len(seen.faults))), seen.faults
+    all_groups = groups(json.loads(KEPT.read_text()))
+    chosen = {name: count for name, count in all_groups.items() if not only or name in only}
     with (
         tempfile.TemporaryDirectory() as folder,
         served_apart(Path(folder), HEADWAY_TOKEN=TOKEN) as program,
@@ -62,7 +66,7 @@ def _torture(*, is_full: bool) -> Iterator[tuple[Row, list[str]]]:
             return (what, f"{found.case_count:,}", str(len(found.faults))), found.faults
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            yield from pool.map(fuzzed, groups(json.loads(KEPT.read_text())).items())
+            yield from pool.map(fuzzed, chosen.items())
 
 
 async def _cuts(cut_count: int) -> Seen:
