@@ -21,7 +21,7 @@ from headway.api.problem import (
     unauthorized,
 )
 from headway.core.document import BYTE_COUNT_MAX
-from headway.core.errors import Error
+from headway.core.errors import Error, InvalidInput
 from headway.trace import TRACEPARENT, adopt_trace
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/api/session"})
@@ -84,6 +84,7 @@ class Guard:
         scheme = scope.get("scheme", "http")
         self._origins.check_origin(headers, scheme=scheme, method=method, path=path)
         self._check_scope(headers, scope, method, path)
+        _check_text(path, scope["query_string"])
         adopt_trace(headers.get(TRACEPARENT))
         return await _body(headers, receive)
 
@@ -101,6 +102,14 @@ class Guard:
             detail = f"this token's scope is {has.word}; {needs.word} is needed"
             raise Problem(403, "forbidden", detail, {"scope": needs.word})
         scope.setdefault("state", {})["scope"] = has
+
+
+def _check_text(path: str, query: bytes) -> None:
+    """Nothing is named by NUL, and not every database can even be asked for it."""
+    if "\0" in path:
+        raise InvalidInput("path", "contains NUL")
+    if b"%00" in query or b"\0" in query:
+        raise InvalidInput("query", "contains NUL")
 
 
 def _needed(method: str, path: str) -> Scope:
