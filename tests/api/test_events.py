@@ -10,10 +10,13 @@ from urllib.parse import quote
 import pytest
 
 from headway.api import events
+from headway.api.metrics import Metrics
 from headway.core.command.prune import PruneEvents
 from headway.core.errors import DatabaseUnavailable
+from headway.core.run.events import Event
 from headway.ports.event_reader import Page
 from headway.services import event_feed
+from headway.services.event_feed import Batch, Entry, EventFeed
 from tests.api.client import Client
 from tests.api.conftest import served
 
@@ -131,6 +134,32 @@ async def test_r4_14_a_filtered_stream_pings_and_moves_on_however_busy_the_serve
     path = f"/api/events?key=nobody&type=run_state_changed&after={ids[2]}"
     async with asyncio.timeout(30), client.streamed(path) as stream:
         assert (await anext(stream)).data["state"] == "Queued"
+
+
+async def test_r4_14_a_stream_without_a_filter_pings_where_nothing_has_happened_yet(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "PING_S", 0.05)
+    headers = {"accept": "text/event-stream"}
+    async with (
+        asyncio.timeout(20),
+        client.session.get("/api/events?after=0", headers=headers) as answer,
+    ):
+        lines = [(await answer.content.readline()).decode().strip() for _ in range(9)]
+    assert lines == ["retry: 1000", "id: 0", "", *[": ping", "id: 0", ""] * 2]
+
+
+async def test_i13_a_batch_is_not_taken_for_another_of_the_same_numbers(client: Client) -> None:
+    """A database that has lost its last commit numbers the next one alike."""
+    store = client.hw.store
+    streams = events.Streams(EventFeed(store, store.events, pack=events.pack), Metrics())
+
+    for word in ("old", "new"):
+        event = Event(1, None, None, None, None, word, "{}", 0)
+        packed = events.pack(event)
+        batch = Batch([Entry(event, packed)], 1)
+        for _ in range(2):
+            assert b"".join(streams._chunks(batch, None)) == packed.sse
 
 
 async def test_i16_a_page_and_a_piece_of_the_stream_are_bounded_in_bytes(client: Client) -> None:

@@ -144,7 +144,7 @@ class Streams:
         self._feed = feed
         self._metrics = metrics
         self._count = 0
-        self._chunk_of: tuple[int, int, bytes] = (0, 0, b"")
+        self._chunk_of: tuple[Batch[Packed] | None, bytes] = (None, b"")
 
     async def answer(
         self,
@@ -195,7 +195,7 @@ class Streams:
                     batch, epoch = Batch((), self._feed.last_seq, is_gap=True), self._feed.epoch
                 if batch.upto_seq == seq and not batch.is_gap:
                     await self._feed.wait(seq, timeout_s=said_at_s + PING_S - time.monotonic())
-                for chunk in self._chunks(batch, seq, has):
+                for chunk in self._chunks(batch, has):
                     yield chunk
                     said_at_s = time.monotonic()
                 seq = batch.upto_seq
@@ -213,18 +213,16 @@ class Streams:
         self._count += difference
         self._metrics.note_streams(difference)
 
-    def _chunks(
-        self, batch: Batch[Packed], seq: int, has: Callable[[Event], bool] | None
-    ) -> Iterator[bytes]:
+    def _chunks(self, batch: Batch[Packed], has: Callable[[Event], bool] | None) -> Iterator[bytes]:
         """What is sent of it, in pieces: only the one under way is in memory for one watcher."""
         if batch.is_gap:
             yield _resync(batch.upto_seq)
-        elif has is None and self._chunk_of[:2] == (seq, batch.upto_seq):
-            yield self._chunk_of[2]  # Most watchers are at the same place.
+        elif has is None and self._chunk_of[0] is batch:
+            yield self._chunk_of[1]  # Most watchers are at the same place.
         elif batch.entries:
             sent = [one.packed.sse for one in batch.entries if has is None or has(one.event)]
             if has is None and sum(map(len, sent)) <= CHUNK_BYTE_COUNT_MAX:
-                self._chunk_of = (seq, batch.upto_seq, b"".join(sent))
+                self._chunk_of = (batch, b"".join(sent))
             yield from _pieces(sent)
 
 
