@@ -78,6 +78,26 @@ async def test_r1_10_the_snapshot_has_the_last_run_of_each_saved_key_and_who_wor
     assert state["workers"] == listed["workers"]
 
 
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_i13_a_worker_that_comes_meanwhile_is_in_the_snapshot_or_in_an_event_after_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch, is_before: bool
+) -> None:
+    reader = client.hw.store.runs
+    look = reader.snapshot
+
+    async def look_while_one_comes() -> Snapshot:
+        found = None if is_before else await look()
+        await client.hw.workers.register("w", "http://127.0.0.1:9", ["sum"])
+        return found or await look()
+
+    monkeypatch.setattr(reader, "snapshot", look_while_one_comes)
+    state = await client.get("/api/state")
+    later = await client.get(f"/api/events?after={state['seq']}")
+    told = [worker["id"] for worker in state["workers"]]
+    told += [one["payload"]["id"] for one in later["events"] if one["type"] == "worker_changed"]
+    assert "w" in told
+
+
 async def test_r1_10_others_have_their_turn_while_a_great_snapshot_is_written() -> None:
     runs = [RunRecord(a_run(), EMPTY_OBJECT)] * 1_000
     found = Snapshot(seq=1, lanes=(), keys=(), runs=runs, last_runs=(), instances=())

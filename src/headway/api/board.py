@@ -55,12 +55,13 @@ def _state(router: APIRouter, face: Face) -> None:
     )
     async def state() -> Response:
         """Everything that is going on, as of one instant: subscribe to events after its `seq`."""
+        found = await face.store.runs.snapshot()
+        found = replace(found, keys=face.keys.marked(found.keys))
+        # Afterwards: who comes in between is told once more by an event, and never left out.
         workers = await face.workers.list()
         views = [
             worker_view(one, is_alive=True, calls=face.workers.calls_of(one.id)) for one in workers
         ]
-        found = await face.store.runs.snapshot()
-        found = replace(found, keys=face.keys.marked(found.keys))
         return json_answer(await state_text(found, views))
 
     @router.get(
