@@ -55,6 +55,24 @@ async def test_s3_without_the_setting_the_public_name_is_unknown(url: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("path", "status", "location"),
+    [
+        ("/", 307, "ui/"),
+        ("/ui", 307, "ui/"),
+        ("/api/runs/", 404, None),
+        ("/metrics/", 404, None),
+        ("/docs/", 404, None),
+    ],
+)
+async def test_s3_nobody_is_led_to_an_address_without_tls_or_prefix(
+    url: str, path: str, status: int, location: str | None
+) -> None:
+    async with served(url, public=PUBLIC) as client:
+        answer = await client.get(path, host=THEIRS["host"])
+        assert (answer.status, answer.headers.get("location")) == (status, location)
+
+
+@pytest.mark.parametrize(
     ("said", "origin"),
     [
         ("https://headway.example.org:443", "https://headway.example.org"),

@@ -71,6 +71,7 @@ def build_routes(
         description=DESCRIPTION,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # It would lead to where this server listens, past a proxy.
         generate_unique_id_function=_operation_id,
     )
     routers = (

@@ -22,7 +22,7 @@ CONTENT_POLICY: Final = (
 
 
 def add_page(app: FastAPI, folder: Path = BUILT_FOLDER) -> None:
-    """Serve the page of `folder`, and lead `/` there."""
+    """Serve the page of `folder`, and lead `/` and `/ui` there."""
     app.include_router(_lead())
     if (folder / "index.html").is_file():
         files = _PageFiles(directory=folder, html=True)
@@ -35,6 +35,7 @@ def _lead() -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     @router.get("/")
+    @router.get(PAGE_PATH)
     async def lead_to_the_page() -> Response:
         # Relative, so that it holds behind a proxy that serves headway under a prefix.
         return RedirectResponse(f"{PAGE_PATH[1:]}/")
