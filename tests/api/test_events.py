@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from headway.api import events
+from headway.api.access import Access
 from headway.api.metrics import Metrics
 from headway.core.command.prune import PruneEvents
 from headway.core.errors import DatabaseUnavailable
@@ -152,7 +153,8 @@ async def test_r4_14_a_stream_without_a_filter_pings_where_nothing_has_happened_
 async def test_i13_a_batch_is_not_taken_for_another_of_the_same_numbers(client: Client) -> None:
     """A database that has lost its last commit numbers the next one alike."""
     store = client.hw.store
-    streams = events.Streams(EventFeed(store, store.events, pack=events.pack), Metrics())
+    feed = EventFeed(store, store.events, pack=events.pack)
+    streams = events.Streams(feed, Metrics(), Access(()))
 
     for word in ("old", "new"):
         event = Event(1, None, None, None, None, word, "{}", 0)

@@ -1,11 +1,12 @@
 """A browser signs in once: what it keeps is good for a while, for this server, and not for ever."""
 
 import asyncio
+import time
 
 import pytest
 
-from headway.api import session
-from headway.api.access import Access, Scope, Token
+from headway.api import events, session
+from headway.api.access import SESSION_S, Access, Scope, Token
 from tests.api.client import Client
 from tests.api.conftest import served
 
@@ -14,6 +15,14 @@ pytestmark = pytest.mark.backend("sqlite")
 OPERATE = "operate-operate-operate"
 READ = "read-read-read-read-read"
 TOKENS = Access([Token(OPERATE, Scope.OPERATE), Token(READ, Scope.READ)])
+
+
+class AfterASession:
+    """The clock, when all sessions of now are over."""
+
+    @staticmethod
+    def time() -> float:
+        return time.time() + SESSION_S
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +72,44 @@ async def test_s2_who_signs_out_has_no_session_any_more(url: str) -> None:
         assert (await client.get("/api/lanes", cookie=ours)).status == 401
         assert (await client.get("/api/lanes", cookie=another)).status == 200
         assert (await client.call("DELETE", "/api/session")).status == 204
+
+
+@pytest.mark.parametrize("is_signed_out", [True, False], ids=["signed out", "over"])
+async def test_s2_a_stream_ends_with_the_session_that_opened_it(
+    url: str, monkeypatch: pytest.MonkeyPatch, is_signed_out: bool
+) -> None:
+    """Within a ping, and before anything more is told. One with a token goes on."""
+    monkeypatch.setattr(events, "PING_S", 0.05)
+    by_token = {"authorization": f"Bearer {OPERATE}"}
+    async with served(url, access=TOKENS) as client, asyncio.timeout(30):
+        cookie, another = await signed_in(client), await signed_in(client)
+        async with (
+            client.streamed("/api/events?after=0", cookie=cookie) as ours,
+            client.streamed("/api/events?after=0", cookie=cookie, **by_token) as theirs,
+        ):
+            await client.post("/api/runs", {"job": "echo"}, **by_token)
+            assert [(await anext(ours)).id for _ in range(3)] == ["1", "2", "3"]
+            if is_signed_out:
+                assert (await client.call("DELETE", "/api/session", cookie=cookie)).status == 204
+            else:
+                monkeypatch.setattr("headway.api.access.time", AfterASession)
+            await client.post("/api/runs", {"job": "echo"}, **by_token)
+            assert [event async for event in ours] == []
+            assert [(await anext(theirs)).id for _ in range(6)][-1] == "6"
+        assert (await client.get("/api/lanes", cookie=cookie)).status == 401
+        status = 200 if is_signed_out else 401
+        assert (await client.get("/api/lanes", cookie=another)).status == status
+
+
+async def test_s2_a_silent_stream_ends_with_its_session_within_a_ping(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "PING_S", 0.05)
+    async with served(url, access=TOKENS) as client, asyncio.timeout(30):
+        cookie = await signed_in(client)
+        async with client.streamed("/api/events?after=0", cookie=cookie) as stream:
+            await client.call("DELETE", "/api/session", cookie=cookie)
+            assert [event async for event in stream] == []
 
 
 @pytest.mark.parametrize("other", ['prefs={"a":[1,2]}', "=x", "x", "a b=c", "é=ü", ";;"])

@@ -99,14 +99,17 @@ class Access:
             del self._ended[next(iter(self._ended))]
         self._ended[session] = found[1]
 
+    def is_over(self, session: str) -> bool:
+        """Whether it was ended, or its time is over; of one that was taken before."""
+        return session in self._ended or int(session.partition(".")[0]) <= time.time()
+
     def _read(self, session: str) -> tuple[Scope, int] | None:
         """Its scope, and until when; None: it is not ours, or is over."""
         said, _, signature = session.rpartition(".")
         if not hmac.compare_digest(self._sign(said).encode(), signature.encode()):
             return None
         until, word, _ = said.split(".")
-        is_over = int(until) <= time.time() or session in self._ended
-        return None if is_over else (Scope[word.upper()], int(until))
+        return None if self.is_over(session) else (Scope[word.upper()], int(until))
 
     def _sign(self, said: str) -> str:
         return hmac.digest(self._session_key, said.encode("utf-8", "replace"), "sha256").hex()

@@ -79,7 +79,7 @@ def build_routes(
         board_router(face),
         interrupts_router(face),
         schedules_router(face),
-        events_router(face, feed, metrics),
+        events_router(face, feed, metrics, access),
         health_router(face, feed),
         metrics_router(face, metrics),
         session_router(access, is_secure=is_secure),

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
+from headway.api.access import Access
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.cursor import NUMBER_MAX
 from headway.api.face import Face
@@ -92,9 +93,11 @@ class Wanted:
         )
 
 
-def events_router(face: Face, feed: EventFeed[Packed], metrics: Metrics) -> APIRouter:
+def events_router(
+    face: Face, feed: EventFeed[Packed], metrics: Metrics, access: Access
+) -> APIRouter:
     router = APIRouter(prefix="/api", tags=["events"], route_class=StrictRoute)
-    streams = Streams(feed, metrics)
+    streams = Streams(feed, metrics, access)
     answers: dict[int | str, dict[str, Any]] = {
         200: {
             "model": EventPage,
@@ -140,9 +143,10 @@ def events_router(face: Face, feed: EventFeed[Packed], metrics: Metrics) -> APIR
 
 
 class Streams:
-    def __init__(self, feed: EventFeed[Packed], metrics: Metrics) -> None:
+    def __init__(self, feed: EventFeed[Packed], metrics: Metrics, access: Access) -> None:
         self._feed = feed
         self._metrics = metrics
+        self._access = access
         self._count = 0
         self._chunk_of: tuple[Batch[Packed] | None, bytes] = (None, b"")
 
@@ -166,9 +170,8 @@ class Streams:
             raise unavailable("too many streams are open")
         now = self._feed.last_seq if begin is None else begin
         start = now if after is None else after
-        return StreamingResponse(
-            self._stream(wanted, start), media_type=SSE_TYPE, headers={"x-accel-buffering": "no"}
-        )
+        stream = self._stream(wanted, start, request.state.session)
+        return StreamingResponse(stream, media_type=SSE_TYPE, headers={"x-accel-buffering": "no"})
 
     async def _page(self, wanted: Wanted, after: int | None, begin: int | None) -> Response:
         if after is None:  # Then what is kept is meant, from its beginning.
@@ -183,7 +186,8 @@ class Streams:
         body = f'{{"events":{listed(texts)},"upto_seq":{batch.upto_seq},"resync":{resync}}}'
         return json_answer(body)
 
-    async def _stream(self, wanted: Wanted, seq: int) -> AsyncIterator[bytes]:
+    async def _stream(self, wanted: Wanted, seq: int, session: str | None) -> AsyncIterator[bytes]:
+        """`session` is the one that let the watcher in; None: there is none that could end."""
         has = wanted.filter()
         self._move(1)
         try:
@@ -195,6 +199,8 @@ class Streams:
                     batch, epoch = Batch((), self._feed.last_seq, is_gap=True), self._feed.epoch
                 if batch.upto_seq == seq and not batch.is_gap:
                     await self._feed.wait(seq, timeout_s=said_at_s + PING_S - time.monotonic())
+                if session is not None and self._access.is_over(session):
+                    return  # Whoever comes back is told that a token is needed.
                 for chunk in self._chunks(batch, has):
                     yield chunk
                     said_at_s = time.monotonic()

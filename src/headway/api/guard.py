@@ -93,7 +93,8 @@ class Guard:
     ) -> None:
         if path in OPEN_PATHS or is_page(path):
             return
-        has = self._access.scope_of(headers, _cookie(headers, self._access.cookie_name))
+        session = _cookie(headers, self._access.cookie_name)
+        has = self._access.scope_of(headers, session)
         if has is None:
             raise unauthorized("send a token: Authorization: Bearer <token>")
         needs = _needed(method, path)
@@ -101,7 +102,9 @@ class Guard:
         if not is_enough:
             detail = f"this token's scope is {has.word}; {needs.word} is needed"
             raise Problem(403, "forbidden", detail, {"scope": needs.word})
-        scope.setdefault("state", {})["scope"] = has
+        is_by_session = not (self._access.is_open or headers.get("authorization"))
+        state = scope.setdefault("state", {})
+        state["scope"], state["session"] = has, session if is_by_session else None
 
 
 def _check_text(path: str, query: bytes) -> None:
