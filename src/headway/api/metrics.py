@@ -1,7 +1,8 @@
 """`/metrics`, for Prometheus. No key and no run is a label: there is no end of them.
 
 What is counted is what happens on the whole database since this server started, so of several
-servers any one tells it all: take their maximum, and not their sum.
+servers any one tells it all: take their maximum, and not their sum. Requests, open streams and
+what the process uses are each server's own.
 """
 
 import json
