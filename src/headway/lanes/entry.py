@@ -44,7 +44,7 @@ class LaneView(NamedTuple):
     max_concurrent: int
     generation: int
     waiting: tuple[TaskId, ...]
-    """In the order in which they would start, if nobody else came."""
+    """In the order of their arrival; priorities decide who starts first."""
     active: tuple[TaskId, ...]
 
     @property
