@@ -165,10 +165,12 @@ def wide_excepts(source: Source) -> Iterator[int]:
     for node in ast.walk(source.tree):
         if not isinstance(node, ast.ExceptHandler):
             continue
-        caught = "BaseException" if node.type is None else ast.unparse(node.type)
+        caught = {"BaseException" if node.type is None else ast.unparse(node.type)}
+        if isinstance(node.type, ast.Tuple):
+            caught = {ast.unparse(one) for one in node.type.elts}
         last = node.body[-1]
         lets_go = isinstance(last, ast.Raise) and last.exc is None
-        if caught == "Exception" or (caught == "BaseException" and not lets_go):
+        if "Exception" in caught or ("BaseException" in caught and not lets_go):
             yield node.lineno
 
 
@@ -246,6 +248,7 @@ def test_every_exception_is_of_a_rule_and_has_a_reason() -> None:
         (loggers_without_context, "import logging\nlog = logging.getLogger(__name__)\n"),
         (promises_for_later, f"# {PROMISED_FOR_LATER}: later\n"),
         (wide_excepts, "try:\n    pass\nexcept Exception:\n    pass\n"),
+        (wide_excepts, "try:\n    pass\nexcept (Exception, SystemExit):\n    pass\n"),
         (wide_excepts, "try:\n    pass\nexcept:\n    pass\n"),
         (wide_excepts, "try:\n    pass\nexcept BaseException:\n    pass\n"),
         (waits_that_lose_cancellation, "import asyncio\nasyncio.wait_for(f, 1)\n"),

@@ -14,6 +14,7 @@ from headway.api.access import Access
 from headway.api.metrics import Metrics
 from headway.core.command.prune import PruneEvents
 from headway.core.errors import DatabaseUnavailable
+from headway.core.ids import Instant
 from headway.core.run.events import Event
 from headway.ports.event_reader import Page
 from headway.services import event_feed
@@ -157,7 +158,7 @@ async def test_i13_a_batch_is_not_taken_for_another_of_the_same_numbers(client: 
     streams = events.Streams(feed, Metrics(), Access(()))
 
     for word in ("old", "new"):
-        event = Event(1, None, None, None, None, word, "{}", 0)
+        event = Event(1, None, None, None, None, word, "{}", Instant(0))
         packed = events.pack(event)
         batch = Batch([Entry(event, packed)], 1)
         for _ in range(2):
