@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import os
+import signal
 import socket
 from collections import Counter
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -14,6 +17,7 @@ from headway.api.server import open_listener
 from tests.api.client import LINE_BYTE_COUNT_MAX
 from tests.api.conftest import served_here
 from tests.api.jobs import register
+from tests.api.program import served_apart
 from tests.api.stalled import stalled_streams, unread_byte_count
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -65,6 +69,15 @@ async def test_a_stop_ends_open_streams_and_leaves_those_who_do_not_read(
             await has_last.wait()
             assert all(0 < unread_byte_count(one) < 500_000 for one in stalled)
         assert await asyncio.gather(*reading) == ["server_closing"] * HEALTHY_COUNT
+
+
+async def test_r3_8_the_signal_that_resets_lanes_ends_no_server(tmp_path: Path) -> None:
+    with served_apart(tmp_path) as program:
+        os.kill(program.pid, signal.SIGUSR1)
+        healthz = f"{program.address}/healthz"
+        async with aiohttp.ClientSession() as session, session.get(healthz) as answer:
+            assert answer.status == 200
+    assert "reset_not_needed" in (tmp_path / "server.log").read_text()
 
 
 def _with_small_buffers(host: str, port: int) -> socket.socket:

@@ -96,6 +96,8 @@ class Guard:
         session = _cookie(headers, self._access.cookie_name)
         has = self._access.scope_of(headers, session)
         if has is None:
+            if "authorization" in headers:
+                raise unauthorized("that token is none of this server's")
             raise unauthorized("send a token: Authorization: Bearer <token>")
         needs = _needed(method, path)
         is_enough = has is Scope.OPERATE or has is needs

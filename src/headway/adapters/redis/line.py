@@ -64,6 +64,7 @@ class Line:
         self.was_up = False
         self._dial = dial
         self._is_sharded = True
+        self._is_up = False
         self._outbox: list[tuple[Word, ...]] = []
         self._has_mail = asyncio.Event()
         self._to_leave: set[bytes] = set()
@@ -89,6 +90,7 @@ class Line:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await connection.connect()  # type: ignore[no-untyped-call]
                 self._is_sharded = await _has_shards(connection)
+            self._is_up = True
             self._outbox.clear()
             self._to_leave.clear()
             for name in self.channels:
@@ -98,12 +100,15 @@ class Line:
                 group.create_task(self._read(connection))
                 group.create_task(self._ping())
         finally:
+            self._is_up = False
             if self._leaving is not None:
                 self._leaving.cancel()
                 self._leaving = None
             await connection.disconnect(nowait=True)
 
     def _send(self, verb: str, name: bytes) -> None:
+        if not self._is_up:  # Once it is, it subscribes to everything.
+            return
         self._outbox.append((f"S{verb}" if self._is_sharded else verb, name))
         self._has_mail.set()
 
