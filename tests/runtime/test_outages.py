@@ -303,9 +303,12 @@ async def test_i20_a_line_that_is_down_keeps_nothing_that_it_will_say_anyway(
     stop = await store.watch(a_claim().run_id, lambda _: None)
     (its_line,) = store._subscriber._lines.values()
     server.kill()
-    await until(lambda: its_line._is_up is False, what="the line is down")
-    watches = (store.watch(a_claim().run_id, lambda _: None) for _ in range(100))
-    refused = await asyncio.gather(*watches, return_exceptions=True)
+    try:
+        await until(lambda: its_line._is_up is False, what="the line is down")
+        watches = (store.watch(a_claim().run_id, lambda _: None) for _ in range(100))
+        refused = await asyncio.gather(*watches, return_exceptions=True)
+    finally:
+        server.restart()
     assert {type(error) for error in refused} == {RuntimeUnavailable}
     assert not its_line._outbox
     stop()
