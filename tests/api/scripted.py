@@ -17,13 +17,17 @@ def event(seq: int, kind: str = "told") -> str:
 
 @dataclass(slots=True)
 class Script:
-    snapshots: Sequence[int]
-    """The `seq` of each, in the order in which they are asked for."""
+    snapshots: Sequence[int | str]
+    """The `seq` of each, in the order in which they are asked for, or HANG."""
     streams: Sequence[Sequence[str]]
     """What each stream says; then its line is cut."""
     status: int = 200
     asked: list[str] = field(default_factory=list)
     """`state`, or after which id a stream was asked for."""
+
+    def _snapshot(self, number: int) -> str:
+        seq = self.snapshots[number]
+        return HANG if seq == HANG else json.dumps({"seq": seq})
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
@@ -31,7 +35,7 @@ class Script:
         count = self.asked.count("state")
         if is_state:
             self.asked.append("state")
-            said = [json.dumps({"seq": self.snapshots[count]})] if self.status == 200 else []
+            said = [self._snapshot(count)] if self.status == 200 else []
         else:
             said = list(self.streams[len(self.asked) - count])
             self.asked.append(head.partition("last-event-id: ")[2].partition("\r\n")[0])

@@ -135,6 +135,12 @@ async def test_r4_14_a_line_that_is_silent_is_left(tmp_path: Path) -> None:
     assert script.asked == ["state", "3", "4"]
 
 
+async def test_r4_14_a_snapshot_that_does_not_come_is_asked_for_again(tmp_path: Path) -> None:
+    script = Script([HANG, 3], [[event(4)]])
+    assert await told_of(tmp_path, script, upto=4) == [snapshot(3), *events(4)]
+    assert script.asked == ["state", "state", "3"]
+
+
 async def test_i14_what_a_handler_throws_is_told_and_the_snapshot_follows(tmp_path: Path) -> None:
     script = Script([3, 6], [[event(4), event(5), event(6)], [event(7)]])
     told = await told_of(tmp_path, script, upto=7, poison=5)

@@ -54,7 +54,8 @@ async function run(options, stopped) {
   while (!stopped.aborted) {
     try {
       if (place.seq === null) {
-        const snapshot = await (await call(options, "/api/state", {}, stopped)).json();
+        const patience = AbortSignal.any([stopped, AbortSignal.timeout(SILENCE_MS)]);
+        const snapshot = await (await call(options, "/api/state", {}, patience)).json();
         place.seq = snapshot.seq;
         tell(options.onSnapshot, snapshot);
       }
