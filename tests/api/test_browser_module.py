@@ -21,6 +21,8 @@ FOLLOW = """
 const [script, base, upto, filter, poison] = process.argv.slice(2);
 const later = globalThis.setTimeout;
 globalThis.setTimeout = (then, ms, ...more) => later(then, ms === 45_000 ? 300 : ms, ...more);
+const late = AbortSignal.timeout.bind(AbortSignal);
+AbortSignal.timeout = (ms) => late(ms === 45_000 ? 300 : ms);
 const { follow } = await import(script);
 const told = [];
 const following = follow({
