@@ -22,6 +22,7 @@ from headway.bootstrap import (
     worker_client,
 )
 from headway.core.command.instance import LEASE_TTL_S
+from headway.core.command.submit import Submit
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
 from headway.core.ids import RunId
@@ -240,10 +241,8 @@ class Headway:
 
     def run(self, run_id: str) -> RunHandle:
         """A handle to a run that was started before, by whomever."""
-        store = self.store
-        return RunHandle(
-            RunId(run_id), store=store, runs=store.runs, events=store.events, news=self._news
-        )
+        own, news = self.store, self._news
+        return RunHandle(RunId(run_id), store=own, runs=own.runs, events=own.events, news=news)
 
     async def explain(self, run_id: str) -> Explanation:
         """Why the run does not move, who holds it, and what would free it."""
@@ -302,9 +301,12 @@ class Headway:
             idempotency_key=idempotency_key,
             by=by,
         )
-        return await submitted_run(
-            store, submission, runs=store.runs, events=store.events, news=self._news
-        )
+        return await self.admit(submission)
+
+    async def admit(self, submission: Submit) -> RunHandle:
+        """`submit` what is ready to be decided, for faces that have made it themselves."""
+        own, news = self.store, self._news
+        return await submitted_run(own, submission, runs=own.runs, events=own.events, news=news)
 
     async def start(
         self, job: str, *, key: str | None = None, params: dict[str, Any] | None = None, **more: Any

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from headway.core.command.submit import Submit
 from headway.core.run.explain import Explanation
 from headway.core.schedule import Schedule
 from headway.ports.board_reader import BoardReader
@@ -59,6 +60,8 @@ class Face(Protocol):
     def keys(self) -> Keys: ...
 
     def run(self, run_id: str) -> RunHandle: ...
+
+    async def admit(self, submission: Submit) -> RunHandle: ...
 
     async def explain(self, run_id: str) -> Explanation: ...
 

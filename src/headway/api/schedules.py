@@ -15,7 +15,6 @@ from headway.core.command.pause import PauseSchedule
 from headway.core.command.submit import fingerprint_of
 from headway.core.run.run import Existing
 from headway.core.schedule import Schedule
-from headway.services.admit import admit
 from headway.trace import current_trace
 
 
@@ -68,7 +67,7 @@ def _change(router: APIRouter, face: Face) -> None:
             by=by,
             traceparent=current_trace(),
         )
-        return await accepted(face.run(await admit(face.store, submission)))
+        return await accepted(await face.admit(submission))
 
 
 def _known(face: Face, name: str) -> Schedule:
