@@ -9,6 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from headway import Headway, InvalidInput, RunContext
+from headway.core.document import BYTE_COUNT_MAX
 from headway.core.errors import RevisionConflict
 from headway.core.ids import Key
 from headway.core.world import SavedKey
@@ -55,6 +56,18 @@ async def test_s4_a_secret_is_not_shown_though_whoever_saved_it_did_not_know_the
         assert json.dumps(SET) in text, path
     await client.ended(await client.submitted("login", key="ann"))
     assert used == [PASSWORD]
+
+
+async def test_s4_a_row_that_is_as_large_as_may_be_is_shown_without_its_secret(
+    client: Client, url: str, used: list[str]
+) -> None:
+    """Its secret is marked only when it is read, which makes it longer."""
+    params = {"name": "", "password": PASSWORD}
+    params["name"] = "x" * (BYTE_COUNT_MAX - len(json.dumps(params, separators=(",", ":"))))
+    async with Headway(url).without_engine() as stranger:
+        await stranger.keys.save("ann", job="login", params=params)
+    shown = (await client.get("/api/keys/ann")).body
+    assert shown["params"] == {"name": params["name"], "password": SET}
 
 
 async def test_r1_12_the_job_is_given_the_secret_and_nobody_is_shown_it(

@@ -16,9 +16,9 @@ from headway.core.command.inbox import NotActive, Posted
 from headway.core.command.look import HearNews, KeptTask, LoadTask, News
 from headway.core.command.prune import PruneRuns
 from headway.core.command.settle import Settled, TooLate
-from headway.core.command.signal import Answered, PostSignal
+from headway.core.command.signal import Answered, Beside, NoRoom, PostSignal
 from headway.core.command.submit import Accepted, Busy, Submit
-from headway.core.document import NULL, Document
+from headway.core.document import NULL, Document, encode_document
 from headway.core.flow.kept import FLOW_JOB, EndedChild, NodeRunRow, SharedValue, VersionStatus
 from headway.core.ids import FLOW_LANE, InstanceId, Instant, Key, RunId
 from headway.core.run.run import Claim
@@ -38,6 +38,15 @@ def a_publish(definition: str = "{}", **more: object) -> PublishFlow:
         "digest": str(hash(definition)),
     }
     return PublishFlow(**(given | more))  # type: ignore[arg-type]
+
+
+NOTHING = Beside(0, 0)
+
+
+def a_signal(
+    key: str, value: str, *, beside: Beside = NOTHING, asked_by: int | None = None
+) -> PostSignal:
+    return PostSignal(run_id=RUN, key=key, value=Document(value), beside=beside, asked_by=asked_by)
 
 
 def a_start(run_id: RunId = RUN, *, key: str = "ann") -> StartFlow:
@@ -155,7 +164,7 @@ async def test_r5_4_a_step_is_one_transaction_under_the_claim(
 
 async def test_r5_11_a_signal_is_kept_and_wakes_who_is_parked(store: SqlStore) -> None:
     await store.apply(a_start())
-    signal = PostSignal(run_id=RUN, key=" go ", value=Document("1"))
+    signal = a_signal(" go ", "1")
     early = await store.apply(signal)
     assert isinstance(early, Posted)
     claim = await claimed(store)
@@ -197,7 +206,7 @@ async def test_i2_a_driver_reads_its_task_under_its_claim_and_with_what_came_in(
     entered = '{"frames":[{"node":"b","at":1,"since":1,"launched":3}],"rows":2,"last":""}'
     columns = {"node": "b", "standing": entered, "waits_for": None}
     await store.apply(an_advance(claim, Go(), rows=(a_row(1), a_row(2)), columns=columns))
-    signal = PostSignal(run_id=RUN, key="go", value=Document("1"))
+    signal = a_signal("go", "1")
     posted, kept = await asyncio.gather(store.apply(signal), store.apply(LoadTask(claim)))
     assert isinstance(posted, Posted)
     assert isinstance(kept, KeptTask)
@@ -246,11 +255,33 @@ async def test_r5_11_of_two_answers_to_one_question_the_first_stands(store: SqlS
     await store.apply(a_start())
     claim = await claimed(store)
     await store.apply(an_advance(claim, ParkFor("approval", None, Document("{}"))))
-    yes = PostSignal(run_id=RUN, key="ok", value=Document("true"), asked_by=1)
+    yes = a_signal("ok", "true", asked_by=1)
     assert isinstance(await store.apply(yes), Posted)
     assert await store.apply(yes) == Answered()
     await claimed(store)
     assert await store.apply(yes) == Answered()
+
+
+async def test_i15_signals_that_find_room_alone_are_not_taken_together(store: SqlStore) -> None:
+    """What came after the look counts, in the same batch too, and taken in or not."""
+    await store.apply(a_start())
+    claim = await claimed(store)
+    shared = await store.flows.shared(RUN)
+    large = encode_document("x" * 600_000, place="value")
+    seen = Beside(600_000, shared.seq)
+    one, two = a_signal("one", large, beside=seen), a_signal("two", large, beside=seen)
+    taken, refused = await asyncio.gather(store.apply(one), store.apply(two))
+    assert isinstance(taken, Posted)
+    assert isinstance(refused, NoRoom)
+    assert refused.size > 1_200_000
+    assert refused == await store.apply(two)
+    takes, again = await asyncio.gather(
+        store.apply(an_advance(claim, Go(), consumed=(taken.seq,))), store.apply(two)
+    )
+    assert isinstance(takes, Advanced)
+    assert refused == again == await store.apply(two)
+    later = Beside(600_000, (await store.flows.shared(RUN)).seq)
+    assert isinstance(await store.apply(a_signal("two", large, beside=later)), Posted)
 
 
 @pytest.mark.parametrize("is_over", [True, False])
@@ -262,7 +293,7 @@ async def test_r5_11_a_signal_for_what_is_over_or_is_no_task_is_refused(
         assert await store.apply(RequestCancel(run_id=RUN)) is CancelAnswer.CANCELED
     else:
         await store.apply(Submit(run_id=RUN, key=Key("ann"), job="import"))
-    assert await store.apply(PostSignal(run_id=RUN, key="go", value=NULL)) == NotActive()
+    assert await store.apply(a_signal("go", NULL)) == NotActive()
 
 
 async def test_dsgn_4_a_task_that_is_pruned_takes_its_parts_with_it(

@@ -107,6 +107,24 @@ async def test_i19_a_busy_key_keeps_nothing_but_what_may_be_continued(
     assert await store.apply(pruning) == 1
 
 
+@pytest.mark.parametrize("has_started", [False, True])
+async def test_i19_of_a_busy_key_those_go_that_are_older_than_what_may_be_continued(
+    store: SqlStore, clock: FakeClock, has_started: bool
+) -> None:
+    """Also when that one is not asked for in the same batch."""
+    older = [await ended(store) for _ in range(2)]
+    newest = await ended(store)
+    instance_id = await instance(store)
+    await submitted(store)
+    if has_started:
+        await claimed_one(store, instance_id)
+    await submitted(store, on_conflict=OnConflict.ENQUEUE)
+    clock.advance(100)
+    assert await store.apply(PruneRuns(tuple(older), ended_before=clock())) == 2
+    count = await store.apply(PruneRuns((newest,), ended_before=clock()))
+    assert count == (1 if has_started else 0)
+
+
 async def test_i3_what_is_pruned_first_does_not_count_for_the_rest_of_its_batch(
     store: SqlStore, clock: FakeClock
 ) -> None:

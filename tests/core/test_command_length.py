@@ -10,7 +10,7 @@ from headway.core.command.command import Command
 from headway.core.command.documents import document_length
 from headway.core.command.flow import FlowStart, PublishFlow, StartFlow, StartFlowChild
 from headway.core.command.key_row import SaveKey
-from headway.core.command.signal import PostSignal
+from headway.core.command.signal import Beside, PostSignal
 from headway.core.flow.kept import FLOW_JOB, SharedValue
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
@@ -41,7 +41,7 @@ def step(**parts: Any) -> AdvanceFlow:
         CHILD,
         SaveKey(key=Key("ann"), job="mirror", params=LARGE),
         a_message(RUN, TEXT),
-        PostSignal(run_id=RUN, key="go", value=LARGE),
+        PostSignal(run_id=RUN, key="go", value=LARGE, beside=Beside(0, 0)),
         PublishFlow(name="f", flow_id="flow-1", definition=LARGE),
         step(shared_added=(SharedValue(RUN, '"x"', LARGE),)),
         step(shared_changed=(SharedValue(RUN, '"x"', LARGE),)),

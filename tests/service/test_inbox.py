@@ -192,6 +192,48 @@ async def test_r4_9_who_looks_tells_the_others_what_it_has_found_for_them(
     assert looks[2] == 1
 
 
+async def test_r4_9_who_gives_up_in_the_middle_of_a_look_has_another_look_for_what_it_took(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one's look takes the answer to the second, and its job waits no longer."""
+    hw, apply, looks = Headway(url), SqlStore.apply, list[int]()
+    is_waiting, is_late, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    has_taken = asyncio.Event()
+
+    async def held_up(store: SqlStore, command: Command[Any]) -> Any:
+        answer = await apply(store, command)
+        if isinstance(command, ConsumeInbox):
+            looks.append(len(answer))
+            if looks == [0, 0]:
+                is_late.set()
+                await may_end.wait()
+            elif looks == [0, 0, 1]:
+                has_taken.set()
+                await asyncio.Event().wait()
+        return answer
+
+    @hw.job()
+    async def asks(ctx: RunContext) -> Any:
+        first = asyncio.create_task(ctx.interrupt("first", call_id="first"))
+        await is_waiting.wait()
+        second = asyncio.create_task(ctx.interrupt("second", call_id="second"))
+        await has_taken.wait()
+        first.cancel()
+        return await second
+
+    monkeypatch.setattr(SqlStore, "apply", held_up)
+    async with asyncio.timeout(60), hw:
+        run = await hw.start("asks")
+        while looks != [0]:  # noqa: ASYNC110 - The first has looked, and waits for news.
+            await asyncio.sleep(0.01)
+        is_waiting.set()
+        await is_late.wait()
+        await run.answer("second", "yes")  # Which wakes the first: it is the next to look.
+        await asyncio.sleep(0.1)
+        may_end.set()
+        assert await run.result(20) == "yes"
+
+
 def conversing(url: str) -> Headway:
     hw = Headway(url, stop_wait_s=0)
 

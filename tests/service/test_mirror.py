@@ -4,15 +4,19 @@ import asyncio
 import json
 import logging
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from headway import Headway, RunContext
+from headway.adapters.sql.read_runs import SqlRunReader
 from headway.core.command.prune import PruneEvents
+from headway.core.errors import DatabaseUnavailable
 from headway.services import mirror
 from headway.testing import a_submit
 from tests.cli.command import environment
@@ -143,6 +147,31 @@ async def test_r1_9_another_database_is_mirrored_from_its_beginning(
         run = await hw.start("count", params={"to": 1})
         await run.result()
     assert status(tmp_path, run.id) == "succeeded"
+
+
+async def test_r1_9_a_failover_is_mirrored_though_the_new_primary_goes_away_at_first(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the old one had told may be gone: all files are written anew, in the next round."""
+    list_runs, is_away = SqlRunReader.list_runs, True
+
+    async def away(reader: SqlRunReader, *given: Any, **named: Any) -> Any:
+        nonlocal is_away
+        if is_away:
+            is_away = False
+            raise DatabaseUnavailable({"database": "it has just been promoted"})
+        return await list_runs(reader, *given, **named)
+
+    async with with_jobs(url, mirror=True) as hw:
+        run = await hw.start("count", params={"to": 1})
+        await run.result()
+        await until(lambda: status(tmp_path, run.id) == "succeeded")
+        (tmp_path / "data" / "runs" / f"{run.id}.json").write_text('{"status": "lost"}')
+        monkeypatch.setattr(SqlRunReader, "list_runs", away)
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30)) as database:
+            database.execute("UPDATE stream SET epoch = epoch + 1")
+            database.commit()
+        await until(lambda: status(tmp_path, run.id) == "succeeded")
 
 
 async def test_r1_9_a_folder_that_cannot_be_written_is_told_once_and_harms_no_run(

@@ -1,11 +1,16 @@
 """Runs in lanes that none of the jobs here names: they start as soon as those in any other lane."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from headway import Headway, RunContext
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.claim import ClaimRuns
+from headway.core.command.command import Command
 from headway.core.command.submit import Submit
+from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import Key, LaneName, RunId
 from headway.services import claiming, news
 from headway.services.admit import admit
@@ -73,3 +78,23 @@ async def test_r1_3_where_a_run_was_won_the_next_one_of_another_process_is_found
             await hw.run(first.run_id).result()
             await admit(elsewhere, second)
             await hw.run(second.run_id).result()
+
+
+async def test_r1_3_a_lane_that_could_not_be_asked_is_asked_in_the_next_round(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database goes away just when it is claimed from."""
+    monkeypatch.setattr(claiming, "POLL_S", 0.01)
+    apply, away_count = SqlStore.apply, 0
+
+    async def away(store: SqlStore, command: Command[Any]) -> Any:
+        nonlocal away_count
+        if isinstance(command, ClaimRuns) and command.lane == "aside" and away_count < 9:
+            away_count += 1
+            raise DatabaseUnavailable({"database": "away"})
+        return await apply(store, command)
+
+    async with no_op(url) as hw, asyncio.timeout(60):
+        monkeypatch.setattr(SqlStore, "apply", away)
+        assert await (await hw.start("work", lane="aside")).result() == 0
+    assert away_count == 9

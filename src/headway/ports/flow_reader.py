@@ -28,6 +28,8 @@ class SharedState(NamedTuple):
     """Keys, and values in JSON."""
     signals: Sequence[str]
     """What its driver has not taken in, each as JSON."""
+    seq: int
+    """Of the stream, at that instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,10 +130,12 @@ class Claiming:
         """Until it is told to stop."""
         while not self._is_stopping:
             self._wake.clear()
+            called, self._called = self._called, set()
             try:
-                lanes = await self._lanes() if self._jobs else []
+                lanes = await self._lanes(called) if self._jobs else []
                 # Together, so that they share a transaction.
                 await asyncio.gather(*map(self._claim_from, lanes))
+                called.clear()
             except StoreClosed:  # Nothing can be done here any more.
                 raise
             except InfrastructureError as error:
@@ -142,16 +144,17 @@ class Claiming:
             except Exception:  # One round that breaks costs no more than itself.
                 log.exception("claim_broke")
                 await asyncio.sleep(POLL_S)
+            self._called |= called  # Who could not be asked.
             await is_set_within(self._wake, POLL_S)
 
-    async def _lanes(self) -> Sequence[LaneName]:
+    async def _lanes(self, called: set[LaneName]) -> Sequence[LaneName]:
         """The usual ones, and where something happened; now and then all: hints may be lost."""
-        called, self._called = self._called, set()
         now_s = time.monotonic()
         if now_s - self._all_lanes_at_s < ALL_LANES_S:
             return sorted(self._usual_lanes() | called)
+        names = await self._reader.lane_names()
         self._all_lanes_at_s = now_s
-        return await self._reader.lane_names()
+        return names
 
     def _usual_lanes(self) -> set[LaneName]:
         """Those of our jobs, of schedules, and where we have won runs of late."""

@@ -35,7 +35,12 @@ class Inbox:
     async def read_answers(self) -> None:
         """To all that is asked, for whoever waits to take."""
         await self._before_look()
-        for item in await self._answer_looks.take():
+        try:
+            items = await self._answer_looks.take()
+        except asyncio.CancelledError:
+            self._news.set()  # What was taken, and is not heard now, may be for another.
+            raise
+        for item in items:
             assert item.call_id is not None
             self._answers[item.call_id] = item
             self._news.set()  # It may be for another, who has looked already and found nothing.

@@ -95,12 +95,11 @@ class Mirror:
         await self._write(list(self._unwritten))
         while True:  # Until there are no more for now.
             page = await self._events.events(after_seq=self._seq, limit=PAGE_COUNT)
-            has_moved = self._epoch not in (None, page.epoch)
-            self._epoch = page.epoch
-            if has_moved:  # What was seen may not be so any more.
+            if self._epoch not in (None, page.epoch):  # What was seen may not be so any more.
                 await self._write_all()
-                self._seq = min(self._seq, page.last_seq)
+                self._seq, self._epoch = min(self._seq, page.last_seq), page.epoch
                 continue
+            self._epoch = page.epoch
             if self._seq > page.last_seq:  # Of another database.
                 self._seq = 0
                 continue

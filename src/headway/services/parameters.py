@@ -92,11 +92,11 @@ class Parameters:
         return sealed(given, self._secrets, kept=kept) if self._secrets else given
 
     def marked(self, document: str) -> str:
-        """What was kept as `document`, its secrets marked."""
+        """What was kept as `document`, its secrets marked; however long that makes it."""
         if not self._secrets:
             return document
         params = json.loads(document)
-        return encode_document(sealed(params, self._secrets, kept=params), place="params")
+        return json.dumps(sealed(params, self._secrets, kept=params), ensure_ascii=False)
 
     def parse(self, document: str) -> dict[str, Any]:
         """The arguments for the function; InvalidInput names every field that is wrong."""

@@ -1,5 +1,6 @@
 """What is too large for a task, or for its database, fails that task with one clear sentence."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -237,3 +238,20 @@ async def test_i15_a_signal_for_which_there_is_no_room_is_refused_and_changes_no
         assert set(await run.result(30)) == {"one", "two", "ok"}
         with pytest.raises(RunNotActive):
             await hw.flows.signal(run.id, "two", large)
+
+
+async def test_i15_of_signals_at_once_only_those_are_accepted_that_fit_together(
+    place: str,
+) -> None:
+    """The task takes them in, and goes on."""
+    async with Headway(place, stop_wait_s=0) as hw:
+        ask = {"kind": "approval", "params": {"approval_key": "ok"}}
+        await hw.flows.publish("asks", a_flow({"ask": ask}, ("ask", "approved", "")))
+        run = await hw.flows.start("asks")
+        await parked(hw, run.id)
+        sent = (hw.flows.signal(run.id, key, "x" * 400_000) for key in ("a", "b", "c", "d"))
+        answers = await asyncio.gather(*sent, return_exceptions=True)
+        refused = [answer for answer in answers if isinstance(answer, TooLarge)]
+        assert (len(refused), answers.count(None)) == (2, 2)
+        await hw.flows.approve(run.id, True)
+        assert len(await run.result(30)) == 3

@@ -8,7 +8,7 @@ import pytest
 
 from headway import Headway, RunFailed
 from headway.core.command.advance import AdvanceFlow, End
-from headway.core.command.signal import PostSignal
+from headway.core.command.signal import Beside, PostSignal
 from headway.core.document import encode_document
 from headway.core.errors import DatabaseUnavailable, NotWaiting
 from headway.core.ids import Instant, RunId
@@ -162,12 +162,13 @@ def signal_at_the_end(
     """
     apply: Callable[[Any], Any] = hw.store.apply
     left = list(values)
+    seen = Beside(0, 0)
 
     async def apply_late(command: Any) -> Any:
         is_end = isinstance(command, AdvanceFlow) and isinstance(command.then, End)
         if is_end and command.claim.run_id == task_id and left:
             note = encode_document(left.pop(0), place="note")
-            await apply(PostSignal(run_id=RunId(task_id), key="note", value=note))
+            await apply(PostSignal(run_id=RunId(task_id), key="note", value=note, beside=seen))
         return await apply(command)
 
     monkeypatch.setattr(hw.store, "apply", apply_late)

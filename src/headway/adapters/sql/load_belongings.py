@@ -1,19 +1,30 @@
 """What belongs to runs besides their rows: the inbox, open questions, and files."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import sqlalchemy as sa
 
 from headway.adapters.sql.links.link import Link
-from headway.adapters.sql.statements import Query, in_list, integer, text
+from headway.adapters.sql.statements import Query, Row, in_list, integer, text
 from headway.adapters.sql.tables import inbox, questions, run_files
 from headway.core.command.command import Needs
 from headway.core.files import KeyOutput, StoredFile
+from headway.core.ids import RunId
 from headway.core.world import InboxItem, Question, World
 
 _INBOX: Final = Query(
     sa.select(*inbox.c)
     .where(in_list(inbox.c.run_id, "ids"), inbox.c.consumed_by.is_(None))
+    .order_by(inbox.c.run_id, inbox.c.seq)
+)
+_INBOX_KIND: Final = Query(
+    sa.select(*inbox.c)
+    .where(
+        in_list(inbox.c.run_id, "ids"),
+        inbox.c.kind == text("kind"),
+        inbox.c.consumed_by.is_(None),
+    )
     .order_by(inbox.c.run_id, inbox.c.seq)
 )
 _CONSUMED: Final = Query(
@@ -46,10 +57,12 @@ _OUTPUTS: Final = Query(
 
 async def load_inbox(link: Link, needs: Needs, world: World) -> None:
     if needs.inbox_run_ids:
-        world.inbox = {run_id: [] for run_id in needs.inbox_run_ids}
-        for row in await link.fetch(_INBOX, {"ids": list(needs.inbox_run_ids)}):
-            item = InboxItem(*row)
-            world.inbox[item.run_id].append(item)
+        wanted: dict[str, object] = {"ids": list(needs.inbox_run_ids)}
+        _load_items(world, needs.inbox_run_ids, await link.fetch(_INBOX, wanted))
+    for kind, run_ids in needs.inbox_kinds.items():
+        ids = [run_id for run_id in run_ids if run_id not in needs.inbox_run_ids]
+        wanted = {"ids": ids, "kind": kind}
+        _load_items(world, ids, await link.fetch(_INBOX_KIND, wanted) if ids else ())
     for run_id, after_seq in needs.consumed_after.items():
         rows = await link.fetch(_CONSUMED, {"id": run_id, "seq": after_seq})
         world.consumed[run_id] = [InboxItem(*row) for row in rows]
@@ -59,6 +72,14 @@ async def load_inbox(link: Link, needs: Needs, world: World) -> None:
             question = Question(*row)
             world.questions[question.run_id][question.call_id] = question
             world.loaded_questions.add((question.run_id, question.call_id))
+
+
+def _load_items(world: World, run_ids: Iterable[RunId], rows: Iterable[Row]) -> None:
+    for run_id in run_ids:
+        world.inbox.setdefault(run_id, [])
+    for row in rows:
+        item = InboxItem(*row)
+        world.inbox[item.run_id].append(item)
 
 
 async def load_files(link: Link, needs: Needs, world: World) -> None:

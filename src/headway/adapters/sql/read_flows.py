@@ -18,6 +18,7 @@ from headway.adapters.sql.tables import (
     inbox,
     node_runs,
     runs,
+    stream,
 )
 from headway.core.command.look import KeptTask
 from headway.core.flow.kept import SIGNAL, FlowRun, NodeRunRow, SavedFlow, SavedVersion, from_row
@@ -35,6 +36,7 @@ _UNREAD: Final = (
 _SHARED: Final = sa.select(flow_shared.c.name, flow_shared.c.value).where(
     flow_shared.c.run_id == sa.bindparam("run_id")
 )
+_STREAM_SEQ: Final = sa.select(stream.c.seq)
 _FLOW_RUN: Final = sa.select(*flow_runs.c).where(flow_runs.c.run_id == sa.bindparam("run_id"))
 _ROWS: Final = (
     sa.select(*node_runs.c)
@@ -143,6 +145,7 @@ class SqlFlowReader:
             return SharedState(
                 {json.loads(name): value for name, value in shared},
                 [item.payload for item in map(InboxItem._make, unread) if item.kind == SIGNAL],
+                (await connection.execute(_STREAM_SEQ)).scalar_one(),
             )
 
         return await self._database.with_retry(read, at_one_instant=True)

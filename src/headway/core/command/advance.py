@@ -136,8 +136,10 @@ class AdvanceFlow:
             item = InboxItem(run.id, seq, "", None, "", "", world.now, run.generation)
             world.changes.consumed.append(item)
         if run.id in world.inbox:
-            left = [item for item in world.inbox[run.id] if item.seq not in self.consumed]
-            world.inbox[run.id] = left
+            unread, world.inbox[run.id] = world.inbox[run.id], []
+            consumed = world.consumed.setdefault(run.id, [])
+            for item in unread:
+                (consumed if item.seq in self.consumed else world.inbox[run.id]).append(item)
 
 
 def _told(row: NodeRunRow) -> str:

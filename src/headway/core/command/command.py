@@ -31,6 +31,9 @@ class Needs:
     instance_ids: dict[InstanceId, None] = field(default_factory=dict)
     idempotency_keys: dict[str, None] = field(default_factory=dict)
     inbox_run_ids: dict[RunId, None] = field(default_factory=dict)
+    """All that is unread there."""
+    inbox_kinds: dict[str, dict[RunId, None]] = field(default_factory=dict)
+    """What is unread there of one kind: what else there is may be large."""
     consumed_after: dict[RunId, int] = field(default_factory=dict)
     """Of these inboxes also what was consumed, after the item with this `seq`."""
     question_run_ids: dict[RunId, None] = field(default_factory=dict)
@@ -59,6 +62,13 @@ class Needs:
         self.run_ids[run_id] = may_end or self.run_ids.get(run_id, False)
         if may_wake:
             self.waking_ids[run_id] = None
+
+    def inbox(self, run_id: RunId, kind: str) -> None:
+        """What is unread in the inbox of a run, of one kind."""
+        self.inbox_kinds.setdefault(kind, {})[run_id] = None
+
+    def consumed(self, run_id: RunId, *, after_seq: int) -> None:
+        self.consumed_after[run_id] = min(after_seq, self.consumed_after.get(run_id, after_seq))
 
     def ending(self, run_id: RunId, *, may_wake: bool = False) -> None:
         """A run that may end, so that its parent is to be told."""

@@ -123,10 +123,9 @@ class ConsumeInbox:
 
     def need(self, needs: Needs) -> None:
         needs.run(self.claim.run_id)
-        needs.inbox_run_ids[self.claim.run_id] = None
+        needs.inbox(self.claim.run_id, self.kind)
         if self.again_after is not None:
-            run_id, after = self.claim.run_id, self.again_after
-            needs.consumed_after[run_id] = min(after, needs.consumed_after.get(run_id, after))
+            needs.consumed(self.claim.run_id, after_seq=self.again_after)
 
     def decide(self, world: World) -> tuple[InboxItem, ...] | None:
         run = world.held(self.claim)

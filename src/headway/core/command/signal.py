@@ -5,7 +5,13 @@ from dataclasses import dataclass
 
 from headway.core.command.command import Needs
 from headway.core.command.inbox import InboxFull, NotActive, Posted, post
-from headway.core.document import Document, check_text, encode_document
+from headway.core.document import (
+    BYTE_COUNT_MAX,
+    Document,
+    byte_count,
+    check_text,
+    encode_document,
+)
 from headway.core.flow.happened import check_signal_key
 from headway.core.flow.kept import FLOW_JOB, SIGNAL
 from headway.core.ids import RunId
@@ -18,11 +24,29 @@ class Answered:
     """Somebody else has said so before; nothing was changed."""
 
 
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """The shared state would be larger than it may be; nothing was changed."""
+
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a signal has to find room beside: the shared state, and the signals that wait."""
+
+    size: int
+    """In bytes, the signal itself included."""
+    seq: int
+    """When that was so: what came later is counted when the signal is posted."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostSignal:
     run_id: RunId
     key: str
     value: Document
+    beside: Beside
     by: str = ""
     asked_by: int | None = None
     """The generation that asks for it: an answer is wanted from one person alone."""
@@ -33,10 +57,10 @@ class PostSignal:
 
     def need(self, needs: Needs) -> None:
         needs.run(self.run_id, may_wake=True)
-        if self.asked_by is not None:
-            needs.inbox_run_ids[self.run_id] = None
+        needs.inbox(self.run_id, SIGNAL)
+        needs.consumed(self.run_id, after_seq=self.beside.seq)
 
-    def decide(self, world: World) -> Posted | InboxFull | NotActive | Answered:
+    def decide(self, world: World) -> Posted | InboxFull | NotActive | Answered | NoRoom:
         run = world.run(self.run_id)
         if (
             run is None
@@ -46,9 +70,18 @@ class PostSignal:
             return NotActive()
         if self.asked_by is not None and (run.generation != self.asked_by or self._is_there(world)):
             return Answered()
+        size = self.beside.size + self._later_size(world)
+        if size > BYTE_COUNT_MAX:
+            return NoRoom(size)
         key = encode_document(self.key, place="key")
         payload = Document(f'{{"key":{key},"value":{self.value}}}')
         return post(world, run, kind=SIGNAL, payload=payload, by=self.by)
+
+    def _later_size(self, world: World) -> int:
+        """Of the signals that came after the look, whether they were taken in meanwhile or not."""
+        items = (*world.inbox[self.run_id], *world.consumed.get(self.run_id, ()))
+        later = [item for item in items if item.seq > self.beside.seq]
+        return sum(byte_count(item.payload) for item in later if item.kind == SIGNAL)
 
     def _is_there(self, world: World) -> bool:
         return any(

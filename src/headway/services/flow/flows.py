@@ -5,9 +5,9 @@ from typing import Any, TypeVar, overload
 
 from headway.core.command.flow import FlowStart, StartFlow
 from headway.core.command.inbox import InboxFull, NotActive
-from headway.core.command.signal import Answered, PostSignal
+from headway.core.command.signal import Answered, NoRoom, PostSignal
 from headway.core.command.submit import Submit, fingerprint_of
-from headway.core.document import check_name, check_word, encode_document
+from headway.core.document import BYTE_COUNT_MAX, check_name, check_word, encode_document
 from headway.core.errors import (
     InboxOverflow,
     InvalidInput,
@@ -15,7 +15,9 @@ from headway.core.errors import (
     NotWaiting,
     RunNotActive,
     RunNotFound,
+    TooLarge,
 )
+from headway.core.flow.happened import check_signal_key
 from headway.core.flow.kept import FLOW_JOB, encode
 from headway.core.flow.state import NodeRun
 from headway.core.flow.step import begin
@@ -31,7 +33,7 @@ from headway.services.flow.book import FlowBook
 from headway.services.flow.drive import Desk
 from headway.services.flow.explain import explained
 from headway.services.flow.functions import FlowFunction
-from headway.services.flow.ledger import check_room
+from headway.services.flow.ledger import beside
 from headway.services.flow.task_view import (
     ROW_COUNT_MAX,
     TaskView,
@@ -251,15 +253,25 @@ class Flows(FlowBook):
     ) -> None:
         run_id = RunId(task_id)
         document = encode_document(value, place="value")
-        command = PostSignal(run_id=run_id, key=key, value=document, by=by, asked_by=asked_by)
-        check_room(await self.desk.flows.shared(run_id), command.key, document)
-        answer = await self.desk.store.apply(command)
+        name = check_signal_key(key)
+        size = beside(await self.desk.flows.shared(run_id), name, document)
+        answer = await self.desk.store.apply(
+            PostSignal(
+                run_id=run_id, key=name, value=document, beside=size, by=by, asked_by=asked_by
+            )
+        )
         if isinstance(answer, NotActive):
             raise RunNotActive(run_id)
         if isinstance(answer, InboxFull):
             raise InboxOverflow(run_id, answer.unread_count_max)
         if isinstance(answer, Answered):
             raise NotWaiting(run_id, is_answered=True)
+        if isinstance(answer, NoRoom):
+            problem = (
+                f"does not fit: the shared state would be {answer.size:,} bytes, with the signals"
+                f" that wait to be taken in; the limit is {BYTE_COUNT_MAX:,}"
+            )
+            raise TooLarge("value", problem)
 
     async def explained(self, found: Explanation) -> Explanation:
         """Why a task does not move, given why its run does not. Of other runs, that very thing."""

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from headway.core.command.advance import AdvanceFlow, End, Go, ParkFor
 from headway.core.command.look import KeptTask
+from headway.core.command.signal import Beside
 from headway.core.document import BYTE_COUNT_MAX, Document, byte_count
 from headway.core.errors import TooLarge
 from headway.core.flow.kept import NodeRunRow, SharedValue, encode, to_row
@@ -114,20 +115,15 @@ class Ledger:
         self._standing = self._coming_standing
 
 
-def check_room(shared: SharedState, key: str, value: Document) -> None:
-    """TooLarge when a signal does not fit into the shared state beside all that is there.
+def beside(shared: SharedState, key: str, value: Document) -> Beside:
+    """What is there besides a signal, and the signal.
 
     What its driver has not taken in counts in full, as it is kept: one may yet replace another.
     """
     sizes = {one: _member_size(encode(one), text) for one, text in shared.members.items()}
     sizes[key] = _member_size(encode(key), value)
     size = _BRACES_SIZE + sum(sizes.values()) + sum(map(byte_count, shared.signals))
-    if size > BYTE_COUNT_MAX:
-        problem = (
-            f"does not fit: the shared state would be {size:,} bytes, with the signals that wait"
-            f" to be taken in; the limit is {BYTE_COUNT_MAX:,}"
-        )
-        raise TooLarge("value", problem)
+    return Beside(size, shared.seq)
 
 
 def _member_size(name: str, value: str) -> int:

@@ -106,9 +106,7 @@ class SqliteLink:
         ).fetchall()
 
     async def fetch_each(self, query: Query, many: Sequence[Mapping[str, Any]]) -> Sequence[Row]:
-        compiled = compile_query(query, self.dialect)
-        execute = self._connection.execute
-        return [row for each in many for row in execute(compiled.sql, compiled.arguments(each))]
+        return [row for each in many for row in await self.fetch(query, each)]
 
     async def write(self, statement: Write, rows: Sequence[Row]) -> int:
         """Many rows in one step: between two, the driver lets other threads go first.
