@@ -109,5 +109,6 @@ async def test_r4_11_a_message_is_composed_steers_or_follows(viewer: Viewer, sit
     [next_run] = site.call("GET", "/api/runs?key=ann&status=queued")["runs"]
     assert (next_run["job"], next_run["mode"]) == ("mirror", "continue")
     site.tell(run_id, "end")
+    await expect(box).to_have_count(0)
     await page.get_by_role("link", name="the next run").click()
     await expect(page.get_by_role("log", name="Log")).to_contain_text("and then this")

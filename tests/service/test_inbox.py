@@ -137,7 +137,7 @@ async def test_r4_15_an_answer_at_the_last_moment_is_not_taken_for_the_next_ques
 
 
 async def test_r4_15_two_questions_are_not_open_under_one_name(url: str) -> None:
-    hw = Headway(url)
+    hw, has_tried = Headway(url), asyncio.Event()
 
     @hw.job()
     async def asks(ctx: RunContext) -> Any:
@@ -145,10 +145,12 @@ async def test_r4_15_two_questions_are_not_open_under_one_name(url: str) -> None
         await asked(hw.run(ctx.run_id))
         with pytest.raises(InvalidInput, match="call_id: 'delete' is asked now"):
             await ctx.interrupt({"delete": 900}, call_id="delete")
+        has_tried.set()
         return await first
 
     async with asyncio.timeout(60), hw:
         run = await hw.start("asks")
+        await has_tried.wait()
         assert await asked(run) == {"delete": {"delete": 9}}
         await run.answer("delete", "yes")
         assert await run.result() == "yes"

@@ -13,7 +13,7 @@ from headway import Headway, RunContext
 from headway.bootstrap import SystemClock
 from headway.core.ids import Instant, later
 from headway.core.run.run import DEATH_COUNT_MAX, Run
-from headway.services import claiming
+from headway.services import claiming, engine
 from headway.services.handle import RunHandle
 from tests.contract.backends import database_on
 from tests.service.scenes import Gauge
@@ -95,7 +95,9 @@ async def test_i8_r4_13_a_process_that_others_found_late_loses_its_runs_to_them(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does nothing until they have declared it dead; then it is told by the first refusal."""
+    # Its own sweep could bury it as well, and its next life would take the run.
     monkeypatch.setattr(claiming, "POLL_S", HOUR_S)
+    monkeypatch.setattr(engine, "SWEEP_S", HOUR_S)
     clock = MovedClock()
     stage, elsewhere = Stage(place, clock), Stage(place, clock)
     elsewhere.release.set()

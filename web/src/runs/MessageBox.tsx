@@ -23,7 +23,7 @@ async function followUp(run: RunView, content: string): Promise<RunView> {
   return next;
 }
 
-export function MessageBox({ run }: { run: RunView }) {
+export function MessageBox({ run, isActive }: { run: RunView; isActive: boolean }) {
   const [text, setText] = useState("");
   const [to, setTo] = useState<To>(STEER);
   const sending = useMutation({
@@ -45,6 +45,13 @@ export function MessageBox({ run }: { run: RunView }) {
     // Whoever composes a word chooses it with Enter.
     if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && canSend) begin(event);
   }
+  // It is still true when the run is over, and the way to where the message went.
+  const next = sending.data && (
+    <p className={classes.next} role="status">
+      It waits for <Link to="/runs/$runId" params={{ runId: sending.data.id }}>the next run</Link>.
+    </p>
+  );
+  if (!isActive) return next;
   return (
     <form className={classes.box} onSubmit={begin}>
       {canFollow && <SegmentedControl className={classes.to} size="xs" aria-label="Who gets the message" data={[STEER, FOLLOW_UP]} value={to} onChange={(chosen) => setTo(chosen as To)} />}
@@ -63,11 +70,7 @@ export function MessageBox({ run }: { run: RunView }) {
       <Button type="submit" disabled={!canSend} loading={sending.isPending}>
         Send
       </Button>
-      {sending.data && (
-        <p className={classes.next} role="status">
-          It waits for <Link to="/runs/$runId" params={{ runId: sending.data.id }}>the next run</Link>.
-        </p>
-      )}
+      {next}
     </form>
   );
 }

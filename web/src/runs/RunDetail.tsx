@@ -104,7 +104,7 @@ function Detail({ run: read, history }: { run: RunView; history: ReturnType<type
                 <Lines events={happened} label="What happened" empty={history.isWhole ? "Nothing is known any more: events are kept for a while only." : ""} />
               </Tabs.Panel>
             </Tabs>
-            {active && <MessageBox run={run} />}
+            <MessageBox key={run.id} run={run} isActive={active} />
           </Card>
         </div>
         <aside className={classes.side} aria-label="About this run">
