@@ -95,8 +95,14 @@ async def test_i8_r4_13_a_process_that_others_found_late_loses_its_runs_to_them(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does nothing until they have declared it dead; then it is told by the first refusal."""
+    has_polled = asyncio.Event()
+
+    async def waits(event: asyncio.Event, _: float) -> bool:
+        has_polled.set()
+        return await event.wait()
+
+    monkeypatch.setattr(claiming, "is_set_within", waits)
     # Its own sweep could bury it as well, and its next life would take the run.
-    monkeypatch.setattr(claiming, "POLL_S", HOUR_S)
     monkeypatch.setattr(engine, "SWEEP_S", HOUR_S)
     clock = MovedClock()
     stage, elsewhere = Stage(place, clock), Stage(place, clock)
@@ -104,6 +110,7 @@ async def test_i8_r4_13_a_process_that_others_found_late_loses_its_runs_to_them(
     async with stage.hw as hw, asyncio.timeout(60):
         run = await hw.start("resumes", key="ann")
         await stage.gauge.reaches(1)
+        await has_polled.wait()  # A claim that is refused would have it renew its lease.
         (life,) = await hw.store.runs.instances()
         clock.move()
         async with elsewhere.hw:
