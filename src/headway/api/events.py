@@ -15,13 +15,14 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
+from headway.api.accept import names
 from headway.api.access import Access
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.cursor import NUMBER_MAX
 from headway.api.face import Face
 from headway.api.metrics import Metrics
 from headway.api.problem import RETRY_AFTER_S, unavailable
-from headway.api.runs import RunIdPath
+from headway.api.runs import OfRun, RunIdPath
 from headway.api.views import event_view, listed
 from headway.api.wire import EventPage, Name
 from headway.core.errors import InfrastructureError
@@ -111,7 +112,7 @@ def events_router(
         request: Request,
         *,
         after: Seq | None = None,
-        run_id: Annotated[str | None, Query(max_length=64)] = None,
+        run_id: OfRun = None,
         key: Annotated[Name | None, Query()] = None,
         lane: Annotated[Name | None, Query()] = None,
         type: Annotated[list[Type] | None, Query(max_length=50)] = None,  # noqa: A002
@@ -162,7 +163,7 @@ class Streams:
         """`begin` is where what is wanted has its beginning; None: with the stream itself."""
         if last_event_id is not None:
             after = min(int(last_event_id), NUMBER_MAX)
-        if SSE_TYPE not in request.headers.get("accept", ""):
+        if not names(request.headers.getlist("accept"), SSE_TYPE):
             return await self._page(wanted, after, begin)
         if self._feed.is_closed:
             raise unavailable("this server is stopping", code="stopping")
