@@ -100,7 +100,7 @@ async def test_i13_a_worker_that_comes_meanwhile_is_in_the_snapshot_or_in_an_eve
 
 async def test_r1_10_others_have_their_turn_while_a_great_snapshot_is_written() -> None:
     runs = [RunRecord(a_run(), EMPTY_OBJECT)] * 1_000
-    found = Snapshot(seq=1, lanes=(), keys=(), runs=runs, last_runs=(), instances=())
+    found = Snapshot(seq=1, epoch=0, lanes=(), keys=(), runs=runs, last_runs=(), instances=())
     writing = asyncio.create_task(state_text(found, ()))
     turn_count = 0
     while not writing.done():

@@ -16,32 +16,48 @@ from tests.api.scripted import HANG, Script, event, scripted
 
 pytestmark = pytest.mark.backend("sqlite")
 
-# Silence is over soon: nobody waits for 45 s here.
+# Whoever is asked to be patient for 45 s says so; a line to stdin says that they are over.
 FOLLOW = """
 const [script, base, upto, filter, poison] = process.argv.slice(2);
-const later = globalThis.setTimeout;
-globalThis.setTimeout = (then, ms, ...more) => later(then, ms === 45_000 ? 300 : ms, ...more);
-const late = AbortSignal.timeout.bind(AbortSignal);
-AbortSignal.timeout = (ms) => late(ms === 45_000 ? 300 : ms);
+const { setTimeout: begin, clearTimeout: end } = globalThis;
+const patient = new Map();
+globalThis.setTimeout = (then, ms, ...more) => {
+  const timer = begin(then, ms, ...more);
+  if (ms === 45_000) {
+    patient.set(timer, then);
+    console.error("patience");
+  }
+  return timer;
+};
+globalThis.clearTimeout = (timer) => {
+  patient.delete(timer);
+  end(timer);
+};
+process.stdin.on("data", () => patient.forEach((then) => then()));
 const { follow } = await import(script);
 const told = [];
+const tell = (...words) => {
+  told.push(words);
+  console.error(words.join(" "));
+};
 const following = follow({
   base,
   filter: JSON.parse(filter),
-  onSnapshot: (state) => told.push(["snapshot", state.seq]),
+  onSnapshot: (state) => tell("snapshot", state.seq),
   onEvent: (event) => {
-    told.push(["event", event.seq]);
+    tell("event", event.seq);
     if (event.seq === Number(poison)) throw new Error("it was too much");
     if (event.seq >= Number(upto)) following.stop();
   },
   onLive: (isLive, problem) => {
     if (isLive) console.error("live");
-    else if (problem?.status) told.push(["refused", problem.status]);
+    else if (problem?.status) tell("refused", problem.status);
   },
-  onFault: (fault) => told.push(["fault", fault.message]),
+  onFault: (fault) => tell("fault", fault.message),
 });
 await following.done;
 console.log(JSON.stringify(told));
+process.stdin.destroy();
 """
 SCRIPT = Path(__file__).parents[2] / "src/headway/api/static/events.js"
 
@@ -65,9 +81,25 @@ async def started(
         str(upto),
         json.dumps(filter_ or {}),
         str(poison),
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+
+
+async def says(process: asyncio.subprocess.Process, word: str, *, count: int = 1) -> None:
+    """Wait until it has, so often."""
+    assert process.stderr is not None
+    async with asyncio.timeout(30):
+        while count and (line := await process.stderr.readline()):
+            count -= line.decode().strip() == word
+    assert count == 0
+
+
+def hush(process: asyncio.subprocess.Process) -> None:
+    """What its clocks would do if it heard nothing for 45 s."""
+    assert process.stdin is not None
+    process.stdin.write(b"\n")
 
 
 async def told_by(process: asyncio.subprocess.Process) -> list[Any]:
@@ -102,8 +134,7 @@ async def test_i14_it_takes_the_snapshot_and_every_event_after_it(
     await client.ended(await client.submitted("echo"))
     assert (await client.get("/events.js")).body == SCRIPT.read_text()
     process = await started(tmp_path, client.address, upto=9)
-    assert process.stderr is not None
-    await process.stderr.readline()  # It is live.
+    await says(process, "live")
     for _ in range(2):
         await client.ended(await client.submitted("echo"))
     assert await told_by(process) == [snapshot(3), *events(*range(4, 10))]
@@ -133,14 +164,44 @@ async def test_i14_a_filtered_stream_may_skip_and_moves_on_without_a_word(tmp_pa
 
 async def test_r4_14_a_line_that_is_silent_is_left(tmp_path: Path) -> None:
     script = Script([3], [[event(4), HANG], [event(5)]])
-    assert await told_of(tmp_path, script, upto=5) == [snapshot(3), *events(4, 5)]
+    async with scripted(script) as address:
+        process = await started(tmp_path, address, upto=5)
+        await says(process, "event 4")
+        hush(process)
+        assert await told_by(process) == [snapshot(3), *events(4, 5)]
     assert script.asked == ["state", "3", "4"]
 
 
 async def test_r4_14_a_snapshot_that_does_not_come_is_asked_for_again(tmp_path: Path) -> None:
     script = Script([HANG, 3], [[event(4)]])
-    assert await told_of(tmp_path, script, upto=4) == [snapshot(3), *events(4)]
+    async with scripted(script) as address:
+        process = await started(tmp_path, address, upto=4)
+        async with asyncio.timeout(30):
+            await script.silent.wait()
+        hush(process)
+        assert await told_by(process) == [snapshot(3), *events(4)]
     assert script.asked == ["state", "state", "3"]
+
+
+async def test_r4_14_each_part_of_a_great_snapshot_has_a_patience_of_its_own(
+    tmp_path: Path,
+) -> None:
+    may_end = asyncio.Event()
+    async with scripted(Script([3], [[event(4)]], may_end=may_end)) as address:
+        process = await started(tmp_path, address, upto=4)
+        await says(process, "patience", count=3)  # For an answer, its first part, and the next.
+        may_end.set()
+        assert await told_by(process) == [snapshot(3), *events(4)]
+
+
+async def test_i14_it_resumes_with_the_epoch_of_its_snapshot_as_far_as_it_is_told(
+    tmp_path: Path,
+) -> None:
+    """By a server of another version it is not."""
+    for has_epoch, told in ((True, "7"), (False, "")):
+        script = Script([3], [[event(4)], [event(5)]], has_epoch=has_epoch)
+        assert await told_of(tmp_path, script, upto=5) == [snapshot(3), *events(4, 5)]
+        assert script.epochs == [told, told]
 
 
 async def test_i14_what_a_handler_throws_is_told_and_the_snapshot_follows(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import random
-import sqlite3
 from urllib.parse import quote
 
 import pytest
@@ -20,7 +19,7 @@ from headway.ports.event_reader import Page
 from headway.services import event_feed
 from headway.services.event_feed import Batch, Entry, EventFeed
 from tests.api.client import Client
-from tests.api.conftest import served
+from tests.api.conftest import fail_over, served
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -123,17 +122,18 @@ async def test_r4_14_a_filtered_stream_pings_and_moves_on_however_busy_the_serve
         client.session.get("/api/events?after=0&key=nobody", headers=headers) as answer,
     ):
         ids: list[int] = []
-        while len(ids) < 3:
-            lines = [(await answer.content.readline()).decode().strip() for _ in range(3)]
-            assert lines[::2] == [": ping" if ids else "retry: 1000", ""]
-            ids.append(int(lines[1].removeprefix("id: ")))
+        while len(set(ids)) < 3:  # It may say that nothing has happened yet.
+            block = (await answer.content.readuntil(b"\n\n")).decode()
+            *begin, last = block.strip().splitlines()
+            assert begin == ([": ping"] if ids else ["retry: 1000", "epoch: 1"])
+            ids.append(int(last.removeprefix("id: ")))
     busy.cancel()
-    assert ids[0] == 0 < ids[1] < ids[2]
+    assert ids == sorted(ids)
     # From there it goes on, though all before it is gone.
-    await client.hw.store.apply(PruneEvents(up_to_seq=ids[1]))
+    await client.hw.store.apply(PruneEvents(up_to_seq=ids[-2]))
     monkeypatch.setattr(event_feed, "HELD_COUNT_MAX", 0)
     await client.submitted("echo", key="nobody")
-    path = f"/api/events?key=nobody&type=run_state_changed&after={ids[2]}"
+    path = f"/api/events?key=nobody&type=run_state_changed&after={ids[-1]}"
     async with asyncio.timeout(30), client.streamed(path) as stream:
         assert (await anext(stream)).data["state"] == "Queued"
 
@@ -147,8 +147,8 @@ async def test_r4_14_a_stream_without_a_filter_pings_where_nothing_has_happened_
         asyncio.timeout(20),
         client.session.get("/api/events?after=0", headers=headers) as answer,
     ):
-        lines = [(await answer.content.readline()).decode().strip() for _ in range(9)]
-    assert lines == ["retry: 1000", "id: 0", "", *[": ping", "id: 0", ""] * 2]
+        lines = [(await answer.content.readline()).decode().strip() for _ in range(10)]
+    assert lines == ["retry: 1000", "epoch: 1", "id: 0", "", *[": ping", "id: 0", ""] * 2]
 
 
 async def test_i13_a_batch_is_not_taken_for_another_of_the_same_numbers(client: Client) -> None:
@@ -220,14 +220,91 @@ async def test_a_type_that_no_event_can_have_is_refused(client: Client, word: st
     assert (refused.status, refused.body["place"]) == (422, "type[0]")
 
 
+@pytest.mark.parametrize("accept", [{}, {"accept": "text/event-stream"}])
+@pytest.mark.parametrize("name", ["run_id", "key", "lane"])
+async def test_i15_an_empty_filter_is_refused_as_a_page_and_as_a_stream(
+    client: Client, name: str, accept: dict[str, str]
+) -> None:
+    refused = await client.get(f"/api/events?{name}=", **accept)
+    assert (refused.status, refused.body["place"]) == (422, name)
+
+
+@pytest.mark.parametrize(
+    ("accept", "is_stream"),
+    [
+        ("text/event-stream", True),
+        ("Text/Event-Stream", True),
+        ("application/json;q=0.5, text/event-stream; charset=utf-8; q=0.9", True),
+        ("text/event-stream;q=0", False),
+        ("text/event-stream ; Q=0.000, */*", False),
+        ("text/event-streams", False),
+        ("*/*", False),
+        ('text/plain;is="not, text/event-stream, and \\", nor this,"', False),
+    ],
+)
+async def test_a_stream_is_given_to_who_names_it_in_the_accept_header(
+    client: Client, accept: str, *, is_stream: bool
+) -> None:
+    async with client.session.get("/api/events", headers={"accept": accept}) as answer:
+        assert answer.content_type == ("text/event-stream" if is_stream else "application/json")
+
+
 async def test_i14_after_a_failover_a_stream_is_told_to_begin_anew(url: str) -> None:
     """Which may have lost the last events: their numbers stand for others by now."""
     async with served(url) as client:
         await client.ended(await client.submitted("echo"))
         async with client.streamed("/api/events?after=3") as stream:
-            with sqlite3.connect(url.removeprefix("sqlite:///")) as elsewhere:
-                elsewhere.execute("UPDATE stream SET epoch = epoch + 1")
+            fail_over(url)
             told = await anext(stream)
             assert (told.event, told.id) == ("resync", "3")
             await client.submitted("echo")
             assert (await anext(stream)).id == "4"
+
+
+async def test_i14_who_was_away_during_a_failover_is_told_to_begin_anew(url: str) -> None:
+    async with served(url) as client:
+        await client.ended(await client.submitted("echo"))
+        before = await client.get("/api/state")
+        page = await client.get("/api/events?after=3")
+        assert (before["seq"], before["epoch"], page["epoch"]) == (3, 1, 1)
+    fail_over(url)
+    async with served(url) as client:
+        run_id = await client.submitted("echo")
+        await client.ended(run_id)
+        for path in ("/api/events", f"/api/runs/{run_id}/events"):
+            async with client.streamed(f"{path}?epoch=1", last_event_id="3") as stream:
+                assert (await anext(stream)).event == "resync"
+            page = await client.get(f"{path}?epoch=1&after=3")
+            assert (page["events"], page["resync"], page["epoch"]) == ([], True, 2)
+            for known in ("?epoch=2", ""):
+                async with client.streamed(f"{path}{known}", last_event_id="3") as stream:
+                    assert (await anext(stream)).id == "4"
+                assert not (await client.get(f"{path}{known}", last_event_id="3"))["resync"]
+        assert (await client.get("/api/state"))["epoch"] == 2
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [(2, "run_state_changed"), (3, "resync")])
+async def test_i14_who_knows_of_a_failover_before_the_server_goes_on_where_it_was(
+    url: str, monkeypatch: pytest.MonkeyPatch, epoch: int, expected: str
+) -> None:
+    """And who knows of one that has never been is told to begin anew."""
+    monkeypatch.setattr(event_feed, "POLL_S", 3_600.0)  # It has to be told to look.
+    async with asyncio.timeout(30), served(url) as client:
+        await client.ended(await client.submitted("echo"))
+        fail_over(url)
+        assert (await client.get("/api/state"))["epoch"] == 2
+        async with client.streamed(f"/api/events?after=3&epoch={epoch}") as stream:
+            await client.submitted("echo")
+            assert (await anext(stream)).event == expected
+
+
+async def test_a_filtered_page_says_whether_there_is_more_to_look_at(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("ann", "bob"):
+        await client.ended(await client.submitted("echo", key=key))
+    monkeypatch.setattr(event_feed, "PAGE_COUNT", 2)
+    pages = [await client.get("/api/events?key=bob&after=0")]
+    while pages[-1]["has_more"]:
+        pages.append(await client.get(f"/api/events?key=bob&after={pages[-1]['upto_seq']}"))
+    assert [len(page["events"]) for page in pages] == [0, 1, 2]

@@ -40,3 +40,8 @@ async def test_questions_are_listed_page_by_page(client: Client) -> None:
     assert [one["key"] for one in page["interrupts"]] == ["ann"]
     rest = await client.get(f"/api/interrupts?limit=1&cursor={page['cursor']}")
     assert ([one["key"] for one in rest["interrupts"]], rest["cursor"]) == (["bob"], None)
+
+
+async def test_i15_an_empty_run_is_refused_as_a_filter(client: Client) -> None:
+    refused = await client.get("/api/interrupts?run_id=")
+    assert (refused.status, refused.body["place"]) == (422, "run_id")

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
@@ -15,7 +16,8 @@ from headway.cli.client.client import Answer, Client
 from headway.cli.client.local import LocalTransport
 from headway.cli.event_lines import GONE
 from headway.core.command.prune import PruneEvents
-from tests.api.conftest import served
+from headway.services import event_feed
+from tests.api.conftest import fail_over, served
 from tests.cli.command import command, environment
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -52,15 +54,45 @@ async def test_i14_a_command_resumes_where_the_stream_was_also_without_an_event(
     monkeypatch.setattr(client_module, "RETRY_S", 0.0)
     told = 'id: 5\nevent: told\ndata: {"seq":5}\n'
     transport = Scripted(
-        ["retry: 1000\nid: 2\n", told, ": ping\nid: 9\n", "event: server_closing\ndata: {}\n"],
-        [": ping\nid: 12\n"],
+        [
+            "retry: 1000\nepoch: 1\nid: 2\n",
+            told,
+            ": ping\nid: 9\n",
+            "event: server_closing\ndata: {}\n",
+        ],
+        ['id: 12\nepoch: 2\nevent: resync\ndata: {"seq":12}\n'],
         [told.replace("5", "13")],
     )
     events = Client(transport).events("run")
-    assert [(await anext(events))["seq"] for _ in range(2)] == [5, 13]
-    assert transport.asked == [
-        f"/api/runs/run/events{after}" for after in ("", "?after=9", "?after=12")
-    ]
+    assert [(await anext(events))["seq"] for _ in range(3)] == [5, 12, 13]
+    places = [dict(parse_qsl(urlsplit(path).query)) for path in transport.asked]
+    assert places == [{}, {"after": "9", "epoch": "1"}, {"after": "12", "epoch": "2"}]
+
+
+async def test_i14_events_are_listed_page_by_page_within_one_epoch(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with served(url) as client:
+        monkeypatch.setenv("HEADWAY_URL", client.address)
+        run_id = await client.submitted("echo")
+        await client.ended(run_id)
+        monkeypatch.setattr(event_feed, "PAGE_COUNT", 2)
+        await watch.events(run_id)
+        assert len(capsys.readouterr().out.splitlines()) == 3
+        count = 0
+
+        async def get_later(self: Client, path: str, **query: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == 3:  # The run, its first page, its second.
+                fail_over(url)
+            return await get(self, path, **query)
+
+        get = Client.get
+        monkeypatch.setattr(Client, "get", get_later)
+        await watch.events(run_id)
+        told = capsys.readouterr()
+    assert (len(told.out.splitlines()), told.err) == (2, f"{GONE}\n")
 
 
 def application(*parts: bytes, error: Exception | None = None, begins: bool = True) -> Any:

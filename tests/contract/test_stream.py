@@ -110,12 +110,15 @@ async def test_i13_writers_of_different_keys_never_conflict(
     assert [event.seq for event in page.events] == list(range(1, 301))
 
 
-async def test_i13_a_snapshot_carries_the_seq_that_it_includes(store: SqlStore) -> None:
+async def test_i13_a_snapshot_carries_the_seq_that_it_includes_and_its_epoch(
+    store: SqlStore,
+) -> None:
     one = await running(store)
     snapshot = await store.runs.snapshot()
     (kept,) = snapshot.runs
     (*_, last) = await events(store)
     assert snapshot.seq == last.seq
+    assert snapshot.epoch == (await store.events.events(after_seq=0, limit=1)).epoch > 0
     assert (kept.run.id, kept.run.run_seq) == (one.run_id, last.run_seq)
 
 

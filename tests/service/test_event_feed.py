@@ -156,7 +156,7 @@ async def test_i14_a_gap_is_told_or_followed_by_what_is_kept(store: SqlStore) ->
     await store.apply(PruneEvents(up_to_seq=4))
     async with fed(store) as feed:
         for look in (feed.after, feed.read):
-            assert await look(2) == ((), 6, True)
+            assert (await look(2))[:3] == ((), 6, True)
         batch = await feed.read(2, or_oldest=True)
         assert [entry.event.seq for entry in batch.entries] == [5, 6]
         assert (batch.upto_seq, batch.is_gap) == (6, True)

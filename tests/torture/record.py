@@ -63,8 +63,9 @@ SERVER_HEADER: Final = """
 Made by `python -m tests.torture.server --full --record` on {day}.
 
 - **cuts**: a client of the event stream is cut at so many random points, across restarts of the
-  server and retention. An event that was missed, repeated or out of order is a fault; a *resync*
-  tells it that what it has not seen is gone.
+  server, SIGKILLs of its process, a second server on the same database, and retention. An event
+  that was missed, repeated or out of order is a fault; a *resync* tells it that what it has not
+  seen is gone.
 - The other rows are schemathesis over the groups of the OpenAPI document, with all of its checks
   but one: a schema cannot say which jobs are registered. An answer that the document does not tell
   of, or a server error, is a fault.

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from headway.bootstrap import upgrade_database
-from tests.api.conftest import served
 from tests.api.cuts import Seen, cut
 from tests.api.fuzz import TOKEN, fuzz_group, groups
 from tests.api.openapi import KEPT
@@ -44,7 +43,10 @@ def main() -> None:
 def _torture(only: Sequence[str], *, is_full: bool) -> Iterator[tuple[Row, list[str]]]:
     if not only or "cuts" in only:
         seen = asyncio.run(_cuts(1_000 if is_full else 200))
-        counts = f"{seen.cut_count:,} ({seen.event_count:,} events, {seen.resync_count:,} resyncs)"
+        counts = (
+            f"{seen.cut_count:,} ({seen.event_count:,} events, {seen.resync_count:,} resyncs,"
+            f" {seen.kill_count:,} servers killed)"
+        )
         yield ("cuts", counts, str(len(seen.faults))), seen.faults
     all_groups = groups(json.loads(KEPT.read_text()))
     chosen = {name: count for name, count in all_groups.items() if not only or name in only}
@@ -73,7 +75,7 @@ async def _cuts(cut_count: int) -> Seen:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/headway.db"
         await upgrade_database([url])
-        return await cut(lambda: served(url), cut_count=cut_count, seed=cut_count)
+        return await cut(url, Path(folder), cut_count=cut_count, seed=cut_count)
 
 
 def _shortened(fault: str) -> str:

@@ -9,19 +9,20 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
+from headway.api.accept import names
 from headway.api.access import Access
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.cursor import NUMBER_MAX
 from headway.api.face import Face
 from headway.api.metrics import Metrics
 from headway.api.problem import RETRY_AFTER_S, unavailable
-from headway.api.runs import RunIdPath
+from headway.api.runs import OfRun, RunIdPath
 from headway.api.views import event_view, listed
 from headway.api.wire import EventPage, Name
 from headway.core.errors import InfrastructureError
@@ -38,6 +39,14 @@ STREAM_COUNT_MAX: Final = 2_000
 log = event_log(__name__)
 
 Seq = Annotated[int, Query(ge=0, le=NUMBER_MAX)]
+Epoch = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=NUMBER_MAX,
+        description="In which the place is known: in another one it is a `resync`.",
+    ),
+]
 LastEventId = Annotated[
     str | None, Header(pattern=r"^[0-9]{1,19}$", description="The id of the last event seen.")
 ]
@@ -111,15 +120,16 @@ def events_router(
         request: Request,
         *,
         after: Seq | None = None,
-        run_id: Annotated[str | None, Query(max_length=64)] = None,
+        run_id: OfRun = None,
         key: Annotated[Name | None, Query()] = None,
         lane: Annotated[Name | None, Query()] = None,
         type: Annotated[list[Type] | None, Query(max_length=50)] = None,  # noqa: A002
+        epoch: Epoch = None,
         last_event_id: LastEventId = None,
     ) -> Response:
         """What happens, in order. Without `after` a stream begins now, and a page at the start."""
         wanted = Wanted(None if run_id is None else RunId(run_id), key, lane, frozenset(type or ()))
-        return await streams.answer(request, wanted, after, last_event_id)
+        return await streams.answer(request, wanted, _place(after, last_event_id, epoch))
 
     @router.get(
         "/runs/{run_id}/events",
@@ -130,6 +140,7 @@ def events_router(
         request: Request,
         run_id: RunIdPath,
         after: Seq | None = None,
+        epoch: Epoch = None,
         last_event_id: LastEventId = None,
     ) -> Response:
         """What happens to one run; from its beginning, unless told."""
@@ -137,9 +148,22 @@ def events_router(
         wanted = Wanted(RunId(run_id), None, None, frozenset())
         # Its first event has the run's own seq: what was pruned before is not missing here.
         begin = record.run.seq - 1
-        return await streams.answer(request, wanted, after, last_event_id, begin=begin)
+        place = _place(after, last_event_id, epoch)
+        return await streams.answer(request, wanted, place, begin=begin)
 
     return router
+
+
+class Place(NamedTuple):
+    """What a client says that it knows."""
+
+    after: int | None
+    epoch: int | None
+
+
+def _place(after: int | None, last_event_id: str | None, epoch: int | None) -> Place:
+    seen = after if last_event_id is None else min(int(last_event_id), NUMBER_MAX)
+    return Place(seen, epoch)
 
 
 class Streams:
@@ -154,45 +178,52 @@ class Streams:
         self,
         request: Request,
         wanted: Wanted,
-        after: int | None,
-        last_event_id: str | None,
+        place: Place,
         *,
         begin: int | None = None,
     ) -> Response:
         """`begin` is where what is wanted has its beginning; None: with the stream itself."""
-        if last_event_id is not None:
-            after = min(int(last_event_id), NUMBER_MAX)
-        if SSE_TYPE not in request.headers.get("accept", ""):
-            return await self._page(wanted, after, begin)
+        if not names(request.headers.getlist("accept"), SSE_TYPE):
+            return await self._page(wanted, place, begin)
         if self._feed.is_closed:
             raise unavailable("this server is stopping", code="stopping")
         if self._count >= STREAM_COUNT_MAX:
             raise unavailable("too many streams are open")
         now = self._feed.last_seq if begin is None else begin
-        start = now if after is None else after
-        stream = self._stream(wanted, start, request.state.session)
+        start = now if place.after is None else place.after
+        epoch = self._feed.epoch if place.epoch is None else place.epoch
+        stream = self._stream(wanted, start, epoch, request.state.session)
         return StreamingResponse(stream, media_type=SSE_TYPE, headers={"x-accel-buffering": "no"})
 
-    async def _page(self, wanted: Wanted, after: int | None, begin: int | None) -> Response:
-        if after is None:  # Then what is kept is meant, from its beginning.
+    async def _page(self, wanted: Wanted, place: Place, begin: int | None) -> Response:
+        after, epoch = place
+        if after is None:  # Then what is kept is meant, from its beginning, whatever was known.
             batch = await self._feed.read(begin or 0, run_id=wanted.run_id, or_oldest=True)
             is_gap = batch.is_gap and begin is not None
         else:
-            batch = await self._feed.read(after, run_id=wanted.run_id)
+            batch = await self._feed.read(after, run_id=wanted.run_id, epoch=epoch)
             is_gap = batch.is_gap
         has = wanted.filter()
         texts = (one.packed.text for one in batch.entries if has is None or has(one.event))
-        resync = json.dumps(is_gap)
-        body = f'{{"events":{listed(texts)},"upto_seq":{batch.upto_seq},"resync":{resync}}}'
-        return json_answer(body)
+        has_more, resync = json.dumps(batch.has_more), json.dumps(is_gap)
+        return json_answer(
+            f'{{"events":{listed(texts)},"upto_seq":{batch.upto_seq},"has_more":{has_more}'
+            f',"epoch":{batch.epoch},"resync":{resync}}}'
+        )
 
-    async def _stream(self, wanted: Wanted, seq: int, session: str | None) -> AsyncIterator[bytes]:
-        """`session` is the one that let the watcher in; None: there is none that could end."""
+    async def _stream(
+        self, wanted: Wanted, seq: int, epoch: int, session: str | None
+    ) -> AsyncIterator[bytes]:
+        """From `seq`, as it was in `epoch`.
+
+        `session` is the one that let the watcher in; None: there is none that could end.
+        """
         has = wanted.filter()
         self._move(1)
         try:
-            yield f"retry: {RETRY_AFTER_S * 1000}\nid: {seq}\n\n".encode()
-            said_at_s, epoch = time.monotonic(), self._feed.epoch
+            yield f"retry: {RETRY_AFTER_S * 1000}\nepoch: {epoch}\nid: {seq}\n\n".encode()
+            said_at_s = time.monotonic()
+            await self._feed.reach(epoch)
             while not self._feed.is_closed:
                 batch = await self._feed.after(seq, run_id=wanted.run_id)
                 if epoch != self._feed.epoch:
@@ -201,7 +232,8 @@ class Streams:
                     await self._feed.wait(seq, timeout_s=said_at_s + PING_S - time.monotonic())
                 if session is not None and self._access.is_over(session):
                     return  # Whoever comes back is told that a token is needed.
-                for chunk in self._chunks(batch, has):
+                resync = (_resync(batch.upto_seq, epoch),)
+                for chunk in resync if batch.is_gap else self._chunks(batch, has):
                     yield chunk
                     said_at_s = time.monotonic()
                 seq = batch.upto_seq
@@ -221,9 +253,7 @@ class Streams:
 
     def _chunks(self, batch: Batch[Packed], has: Callable[[Event], bool] | None) -> Iterator[bytes]:
         """What is sent of it, in pieces: only the one under way is in memory for one watcher."""
-        if batch.is_gap:
-            yield _resync(batch.upto_seq)
-        elif has is None and self._chunk_of[0] is batch:
+        if has is None and self._chunk_of[0] is batch:
             yield self._chunk_of[1]  # Most watchers are at the same place.
         elif batch.entries:
             sent = [one.packed.sse for one in batch.entries if has is None or has(one.event)]
@@ -250,5 +280,5 @@ def _cut(text: bytes) -> Iterator[bytes]:
         yield text[start : start + CHUNK_BYTE_COUNT_MAX]
 
 
-def _resync(seq: int) -> bytes:
-    return f'id: {seq}\nevent: resync\ndata: {{"seq":{seq}}}\n\n'.encode()
+def _resync(seq: int, epoch: int) -> bytes:
+    return f'id: {seq}\nepoch: {epoch}\nevent: resync\ndata: {{"seq":{seq}}}\n\n'.encode()

@@ -1,15 +1,15 @@
 """`/api/interrupts`: everything that waits for a person, and the answer to it."""
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.caller import By
 from headway.api.cursor import Cursor, Limit, page_of, read_cursor, write_cursor
 from headway.api.face import Face
-from headway.api.runs import RunIdPath
+from headway.api.runs import OfRun, RunIdPath
 from headway.api.views import interrupt_view, listed
 from headway.api.wire import InterruptList, ResumeBody
 from headway.core.ids import RunId
@@ -26,7 +26,7 @@ def interrupts_router(face: Face) -> APIRouter:
     )
     async def list_interrupts(
         limit: Limit = 100,
-        run_id: Annotated[str | None, Query(max_length=64)] = None,
+        run_id: OfRun = None,
         cursor: Cursor = None,
     ) -> Response:
         """What runs ask and nobody has answered, the longest first."""

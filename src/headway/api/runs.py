@@ -33,6 +33,7 @@ from headway.services.handle import RunHandle
 PAGE_COUNT_MAX: Final = 500
 
 RunIdPath = Annotated[str, Path(max_length=64, examples=["0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10"])]
+OfRun = Annotated[str | None, Query(min_length=1, max_length=64)]
 PageCount = Annotated[int, Query(ge=1, le=PAGE_COUNT_MAX)]
 
 

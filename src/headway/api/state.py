@@ -19,6 +19,9 @@ class StateView(BaseModel):
     """Everything that is going on, as of one instant of the stream."""
 
     seq: int = Field(description="The last event that is included: subscribe after it.")
+    epoch: int = Field(
+        description="Of the database that was asked; another one after a failover: resume with it."
+    )
     lanes: list[LaneView]
     keys: list[KeyView]
     runs: list[RunView] = Field(description="The active ones.")
@@ -35,7 +38,8 @@ AT_ONCE: Final = 100
 
 async def state_text(found: Snapshot, workers: Sequence[dict[str, Any]]) -> str:
     return (
-        f'{{"seq":{found.seq},"lanes":{await _written(lane_view, found.lanes)}'
+        f'{{"seq":{found.seq},"epoch":{found.epoch}'
+        f',"lanes":{await _written(lane_view, found.lanes)}'
         f',"keys":{await _written(key_view, found.keys)}'
         f',"runs":{await _written(run_view, found.runs)}'
         f',"last_runs":{await _written(run_view, found.last_runs)}'

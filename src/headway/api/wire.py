@@ -291,6 +291,10 @@ class EventView(BaseModel):
 class EventPage(BaseModel):
     events: list[EventView]
     upto_seq: int = Field(description="Where the next page begins: `?after=`.")
+    has_more: bool = Field(
+        description="There is more to look at already, also if nothing here was wanted."
+    )
+    epoch: int = Field(description="Of the database that was read, for the next page: `?epoch=`.")
     resync: bool = Field(description="Events are missing: take the snapshot again.")
 
 

@@ -134,13 +134,13 @@ async def events(
         if follow:
             await _followed(client, run, tell)
             return
-        after = None
+        place: dict[str, int] = {}
         while True:  # Pages have an end: what is written meanwhile is left for the next time.
-            page = await client.get(f"/api/runs/{named(run_id)}/events", after=after)
+            page = await client.get(f"/api/runs/{named(run_id)}/events", **place)
             if page["resync"]:
                 print(GONE, file=sys.stderr)
             for event in page["events"]:
                 tell(event)
-            if not page["events"]:
+            if not page["has_more"]:
                 return
-            after = page["upto_seq"]
+            place = {"after": page["upto_seq"], "epoch": page["epoch"]}

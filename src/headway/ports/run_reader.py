@@ -32,6 +32,8 @@ class Snapshot:
     """Everything that is going on, as of one instant of the stream (I13)."""
 
     seq: int
+    epoch: int
+    """Of which `seq` is: after a failover numbers may stand for other events."""
     lanes: Sequence[LaneView]
     keys: Sequence[SavedKey]
     runs: Sequence[RunRecord]

@@ -42,6 +42,10 @@ class Batch(NamedTuple, Generic[T]):
     """Everything up to here was looked at: where the next look begins."""
     is_gap: bool = False
     """What was asked for is not there: take a snapshot, and go on from `upto_seq`."""
+    has_more: bool = False
+    """Already, for which there was no room. Of one run: there may be."""
+    epoch: int = 0
+    """Of the database that was read."""
 
 
 NOTHING_ASKED: Final = (-1, -1, Batch[Any]((), -1))
@@ -119,20 +123,40 @@ class EventFeed(Generic[T]):
         return await self.read(seq, run_id=run_id)
 
     async def read(
-        self, seq: int, *, run_id: RunId | None = None, or_oldest: bool = False
+        self,
+        seq: int,
+        *,
+        run_id: RunId | None = None,
+        epoch: int | None = None,
+        or_oldest: bool = False,
     ) -> Batch[T]:
         """The same from the database: whatever was committed before is in it.
 
+        `epoch` is the one in which `seq` was learned, if that is known: in another one it is a gap.
         With `or_oldest` a gap comes with what follows it, from the oldest that is kept.
         """
         page = await self._reader.events(
             after_seq=seq, limit=PAGE_COUNT, length_max=PAGE_LENGTH_MAX, run_id=run_id
         )
-        is_gap = not page.pruned_seq <= seq <= page.last_seq
+        has_moved = epoch not in (None, page.epoch)
+        is_gap = has_moved or not page.pruned_seq <= seq <= page.last_seq
         if is_gap and not or_oldest:
-            return Batch((), page.last_seq, is_gap=True)
+            return Batch((), page.last_seq, is_gap=True, epoch=page.epoch)
         entries = [self._entry(event) for event in page.events]
-        return Batch(entries, entries[-1].event.seq if page.has_more else page.last_seq, is_gap)
+        upto_seq = entries[-1].event.seq if page.has_more else page.last_seq
+        return Batch(entries, upto_seq, is_gap, upto_seq < page.last_seq, page.epoch)
+
+    async def reach(self, epoch: int) -> None:
+        """Wait until it is known here, too, if the database is there already.
+
+        A watcher may have read of a failover from the database before this feed has seen it.
+        """
+        while epoch > self.epoch and not self.is_closed:
+            page = await self._reader.events(after_seq=0, limit=1)
+            if page.epoch <= self.epoch:  # It has never been so far: a watcher of another one.
+                return
+            self._wake.set()
+            await self.wait(self.last_seq, timeout_s=POLL_S)
 
     async def wait(self, seq: int, *, timeout_s: float) -> None:
         """Until there is more than `seq`, or the feed is closed, or the time is over."""

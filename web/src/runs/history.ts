@@ -38,10 +38,9 @@ export function useHistory(run_id: string): History & { again: () => void } {
     async function readAll() {
       let after: number | undefined; // From its beginning, or what is kept of it.
       for (let page = 0; page < PAGE_COUNT_MAX && isWanted; page += 1) {
-        const { events, upto_seq, resync } = await answerOf(runEvents({ path: { run_id }, query: { after } }));
-        const isLast = upto_seq === after; // A page may be empty and not be the last.
-        if (isWanted) add(events, { isWhole: isLast, problem: null, ...(resync ? { isPruned: true } : {}) });
-        if (isLast) return;
+        const { events, upto_seq, has_more, resync } = await answerOf(runEvents({ path: { run_id }, query: { after } }));
+        if (isWanted) add(events, { isWhole: !has_more, problem: null, ...(resync ? { isPruned: true } : {}) });
+        if (!has_more) return;
         after = upto_seq;
       }
     }

@@ -206,8 +206,7 @@ class SqlRunReader:
 
 
 async def _snapshot(connection: AsyncConnection) -> Snapshot:
-    seq = await connection.scalar(sa.select(stream.c.seq))
-    assert seq is not None
+    seq, epoch = (await connection.execute(sa.select(stream.c.seq, stream.c.epoch))).one()
     keys = await connection.execute(sa.select(*saved_keys.c).order_by(saved_keys.c.key))
     active = await connection.execute(_RECORDS.where(_IS_ACTIVE).order_by(_SORTED_SEQ))
     last_runs: dict[RunId, RunRecord] = {}
@@ -217,6 +216,7 @@ async def _snapshot(connection: AsyncConnection) -> Snapshot:
     living = await connection.execute(_INSTANCES.where(instances.c.is_dead == 0))
     return Snapshot(
         seq=seq,
+        epoch=epoch,
         lanes=await _lanes(connection),
         keys=[SavedKey(*row) for row in keys],
         runs=await _records(active.all()),

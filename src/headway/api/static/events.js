@@ -42,7 +42,8 @@ class Refused extends Error {
 
 async function run(options, stopped) {
   const { onLive = () => {}, onFault = (fault) => console.error(fault) } = options;
-  const place = { seq: null, waitMs: RETRY_MS_MIN }; // seq: the last that was told; null: none yet.
+  // seq: the last that was told; null: none yet. epoch: the one in which it is so.
+  const place = { seq: null, epoch: undefined, waitMs: RETRY_MS_MIN };
   const tell = (handler, told) => {
     try {
       handler?.(told);
@@ -54,9 +55,10 @@ async function run(options, stopped) {
   while (!stopped.aborted) {
     try {
       if (place.seq === null) {
-        const patience = AbortSignal.any([stopped, AbortSignal.timeout(SILENCE_MS)]);
-        const snapshot = await (await call(options, "/api/state", {}, patience)).json();
-        place.seq = snapshot.seq;
+        const parts = [];
+        for await (const part of heard(options, "/api/state", {}, stopped)) parts.push(part);
+        const snapshot = JSON.parse(parts.join(""));
+        ({ seq: place.seq, epoch: place.epoch } = snapshot);
         tell(options.onSnapshot, snapshot);
       }
       if (place.seq !== null) await read(options, place, tell, stopped);
@@ -73,32 +75,46 @@ async function run(options, stopped) {
 
 /** One stream, from where we are until it ends, is cut, or something is missing. */
 async function read(options, place, tell, stopped) {
-  const silence = new AbortController();
-  const hush = () => silence.abort(new Error("the line is silent"));
-  let timer = setTimeout(hush, SILENCE_MS);
-  const heard = () => {
-    place.waitMs = RETRY_MS_MIN;
-    clearTimeout(timer);
-    timer = setTimeout(hush, SILENCE_MS);
-  };
   const filter = [...pairs(options.filter ?? {})];
+  const query = new URLSearchParams(filter);
+  if (place.epoch !== undefined) query.set("epoch", place.epoch);
   const headers = { accept: "text/event-stream", "last-event-id": String(place.seq) };
+  const onAnswer = () => options.onLive?.(true);
+  for await (const block of blocks(heard(options, `/api/events?${query}`, headers, stopped, onAnswer))) {
+    place.waitMs = RETRY_MS_MIN;
+    const seq = Number(block.id ?? place.seq);
+    const isGap = filter.length === 0 && seq > place.seq + 1;
+    if (block.event === "resync" || isGap) place.seq = null; // Begin again with the snapshot.
+    else if (seq > place.seq) {
+      place.seq = seq; // Also without a word: a filtered stream moves on.
+      if (block.data !== undefined) tell(options.onEvent, JSON.parse(block.data));
+    }
+    if (place.seq === null || stopped.aborted) return;
+  }
+}
+
+/** What the server answers, part by part; an error as soon as it is silent for too long. */
+async function* heard(options, path, headers, stopped, onAnswer = () => {}) {
+  const line = new AbortController();
+  const cut = () => line.abort(stopped.reason);
+  const inTime = async (waiting) => {
+    const timer = setTimeout(() => line.abort(new Error("the line is silent")), SILENCE_MS);
+    return await waiting.finally(() => clearTimeout(timer));
+  };
+  stopped.addEventListener("abort", cut);
+  if (stopped.aborted) cut();
   try {
-    const signal = AbortSignal.any([stopped, silence.signal]);
-    const answer = await call(options, `/api/events?${new URLSearchParams(filter)}`, headers, signal);
-    options.onLive?.(true);
-    for await (const block of blocks(answer.body, heard)) {
-      const seq = Number(block.id ?? place.seq);
-      const isGap = filter.length === 0 && seq > place.seq + 1;
-      if (block.event === "resync" || isGap) place.seq = null; // Begin again with the snapshot.
-      else if (seq > place.seq) {
-        place.seq = seq; // Also without a word: a filtered stream moves on.
-        if (block.data !== undefined) tell(options.onEvent, JSON.parse(block.data));
-      }
-      if (place.seq === null || stopped.aborted) return;
+    const answer = await inTime(call(options, path, headers, line.signal));
+    onAnswer();
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    while (true) {
+      const { done, value } = await inTime(reader.read());
+      if (done) return;
+      yield value;
     }
   } finally {
-    clearTimeout(timer);
+    stopped.removeEventListener("abort", cut);
+    line.abort(); // Whoever has heard enough leaves the line.
   }
 }
 
@@ -114,20 +130,12 @@ async function call(options, path, headers, signal) {
 }
 
 /** The blocks of an event stream: each the fields that it has. */
-async function* blocks(body, heard) {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+async function* blocks(parts) {
   let rest = "";
-  try {
-    while (true) {
-      const { done, value } = await reader.read();
-      if (done) return;
-      heard();
-      const parts = (rest + value).split("\n\n");
-      rest = parts.pop();
-      for (const part of parts) yield fields(part);
-    }
-  } finally {
-    await reader.cancel().catch(() => {});
+  for await (const part of parts) {
+    const found = (rest + part).split("\n\n");
+    rest = found.pop();
+    for (const one of found) yield fields(one);
   }
 }
 

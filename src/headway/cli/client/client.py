@@ -160,15 +160,15 @@ class Client:
 
         One of type `resync` says that some are missing. A server that restarts is waited for.
         """
-        after: int | None = None
+        place: dict[str, int] = {}
         left = 0
         while True:  # A stream that ends is one of a server that stops.
-            path = f"/api/runs/{named(run_id)}/events{_encoded({'after': after})}"
+            path = f"/api/runs/{named(run_id)}/events{_encoded(place)}"
             try:
                 async with self._transport.stream(path) as lines:
                     left = RETRY_COUNT_MAX
-                    async for seq, event in _blocks(lines):
-                        after = after if seq is None else seq
+                    async for place_now, event in _blocks(lines):
+                        place |= place_now
                         if event is not None:
                             yield event
             except Refused as error:
@@ -213,16 +213,17 @@ def _encoded(query: Query) -> str:
 
 async def _blocks(
     lines: AsyncIterator[bytes],
-) -> AsyncIterator[tuple[int | None, dict[str, Any] | None]]:
-    """The place in the stream and the event; a block may have the one, the other, or both."""
+) -> AsyncIterator[tuple[dict[str, int], dict[str, Any] | None]]:
+    """Where to resume, as far as it is told, and the event: a block has any of it, or all."""
     fields: dict[str, str] = {}
     async for raw in lines:
         if raw:
             name, _, value = raw.decode().partition(": ")
             fields[name] = value
             continue
-        kind, data, seq = fields.get("event"), fields.get("data"), fields.get("id")
+        kind, data = fields.get("event"), fields.get("data")
         has_event = data is not None and kind != "server_closing"
         event = {"type": kind, **json.loads(data or "")} if has_event else None
-        yield None if seq is None else int(seq), event
+        told = {"after": fields.get("id"), "epoch": fields.get("epoch")}
+        yield {name: int(value) for name, value in told.items() if value is not None}, event
         fields = {}
