@@ -2,6 +2,7 @@
 
 BIN := .venv/bin
 JOBS ?= 2
+SIZE ?= --full
 BACKENDS_REPORT := .cache/backends.txt
 # What failed is tried once more, alone: only what fails again is a fault of the code and not of the hour.
 AGAIN = { echo "Some failed, see above. Once more, and alone:"; $(BIN)/pytest -q --last-failed --last-failed-no-failures none; }
@@ -53,9 +54,9 @@ coverage: setup services-setup page ## All tests, and which lines no test comes 
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
-torture: setup services-setup ## The long fault runs: kills, pauses, failovers under load
-	$(BIN)/python -m tests.torture
-	$(BIN)/python -m tests.torture.server
+torture: setup services-setup ## The long fault runs: kills, pauses, failovers under load (SIZE= for short ones)
+	$(BIN)/python -m tests.torture $(SIZE)
+	$(BIN)/python -m tests.torture.server $(SIZE)
 
 bench: setup services-setup ## The engine beside other systems, the store beside the raw drivers
 	$(BIN)/python -m tests.bench

@@ -95,6 +95,7 @@ def fuzz(
     said = CASES.search(ended.stdout)
     case_count = int(said[1].replace(",", "")) if said else 0
     if ended.returncode == 0:
+        assert case_count > 0, ended.stdout
         return Fuzzed(case_count, [])
     _, _, told = ended.stdout.partition("= FAILURES =")
     faults = FAULT.split(HEADLINE.split(told)[0])[1:]

@@ -9,14 +9,14 @@ import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 RECORD: Final = Path(__file__).parents[2] / "docs" / "torture.md"
 HEADER: Final = """# What it survived
 
 Each column is made by `python -m tests.torture NAME --full --record` and says when; the last one on
-{machine}. `make torture` runs a shorter form of all of them, and
-`python -m tests.torture engines --backends sqlite` of one.
+{machine}. `make torture` runs all of them, `make torture SIZE=` a shorter form, and
+`python -m tests.torture engines --backends sqlite` that of one.
 
 - **claims**: 8 processes submit, claim and complete runs over 500 keys in a lane limited to 16.
 - **kills**: the same, while one process is killed (SIGKILL) and replaced at each of so many random
@@ -60,7 +60,8 @@ Those of
 """
 SERVER: Final = "\n## The server\n"
 SERVER_HEADER: Final = """
-Made by `python -m tests.torture.server --full --record` on {day}.
+Each row is made by `python -m tests.torture.server --full --record --only NAME` and says when;
+without `--only` all of them are.
 
 - **cuts**: a client of the event stream is cut at so many random points, across restarts of the
   server, SIGKILLs of its process, a second server on the same database, and retention. An event
@@ -92,22 +93,29 @@ def record(heading: str, figures: Column, *, order: Sequence[str]) -> None:
     RECORD.write_text(page + server + server_part)
 
 
-def record_server(rows: Sequence[tuple[str, str, str]]) -> None:
-    """What was done, how often, and how many faults there were: below all the columns.
+class Row(NamedTuple):
+    """What was done to the server: in how many operations, how often, and what came of it."""
 
-    Rows of the same name are replaced, and others stay.
-    """
+    name: str
+    operations: str
+    how_many: str
+    faults: str
+
+
+def record_server(row: Row) -> None:
+    """Put it below all the columns, in place of the one that was there; others stay."""
     page, _, before = _page().partition(SERVER)
-    day = datetime.now(tz=UTC).date().isoformat()
     found = [
         tuple(cell.strip() for cell in line.strip("|").split("|"))
         for line in before.splitlines()
         if line.startswith("| ")
     ]
-    kept = {row[0]: row for row in found[2:]} | {row[0]: row for row in rows}
-    table = [("", "how many", "faults"), ("---", "---:", "---:"), *kept.values()]
-    lines = "\n".join(_line(row) for row in table)
-    RECORD.write_text(f"{page}{SERVER}{SERVER_HEADER.format(day=day)}{lines}\n")
+    kept = {name: more for name, *more in found[2:]}
+    kept[row.name] = [datetime.now(tz=UTC).date().isoformat(), *row[1:]]
+    headings = ("", "made", "operations", "how many", "faults")
+    table = [headings, ("---", "---", "---:", "---:", "---:")]
+    lines = "\n".join(_line(one) for one in (*table, *((name, *kept[name]) for name in kept)))
+    RECORD.write_text(f"{page}{SERVER}{SERVER_HEADER}{lines}\n")
 
 
 def _page() -> str:

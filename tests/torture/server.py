@@ -14,9 +14,8 @@ from tests.api.cuts import Seen, cut
 from tests.api.fuzz import TOKEN, fuzz_group, groups
 from tests.api.openapi import KEPT
 from tests.api.program import served_apart
-from tests.torture.record import RECORD, record_server
+from tests.torture.record import RECORD, Row, record_server
 
-Row = tuple[str, str, str]
 FULL_COUNT, SHORT_COUNT = 5_000, 500
 """Requests to a group of operations, at least."""
 LINE_LENGTH_MAX = 400
@@ -30,13 +29,12 @@ def main() -> None:
     parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
     parser.add_argument("--only", nargs="+", default=[], help="`cuts`, or groups of operations")
     wanted = parser.parse_args()
-    rows, fault_count = [], 0
+    fault_count = 0
     for row, found in _torture(wanted.only, is_full=wanted.full):
         print(" ".join(row), *map(_shortened, found), sep="\n", flush=True)
-        rows.append(row)
         fault_count += len(found)
         if wanted.record:  # Whatever ends the script leaves what was done before.
-            record_server(rows)
+            record_server(row)
     sys.exit(1 if fault_count else 0)
 
 
@@ -47,7 +45,7 @@ def _torture(only: Sequence[str], *, is_full: bool) -> Iterator[tuple[Row, list[
             f"{seen.cut_count:,} ({seen.event_count:,} events, {seen.resync_count:,} resyncs,"
             f" {seen.kill_count:,} servers killed)"
         )
-        yield ("cuts", counts, str(len(seen.faults))), seen.faults
+        yield Row("cuts", "", counts, str(len(seen.faults))), seen.faults
     all_groups = groups(json.loads(KEPT.read_text()))
     chosen = {name: count for name, count in all_groups.items() if not only or name in only}
     with (
@@ -64,8 +62,8 @@ def _torture(only: Sequence[str], *, is_full: bool) -> Iterator[tuple[Row, list[
                 case_count=FULL_COUNT if is_full else SHORT_COUNT,
                 folder=Path(tempfile.mkdtemp(dir=folder)),
             )
-            what = f"`{name}`, {operation_count} operations"
-            return (what, f"{found.case_count:,}", str(len(found.faults))), found.faults
+            counts = (str(operation_count), f"{found.case_count:,}", str(len(found.faults)))
+            return Row(name, *counts), found.faults
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
             yield from pool.map(fuzzed, chosen.items())
