@@ -11,7 +11,7 @@ from fastapi import APIRouter, Response
 
 from headway.api.answers import ETAG, StrictRoute, answered, json_answer, problems
 from headway.api.caller import By
-from headway.api.cursor import Cursor, Limit, page_of, read_cursor, write_cursor
+from headway.api.cursor import Cursor, Limit, page_text, read_cursor
 from headway.api.face import Face
 from headway.api.flow_bodies import worker_view
 from headway.api.matching import IfMatch, expected_revision
@@ -188,13 +188,14 @@ def _keys(router: APIRouter, face: Face) -> None:
         limit: Limit = 100,
         cursor: Cursor = None,
     ) -> Response:
-        """The saved rows, by key."""
+        """The saved rows, by key.
+
+        A page has less than `limit` when more would be too large; `cursor` leads to the rest.
+        """
         (after,) = read_cursor(cursor, str) or (None,)
-        rows, last = page_of(await face.keys.list(after=after, limit=limit + 1), limit)
-        onward = None if last is None else write_cursor(last.key)
-        return json_answer(
-            f'{{"keys":{listed(map(key_view, rows))},"cursor":{json.dumps(onward)}}}'
-        )
+        found = face.keys.each(after=after, limit=limit + 1)
+        texts = (((row.key,), key_view(row)) async for row in found)
+        return json_answer(await page_text("keys", texts, limit=limit))
 
     async def found_key(key: str) -> SavedKey | None:
         return await face.keys.get(key)
