@@ -136,9 +136,9 @@ def _lanes(router: APIRouter, face: Face) -> None:
 def _control_lanes(
     router: APIRouter, face: Face, found_lane: Callable[[str], Awaitable[FoundLane]]
 ) -> None:
-    async def revision(name: str) -> int:
+    async def revision(name: str) -> int | None:
         view = await face.store.board.lane(LaneName(name.strip()))
-        return 0 if view is None else view.lane.revision
+        return None if view is None else view.lane.revision
 
     @router.patch(
         LANE,
@@ -150,6 +150,9 @@ def _control_lanes(
         name: NamePath, body: LaneBody, by: By, if_match: IfMatch = None
     ) -> Response:
         """Change what is given. A lowered limit interrupts nobody: fewer start until it holds."""
+        if not body.model_dump(exclude_none=True):
+            problem = f"body: say at least one of {', '.join(LaneBody.model_fields)}"
+            raise Problem(422, "invalid_input", problem, {"place": "body"})
         expected = await expected_revision(if_match, f"lane {name!r}", lambda: revision(name))
         await face.lanes.set(
             name,
@@ -219,9 +222,9 @@ def _keys(router: APIRouter, face: Face) -> None:
 def _control_keys(
     router: APIRouter, face: Face, found_key: Callable[[str], Awaitable[SavedKey | None]]
 ) -> None:
-    async def revision(key: str) -> int:
+    async def revision(key: str) -> int | None:
         row = await found_key(key)
-        return 0 if row is None else row.revision
+        return None if row is None else row.revision
 
     @router.put(
         "/keys/{key:name}",
