@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,16 @@ async def test_r1_2_a_limit_is_changed_and_guarded_by_its_revision(client: Clien
     assert (stale.status, stale["code"]) == (412, "revision_conflict")
     lanes = {lane["name"]: lane for lane in (await client.get("/api/lanes"))["lanes"]}
     assert lanes["main"]["paused"] is True
+
+
+@pytest.mark.parametrize("body", [{}, {"paused": None}])
+async def test_i15_who_changes_nothing_of_a_lane_makes_none(client: Client, body: Any) -> None:
+    before = (await client.get("/api/lanes"))["lanes"]
+    for name in ("new", "main"):
+        refused = await client.call("PATCH", f"/api/lanes/{name}", body)
+        assert (refused.status, refused["place"]) == (422, "body")
+        assert "say at least one of max_concurrent, max_queued, paused" in refused["detail"]
+    assert (await client.get("/api/lanes"))["lanes"] == before
 
 
 async def test_r1_7_a_row_is_saved_read_locked_and_deleted(client: Client) -> None:

@@ -12,11 +12,11 @@ from tests.api.test_flows import ASK, waiting
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def pages(client: Client, path: str, member: str) -> list[list[Any]]:
+async def pages(client: Client, path: str, member: str, *, limit: int = 2) -> list[list[Any]]:
     found: list[list[Any]] = []
     cursor: str | None = ""
     while cursor is not None:
-        answer = await client.get(f"{path}?limit=2" + (f"&cursor={cursor}" if cursor else ""))
+        answer = await client.get(f"{path}?limit={limit}" + (f"&cursor={cursor}" if cursor else ""))
         assert answer.status == 200, answer
         found.append(answer[member])
         cursor = answer["cursor"]
@@ -71,6 +71,28 @@ async def test_i20_pages_of_tasks_and_node_runs_end_where_they_would_be_too_larg
     monkeypatch.setattr("headway.api.cursor.PAGE_SIZE_MAX", 1)
     tasks = await pages(client, "/api/tasks", "tasks")
     assert [[one["id"] for one in page] for page in tasks] == [[one] for one in reversed(ids)]
+
+
+async def test_i20_pages_of_runs_keys_and_questions_end_where_they_would_be_too_large(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I16, I19: whoever may read cannot make the server hold all documents at once."""
+    keys = ["ann", "bob", "cem"]
+    for key in keys:
+        saved = {"job": "echo", "params": {"said": "ä" * 10_000}}
+        await client.call("PUT", f"/api/keys/{key}", saved)
+        await client.told(await client.submitted("ask", key=key), "permission_request")
+    for member in ("runs", "keys", "interrupts"):
+        path = f"/api/{member}"
+        whole = (await client.get(path))[member]
+        assert sorted(one["key"] for one in whole) == keys
+        sizes = [len(encoded(one).encode()) for one in whole]
+        for room, counts in ((1, [1, 1, 1]), (sum(sizes[:2]), [2, 1]), (sum(sizes), [3])):
+            monkeypatch.setattr("headway.api.cursor.PAGE_SIZE_MAX", room)
+            found = await pages(client, path, member, limit=3)
+            assert [len(page) for page in found] == counts, member
+            assert [one for page in found for one in page] == whole
+        monkeypatch.undo()
 
 
 async def test_saved_rows_are_listed_page_by_page(client: Client) -> None:

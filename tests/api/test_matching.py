@@ -44,3 +44,10 @@ async def test_a_saved_row_is_looked_at_alone(client: Client) -> None:
     assert (row.status, row["key"], row["params"]) == (200, "a/b", {"said": 1})
     missing = await client.get("/api/keys/none")
     assert (missing.status, missing["code"]) == (404, "key_not_found")
+
+
+async def test_a_lane_that_nobody_has_changed_is_there(client: Client) -> None:
+    lane = await client.get("/api/lanes/main")
+    assert (lane.status, lane.headers["etag"]) == (200, '"0"')
+    paused = await client.call("PATCH", "/api/lanes/main", {"paused": True}, If_Match="*")
+    assert (paused.status, paused["paused"]) == (200, True)

@@ -1,5 +1,7 @@
 """A name may hold a slash: what can be made has an address."""
 
+from urllib.parse import unquote
+
 import pytest
 
 from tests.api.client import Client
@@ -45,6 +47,15 @@ async def test_what_can_be_done_at_an_address_is_told(client: Client) -> None:
         refused = await client.call(method, path, None if method == "GET" else {})
         assert refused.status == 405, path
         assert refused.headers["allow"].removesuffix(", HEAD") == allowed, path
+
+
+@pytest.mark.parametrize("path", ["/api/rnus", "/api/runs/", "/nothing/%1B%5B2J", f"/{'x' * 300}"])
+async def test_i15_an_address_that_is_none_is_named(client: Client, path: str) -> None:
+    """S9: with the way to those that there are, and no more."""
+    missing = await client.get(path)
+    assert (missing.status, missing["code"]) == (404, "not_found")
+    place = unquote(path)[:200]
+    assert missing["detail"] == f"there is nothing at {place!r}; /docs lists all calls"
 
 
 async def test_i15_a_name_may_hold_a_line_break(client: Client) -> None:

@@ -49,6 +49,14 @@ async def test_s3_no_other_origin_may(url: str, changed: dict[str, str]) -> None
         assert (answer.status, answer["code"]) == (403, "cross_origin")
 
 
+async def test_s3_without_the_setting_our_own_page_behind_tls_is_told_which_one(url: str) -> None:
+    async with served(url) as client:
+        by_tls = {"origin": client.address.replace("http:", "https:")}
+        refused = await client.post("/api/runs", {"job": "echo"}, **by_tls)
+        assert (refused.status, refused["code"]) == (403, "cross_origin")
+        assert "HEADWAY_PUBLIC_URL" in refused["detail"]
+
+
 async def test_s3_without_the_setting_the_public_name_is_unknown(url: str) -> None:
     async with served(url) as client:
         assert (await client.post("/api/runs", {"job": "echo"}, **THEIRS)).status == 421

@@ -82,7 +82,7 @@ async def test_every_answer_to_a_refused_call_has_no_member_that_is_not_describe
         await client.get("/api/runs/none"),
         await client.get("/api/flows/none"),
         await client.call("PUT", "/api/flows/bad", {"start": "z", "nodes": {}}),
-        await client.call("PATCH", "/api/lanes/main", {}, If_Match='"99"'),
+        await client.call("PATCH", "/api/lanes/main", {"paused": True}, If_Match='"99"'),
         await client.call("PUT", "/api/keys/ann", {"job": "echo"}),
         await client.post(f"/api/runs/{run_id}/resume", {"call_id": "x"}),
     ):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.cli.faults import EXIT_REFUSED
-from tests.cli.command import Ended, headway, refusal
+from tests.cli.command import Ended, fault, headway, refusal
 
 APP = """\
 from headway import Headway
@@ -36,6 +36,28 @@ def test_r1_11_what_a_command_advises_works_with_the_same_app(folder: Path) -> N
     ok(headway(*advice.split(), folder=folder))
     ok(headway("run", "submit", "echo", "--app", "jobs:hw", folder=folder))
     assert not (folder / "headway.db").exists()
+
+
+def test_r1_11_every_command_looks_where_the_run_was_submitted(folder: Path) -> None:
+    app = ("--app", "jobs:hw")
+    ok(headway("db", "upgrade", *app, folder=folder))
+    run_id = ok(headway("run", "submit", "echo", *app, folder=folder)).strip()
+    for words in (
+        *(("run", verb, run_id) for verb in ("get", "explain", "events")),
+        *(("run", "list"), ("lane", "pause", "main"), ("lane", "resume", "main")),
+        *((group, "list") for group in ("lane", "key", "schedule", "flow", "task")),
+        ("run", "cancel", run_id),
+    ):
+        ok(headway(*words, *app, folder=folder))
+    told = ok(headway("run", "list", "--json", *app, folder=folder))
+    assert (json.loads(told)["id"], json.loads(told)["status"]) == (run_id, "canceled")
+    assert not (folder / "headway.db").exists()
+
+
+def test_i15_whoever_has_no_jobs_is_asked_where_they_are(folder: Path) -> None:
+    ok(headway("db", "upgrade", folder=folder))
+    sentence = fault(headway("run", "submit", "echo", folder=folder))
+    assert "'echo' is not registered; registered are: none; where are the jobs?" in sentence
 
 
 @pytest.mark.parametrize("words", [("db", "upgrade"), ("db", "check"), ("doctor",)])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,8 +70,9 @@ async def test_r1_1_a_busy_key_and_a_run_that_is_not_there_have_codes_of_their_o
     with pytest.raises(Refused, match="there is no run 'none'") as missing:
         await runs.get("none")
     assert exit_code(missing.value) == EXIT_NOT_FOUND
-    with pytest.raises(Refused, match="where are the jobs") as unknown:
-        await runs.submit("fly")
+    known = r"'esho' is not registered; registered are: echo, shout, [a-z, ]+$"
+    with pytest.raises(Refused, match=known) as unknown:
+        await runs.submit("esho")
     assert exit_code(unknown.value) == EXIT_REFUSED
     with pytest.raises(InvalidInput, match="must be name=value"):
         await runs.submit("echo", "hello")
@@ -210,3 +212,35 @@ async def test_r5_13_flows_and_tasks_are_published_started_steered_and_shown(
     ) as wrong:
         await flows.push("asks", faulty)
     assert exit_code(wrong.value) == EXIT_REFUSED
+
+
+async def test_r5_13_a_task_that_asks_again_at_the_same_node_is_told_again(
+    said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "WATCH_S", 0.01)
+    told: asyncio.Queue[Any] = asyncio.Queue()
+    monkeypatch.setattr(tasks, "print_json", told.put_nowait)
+    ask = {"kind": "approval", "params": {"approval_key": "$shared.ok", "consume": True}}
+    again = {"from": "ask", "to": "ask", "action": "approved"}
+    await said.client.hw.flows.publish(
+        "asks", {"start": "ask", "nodes": {"ask": ask}, "edges": [again]}
+    )
+    run = await said.client.hw.flows.start("asks")
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        watching = group.create_task(tasks.watch(run.id, json=True))
+        for answer in (True, True, False):
+            while "waits_for" not in (one := await told.get()):
+                assert one["node"] == "ask"  # What it has done meanwhile.
+            assert (one["id"], one["waits_for"]) == (run.id, "approval")
+            await said.client.hw.flows.approve(run.id, answer)
+    assert watching.result() == 0
+
+
+async def test_i15_a_lane_that_is_not_there_is_named_and_not_made(said: Said) -> None:
+    await lanes.set_("typo", max_concurrent=3)
+    there = await said.lines(lanes.list_())
+    for command in (lanes.pause, lanes.resume, lanes.clear):
+        with pytest.raises(Refused, match="there is no lane 'tpyo'; there are: typo, ") as missing:
+            await command("tpyo")
+        assert (missing.value.code, exit_code(missing.value)) == ("lane_not_found", EXIT_NOT_FOUND)
+    assert await said.lines(lanes.list_()) == there[1:]  # The first line was that of `set`.

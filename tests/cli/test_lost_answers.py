@@ -65,8 +65,8 @@ async def test_i20_what_may_have_been_done_is_said_so(
     async with losing(said.client.address, answer_count=1) as address:
         monkeypatch.setenv("HEADWAY_URL", address)
         with pytest.raises(Refused, match="may have been done: look"):
-            await lanes.pause("narrow")
-    assert (await said.client.get("/api/lanes/narrow"))["paused"] is True
+            await lanes.pause("main")
+    assert (await said.client.get("/api/lanes/main"))["paused"] is True
 
 
 async def test_the_path_of_a_server_is_not_dropped(

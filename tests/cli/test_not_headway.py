@@ -36,6 +36,7 @@ COMMANDS: list[Command] = [
     schedules.list_,
     flows.list_,
     lambda: flows.show("f"),
+    lambda: flows.graph("f"),
     lambda: flows.start("f"),
     tasks.list_,
     lambda: tasks.signal("a", "go", "1"),
@@ -66,6 +67,7 @@ async def answering(**answer: Any) -> AsyncIterator[str]:
         ({"status": 301, "headers": {"Location": "https://e.example/"}}, "https://e.example/"),
         ({"text": "<html>", "content_type": "text/html"}, "does not answer as headway does"),
         ({"text": "[]", "content_type": "application/json"}, "does not answer as headway does"),
+        ({"body": b"\xff", "content_type": "text/html"}, "does not answer as headway does"),
         ({"status": 418, "text": "tea"}, "answered 418, and not as headway does"),
     ],
 )
@@ -77,6 +79,16 @@ async def test_i15_a_stranger_is_told_in_one_sentence(
         monkeypatch.setenv("HEADWAY_URL", address)
         with pytest.raises(Refused, match=why) as refused:
             await command()
+    assert exit_code(refused.value) == EXIT_REFUSED
+
+
+async def test_i15_a_diagram_that_cannot_be_read_is_of_a_stranger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with answering(body=b"flowchart \xff", content_type="text/plain") as address:
+        monkeypatch.setenv("HEADWAY_URL", address)
+        with pytest.raises(Refused, match="does not answer as headway does") as refused:
+            await flows.graph("f")
     assert exit_code(refused.value) == EXIT_REFUSED
 
 

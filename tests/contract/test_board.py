@@ -12,7 +12,7 @@ from headway.core.document import Document
 from headway.core.ids import Key, LaneName, RunId
 from headway.core.run.status import RunStatus
 from headway.core.schedule import Schedule
-from headway.testing import a_submit, claim_of
+from headway.testing import FakeClock, a_submit, claim_of
 from tests.contract.scenes import claimed_one, instance, raise_limit, submitted
 
 
@@ -36,21 +36,39 @@ async def test_r4_13_questions_are_open_until_they_are_answered(store: SqlStore)
         assert claim.run_id == run_id
         await store.apply(AskQuestion(claim, "q1", Document('{"tool":"delete"}')))
         asking.append(run_id)
-    found = await store.board.interrupts(limit=10)
+    found = [one async for one in store.board.interrupts(limit=10)]
     assert [(one.question.run_id, one.key) for one in found] == [
         (asking[0], "ann"),
         (asking[1], "bob"),
     ]
-    (first,) = await store.board.interrupts(limit=1)
-    asked = first.question
-    place = (asked.asked_at, asked.run_id, asked.call_id)
-    rest = await store.board.interrupts(limit=9, after=place)
+    (first,) = [one async for one in store.board.interrupts(limit=1)]
+    rest = [one async for one in store.board.interrupts(limit=9, after=first.place)]
     assert [one.question.run_id for one in rest] == asking[1:]
     await store.apply(
         PostToInbox(run_id=asking[0], kind=ANSWER, payload=Document("true"), call_id="q1")
     )
-    (left,) = await store.board.interrupts(limit=10)
+    (left,) = [one async for one in store.board.interrupts(limit=10)]
     assert left.question.run_id == asking[1]
+
+
+async def test_i20_questions_are_read_a_few_at_once(store: SqlStore, clock: FakeClock) -> None:
+    await submitted(store, "ann")
+    claim = claim_of(await claimed_one(store, await instance(store)))
+    names = [f"q{number:02}" for number in range(40)]
+    for number, name in enumerate(names):  # Three at each instant.
+        await store.apply(AskQuestion(claim, name, Document("{}")))
+        clock.advance(number % 3 == 2)
+    for limit in (1, 16, 17, 39, 99):
+        found = store.board.interrupts(limit=limit, run_id=claim.run_id)
+        assert [one.question.call_id async for one in found] == names[:limit]
+    reading = store.board.interrupts(limit=99)
+    found_ids = [(await anext(reading)).question.call_id]
+    for name in (names[5], names[30]):
+        await store.apply(
+            PostToInbox(run_id=claim.run_id, kind=ANSWER, payload=Document("1"), call_id=name)
+        )
+    found_ids += [one.question.call_id async for one in reading]
+    assert found_ids == [*names[:30], *names[31:]]  # That one had not been read before.
 
 
 async def test_schedules_are_read_as_they_were_decided(store: SqlStore) -> None:

@@ -89,7 +89,7 @@ async def test_i15_awkward_documents_come_back_unchanged_from_everywhere(
         assert told["run_progress"] == told["run_log"] == text
         if number % 2:
             assert json.loads(told["run_state_changed"])["error"] == value
-    keys = {row.key: row.params for row in await store.runs.keys(limit=100)}
+    keys = {row.key: row.params async for row in store.runs.keys(limit=100)}
     assert keys == {f"key-{n}": document(value) for n, value in enumerate(AWKWARD)}
 
 
@@ -238,7 +238,8 @@ async def test_i15_keys_are_compared_byte_by_byte(store: SqlStore) -> None:
     run_ids = [await submitted(store, key) for key in DIFFERENT_NAMES]
     for key, run_id in zip(DIFFERENT_NAMES, run_ids, strict=True):
         assert await store.apply(a_submit(key)) == Busy(run_id)
-        (found,) = await store.runs.list_runs(RunFilter(key=Key(key)), limit=10)
+        wanted = RunFilter(key=Key(key))
+        (found,) = [one async for one in store.runs.list_runs(wanted, limit=10)]
         assert (found.run.id, found.run.key) == (run_id, key)
     ones = await claimed(store, a_claim(await instance(store), count=100))
     assert [one.key for one in ones] == DIFFERENT_NAMES
@@ -253,7 +254,8 @@ async def test_i15_lanes_jobs_and_idempotency_keys_too(store: SqlStore) -> None:
         await store.apply(SetLane(name=LaneName(name), max_concurrent=2))
         one = await claimed_one(store, holder, lane=name, jobs=[name], count=10)
         assert (one.run_id, one.job) == (run_id, name)
-    assert sorted(row.key for row in await store.runs.keys(limit=100)) == sorted(DIFFERENT_NAMES)
+    saved = [row.key async for row in store.runs.keys(limit=100)]
+    assert sorted(saved) == sorted(DIFFERENT_NAMES)
 
 
 async def test_i15_names_are_trimmed(store: SqlStore, clock: FakeClock) -> None:

@@ -344,6 +344,25 @@ async def test_i20_tasks_are_read_a_few_at_once_in_the_order_of_the_first_look(
     assert places == sorted(places, reverse=True)
 
 
+async def test_i20_for_a_task_that_is_wanted_no_more_another_is_read(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """R5.6: a page that is asked for one more than it shows always knows whether there are more."""
+    ids = [RunId(f"task-{number}") for number in range(60)]
+    for run_id in reversed(ids):
+        await store.apply(a_start(run_id, key=run_id))
+        clock.advance(1)
+    active = store.flows.tasks(TaskFilter(statuses=[RunStatus.QUEUED]), limit=40)
+    found = [await anext(active)]
+    for left in (20, 30, 39, 40):
+        assert await store.apply(RequestCancel(run_id=ids[left])) is CancelAnswer.CANCELED
+    found += [task async for task in active]
+    told = [task.flow_run.run_id for task in found]
+    assert told == [*ids[:20], *ids[21:30], *ids[31:39], *ids[41:44]]
+    places = [task.place for task in found]
+    assert places == sorted(places, reverse=True)
+
+
 async def test_i20_node_runs_are_read_a_few_at_once(store: SqlStore, clock: FakeClock) -> None:
     await store.apply(a_start())
     rows = tuple(a_row(seq) for seq in range(1, 101))

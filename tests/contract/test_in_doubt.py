@@ -68,7 +68,7 @@ async def test_i3_an_answer_that_is_lost_is_found_again_or_made_anew(
     answer = await store.apply(a_submit())
     assert isinstance(answer, Accepted)
     assert await store.runs.run(answer.run_id) is not None
-    assert len(await store.runs.list_runs(RunFilter(), limit=10)) == 1
+    assert len([one async for one in store.runs.list_runs(RunFilter(), limit=10)]) == 1
 
 
 async def test_i3_a_batch_that_did_not_land_is_not_taken_for_the_one_before_it(

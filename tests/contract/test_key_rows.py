@@ -38,7 +38,7 @@ ANN = Key("ann")
 async def word(store: SqlStore, key: str) -> str:
     """What the row shows: the word of the key's last run that was not turned away."""
     wanted = RunFilter(key=Key(key), statuses=frozenset(RunStatus) - {RunStatus.REJECTED})
-    last = await store.runs.list_runs(wanted, limit=1)
+    last = [one async for one in store.runs.list_runs(wanted, limit=1)]
     return row_word_of(last[0].run) if last else "Idle"
 
 
@@ -95,7 +95,7 @@ async def test_r1_7_a_row_is_saved_with_its_revision_and_event(
     clock.advance(1)
     changed = await store.apply(SaveKey(key=ANN, job="other"))
     assert changed == SavedKey(ANN, "other", "{}", 2, clock())
-    assert list(await store.runs.keys(limit=10)) == [changed]
+    assert [one async for one in store.runs.keys(limit=10)] == [changed]
     seen = [(event.type, event.key, json.loads(event.payload)) for event in await events(store)]
     assert seen == [
         (EventType.KEY_CHANGED, ANN, {"revision": 1, "by": ""}),
@@ -168,7 +168,7 @@ async def test_r1_7_a_row_can_be_deleted(store: SqlStore) -> None:
     assert await store.apply(DeleteKey(ANN)) is False
     await store.apply(SaveKey(key=ANN, job="mirror"))
     assert await store.apply(DeleteKey(ANN)) is True
-    assert list(await store.runs.keys(limit=10)) == []
+    assert [one async for one in store.runs.keys(limit=10)] == []
     assert json.loads((await events(store))[-1].payload) == {"revision": None, "by": ""}
 
 
@@ -178,7 +178,7 @@ async def test_r1_7_several_changes_at_once_behave_as_one_after_the_other(
     saves = [SaveKey(key=ANN, job=job) for job in ("a", "b", "c")]
     answers = await together(store, *saves[:2], DeleteKey(ANN), saves[2])
     assert [getattr(answer, "job", answer) for answer in answers] == ["a", "b", True, "c"]
-    (saved,) = await store.runs.keys(limit=10)
+    (saved,) = [one async for one in store.runs.keys(limit=10)]
     assert saved.job == "c"
     assert [event.type for event in await events(store)] == [EventType.KEY_CHANGED] * 4
 

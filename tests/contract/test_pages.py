@@ -98,11 +98,11 @@ async def test_i19_pages_among_many_runs_are_whole_and_in_order(
 ) -> None:
     for name, (wanted, _) in FILTERS.items():
         fitting = [run.seq for run in reversed(past) if fits(run, wanted)]
-        first = await store.runs.list_runs(wanted, limit=7)
+        first = [one async for one in store.runs.list_runs(wanted, limit=7)]
         assert [one.run.seq for one in first] == fitting[:7], name
         if len(fitting) > 7:
-            second = await store.runs.list_runs(wanted, limit=7, before_seq=first[-1].run.seq)
-            assert [one.run.seq for one in second] == fitting[7:14], name
+            second = store.runs.list_runs(wanted, limit=7, before_seq=first[-1].run.seq)
+            assert [one.run.seq async for one in second] == fitting[7:14], name
 
 
 def fits(run: Run, wanted: RunFilter) -> bool:

@@ -1,11 +1,13 @@
 """Reading: lists by keyset, pages without gaps or repeats, snapshots of one instant (R1.10)."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from headway.adapters.sql import read_runs
 from headway.adapters.sql.store import SqlStore
+from headway.core.command.cancel import CancelAnswer, RequestCancel
 from headway.core.command.key_row import SaveKey
 from headway.core.command.settle import Complete
 from headway.core.ids import InstanceId, Key, LaneName, RunId
@@ -30,7 +32,8 @@ async def pages(store: SqlStore, wanted: RunFilter, *, limit: int) -> list[list[
     found: list[list[RunId]] = []
     before_seq = None
     while True:
-        page = await store.runs.list_runs(wanted, limit=limit, before_seq=before_seq)
+        reading = store.runs.list_runs(wanted, limit=limit, before_seq=before_seq)
+        page = [kept async for kept in reading]
         if not page:
             return found
         found.append([kept.run.id for kept in page])
@@ -52,11 +55,31 @@ async def test_r1_10_what_is_added_meanwhile_neither_repeats_nor_hides_anything(
     found: list[RunId] = []
     before_seq = None
     while len(found) < len(run_ids):
-        page = await store.runs.list_runs(ALL, limit=2, before_seq=before_seq)
+        page = [one async for one in store.runs.list_runs(ALL, limit=2, before_seq=before_seq)]
         found += [kept.run.id for kept in page]
         before_seq = page[-1].run.seq
         await submitted(store, f"new-{len(found)}")
     assert found == run_ids
+
+
+@pytest.mark.parametrize("statuses", [(), ("queued", "canceled")])
+async def test_i20_runs_are_read_a_few_at_once(store: SqlStore, statuses: Sequence[str]) -> None:
+    """One that moves meanwhile is neither missed nor told twice; what is new is not looked for."""
+    run_ids = [await submitted(store, f"key-{number}") for number in range(40)]
+    run_ids.reverse()
+    wanted = RunFilter(statuses=frozenset(map(RunStatus, statuses)))
+    for limit in (1, 16, 17, 39, 99):
+        (first, *_) = await pages(store, wanted, limit=limit)
+        assert first == run_ids[:limit]
+    reading = store.runs.list_runs(wanted, limit=40)
+    found = [await anext(reading)]
+    for run_id in (run_ids[0], run_ids[5], run_ids[30]):
+        assert await store.apply(RequestCancel(run_id=run_id)) is CancelAnswer.CANCELED
+    await submitted(store, "new")
+    found += [kept async for kept in reading]
+    assert [kept.run.id for kept in found] == run_ids
+    assert found[5].run.status is RunStatus.QUEUED
+    assert found[30].run.status is RunStatus.CANCELED  # It had not been read before.
 
 
 async def test_r1_10_a_list_can_be_filtered(store: SqlStore, clock: FakeClock) -> None:
@@ -103,7 +126,7 @@ async def test_r1_10_what_is_not_there_is_none_or_empty(store: SqlStore) -> None
     assert await store.runs.run(RunId("none")) is None
     assert list(await store.runs.inbox(RunId("none"))) == []
     assert list(await store.runs.instances()) == []
-    assert list(await store.runs.keys(limit=10)) == []
+    assert [one async for one in store.runs.keys(limit=10)] == []
     assert list(await store.runs.runs_held_by(InstanceId("none"), limit=10)) == []
     assert list(await store.runs.held_among(InstanceId("none"), [RunId("none")])) == []
     assert await store.runs.run_seqs([RunId("none")]) == {}
@@ -184,12 +207,27 @@ async def test_i13_a_snapshot_is_of_one_instant(store: SqlStore, another_store: 
         assert all(run.seq <= snapshot.seq for run in states)
 
 
+async def test_i20_the_rows_of_keys_are_read_a_few_at_once(store: SqlStore) -> None:
+    names = [f"key-{number:02}" for number in range(40)]
+    for name in names:
+        await store.apply(SaveKey(key=Key(name), job="mirror"))
+    for limit in (1, 16, 17, 39, 99):
+        assert [row.key async for row in store.runs.keys(limit=limit)] == names[:limit]
+    reading = store.runs.keys(limit=99)
+    found = [await anext(reading)]
+    for name in names[5], names[30]:
+        await store.apply(SaveKey(key=Key(name), job="other"))
+    found += [row async for row in reading]
+    assert [row.key for row in found] == names
+    assert (found[5].job, found[30].job) == ("mirror", "other")  # That had not been read before.
+
+
 async def test_r1_10_the_rows_of_keys_go_by_pages(store: SqlStore) -> None:
     names = [f"key-{number}" for number in range(5)]
     for name in reversed(names):
         await store.apply(SaveKey(key=Key(name), job="mirror"))
-    first = await store.runs.keys(limit=3)
-    rest = await store.runs.keys(limit=3, after=first[-1].key)
+    first = [one async for one in store.runs.keys(limit=3)]
+    rest = [one async for one in store.runs.keys(limit=3, after=first[-1].key)]
     assert [row.key for row in (*first, *rest)] == names
 
 

@@ -39,7 +39,7 @@ async def begun(store: SqlStore, clock: FakeClock, schedule: Schedule) -> Instan
 
 
 async def runs(store: SqlStore) -> list[RunRecord]:
-    return list(await store.runs.list_runs(RunFilter(), limit=1_000))
+    return [one async for one in store.runs.list_runs(RunFilter(), limit=1_000)]
 
 
 async def fired(store: SqlStore, schedule: Schedule) -> FireAnswer:

@@ -51,6 +51,7 @@ ERRORS: list[Error] = [
     FlowNotFound("orders", 2),
     NotWaiting(RunId("r"), is_answered=True),
     SchemaMismatch("the database is newer"),
+    SchemaMismatch("it has no schema", remedy="headway db upgrade"),
     RuntimeUnavailable("127.0.0.1:6379", "it did not answer"),
     LeaseLost(Key("k"), RunId("r")),
     DatabaseUnavailable({"a:1": "refused", "b:2": "is read-only"}),

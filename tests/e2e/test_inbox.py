@@ -8,6 +8,7 @@ from playwright.async_api import Browser, expect
 from tests.e2e.flows import ASK
 from tests.e2e.line import BadLine
 from tests.e2e.site import Site
+from tests.e2e.test_lists import with_limit
 from tests.e2e.viewer import Viewer, everywhere
 
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
@@ -33,6 +34,19 @@ async def test_r4_9_a_question_is_answered_by_one_click_and_others_see_it(
         await expect(one.get_by_test_id("question")).to_have_count(0)
     assert site.ended(run_id)["result"] == {"approved": True}
     await other.leave()
+
+
+async def test_i20_questions_that_find_no_room_in_a_page_are_in_the_inbox_too(
+    viewer: Viewer, site: Site
+) -> None:
+    page = await viewer.open("inbox")
+    await page.route("**/api/interrupts?*", lambda route: with_limit(route, 1))
+    for key in ("ann", "bob", "cem"):
+        run_id = site.begun(key, job="agent", params={"goal": "tidy up"})
+        site.tell(run_id, {"tool": f"delete_{key}"})
+    for number, key in enumerate(("ann", "bob", "cem")):
+        question = page.get_by_test_id("question").nth(number)
+        await expect(question).to_contain_text(f"delete_{key}")
 
 
 async def test_r4_9_a_question_with_a_schema_is_a_form(viewer: Viewer, site: Site) -> None:

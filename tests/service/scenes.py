@@ -41,7 +41,7 @@ class Gauge:
 
 async def records(store: SqlStore) -> list[RunRecord]:
     """All runs, in the order in which they were accepted."""
-    return list(reversed(await store.runs.list_runs(RunFilter(), limit=1_000)))
+    return list(reversed([one async for one in store.runs.list_runs(RunFilter(), limit=1_000)]))
 
 
 async def records_of(hw: Headway) -> list[RunRecord]:

@@ -123,4 +123,4 @@ async def seq_of(store: SqlStore) -> int:
 
 async def _active(store: SqlStore) -> int:
     wanted = RunFilter(statuses=frozenset(RunStatus) - TERMINAL)
-    return len(await store.runs.list_runs(wanted, limit=1))
+    return len([one async for one in store.runs.list_runs(wanted, limit=1)])

@@ -6,6 +6,7 @@ A pause is longer than a lease: the others take the work, and the one that wakes
 import asyncio
 import json
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -170,7 +171,7 @@ class Torment:
         while True:  # Ends by cancellation only.
             await asyncio.sleep(random.uniform(0, 0.5))
             wanted = RunFilter(statuses=frozenset({random.choice(sorted(ACTIVE))}))
-            if records := await self._store.runs.list_runs(wanted, limit=100):
+            if records := [one async for one in self._store.runs.list_runs(wanted, limit=100)]:
                 run_id = random.choice(records).run.id
                 if await self._handle(run_id).cancel(grace_s=GRACE_S) == "canceled":
                     self.canceled.add(run_id)
@@ -219,13 +220,10 @@ async def judge(store: SqlStore, folder: Path, torment: Torment) -> Findings:
 
 
 async def _check_records(store: SqlStore, authority: Authority, canceled: set[RunId]) -> None:
-    before_seq: int | None = None
-    while page := await store.runs.list_runs(RunFilter(), limit=PAGE_COUNT, before_seq=before_seq):
-        for record in page:
-            authority.check_result(record)
-            if record.run.id in canceled and record.run.status is not RunStatus.CANCELED:
-                authority.findings.lost += 1  # The cancel was.
-        before_seq = page[-1].run.seq
+    async for record in store.runs.list_runs(RunFilter(), limit=sys.maxsize):
+        authority.check_result(record)
+        if record.run.id in canceled and record.run.status is not RunStatus.CANCELED:
+            authority.findings.lost += 1  # The cancel was.
 
 
 async def _examined(urls: Sequence[str]) -> list[str]:

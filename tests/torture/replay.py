@@ -157,10 +157,9 @@ async def replay(
     last_seq = (await store.events.events(after_seq=state.last_seq, limit=1)).last_seq
     findings.gaps += last_seq != state.last_seq
     findings.unfinished = len(state.accepted_seqs) - len(state.ended)
-    still_active = await store.runs.list_runs(
-        RunFilter(statuses=frozenset(RunStatus) - TERMINAL), limit=PAGE_COUNT
-    )
-    findings.unfinished += len(still_active)
+    is_active = RunFilter(statuses=frozenset(RunStatus) - TERMINAL)
+    async for _ in store.runs.list_runs(is_active, limit=PAGE_COUNT):
+        findings.unfinished += 1
     _compare_ledgers(findings, state, folder, anyone_was_killed=anyone_was_killed)
     return findings
 

@@ -37,6 +37,9 @@ DESCRIPTION: Final = (
     " people watch, steer, stop and approve it."
 )
 
+SHOWN_LENGTH_MAX: Final = 200
+"""Of a path, in a sentence."""
+
 
 def build_application(
     face: Face,
@@ -112,7 +115,12 @@ async def _http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error, Problem):
         return _answered(error)
-    code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
+    if error.status_code == 404:
+        place = request.url.path[:SHOWN_LENGTH_MAX]
+        return _answered(
+            Problem(404, "not_found", f"there is nothing at {place!r}; /docs lists all calls")
+        )
+    code = "method_not_allowed" if error.status_code == 405 else "bad_request"
     headers = {name.lower(): value for name, value in (error.headers or {}).items()}
     if error.status_code == 405:
         headers["allow"] = ", ".join(sorted(_methods(request)))

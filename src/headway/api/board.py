@@ -11,7 +11,7 @@ from fastapi import APIRouter, Response
 
 from headway.api.answers import ETAG, StrictRoute, answered, json_answer, problems
 from headway.api.caller import By
-from headway.api.cursor import Cursor, Limit, page_of, read_cursor, write_cursor
+from headway.api.cursor import Cursor, Limit, page_text, read_cursor
 from headway.api.face import Face
 from headway.api.flow_bodies import worker_view
 from headway.api.matching import IfMatch, expected_revision
@@ -136,9 +136,9 @@ def _lanes(router: APIRouter, face: Face) -> None:
 def _control_lanes(
     router: APIRouter, face: Face, found_lane: Callable[[str], Awaitable[FoundLane]]
 ) -> None:
-    async def revision(name: str) -> int:
+    async def revision(name: str) -> int | None:
         view = await face.store.board.lane(LaneName(name.strip()))
-        return 0 if view is None else view.lane.revision
+        return None if view is None else view.lane.revision
 
     @router.patch(
         LANE,
@@ -150,6 +150,9 @@ def _control_lanes(
         name: NamePath, body: LaneBody, by: By, if_match: IfMatch = None
     ) -> Response:
         """Change what is given. A lowered limit interrupts nobody: fewer start until it holds."""
+        if not body.model_dump(exclude_none=True):
+            problem = f"body: say at least one of {', '.join(LaneBody.model_fields)}"
+            raise Problem(422, "invalid_input", problem, {"place": "body"})
         expected = await expected_revision(if_match, f"lane {name!r}", lambda: revision(name))
         await face.lanes.set(
             name,
@@ -188,13 +191,14 @@ def _keys(router: APIRouter, face: Face) -> None:
         limit: Limit = 100,
         cursor: Cursor = None,
     ) -> Response:
-        """The saved rows, by key."""
+        """The saved rows, by key.
+
+        A page has less than `limit` when more would be too large; `cursor` leads to the rest.
+        """
         (after,) = read_cursor(cursor, str) or (None,)
-        rows, last = page_of(await face.keys.list(after=after, limit=limit + 1), limit)
-        onward = None if last is None else write_cursor(last.key)
-        return json_answer(
-            f'{{"keys":{listed(map(key_view, rows))},"cursor":{json.dumps(onward)}}}'
-        )
+        found = face.keys.each(after=after, limit=limit + 1)
+        texts = (((row.key,), key_view(row)) async for row in found)
+        return json_answer(await page_text("keys", texts, limit=limit))
 
     async def found_key(key: str) -> SavedKey | None:
         return await face.keys.get(key)
@@ -218,9 +222,9 @@ def _keys(router: APIRouter, face: Face) -> None:
 def _control_keys(
     router: APIRouter, face: Face, found_key: Callable[[str], Awaitable[SavedKey | None]]
 ) -> None:
-    async def revision(key: str) -> int:
+    async def revision(key: str) -> int | None:
         row = await found_key(key)
-        return 0 if row is None else row.revision
+        return None if row is None else row.revision
 
     @router.put(
         "/keys/{key:name}",

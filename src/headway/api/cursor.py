@@ -66,6 +66,19 @@ def page_of(found: Sequence[T], limit: int) -> tuple[Sequence[T], T | None]:
     return shown, shown[-1] if len(found) > limit else None
 
 
+async def page_text(
+    member: str, found: AsyncIterator[tuple[Sequence[Part], str]], *, limit: int
+) -> bytes:
+    """A page with what finds room in it, and the way to the rest.
+
+    `found` tells of each where it stands, and its JSON: one more than `limit`, if there is one.
+    """
+    texts = ((place, text.encode()) async for place, text in found)
+    places, shown, has_more = await fitting(texts, limit=limit)
+    onward = json.dumps(write_cursor(*places[-1]) if has_more else None)
+    return b'{"%b":[%b],"cursor":%b}' % (member.encode(), b",".join(shown), onward.encode())
+
+
 async def fitting(
     found: AsyncIterator[tuple[T, bytes]], *, limit: int
 ) -> tuple[list[T], list[bytes], bool]:

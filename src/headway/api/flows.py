@@ -85,11 +85,11 @@ def _checking(router: APIRouter, face: Face) -> None:
 
 
 def _publishing(router: APIRouter, face: Face) -> None:
-    async def revision(name: str) -> int:
+    async def revision(name: str) -> int | None:
         try:
             return (await face.flows.get(name.strip())).revision
         except FlowNotFound:
-            return 0
+            return None
 
     @router.put(
         FLOW,

@@ -1,19 +1,17 @@
 """`/api/interrupts`: everything that waits for a person, and the answer to it."""
 
-import json
 from typing import Any
 
 from fastapi import APIRouter, Response
 
 from headway.api.answers import StrictRoute, json_answer, problems
 from headway.api.caller import By
-from headway.api.cursor import Cursor, Limit, page_of, read_cursor, write_cursor
+from headway.api.cursor import Cursor, Limit, page_text, read_cursor
 from headway.api.face import Face
 from headway.api.runs import OfRun, RunIdPath
-from headway.api.views import interrupt_view, listed
+from headway.api.views import interrupt_view
 from headway.api.wire import InterruptList, ResumeBody
 from headway.core.ids import RunId
-from headway.core.world import Question
 
 
 def interrupts_router(face: Face) -> APIRouter:
@@ -29,15 +27,15 @@ def interrupts_router(face: Face) -> APIRouter:
         run_id: OfRun = None,
         cursor: Cursor = None,
     ) -> Response:
-        """What runs ask and nobody has answered, the longest first."""
+        """What runs ask and nobody has answered, the longest first.
+
+        A page has less than `limit` when more would be too large; `cursor` leads to the rest.
+        """
         asking = None if run_id is None else RunId(run_id)
         after = read_cursor(cursor, int, str, str)
-        board = face.store.board
-        found = await board.interrupts(limit=limit + 1, run_id=asking, after=after)
-        shown, last = page_of(found, limit)
-        onward = None if last is None else write_cursor(*_place(last.question))
-        text = listed(map(interrupt_view, shown))
-        return json_answer(f'{{"interrupts":{text},"cursor":{json.dumps(onward)}}}')
+        found = face.store.board.interrupts(limit=limit + 1, run_id=asking, after=after)
+        texts = ((one.place, interrupt_view(one)) async for one in found)
+        return json_answer(await page_text("interrupts", texts, limit=limit))
 
     @router.post("/runs/{run_id}/resume", responses=problems(404, 409, 429, body=True))
     async def resume(run_id: RunIdPath, body: ResumeBody, by: By) -> dict[str, Any]:
@@ -47,7 +45,3 @@ def interrupts_router(face: Face) -> APIRouter:
         return {}
 
     return router
-
-
-def _place(asked: Question) -> tuple[int, str, str]:
-    return asked.asked_at, asked.run_id, asked.call_id

@@ -21,18 +21,19 @@ _ONE: Final = re.compile(r'(W/)?"([^"]*)"|([0-9]+)')
 
 
 async def expected_revision(
-    if_match: str | None, what: str, current: Callable[[], Awaitable[int]]
+    if_match: str | None, what: str, current: Callable[[], Awaitable[int | None]]
 ) -> int | None:
     """The revision that must be met; None: any. 412 where none can be.
 
-    `current` tells at which it is, and 0 when there is nothing. A weak tag is never met.
+    `current` tells at which it is, and None when there is nothing: to a tag that is 0, as a lane
+    that nobody has changed is at. A weak tag is never met.
     """
     if if_match is None:
         return None
     words = if_match.strip()
     if words == "*":
-        if await current() == 0:
-            raise _unmet(what, 0)
+        if await current() is None:
+            raise _unmet(what, None)
         return None
     if _TAGS.fullmatch(words) is None:
         problem = 'If-Match: must be a revision, such as "3", or *'
@@ -42,12 +43,12 @@ async def expected_revision(
     if len(wanted) == 1:
         return wanted[0]
     revision = await current()
-    if revision in wanted:
-        return revision
+    if (revision or 0) in wanted:
+        return revision or 0
     raise _unmet(what, revision)
 
 
-def _unmet(what: str, revision: int) -> Problem:
-    is_at = f"it is at revision {revision}" if revision else "there is none"
+def _unmet(what: str, revision: int | None) -> Problem:
+    is_at = "there is none" if revision is None else f"it is at revision {revision}"
     detail = f"{what} is not what If-Match asks for; {is_at}"
-    return Problem(412, "revision_conflict", detail, {"revision": revision})
+    return Problem(412, "revision_conflict", detail, {"revision": revision or 0})

@@ -11,6 +11,10 @@ from urllib.parse import urlsplit
 from headway.api.problem import Problem
 from headway.core.errors import ConfigurationError
 
+CROSS_ORIGIN: Final = (
+    "a page of another origin may not call this server; if it is its own page, behind a proxy that"
+    " speaks TLS, then HEADWAY_PUBLIC_URL must tell where browsers find it"
+)
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 PAGE_PATHS: Final = frozenset({"/", "/ui"})
 PAGE_PREFIX: Final = "/ui/"
@@ -104,7 +108,7 @@ class Origins:
         if (is_foreign and not (is_page(path) and _is_link(headers, method))) or (
             origin is not None and not self._is_ours(origin.lower(), headers, scheme)
         ):
-            raise Problem(403, "cross_origin", "a page of another origin may not call this server")
+            raise Problem(403, "cross_origin", CROSS_ORIGIN)
 
     def _is_ours(self, origin: str, headers: Mapping[str, str], scheme: str) -> bool:
         host = headers.get("host", "").lower()

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query, Response
 
 from headway.api.answers import LOCATION, StrictRoute, answered, json_answer, problems
 from headway.api.caller import By
-from headway.api.cursor import Cursor, page_of, read_cursor, write_cursor
+from headway.api.cursor import Cursor, page_of, page_text, read_cursor, write_cursor
 from headway.api.face import Face
 from headway.api.submit import IdempotencyKey, submitted
 from headway.api.views import explanation_view, file_view, listed, run_view
@@ -67,7 +67,10 @@ def runs_router(face: Face) -> APIRouter:
         limit: PageCount = 50,
         cursor: Cursor = None,
     ) -> Response:
-        """Newest first, a page at a time."""
+        """Newest first, a page at a time.
+
+        A page has less than `limit` when more would be too large; `cursor` leads to the rest.
+        """
         wanted = RunFilter(
             statuses=frozenset(RunStatus(word) for word in status or ()),
             key=None if key is None else Key(key),
@@ -75,11 +78,9 @@ def runs_router(face: Face) -> APIRouter:
             lane=None if lane is None else LaneName(lane),
         )
         (before_seq,) = read_cursor(cursor, int) or (None,)
-        found = await face.store.runs.list_runs(wanted, limit=limit + 1, before_seq=before_seq)
-        records, last = page_of(found, limit)
-        onward = None if last is None else write_cursor(last.run.seq)
-        text = listed(map(run_view, records))
-        return json_answer(f'{{"runs":{text},"cursor":{json.dumps(onward)}}}')
+        found = face.store.runs.list_runs(wanted, limit=limit + 1, before_seq=before_seq)
+        texts = (((record.run.seq,), run_view(record)) async for record in found)
+        return json_answer(await page_text("runs", texts, limit=limit))
 
     _look(router, face)
     _talk(router, face)

@@ -12,8 +12,8 @@ from headway.api.cursor import (
     Cursor,
     Limit,
     fitting,
+    page_text,
     read_cursor,
-    write_cursor,
 )
 from headway.api.face import Face
 from headway.api.flow_answers import (
@@ -116,10 +116,8 @@ def _listing(router: APIRouter, face: Face) -> None:
         )
         after = read_cursor(cursor, int, str)
         found = face.flows.each_task(wanted, limit=limit + 1, after=after)
-        texts = ((task.place, encoded(task_view(task)).encode()) async for task in found)
-        places, tasks, has_more = await fitting(texts, limit=limit)
-        onward = encoded(write_cursor(*places[-1]) if has_more else None).encode()
-        return json_answer(b'{"tasks":[%b],"cursor":%b}' % (b",".join(tasks), onward))
+        texts = ((task.place, encoded(task_view(task))) async for task in found)
+        return json_answer(await page_text("tasks", texts, limit=limit))
 
     @router.get(
         "/tasks/{task_id}",

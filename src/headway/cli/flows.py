@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import IdempotencyKey, Json, ago, print_json, print_list
+from headway.cli.show import App, IdempotencyKey, Json, ago, print_json, print_list
 from headway.core.errors import ConfigurationError, InvalidFlow, InvalidInput
 from headway.core.flow.parse import read_flow
 
@@ -48,7 +48,7 @@ def validate(file: Path, /, *, json: Json = False) -> None:
         sys.exit(EXIT_FAULTY)
 
 
-async def push(name: str, file: Path, /, *, json: Json = False) -> None:
+async def push(name: str, file: Path, /, *, app: App = None, json: Json = False) -> None:
     """Publish a definition as the newest version of a flow.
 
     Parameters
@@ -59,7 +59,7 @@ async def push(name: str, file: Path, /, *, json: Json = False) -> None:
         The definition, as JSON.
     """
     definition = _read(file).encode()
-    async with connected() as client:
+    async with connected(app) as client:
         made = await client.put(f"/api/flows/{named(name)}", definition)
     if json:
         print_json(made)
@@ -68,9 +68,9 @@ async def push(name: str, file: Path, /, *, json: Json = False) -> None:
     print(f"{made['name']} version {made['version']}" + ("" if made["is_new"] else " (as it was)"))
 
 
-async def list_(*, json: Json = False) -> None:
+async def list_(*, app: App = None, json: Json = False) -> None:
     """List the flows, by name."""
-    async with connected() as client:
+    async with connected(app) as client:
         found = await client.listed("/api/flows", "flows")
     headings = ("flow", "version", "published")
     print_list(found, headings, _columns, empty="there are no flows", as_json=json)
@@ -80,7 +80,9 @@ def _columns(flow: Any) -> tuple[Any, ...]:
     return (flow["name"], flow["version"], f"{ago(flow['updated_at'])} ago")
 
 
-async def show(name: str, /, *, version: int | None = None, json: Json = False) -> None:
+async def show(
+    name: str, /, *, version: int | None = None, app: App = None, json: Json = False
+) -> None:
     """Print the definition of a flow.
 
     Parameters
@@ -90,7 +92,7 @@ async def show(name: str, /, *, version: int | None = None, json: Json = False) 
     version
         Another version than the published one.
     """
-    async with connected() as client:
+    async with connected(app) as client:
         found = await client.get(f"/api/flows/{named(name)}", version=version)
     if json:
         print_json(found)
@@ -98,7 +100,9 @@ async def show(name: str, /, *, version: int | None = None, json: Json = False) 
     print(jsonlib.dumps(found["definition"], indent=2, ensure_ascii=False))
 
 
-async def graph(name: str, /, *, version: int | None = None, json: Json = False) -> None:
+async def graph(
+    name: str, /, *, version: int | None = None, app: App = None, json: Json = False
+) -> None:
     """Print a Mermaid diagram of a flow.
 
     Parameters
@@ -108,7 +112,7 @@ async def graph(name: str, /, *, version: int | None = None, json: Json = False)
     version
         Another version than the published one.
     """
-    async with connected() as client:
+    async with connected(app) as client:
         drawn = await client.text(f"/api/flows/{named(name)}/graph", version=version)
     print_json({"name": name, "version": version, "mermaid": drawn}) if json else print(drawn)
 
@@ -122,6 +126,7 @@ async def start(
     version: int | None = None,
     on_conflict: OnConflict = "reject",
     idempotency_key: IdempotencyKey = None,
+    app: App = None,
     json: Json = False,
 ) -> None:
     """Start a task, and print its id. A program that is open on the database drives it.
@@ -141,7 +146,7 @@ async def start(
     if not isinstance(given, dict):
         raise InvalidInput("--params", "must be a JSON object")
     wanted = {"params": given, "key": key, "version": version, "on_conflict": on_conflict}
-    async with connected() as client:
+    async with connected(app) as client:
         path = f"/api/flows/{named(name)}/tasks"
         task = await client.start(path, wanted, idempotency_key=idempotency_key)
     print_json(task) if json else print(task["id"])

@@ -4,18 +4,18 @@ from typing import Any
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import Json, print_json, print_list, short
+from headway.cli.show import App, Json, print_json, print_list, short
 from headway.cli.words import values_of
 
 
-async def list_(*, json: Json = False) -> None:
+async def list_(*, app: App = None, json: Json = False) -> None:
     """List the saved rows, by key."""
-    async with connected() as client:
+    async with connected(app) as client:
         rows = await client.listed("/api/keys", "keys")
     _show(rows, as_json=json)
 
 
-async def set_(key: str, job: str, /, *params: str, json: Json = False) -> None:
+async def set_(key: str, job: str, /, *params: str, app: App = None, json: Json = False) -> None:
     """Save what the key's next run is to be. Ends with 3 while a run of the key is active.
 
     Parameters
@@ -27,13 +27,13 @@ async def set_(key: str, job: str, /, *params: str, json: Json = False) -> None:
     params
         Its parameters, as `name=value`; a value that is JSON is taken as such.
     """
-    async with connected() as client:
+    async with connected(app) as client:
         wanted = {"job": job, "params": values_of(params, place="params")}
         saved = await client.put(f"/api/keys/{named(key)}", wanted)
     _show([saved], as_json=json)
 
 
-async def rm(key: str, /, *, json: Json = False) -> None:
+async def rm(key: str, /, *, app: App = None, json: Json = False) -> None:
     """Forget what was saved for a key. Ends with 3 while a run of the key is active.
 
     Parameters
@@ -41,7 +41,7 @@ async def rm(key: str, /, *, json: Json = False) -> None:
     key
         The key.
     """
-    async with connected() as client:
+    async with connected(app) as client:
         await client.delete(f"/api/keys/{named(key)}")
     print_json({"key": key}) if json else print("removed")
 

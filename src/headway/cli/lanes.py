@@ -2,15 +2,16 @@
 
 from typing import Any
 
-from headway.cli.client.client import named
+from headway.cli.client.client import Client, Refused, named
 from headway.cli.client.connect import connected
-from headway.cli.show import Json, print_json, print_list
+from headway.cli.show import App, Json, print_json, print_list
 from headway.core.errors import InvalidInput
+from headway.core.nearest import nearest
 
 
-async def list_(*, json: Json = False) -> None:
+async def list_(*, app: App = None, json: Json = False) -> None:
     """List all lanes with their limits, and how many runs hold a slot or wait."""
-    async with connected() as client:
+    async with connected(app) as client:
         lanes = (await client.get("/api/lanes"))["lanes"]
     _show(lanes, as_json=json)
 
@@ -21,6 +22,7 @@ async def set_(
     *,
     max_concurrent: int | None = None,
     max_queued: int | None = None,
+    app: App = None,
     json: Json = False,
 ) -> None:
     """Set a lane's limits; what is not given stays. A lowered limit interrupts nobody.
@@ -36,11 +38,14 @@ async def set_(
     """
     if max_concurrent is None and max_queued is None:
         raise InvalidInput("limit", "say --max-concurrent or --max-queued")
-    wanted = {"max_concurrent": max_concurrent, "max_queued": max_queued}
-    await _change(name, wanted, as_json=json)
+    limits = {"max_concurrent": max_concurrent, "max_queued": max_queued}
+    wanted = {field: limit for field, limit in limits.items() if limit is not None}
+    async with connected(app) as client:
+        lane = await client.patch(f"/api/lanes/{named(name)}", wanted)
+    _show([lane], as_json=json)
 
 
-async def pause(name: str, /, *, json: Json = False) -> None:
+async def pause(name: str, /, *, app: App = None, json: Json = False) -> None:
     """Start no more runs of a lane; what runs goes on.
 
     Parameters
@@ -48,10 +53,10 @@ async def pause(name: str, /, *, json: Json = False) -> None:
     name
         The lane.
     """
-    await _change(name, {"paused": True}, as_json=json)
+    await _pause(name, app, is_paused=True, as_json=json)
 
 
-async def resume(name: str, /, *, json: Json = False) -> None:
+async def resume(name: str, /, *, app: App = None, json: Json = False) -> None:
     """Start runs of a paused lane again.
 
     Parameters
@@ -59,10 +64,10 @@ async def resume(name: str, /, *, json: Json = False) -> None:
     name
         The lane.
     """
-    await _change(name, {"paused": False}, as_json=json)
+    await _pause(name, app, is_paused=False, as_json=json)
 
 
-async def clear(name: str, /, *, json: Json = False) -> None:
+async def clear(name: str, /, *, app: App = None, json: Json = False) -> None:
     """Cancel all runs that wait in a lane and have never started; what is active goes on.
 
     Parameters
@@ -70,8 +75,11 @@ async def clear(name: str, /, *, json: Json = False) -> None:
     name
         The lane.
     """
-    async with connected() as client:
-        told = await client.post(f"/api/lanes/{named(name)}/clear")
+    async with connected(app) as client:
+        try:
+            told = await client.post(f"/api/lanes/{named(name)}/clear")
+        except Refused as error:
+            raise await _missing(client, name) if error.status == 404 else error from None
     if json:
         print_json(told)
     else:
@@ -79,11 +87,21 @@ async def clear(name: str, /, *, json: Json = False) -> None:
         print(f"{count:,} run{'' if count == 1 else 's'} canceled")
 
 
-async def _change(name: str, wanted: dict[str, Any], *, as_json: bool) -> None:
-    given = {field: value for field, value in wanted.items() if value is not None}
-    async with connected() as client:
-        lane = await client.patch(f"/api/lanes/{named(name)}", given)
+async def _pause(name: str, app: str | None, *, is_paused: bool, as_json: bool) -> None:
+    """Of a lane that is there: a misspelt one would be made, and do nothing."""
+    async with connected(app) as client:
+        path = f"/api/lanes/{named(name)}"
+        try:
+            lane = await client.patch(path, {"paused": is_paused}, {"if-match": "*"})
+        except Refused as error:
+            raise await _missing(client, name) if error.status == 412 else error from None
     _show([lane], as_json=as_json)
+
+
+async def _missing(client: Client, name: str) -> Refused:
+    there = [lane["name"] for lane in (await client.get("/api/lanes"))["lanes"]]
+    detail = f"there is no lane {name!r}; there are: {nearest(name, there)}"
+    return Refused(404, "lane_not_found", detail, {})
 
 
 def _show(lanes: list[Any], *, as_json: bool) -> None:

@@ -7,7 +7,16 @@ from cyclopts import Parameter
 
 from headway.cli.client.client import Client, Refused, named
 from headway.cli.client.connect import connected
-from headway.cli.show import IdempotencyKey, Json, ago, print_facts, print_json, print_list, short
+from headway.cli.show import (
+    App,
+    IdempotencyKey,
+    Json,
+    ago,
+    print_facts,
+    print_json,
+    print_list,
+    short,
+)
 from headway.cli.watch import watch_run
 from headway.cli.words import value_of, values_of
 from headway.core.errors import InvalidInput
@@ -36,9 +45,6 @@ Existing = Annotated[
 ]
 Timeout = Annotated[float | None, Parameter(help="How long it may take, in seconds.")]
 QueueTimeout = Annotated[float | None, Parameter(help="How long it may wait to start, in seconds.")]
-AppOption = Annotated[
-    str | None, Parameter(help="Without a server: where the jobs are, as module:name.")
-]
 Watch = Annotated[bool, Parameter(negative=(), help="Show what it does until it ends.")]
 
 
@@ -54,7 +60,7 @@ async def submit(
     timeout_s: Timeout = None,
     queue_timeout_s: QueueTimeout = None,
     idempotency_key: IdempotencyKey = None,
-    app: AppOption = None,
+    app: App = None,
     watch: Watch = False,
     json: Json = False,
 ) -> int:
@@ -91,7 +97,7 @@ async def _submitted(client: Client, wanted: dict[str, Any], idempotency_key: st
     try:
         return await client.start("/api/runs", wanted, idempotency_key=idempotency_key)
     except Refused as error:
-        if error.more.get("place") == "job":
+        if error.more.get("place") == "job" and not (await client.get("/api/jobs"))["jobs"]:
             hint = "name them with --app module:name, or a server that has them with HEADWAY_URL"
             error.args = (f"{error}; where are the jobs? {hint}",)
         raise
@@ -104,11 +110,12 @@ async def list_(
     job: Annotated[str | None, Parameter(help="Only those of this job.")] = None,
     lane: Annotated[str | None, Parameter(help="Only those of this lane.")] = None,
     limit: Annotated[int, Parameter(help="At most so many.")] = 20,
+    app: App = None,
     json: Json = False,
 ) -> None:
     """List runs, the newest first."""
     wanted = {"status": list(status), "key": key, "job": job, "lane": lane}
-    async with connected() as client:
+    async with connected(app) as client:
         runs = await client.listed("/api/runs", "runs", limit=limit, **wanted)
     headings = ("run", "state", "key", "job", "lane", "age", "progress or error")
     print_list(runs, headings, _columns, empty="there are no such runs", as_json=json)
@@ -120,7 +127,7 @@ def _columns(run: Any) -> tuple[str, ...]:
     return (run["id"], run["state"], *where, ago(run["queued_at"]), told)
 
 
-async def get(run_id: str, /, *, json: Json = False) -> None:
+async def get(run_id: str, /, *, app: App = None, json: Json = False) -> None:
     """Show all that is known of a run.
 
     Parameters
@@ -128,7 +135,7 @@ async def get(run_id: str, /, *, json: Json = False) -> None:
     run_id
         The run, by the id that was given when it was accepted.
     """
-    async with connected() as client:
+    async with connected(app) as client:
         run = await client.get(f"/api/runs/{named(run_id)}")
     if json:
         print_json(run)
@@ -136,7 +143,7 @@ async def get(run_id: str, /, *, json: Json = False) -> None:
         print_facts({name: value for name, value in run.items() if name not in NOT_SHOWN})
 
 
-async def explain(run_id: str, /, *, json: Json = False) -> None:
+async def explain(run_id: str, /, *, app: App = None, json: Json = False) -> None:
     """Say why a run does not move: which gate, who holds it, and what would free it.
 
     Parameters
@@ -144,7 +151,7 @@ async def explain(run_id: str, /, *, json: Json = False) -> None:
     run_id
         The run, by the id that was given when it was accepted.
     """
-    async with connected() as client:
+    async with connected(app) as client:
         told = await client.get(f"/api/runs/{named(run_id)}/explain")
     if json:
         print_json(told)
@@ -160,6 +167,7 @@ async def cancel(
     *,
     delete_files: Annotated[bool, Parameter(negative=())] = False,
     reason: str = "",
+    app: App = None,
     json: Json = False,
 ) -> None:
     """Ask a run to end. Prints whether it is over or has yet to unwind; 3 when it was over before.
@@ -174,13 +182,13 @@ async def cancel(
         Why, for whoever looks later.
     """
     files = "delete" if delete_files else "keep"
-    async with connected() as client:
+    async with connected(app) as client:
         path = f"/api/runs/{named(run_id)}/cancel"
         told = await client.post(path, {"files": files, "reason": reason})
     print_json(told) if json else print(told["answer"])
 
 
-async def send(run_id: str, message: str, /, *, json: Json = False) -> None:
+async def send(run_id: str, message: str, /, *, app: App = None, json: Json = False) -> None:
     """Send a message to a run, for its job to find.
 
     Parameters
@@ -190,7 +198,7 @@ async def send(run_id: str, message: str, /, *, json: Json = False) -> None:
     message
         What to say: JSON if it is that, else text.
     """
-    async with connected() as client:
+    async with connected(app) as client:
         path = f"/api/runs/{named(run_id)}/messages"
         told = await client.post(path, {"content": value_of(message)})
     print_json(told) if json else print("accepted")
@@ -202,6 +210,7 @@ async def resume(
     *values: str,
     approve: Annotated[bool | None, Parameter(negative="--deny")] = None,
     call_id: str | None = None,
+    app: App = None,
     json: Json = False,
 ) -> None:
     """Answer what a run asks. Ends with 3 when it asks nothing, or that no more.
@@ -222,7 +231,7 @@ async def resume(
         answer["approved"] = approve
     if not answer:
         raise InvalidInput("answer", "say --approve, --deny or name=value")
-    async with connected() as client:
+    async with connected(app) as client:
         call_id = call_id or await _only_question(client, run_id)
         path = f"/api/runs/{named(run_id)}/resume"
         told = await client.post(path, {"call_id": call_id, **answer})

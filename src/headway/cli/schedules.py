@@ -4,17 +4,11 @@ from typing import Any
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
-from headway.cli.show import IdempotencyKey, Json, print_json, print_list
+from headway.cli.show import App, IdempotencyKey, Json, print_json, print_list
 
 
-async def list_(*, app: str | None = None, json: Json = False) -> None:
-    """List the schedules, and when each is due next.
-
-    Parameters
-    ----------
-    app
-        Without a server: where the schedules are, as `module:name`.
-    """
+async def list_(*, app: App = None, json: Json = False) -> None:
+    """List the schedules, and when each is due next."""
     async with connected(app) as client:
         found = (await client.get("/api/schedules"))["schedules"]
     _show(found, as_json=json)
@@ -25,7 +19,7 @@ async def run(
     /,
     *,
     idempotency_key: IdempotencyKey = None,
-    app: str | None = None,
+    app: App = None,
     json: Json = False,
 ) -> None:
     """Start now what a schedule would start at its next slot, and print the id of the run.
@@ -34,8 +28,6 @@ async def run(
     ----------
     name
         The schedule.
-    app
-        Without a server: where the schedules are, as `module:name`.
     """
     async with connected(app) as client:
         path = f"/api/schedules/{named(name)}/run"
@@ -43,28 +35,24 @@ async def run(
     print_json(started) if json else print(started["id"])
 
 
-async def pause(name: str, /, *, app: str | None = None, json: Json = False) -> None:
+async def pause(name: str, /, *, app: App = None, json: Json = False) -> None:
     """Let a schedule start nothing until it is resumed; what runs goes on.
 
     Parameters
     ----------
     name
         The schedule.
-    app
-        Without a server: where the schedules are, as `module:name`.
     """
     await _change(name, {"paused": True}, app, as_json=json)
 
 
-async def resume(name: str, /, *, app: str | None = None, json: Json = False) -> None:
+async def resume(name: str, /, *, app: App = None, json: Json = False) -> None:
     """Let a paused schedule go on, with the next slot from now.
 
     Parameters
     ----------
     name
         The schedule.
-    app
-        Without a server: where the schedules are, as `module:name`.
     """
     await _change(name, {"paused": False}, app, as_json=json)
 

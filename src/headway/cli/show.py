@@ -22,6 +22,12 @@ STYLES: Final = {
 SAID_LENGTH_MAX: Final = 400
 Json = Annotated[bool, Parameter(negative=(), help="Print JSON, an object on every line.")]
 """The option `--json`; there is no `--no-json`."""
+App = Annotated[
+    str | None,
+    Parameter(
+        help="Without a server: the `Headway` with the jobs and the database, `module:name`."
+    ),
+]
 IdempotencyKey = Annotated[
     str | None, Parameter(help="The same again starts nothing new, and prints what was started.")
 ]

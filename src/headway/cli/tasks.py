@@ -10,7 +10,7 @@ from headway.cli.client.client import Client, named
 from headway.cli.client.connect import connected
 from headway.cli.faults import EXIT_UNSUCCESSFUL
 from headway.cli.flows import parsed
-from headway.cli.show import IdempotencyKey, Json, ago, plain, print_json, print_list, short
+from headway.cli.show import App, IdempotencyKey, Json, ago, plain, print_json, print_list, short
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
@@ -27,7 +27,9 @@ NodeRuns = Annotated[
 ]
 
 
-async def list_(*, flow: str | None = None, limit: int = 50, json: Json = False) -> None:
+async def list_(
+    *, flow: str | None = None, limit: int = 50, app: App = None, json: Json = False
+) -> None:
     """List the tasks that moved last.
 
     Parameters
@@ -37,7 +39,7 @@ async def list_(*, flow: str | None = None, limit: int = 50, json: Json = False)
     limit
         At most so many.
     """
-    async with connected() as client:
+    async with connected(app) as client:
         found = await client.listed("/api/tasks", "tasks", limit=limit, flow=flow)
     headings = ("task", "flow", "state", "node", "waits for", "moved")
     print_list(found, headings, _columns, empty="there are no such tasks", as_json=json)
@@ -49,7 +51,7 @@ def _columns(task: Any) -> tuple[Any, ...]:
     return (task["id"], flow, task["status"], *where, f"{ago(task['updated_at'])} ago")
 
 
-async def get(task_id: str, /, *, json: Json = False) -> None:
+async def get(task_id: str, /, *, app: App = None, json: Json = False) -> None:
     """Show a task with its node runs.
 
     Parameters
@@ -57,7 +59,7 @@ async def get(task_id: str, /, *, json: Json = False) -> None:
     task_id
         The task.
     """
-    async with connected() as client:
+    async with connected(app) as client:
         task = await client.get(f"/api/tasks/{named(task_id)}")
         rows = [row async for row in node_runs(client, task_id)]
     if json:
@@ -69,7 +71,7 @@ async def get(task_id: str, /, *, json: Json = False) -> None:
         print(node_run_line(row))
 
 
-async def watch(task_id: str, /, *, json: NodeRuns = False) -> int:
+async def watch(task_id: str, /, *, app: App = None, json: NodeRuns = False) -> int:
     """Print what its nodes do, until it is over. Ends with 0 when it completes, else with 1.
 
     Parameters
@@ -82,7 +84,7 @@ async def watch(task_id: str, /, *, json: NodeRuns = False) -> int:
         print_json(what) if json else print(line, flush=True)
 
     seq, told = 0, ""
-    async with connected() as client:
+    async with connected(app) as client:
         while True:  # Until it is over.
             # Before its node runs, so that none is missed.
             task = await client.get(f"/api/tasks/{named(task_id)}")
@@ -93,14 +95,17 @@ async def watch(task_id: str, /, *, json: NodeRuns = False) -> int:
             if task["status"] in TERMINAL:
                 tell(task, _line(task))
                 return 0 if task["status"] == RunStatus.SUCCEEDED else EXIT_UNSUCCESSFUL
-            if seq == before:  # Else it has moved on, and may not wait any more.
-                if task["waits_for"] and told != task["node"]:
-                    tell(task, _line(task))
-                told = task["node"] if task["waits_for"] else ""
+            # One that has moved on may not wait any more; if it does, that is another wait.
+            waits_at = task["node"] if task["waits_for"] and seq == before else ""
+            if waits_at and waits_at != told:
+                tell(task, _line(task))
+            told = waits_at
             await asyncio.sleep(WATCH_S)
 
 
-async def signal(task_id: str, key: str, value: str, /, *, json: Json = False) -> None:
+async def signal(
+    task_id: str, key: str, value: str, /, *, app: App = None, json: Json = False
+) -> None:
     """Set a key of a task's shared state, and wake it.
 
     Parameters
@@ -113,13 +118,15 @@ async def signal(task_id: str, key: str, value: str, /, *, json: Json = False) -
         Its value, as JSON: 5, "text", true.
     """
     wanted = {"key": key, "value": parsed(value, place="value")}
-    async with connected() as client:
+    async with connected(app) as client:
         task = await client.post(f"/api/tasks/{named(task_id)}/signal", wanted)
     if json:
         print_json(task)
 
 
-async def approve(task_id: str, answer: str = "yes", /, *, json: Json = False) -> None:
+async def approve(
+    task_id: str, answer: str = "yes", /, *, app: App = None, json: Json = False
+) -> None:
     """Answer the approval that a task waits for.
 
     Parameters
@@ -130,7 +137,7 @@ async def approve(task_id: str, answer: str = "yes", /, *, json: Json = False) -
         `yes`, `no`, or an action in words.
     """
     wanted = {"answer": ANSWERS.get(answer, answer)}
-    async with connected() as client:
+    async with connected(app) as client:
         task = await client.post(f"/api/tasks/{named(task_id)}/approve", wanted)
     if json:
         print_json(task)
@@ -142,6 +149,7 @@ async def cancel(
     *,
     delete_files: Annotated[bool, Parameter(negative=())] = False,
     reason: str = "",
+    app: App = None,
     json: Json = False,
 ) -> None:
     """Ask a task to end. Prints whether it is over or has yet to unwind; 3 when it was over before.
@@ -156,7 +164,7 @@ async def cancel(
         Why; it is kept with the task.
     """
     files = "delete" if delete_files else "keep"
-    async with connected() as client:
+    async with connected(app) as client:
         path = f"/api/tasks/{named(task_id)}/cancel"
         told = await client.post(path, {"files": files, "reason": reason})
     print_json(told) if json else print(told["answer"])
@@ -168,6 +176,7 @@ async def rerun(
     /,
     *,
     idempotency_key: IdempotencyKey = None,
+    app: App = None,
     json: Json = False,
 ) -> None:
     """Start a new task that begins at a node with the shared state of an old one; print its id.
@@ -179,7 +188,7 @@ async def rerun(
     node
         Where the new one begins.
     """
-    async with connected() as client:
+    async with connected(app) as client:
         path = f"/api/tasks/{named(task_id)}/rerun"
         task = await client.start(path, {"node": node}, idempotency_key=idempotency_key)
     print_json(task) if json else print(task["id"])

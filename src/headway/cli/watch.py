@@ -13,7 +13,7 @@ from headway.cli.client.connect import connected
 from headway.cli.event_lines import GONE, event_lines
 from headway.cli.faults import EXIT_UNSUCCESSFUL
 from headway.cli.screen import Screen
-from headway.cli.show import Json, ago, console, is_terminal, print_json, short
+from headway.cli.show import App, Json, ago, console, is_terminal, print_json, short
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
@@ -26,7 +26,7 @@ Events = Annotated[
 Told = Callable[[dict[str, Any]], None]
 
 
-async def watch(run_id: str, /, *, json: Events = False) -> int:
+async def watch(run_id: str, /, *, app: App = None, json: Events = False) -> int:
     """Show what a run does until it ends. Ends with 0 when it succeeds, with 1 when it does not.
 
     Parameters
@@ -34,7 +34,7 @@ async def watch(run_id: str, /, *, json: Events = False) -> int:
     run_id
         The run.
     """
-    async with connected() as client:
+    async with connected(app) as client:
         return await watch_run(client, run_id, as_json=json)
 
 
@@ -117,6 +117,7 @@ async def events(
     /,
     *,
     follow: Annotated[bool, Parameter(name=("--follow", "-f"), negative=())] = False,
+    app: App = None,
     json: Json = False,
 ) -> None:
     """Print what has happened to a run, a line for each event and for each line of its log.
@@ -129,7 +130,7 @@ async def events(
         Go on until the run has ended.
     """
     tell: Told = print_json if json else _print_lines
-    async with connected() as client:
+    async with connected(app) as client:
         run = await client.get(f"/api/runs/{named(run_id)}")
         if follow:
             await _followed(client, run, tell)

@@ -195,7 +195,17 @@ class ConfigurationError(Error):
 
 
 class SchemaMismatch(ConfigurationError):
-    """The database's schema is not the one this program was written for."""
+    """The database's schema is not the one this program was written for.
+
+    `remedy` is the command that would mend it; None: it takes another headway.
+    """
+
+    def __init__(self, problem: str, *, remedy: str | None = None) -> None:
+        super().__init__(
+            f"{problem}; upgrade headway" if remedy is None else f"{problem}; run: {remedy}"
+        )
+        self.problem = problem
+        self.remedy = remedy
 
 
 class InfrastructureError(Error):

@@ -1,6 +1,6 @@
 """What people look at: a lane, the questions that wait for them, and the schedules."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,11 @@ class Interrupt:
     job: str
     lane: LaneName
 
+    @property
+    def place(self) -> tuple[Instant, RunId, str]:
+        """In the order in which they are listed."""
+        return self.question.asked_at, self.question.run_id, self.question.call_id
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
@@ -36,16 +41,16 @@ class Figures:
 class BoardReader(Protocol):
     async def lane(self, name: LaneName) -> LaneView | None: ...
 
-    async def interrupts(
+    def interrupts(
         self,
         *,
         limit: int,
         run_id: RunId | None = None,
         after: tuple[Instant, RunId, str] | None = None,
-    ) -> Sequence[Interrupt]:
+    ) -> AsyncIterator[Interrupt]:
         """What waits for a person, the longest first; of one run, if that is wanted.
 
-        The next page begins `after` the last one's instant, run and `call_id`.
+        Each is read when its turn is near. The next page begins `after` the last one's `place`.
         """
         ...
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from headway.core.command.look import KeptTask
-from headway.core.flow.kept import FlowRun, SavedFlow, SavedVersion
+from headway.core.flow.kept import FlowRun, ListedVersion, SavedFlow, SavedVersion
 from headway.core.flow.state import NodeRun
 from headway.core.ids import Instant, RunId
 from headway.core.run.run import RunRecord
@@ -54,7 +54,7 @@ class FlowReader(Protocol):
 
     async def versions(
         self, flow: str, *, limit: int, before: int | None = None
-    ) -> Sequence[SavedVersion]:
+    ) -> Sequence[ListedVersion]:
         """The newest first, from the one before `before` on."""
         ...
 

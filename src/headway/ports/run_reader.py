@@ -1,6 +1,6 @@
 """What can be read of runs, keys, lanes and instances. Readers change nothing and lock nothing."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -68,10 +68,13 @@ class RunReader(Protocol):
 
     async def run(self, run_id: RunId) -> RunRecord | None: ...
 
-    async def list_runs(
+    def list_runs(
         self, wanted: RunFilter, *, limit: int, before_seq: int | None = None
-    ) -> Sequence[RunRecord]:
-        """Newest first; the last one's `seq` is where the next page begins."""
+    ) -> AsyncIterator[RunRecord]:
+        """Newest first, each read when its turn is near, so that few are held at once.
+
+        The last one's `seq` is where the next page begins.
+        """
         ...
 
     async def snapshot(self) -> Snapshot: ...
@@ -84,7 +87,9 @@ class RunReader(Protocol):
 
     async def lane_names(self) -> list[LaneName]: ...
 
-    async def keys(self, *, limit: int, after: Key | None = None) -> Sequence[SavedKey]: ...
+    def keys(self, *, limit: int, after: Key | None = None) -> AsyncIterator[SavedKey]:
+        """By key, from the one after `after` on, each read when its turn is near."""
+        ...
 
     async def saved_key(self, key: Key) -> SavedKey | None: ...
 

@@ -42,7 +42,7 @@ class ActiveRuns:
     async def get(self, key: str) -> RunHandle | None:
         """The run of the key that has begun and is not over; one that is queued is not active."""
         wanted = RunFilter(statuses=_ACTIVE, key=Key(check_name(key, place="key")))
-        found = await self._runs.list_runs(wanted, limit=1)
+        found = [record async for record in self._runs.list_runs(wanted, limit=1)]
         if not found:
             return None
         return RunHandle(

@@ -10,6 +10,7 @@ from headway.core.document import Document, check_name, check_word
 from headway.core.duration import check_limit, check_seconds
 from headway.core.errors import InvalidInput
 from headway.core.ids import MAIN_LANE, LaneName
+from headway.core.nearest import nearest
 from headway.core.run.run import Recovery
 from headway.services.parameters import NOTHING, Parameters
 
@@ -69,12 +70,12 @@ def is_own(name: str) -> bool:
 
 
 def registered_job(jobs: Mapping[str, Job], name: str) -> Job:
-    """The job of that name; InvalidInput lists what there is."""
+    """The job of that name; InvalidInput names those that there are, the likeliest first."""
     if is_own(name):
         problem = f"{name!r} is headway's own; a task of a flow is started by `flows.start`"
         raise InvalidInput("job", problem)
     if name not in jobs:
-        known = ", ".join(sorted(one for one in jobs if not is_own(one))) or "none"
+        known = nearest(name, (one for one in jobs if not is_own(one)))
         raise InvalidInput("job", f"{name!r} is not registered; registered are: {known}")
     return jobs[name]
 

@@ -1,7 +1,7 @@
 """Keys, as people see them: what their next run will be, saved until it is started."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
 from headway.core.command.command import Changed
@@ -40,21 +40,26 @@ class Keys:
         self, *, after: str | None = None, limit: int = PAGE_COUNT
     ) -> Sequence[SavedKey]:
         """The saved rows by key; the last one's key is where the next page begins."""
-        rows = await self._reader.keys(limit=limit, after=None if after is None else Key(after))
-        return self.marked(rows)
+        return [row async for row in self.each(after=after, limit=limit)]
+
+    async def each(self, *, after: str | None = None, limit: int) -> AsyncIterator[SavedKey]:
+        """The same one by one, for whoever has no room for all of them."""
+        beyond = None if after is None else Key(after)
+        async for row in self._reader.keys(limit=limit, after=beyond):
+            yield self._marked(row)
 
     async def get(self, key: str) -> SavedKey | None:
         row = await self._reader.saved_key(Key(key.strip()))
-        return None if row is None else self.marked([row])[0]
+        return None if row is None else self._marked(row)
 
     def marked(self, rows: Sequence[SavedKey]) -> Sequence[SavedKey]:
         """The rows, their secrets marked: whoever saved them may not have known the job (S4)."""
-        return [
-            row._replace(params=self._jobs[row.job].parameters.marked(row.params))
-            if row.job in self._jobs
-            else row
-            for row in rows
-        ]
+        return [self._marked(row) for row in rows]
+
+    def _marked(self, row: SavedKey) -> SavedKey:
+        if row.job not in self._jobs:
+            return row
+        return row._replace(params=self._jobs[row.job].parameters.marked(row.params))
 
     async def save(
         self,

@@ -6,6 +6,7 @@ and what happened while nobody mirrored is caught up with in the same way.
 
 import asyncio
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -115,13 +116,8 @@ class Mirror:
                 await in_thread(self._folder.write_seq, self._seq)
 
     async def _write_all(self) -> None:
-        before_seq: int | None = None
-        while records := await self._runs.list_runs(
-            RunFilter(), limit=PAGE_COUNT, before_seq=before_seq
-        ):
-            for record in records:
-                await self._put(record)
-            before_seq = records[-1].run.seq
+        async for record in self._runs.list_runs(RunFilter(), limit=sys.maxsize):
+            await self._put(record)
 
     async def _write(self, run_ids: Iterable[RunId]) -> None:
         for run_id in run_ids:

@@ -44,16 +44,20 @@ export function watchRunEnds(): void {
   });
 }
 
-/** Where each page lies: those before the first that is held may have been forgotten. */
+/**
+ * Where each page lies: those before the first that is held may have been forgotten, and a page of
+ * large runs has fewer of them.
+ */
 class Places {
-  private readonly known = new Map<string, { index: number; before: string }>();
+  private readonly known = new Map<string, { offset: number; before: string }>();
 
-  note(cursor: string, next: string | null): void {
-    if (next !== null) this.known.set(next, { index: this.indexOf(cursor) + 1, before: cursor });
+  note(cursor: string, page: RunPage): void {
+    if (page.cursor !== null) this.known.set(page.cursor, { offset: this.offsetOf(cursor) + page.runs.length, before: cursor });
   }
 
-  indexOf(cursor: string): number {
-    return this.known.get(cursor)?.index ?? 0;
+  /** How many runs come before the page. */
+  offsetOf(cursor: string): number {
+    return this.known.get(cursor)?.offset ?? 0;
   }
 
   before(cursor: string): string | undefined {
@@ -84,7 +88,7 @@ export function useRunPages(filters: Filters, isAtTop: () => boolean): RunPages 
   const queryKey = ["runs", filters];
   async function readPage(cursor: string): Promise<RunPage> {
     const page = await read(filters, cursor);
-    places.note(cursor, page.cursor);
+    places.note(cursor, page);
     return page;
   }
   const pages = useInfiniteQuery({
@@ -113,7 +117,7 @@ export function useRunPages(filters: Filters, isAtTop: () => boolean): RunPages 
   const first = (data?.pageParams[0] ?? TOP) as string;
   return {
     runs: useMemo(() => data?.pages.flatMap((page) => page.runs) ?? [], [data]),
-    offset: places.indexOf(first) * PAGE_COUNT,
+    offset: places.offsetOf(first),
     newerCount,
     isSuccess: pages.isSuccess,
     isReading: pages.isPending || pages.isFetchingNextPage,

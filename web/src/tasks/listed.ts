@@ -1,16 +1,13 @@
-/** So many tasks, those that moved last first, page by page: a page ends where it would be too large. */
+/** So many tasks, those that moved last first. */
 import { answerOf } from "../api";
-import { type ListTasksData, listTasks, type TaskList, type TaskView } from "../client";
+import { type ListTasksData, listTasks, type TaskView } from "../client";
+import { listed } from "../listed";
 
 type Wanted = Omit<NonNullable<ListTasksData["query"]>, "limit" | "cursor">;
 
-export async function listedTasks(wanted: Wanted, limit: number): Promise<TaskView[]> {
-  const found: TaskView[] = [];
-  let cursor: string | null = null;
-  do {
-    const page: TaskList = await answerOf(listTasks({ query: { ...wanted, limit: limit - found.length, ...(cursor === null ? {} : { cursor }) } }));
-    found.push(...page.tasks);
-    cursor = page.cursor;
-  } while (cursor !== null && found.length < limit);
-  return found;
+export function listedTasks(wanted: Wanted, limit: number): Promise<TaskView[]> {
+  return listed(async (place) => {
+    const { tasks, cursor } = await answerOf(listTasks({ query: { ...wanted, ...place } }));
+    return { rows: tasks, cursor };
+  }, limit);
 }

@@ -1,9 +1,14 @@
-"""Pages by keyset: what comes after a place in an order of several columns."""
+"""Pages by keyset: what comes after a place in an order of several columns, a few rows at once."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
+
+T = TypeVar("T")
+P = TypeVar("P")
+ROW_COUNT: Final = 16
+"""How many rows are read at once whose documents may be large."""
 
 
 def beyond(
@@ -15,3 +20,22 @@ def beyond(
     if not others:
         return is_beyond
     return sa.or_(is_beyond, sa.and_(column == value, beyond(others, rest, is_falling=is_falling)))
+
+
+async def few_at_once(
+    read: Callable[[int, P], Awaitable[Sequence[T]]],
+    place_of: Callable[[T], P],
+    *,
+    limit: int,
+    after: P,
+) -> AsyncIterator[T]:
+    """So many of what `read` finds after a place, each read when its turn is near."""
+    while limit > 0:
+        count = min(limit, ROW_COUNT)
+        found = await read(count, after)
+        for one in found:
+            yield one
+        if len(found) < count:
+            return
+        limit -= count
+        after = place_of(found[-1])

@@ -1,13 +1,13 @@
 """Reading what people look at: lanes, open questions, schedules, and the figures of it all."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.database import Database
-from headway.adapters.sql.keyset import beyond
+from headway.adapters.sql.keyset import beyond, few_at_once
 from headway.adapters.sql.tables import instances, lanes, questions, runs, schedules, stream
 from headway.core.ids import Instant, LaneName, RunId
 from headway.core.lane import Lane
@@ -60,23 +60,26 @@ class SqlBoardReader:
         rows = await self._database.rows(LANES.where(lanes.c.name == name))
         return to_lane_view(rows[0]) if rows else None
 
-    async def interrupts(
+    def interrupts(
         self,
         *,
         limit: int,
         run_id: RunId | None = None,
         after: tuple[Instant, RunId, str] | None = None,
-    ) -> Sequence[Interrupt]:
-        query = _INTERRUPTS.limit(limit)
-        if run_id is not None:
-            query = query.where(questions.c.run_id == run_id)
-        if after is not None:
-            query = query.where(beyond(_ASKED_ORDER, after))
-        rows = await self._database.rows(query)
-        return [
-            Interrupt(Question._make(asked), key, job, lane)
-            for *asked, key, job, lane in map(tuple, rows)
-        ]
+    ) -> AsyncIterator[Interrupt]:
+        async def read(count: int, after: tuple[Instant, RunId, str] | None) -> Sequence[Interrupt]:
+            query = _INTERRUPTS.limit(count)
+            if run_id is not None:
+                query = query.where(questions.c.run_id == run_id)
+            if after is not None:
+                query = query.where(beyond(_ASKED_ORDER, after))
+            rows = await self._database.rows(query)
+            return [
+                Interrupt(Question._make(asked), key, job, lane)
+                for *asked, key, job, lane in map(tuple, rows)
+            ]
+
+        return few_at_once(read, lambda one: one.place, limit=limit, after=after)
 
     async def schedules(self) -> Sequence[SavedSchedule]:
         rows = await self._database.rows(sa.select(*schedules.c).order_by(schedules.c.name))

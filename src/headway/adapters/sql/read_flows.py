@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.database import Database
-from headway.adapters.sql.keyset import beyond
+from headway.adapters.sql.keyset import ROW_COUNT, beyond, few_at_once
 from headway.adapters.sql.read_runs import RECORD_COLUMNS, to_record
 from headway.adapters.sql.tables import (
     flow_runs,
@@ -21,7 +21,15 @@ from headway.adapters.sql.tables import (
     stream,
 )
 from headway.core.command.look import KeptTask
-from headway.core.flow.kept import SIGNAL, FlowRun, NodeRunRow, SavedFlow, SavedVersion, from_row
+from headway.core.flow.kept import (
+    SIGNAL,
+    FlowRun,
+    ListedVersion,
+    NodeRunRow,
+    SavedFlow,
+    SavedVersion,
+    from_row,
+)
 from headway.core.flow.state import NodeRun
 from headway.core.flow.stored import first_row_needed
 from headway.core.ids import Instant, RunId
@@ -51,8 +59,7 @@ _PLACES: Final = sa.select(flow_runs.c.updated_at, flow_runs.c.run_id).join(
     runs, runs.c.id == flow_runs.c.run_id
 )
 _MOVED_ORDER: Final = (flow_runs.c.updated_at, flow_runs.c.run_id)
-ROW_COUNT: Final = 16
-"""How many rows are read at once whose documents may be large."""
+_VERSIONS: Final = sa.select(*(flow_versions.c[name] for name in ListedVersion._fields))
 
 
 class SqlFlowReader:
@@ -82,14 +89,14 @@ class SqlFlowReader:
 
     async def versions(
         self, flow: str, *, limit: int, before: int | None = None
-    ) -> Sequence[SavedVersion]:
-        query = sa.select(*flow_versions.c).where(flow_versions.c.flow == flow)
+    ) -> Sequence[ListedVersion]:
+        query = _VERSIONS.where(flow_versions.c.flow == flow)
         if before is not None:
             query = query.where(flow_versions.c.version < before)
         rows = await self._database.rows(
             query.order_by(flow_versions.c.version.desc()).limit(limit)
         )
-        return [SavedVersion._make(row) for row in rows]
+        return [ListedVersion._make(row) for row in rows]
 
     async def task(self, run_id: RunId) -> Task | None:
         rows = await self._database.rows(_TASKS.where(flow_runs.c.run_id == run_id))
@@ -99,19 +106,39 @@ class SqlFlowReader:
         self, wanted: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
     ) -> AsyncIterator[Task]:
         is_wanted = _is_wanted(wanted)
+        while limit > 0:
+            places = await self._places(is_wanted, limit=limit, after=after)
+            place_count = limit
+            for first in range(0, len(places), ROW_COUNT):
+                for task in await self._tasks_at(places[first : first + ROW_COUNT], is_wanted):
+                    limit -= 1
+                    yield task
+            if len(places) < place_count:
+                return
+            after = places[-1]  # For those that were left out there are others.
+
+    async def _places(
+        self,
+        is_wanted: Sequence[sa.ColumnElement[bool]],
+        *,
+        limit: int,
+        after: tuple[Instant, RunId] | None,
+    ) -> Sequence[tuple[Instant, RunId]]:
         query = _PLACES.where(*is_wanted).order_by(*(column.desc() for column in _MOVED_ORDER))
         if after is not None:
             query = query.where(beyond(_MOVED_ORDER, after, is_falling=True))
-        moved = await self._database.rows(query.limit(limit))
-        places = [(row.updated_at, row.run_id) for row in moved]
-        for first in range(0, len(places), ROW_COUNT):
-            some = places[first : first + ROW_COUNT]
-            is_one = flow_runs.c.run_id.in_([run_id for _, run_id in some])
-            rows = await self._database.rows(_TASKS.where(is_one, *is_wanted))
-            found = {task.flow_run.run_id: task for task in map(_task, rows)}
-            for moved_at, run_id in some:
-                if run_id in found:
-                    yield found[run_id]._replace(place=(moved_at, run_id))
+        rows = await self._database.rows(query.limit(limit))
+        return [(row.updated_at, row.run_id) for row in rows]
+
+    async def _tasks_at(
+        self,
+        places: Sequence[tuple[Instant, RunId]],
+        is_wanted: Sequence[sa.ColumnElement[bool]],
+    ) -> Sequence[Task]:
+        is_one = flow_runs.c.run_id.in_([run_id for _, run_id in places])
+        rows = await self._database.rows(_TASKS.where(is_one, *is_wanted))
+        found = {task.flow_run.run_id: task for task in map(_task, rows)}
+        return [found[place[1]]._replace(place=place) for place in places if place[1] in found]
 
     async def kept(self, run_id: RunId) -> KeptTask | None:
         async def read(connection: AsyncConnection) -> KeptTask | None:
@@ -150,19 +177,13 @@ class SqlFlowReader:
 
         return await self._database.with_retry(read, at_one_instant=True)
 
-    async def node_runs(
-        self, run_id: RunId, *, limit: int, after_seq: int = 0
-    ) -> AsyncIterator[NodeRun]:
-        while limit > 0:
-            count = min(limit, ROW_COUNT)
+    def node_runs(self, run_id: RunId, *, limit: int, after_seq: int = 0) -> AsyncIterator[NodeRun]:
+        async def read(count: int, after_seq: int) -> Sequence[NodeRun]:
             given = {"run_id": run_id, "after_seq": after_seq}
             rows = await self._database.rows(_ROWS.limit(count), given)
-            for row in rows:
-                yield from_row(NodeRunRow._make(row))
-            if len(rows) < count:
-                return
-            limit -= count
-            after_seq = rows[-1].seq
+            return [from_row(NodeRunRow._make(row)) for row in rows]
+
+        return few_at_once(read, lambda row: row.seq, limit=limit, after=after_seq)
 
 
 def _is_wanted(wanted: TaskFilter) -> list[sa.ColumnElement[bool]]:

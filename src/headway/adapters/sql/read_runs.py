@@ -1,13 +1,14 @@
 """Reading runs, lanes, keys and instances. Lists go by keyset, and never count a whole table."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.database import Database
+from headway.adapters.sql.keyset import few_at_once
 from headway.adapters.sql.page_runs import page_queries
 from headway.adapters.sql.read_board import HAS_NOT_STARTED, IS_OPEN, LANES, to_lane_view
 from headway.adapters.sql.read_situation import read_situation
@@ -75,17 +76,20 @@ class SqlRunReader:
         rows = await self._database.rows(_RECORDS.where(runs.c.id == run_id))
         return to_record(rows[0]) if rows else None
 
-    async def list_runs(
+    def list_runs(
         self, wanted: RunFilter, *, limit: int, before_seq: int | None = None
-    ) -> Sequence[RunRecord]:
-        queries = page_queries(_RECORDS, wanted, limit=limit, before_seq=before_seq)
+    ) -> AsyncIterator[RunRecord]:
+        async def read(count: int, before_seq: int | None) -> Sequence[RunRecord]:
+            queries = page_queries(_RECORDS, wanted, limit=count, before_seq=before_seq)
 
-        async def read(connection: AsyncConnection) -> list[RunRecord]:
-            found = [to_record(row) for one in queries for row in await connection.execute(one)]
-            return sorted(found, key=lambda record: record.run.seq, reverse=True)[:limit]
+            async def find(connection: AsyncConnection) -> list[RunRecord]:
+                found = [to_record(row) for one in queries for row in await connection.execute(one)]
+                return sorted(found, key=lambda record: record.run.seq, reverse=True)[:count]
 
-        # A run that moves between two queries would be in both, or in neither.
-        return await self._database.with_retry(read, at_one_instant=len(queries) > 1)
+            # A run that moves between two queries would be in both, or in neither.
+            return await self._database.with_retry(find, at_one_instant=len(queries) > 1)
+
+        return few_at_once(read, lambda one: one.run.seq, limit=limit, after=before_seq)
 
     async def snapshot(self) -> Snapshot:
         return await self._database.with_retry(_snapshot, at_one_instant=True)
@@ -102,11 +106,14 @@ class SqlRunReader:
         rows = await self._database.rows(sa.select(lanes.c.name).order_by(lanes.c.name))
         return [LaneName(name) for (name,) in rows]
 
-    async def keys(self, *, limit: int, after: Key | None = None) -> Sequence[SavedKey]:
-        query = sa.select(*saved_keys.c).order_by(saved_keys.c.key).limit(limit)
-        if after is not None:
-            query = query.where(saved_keys.c.key > after)
-        return [SavedKey._make(row) for row in await self._database.rows(query)]
+    def keys(self, *, limit: int, after: Key | None = None) -> AsyncIterator[SavedKey]:
+        async def read(count: int, after: Key | None) -> Sequence[SavedKey]:
+            query = sa.select(*saved_keys.c).order_by(saved_keys.c.key).limit(count)
+            if after is not None:
+                query = query.where(saved_keys.c.key > after)
+            return [SavedKey._make(row) for row in await self._database.rows(query)]
+
+        return few_at_once(read, lambda row: row.key, limit=limit, after=after)
 
     async def saved_key(self, key: Key) -> SavedKey | None:
         rows = await self._database.rows(sa.select(*saved_keys.c).where(saved_keys.c.key == key))

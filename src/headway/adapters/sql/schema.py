@@ -22,6 +22,7 @@ from headway.adapters.sql.links.sqlite import FileGate
 from headway.adapters.sql.sqlite import APPLICATION_ID, create_private, explain_fault, is_ours
 from headway.core.errors import ConfigurationError, InfrastructureError, SchemaMismatch
 
+UPGRADE: Final = "headway db upgrade"
 LOCK_NAME: Final = "headway_migration"
 LOCK_NUMBER: Final = 0x6864_7779
 LOCK_WAIT_S: Final = 60
@@ -48,12 +49,12 @@ async def check_schema(database: Database, address: Address) -> str:
     _refuse_unknown(found, address)
     if found is None:
         raise SchemaMismatch(
-            f"the database {address.display} has no headway schema; run: headway db upgrade"
+            f"the database {address.display} has no headway schema", remedy=UPGRADE
         )
     if found != newest:
         raise SchemaMismatch(
-            f"the schema of {address.display} is at {found}, this program needs {newest}; "
-            "run: headway db upgrade"
+            f"the schema of {address.display} is at {found}, this program needs {newest}",
+            remedy=UPGRADE,
         )
     return newest
 
@@ -166,8 +167,7 @@ def _found_revision(connection: sa.Connection) -> str | None:
 def _refuse_unknown(found: str | None, address: Address) -> None:
     if found is not None and found not in _revisions():
         raise SchemaMismatch(
-            f"the schema of {address.display} is at {found}, which is newer than this program; "
-            "upgrade headway"
+            f"the schema of {address.display} is at {found}, which is newer than this program"
         )
 
 

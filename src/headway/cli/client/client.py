@@ -20,6 +20,7 @@ UNANSWERED: Final = "unanswered"
 """Somebody was asked, and the answer is lost."""
 MAY_BE_DONE: Final = frozenset({UNANSWERED, "outcome_unknown"})
 PAGE_COUNT_MAX: Final = 500
+TEXT_TYPE: Final = "text/plain"
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 RETRY_COUNT_MAX: Final = 30
 RETRY_S: Final = 1.0
@@ -30,6 +31,7 @@ class Answer(NamedTuple):
     body: bytes
     location: str | None = None
     """Where it sends us instead."""
+    media_type: str = ""
 
 
 class Transport(Protocol):
@@ -79,7 +81,13 @@ class Client:
 
     async def text(self, path: str, **query: str | int | Sequence[str] | None) -> str:
         """An answer that is not JSON."""
-        return (await self._asked("GET", f"{path}{_encoded(query)}", None)).decode()
+        answer = await self._asked("GET", f"{path}{_encoded(query)}", None)
+        try:
+            if answer.media_type == TEXT_TYPE:
+                return answer.body.decode()
+        except UnicodeDecodeError:
+            pass
+        raise _stranger("its answer is not text")
 
     async def listed(
         self, path: str, member: str, *, limit: int | None = None, **query: Any
@@ -119,15 +127,15 @@ class Client:
                 error.args = (f"{error}; it may have been accepted: {hint}",)
             raise
 
-    async def patch(self, path: str, body: Any) -> Any:
-        return await self._call("PATCH", path, body)
+    async def patch(self, path: str, body: Any, headers: Mapping[str, str] = NO_HEADERS) -> Any:
+        return await self._call("PATCH", path, body, headers)
 
     async def put(self, path: str, body: Any) -> Any:
         """Bytes are sent as they are."""
         return await self._call("PUT", path, body)
 
     async def delete(self, path: str) -> None:
-        if await self._asked("DELETE", path, None):
+        if (await self._asked("DELETE", path, None)).body:
             raise _stranger("it says more than that something is gone")
 
     async def _call(
@@ -136,7 +144,7 @@ class Client:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         answer = await self._asked(method, path, data, headers)
         try:
-            told = json.loads(answer, object_hook=Told)
+            told = json.loads(answer.body, object_hook=Told)
         except ValueError:
             told = None
         if isinstance(told, Told):
@@ -149,11 +157,11 @@ class Client:
         path: str,
         data: bytes | None,
         headers: Mapping[str, str] = NO_HEADERS,
-    ) -> bytes:
+    ) -> Answer:
         answer = await self._transport.request(method, path, data, headers)
         if not 200 <= answer.status < 300:
             raise refusal(answer)
-        return answer.body
+        return answer
 
     async def events(self, run_id: str) -> AsyncIterator[dict[str, Any]]:
         """The run's events as they happen, without an end: whoever has seen enough leaves.

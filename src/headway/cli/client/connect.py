@@ -8,8 +8,8 @@ from headway.settings import load_settings
 
 
 @asynccontextmanager
-async def connected(app: str | None = None) -> AsyncIterator[Client]:
-    """`app` is where the jobs are, as `module:name`, for what is submitted without a server."""
+async def connected(app: str | None) -> AsyncIterator[Client]:
+    """`app` is where the jobs and the database are, as `module:name`, if no server is asked."""
     settings = load_settings()
     if settings.url is not None:
         from headway.cli.client.http import opened_http  # noqa: PLC0415  # Only the one needed.

@@ -45,10 +45,7 @@ class HttpTransport:
                 timeout=timeout,
                 allow_redirects=False,
             ) as answer:
-                told = Answer(answer.status, await answer.read(), _elsewhere(answer))
-                if answer.status in GATEWAY_STATUSES and refusal(told).code == NOT_HEADWAY:
-                    raise BehindProxy(f"what stands before it answered {answer.status}")
-                return told
+                return await _told(answer)
         except NOT_ASKED as error:
             raise self._unreachable(error) from None
         except (aiohttp.ClientError, TimeoutError) as error:
@@ -65,11 +62,7 @@ class HttpTransport:
                 self._at(path), headers=headers, timeout=timeout, allow_redirects=False
             ) as answer:
                 if answer.status != 200:
-                    told = Answer(answer.status, await answer.read(), _elsewhere(answer))
-                    refused = refusal(told)
-                    if answer.status in GATEWAY_STATUSES and refused.code == NOT_HEADWAY:
-                        raise BehindProxy(f"what stands before it answered {answer.status}")
-                    raise refused
+                    raise refusal(await _told(answer))
                 yield _lines(answer)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise self._unreachable(error) from None
@@ -91,6 +84,15 @@ class HttpTransport:
 
 def _reason(error: Exception) -> str:
     return "it does not answer in time" if isinstance(error, TimeoutError) else str(error)
+
+
+async def _told(answer: aiohttp.ClientResponse) -> Answer:
+    """What the server says; BehindProxy: somebody says it who is not the server."""
+    body = await answer.read()
+    told = Answer(answer.status, body, _elsewhere(answer), answer.content_type)
+    if answer.status in GATEWAY_STATUSES and refusal(told).code == NOT_HEADWAY:
+        raise BehindProxy(f"what stands before it answered {answer.status}")
+    return told
 
 
 def _elsewhere(answer: aiohttp.ClientResponse) -> str | None:

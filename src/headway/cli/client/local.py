@@ -38,7 +38,7 @@ class LocalTransport:
         scope = _scope(method, path, body)
         scope["headers"] += [(name.encode(), value.encode()) for name, value in headers.items()]
         await self._app(scope, _said(body), answer.hear)
-        return Answer(answer.status, b"".join(answer.parts))
+        return Answer(answer.status, b"".join(answer.parts), media_type=answer.media_type)
 
     @asynccontextmanager
     async def stream(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -67,6 +67,7 @@ class _Heard:
 
     def __init__(self) -> None:
         self.status = 0
+        self.media_type = ""
         self.parts: list[bytes] = []
         self.begun = asyncio.Event()
         # One at a time: whoever reads slowly keeps the application waiting, and no memory.
@@ -77,7 +78,9 @@ class _Heard:
     async def hear(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self._is_live = any(value.startswith(b"text/event") for _, value in message["headers"])
+            kind = dict(message["headers"]).get(b"content-type", b"")
+            self.media_type = kind.partition(b";")[0].decode()
+            self._is_live = self.media_type == "text/event-stream"
             self.begun.set()
         elif self._is_live:
             await self._room.acquire()
@@ -145,9 +148,10 @@ async def opened_local(place: str | None) -> AsyncIterator[LocalTransport]:
         try:
             hw = await opened.enter_async_context(load_app(place).without_engine())
         except SchemaMismatch as error:
-            if place is None or not str(error).endswith("headway db upgrade"):
+            if place is None or error.remedy is None:
                 raise
-            raise SchemaMismatch(f"{error} --app {place}") from None
+            remedy = f"{error.remedy} --app {place}"
+            raise SchemaMismatch(error.problem, remedy=remedy) from None
         feed = await opened.enter_async_context(EventFeed(hw.store, hw.store.events, pack=pack))
         app = build_application(
             hw, feed, Metrics(), access=Access(()), origins=Origins(()), version=version("headway")

@@ -51,6 +51,16 @@ class SavedVersion(NamedTuple):
     created_at: Instant
 
 
+class ListedVersion(NamedTuple):
+    """A version without its definition, which may be large."""
+
+    version: int
+    id: str
+    status: str
+    digest: str
+    created_at: Instant
+
+
 class FlowRun(NamedTuple):
     """A task, beside its run. What is JSON is text, and None where there is nothing yet."""
 

@@ -12,7 +12,13 @@ from headway.core.errors import FlowNotFound, RevisionConflict
 from headway.core.flow.canonical import canonical_json
 from headway.core.flow.faults import Fault
 from headway.core.flow.graph import Offered
-from headway.core.flow.kept import FLOW_JOB, SavedFlow, SavedVersion, VersionStatus
+from headway.core.flow.kept import (
+    FLOW_JOB,
+    ListedVersion,
+    SavedFlow,
+    SavedVersion,
+    VersionStatus,
+)
 from headway.core.flow.mermaid import to_mermaid
 from headway.core.flow.parse import Published, read_flow
 from headway.core.flow.schema import definition_schema
@@ -153,8 +159,8 @@ class FlowBook:
 
     async def versions(
         self, name: str, *, limit: int = 100, before: int | None = None
-    ) -> Sequence[SavedVersion]:
-        """The newest first, from the one before `before` on."""
+    ) -> Sequence[ListedVersion]:
+        """The newest first, from the one before `before` on; `version` tells the definition."""
         await self.get(name)
         return await self.desk.flows.versions(name, limit=limit, before=before)
 
