@@ -56,25 +56,29 @@ class Bodies:
 
     async def _whole(self, receive: Receive, byte_count_max: int) -> bytes:
         parts: list[bytes] = []
-        byte_count = 0
         try:
-            while True:  # Until the body ends: its size is bounded here, its time by the caller.
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Problem(400, "bad_request", "the connection ended before the body did")
-                part = message.get("body", b"")
-                byte_count += len(part)
-                self._held_byte_count += len(part)
-                if byte_count > byte_count_max:
-                    raise _too_large(byte_count_max)
-                if self._held_byte_count > HELD_BYTE_COUNT_MAX:
-                    raise unavailable("too many large bodies are on their way at once")
-                parts.append(part)
-                if not message.get("more_body", False):
-                    return b"".join(parts)
+            await self._collect(parts, receive, byte_count_max)
         except BaseException:
-            self._held_byte_count -= byte_count
+            self._held_byte_count -= sum(map(len, parts))
             raise
+        return b"".join(parts)
+
+    async def _collect(self, parts: list[bytes], receive: Receive, byte_count_max: int) -> None:
+        byte_count = 0
+        while True:  # Until the body ends: its size is bounded here, its time by the caller.
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Problem(400, "bad_request", "the connection ended before the body did")
+            part = message.get("body", b"")
+            parts.append(part)
+            byte_count += len(part)
+            self._held_byte_count += len(part)
+            if byte_count > byte_count_max:
+                raise _too_large(byte_count_max)
+            if self._held_byte_count > HELD_BYTE_COUNT_MAX:
+                raise unavailable("too many large bodies are on their way at once; try again")
+            if not message.get("more_body", False):
+                return
 
 
 def _too_large(byte_count_max: int) -> Problem:

@@ -7,6 +7,7 @@ a token. HEAD is GET, without what GET says.
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
@@ -33,6 +34,13 @@ WORKER_PATHS: Final = frozenset(
     {"/workers/register", "/workers/heartbeat", "/register", "/heartbeat"}
 )
 HEADERS_BYTE_COUNT_MAX: Final = 32 << 10
+ONCE: Final = frozenset(
+    {
+        *("authorization", "content-length", "content-type", "host", "idempotency-key"),
+        *("if-match", "last-event-id", "origin", "sec-fetch-site"),
+    }
+)
+"""Headers of which one would be heeded and another not."""
 API_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -90,7 +98,8 @@ class Guard:
         scheme = scope.get("scheme", "http")
         self._origins.check_origin(headers, scheme=scheme, method=method, path=path)
         self._check_scope(headers, scope, method, path)
-        _check_text(path, scope["query_string"])
+        _check_text("path", scope["raw_path"])
+        _check_text("query", scope["query_string"])
         adopt_trace(headers.get(TRACEPARENT))
         byte_count_max = _body_byte_count_max(method, path)
         return await self._bodies.read(headers, receive, byte_count_max=byte_count_max)
@@ -130,12 +139,19 @@ def _body_byte_count_max(method: str, path: str) -> int:
     return 0 if _is_open(path) or method in READ_METHODS else BYTE_COUNT_MAX
 
 
-def _check_text(path: str, query: bytes) -> None:
-    """Nothing is named by NUL, and not every database can even be asked for it."""
-    if "\0" in path:
-        raise InvalidInput("path", "contains NUL")
-    if b"%00" in query or b"\0" in query:
-        raise InvalidInput("query", "contains NUL")
+def _check_text(place: str, raw: bytes) -> None:
+    """As it was sent, since who decodes it would put a sign of its own for what is no text.
+
+    Nothing is named by NUL, and not every database can even be asked for it.
+    """
+    if b"%" not in raw:  # Whatever else is not plain ASCII is no HTTP.
+        return
+    try:
+        text = unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(place, "is not UTF-8") from None
+    if "\0" in text:
+        raise InvalidInput(place, "contains NUL")
 
 
 def _needed(method: str, path: str) -> Scope:
@@ -150,9 +166,11 @@ def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
         raise headers_too_large()
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-        if name in headers and name in ("host", "authorization", "content-length", "content-type"):
-            raise Problem(400, "bad_request", f"the header {name} is there twice")
-        headers[name] = f"{headers[name]}; {value}" if name in headers else value
+        if name in headers:
+            if name in ONCE:
+                raise Problem(400, "bad_request", f"the header {name} is there twice")
+            value = f"{headers[name]}{'; ' if name == 'cookie' else ', '}{value}"
+        headers[name] = value
     return headers
 
 
