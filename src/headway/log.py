@@ -7,6 +7,7 @@ What is executed sets `about`: whatever is logged meanwhile, by whomever, is of 
 """
 
 import logging
+import re
 from collections.abc import Mapping, MutableMapping
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -15,7 +16,12 @@ from typing import Any, Final
 # Beside these a value is shown in quotes, so that it is plain where it begins and ends.
 _SEPARATORS: Final = frozenset(" =\"'\\")
 HIDDEN: Final = "(secret)"
-SECRET_NAMES: Final = frozenset({"authorization", "cookie", "password", "secret", "token"})
+HIDDEN_NAMES: Final = (
+    r"(?:authorization|cookie|passphrase|password|passwd|secret|token"
+    r"|(?:access|api|private|secret)[_-]?key)"
+)
+"""How the name of a secret ends, in any case: `db_password` is one, `token_count` is none."""
+_IS_SECRET: Final = re.compile(rf"(?i){HIDDEN_NAMES}\Z")
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 about: Final[ContextVar[Mapping[str, str]]] = ContextVar("about", default=_NOTHING)
@@ -41,8 +47,13 @@ def event_log(name: str) -> EventLog:
     return EventLog(logging.getLogger(name))
 
 
+def is_secret(name: str, value: object) -> bool:
+    """By its name; a yes or a no, or nothing at all, is none."""
+    return not (value is None or isinstance(value, bool)) and bool(_IS_SECRET.search(name))
+
+
 def _shown(name: str, value: object) -> str:
-    if name.lower() in SECRET_NAMES:
+    if is_secret(name, value):
         return HIDDEN
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
     is_plain = text and text.isprintable() and _SEPARATORS.isdisjoint(text)

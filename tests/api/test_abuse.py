@@ -5,6 +5,7 @@ import json
 import resource
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from headway.api import guard
+from headway.api import body
 from headway.process import OPEN_FILE_COUNT_MAX, open_file_count_max, raise_open_file_limit
 from tests.api.client import LINE_BYTE_COUNT_MAX, Client
 from tests.api.program import Program, served_apart
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.backend("sqlite")
 
 IDLE_COUNT = 2_000
 STALLED_COUNT = 50
+BODY_COUNT = 20
 MIB = 1 << 20
 
 
@@ -88,10 +90,74 @@ async def test_i20_tricks_get_a_4xx_or_a_closed_connection(
 async def test_i20_a_body_that_does_not_come_is_not_waited_for(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "BODY_S_MAX", 0.2)
+    monkeypatch.setattr(body, "BODY_S_MAX", 0.2)
     line = await told(client.address, request(HOST, JSON, "Content-Length: 1000"), b'{"job')
     assert status_of(line) == 408
     assert (await client.get("/api/lanes")).status == 200
+
+
+@pytest.mark.parametrize("path", ["/api/session", "/healthz", "/readyz", "/ui/", "/"])
+@pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
+async def test_i20_without_a_token_nobody_is_listened_to_for_long(
+    client: Client, method: str, path: str
+) -> None:
+    """Not even where a token is brought: of all but that the answer comes before the body does."""
+    is_sign_in = (method, path) == ("POST", "/api/session")
+    for length in (*(() if is_sign_in else (2,)), 4_097, 1_000_000):
+        first = f"{method} {path} HTTP/1.1"
+        head = request(HOST, JSON, f"Content-Length: {length}", first=first)
+        assert status_of(await told(client.address, head)) == (413 if is_sign_in else 400)
+    head = request(HOST, JSON, "Transfer-Encoding: chunked", first=f"{method} {path} HTTP/1.1")
+    assert status_of(await told(client.address, head, CHUNK)) in (413, 400)
+
+
+async def test_i20_what_is_open_takes_no_body_and_says_so(client: Client) -> None:
+    answer = await client.call("GET", "/healthz", {})
+    assert (answer.status, answer["detail"]) == (400, "no body is taken here")
+    answer = await client.post("/api/session", {"token": "x" * 5_000})
+    assert (answer.status, answer["detail"]) == (
+        413,
+        "the body is too large; the limit is 4,096 bytes",
+    )
+
+
+async def test_i15_to_look_at_something_takes_no_body(client: Client) -> None:
+    answer = await client.call("GET", "/api/runs", {"status": "running"})
+    assert (answer.status, answer["code"]) == (400, "bad_request")
+
+
+async def test_i20_all_bodies_together_hold_so_much_and_no_more(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body, "HELD_BYTE_COUNT_MAX", 1_000)
+    where = urlsplit(client.address)
+    _, writer = await asyncio.open_connection(where.hostname, where.port)
+    writer.write(request(HOST, JSON, "Content-Length: 1000") + b" " * 900)
+    large = {"job": "echo", "params": {"said": "x" * 200}}
+    async with asyncio.timeout(30):
+        while (answer := await client.post("/api/runs", large)).status == 201:
+            pass  # Until the other has arrived.
+        assert (answer.status, answer["code"]) == (503, "unavailable")
+        assert answer.headers["retry-after"]
+        assert (await client.post("/api/runs", {"job": "echo"})).status == 201
+        writer.close()
+        while (await client.post("/api/runs", large)).status == 503:
+            pass  # Until it is known to be gone.
+
+
+async def test_i20_what_was_answered_is_held_no_longer(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the answer, or if nobody waits for it."""
+    monkeypatch.setattr(body, "HELD_BYTE_COUNT_MAX", 1_000)
+    monkeypatch.setattr(body, "BODY_S_MAX", 0.1)
+    said = {"params": {"said": "x" * 800}}
+    for _ in range(3):
+        assert (await client.post("/api/runs", {"job": "echo", **said})).status == 201
+        assert (await client.post("/api/runs", {"job": 1, **said})).status == 422
+        assert (await client.post("/api/nope", said)).status == 404
+        late = request(HOST, JSON, "Content-Length: 999"), b" " * 900
+        assert status_of(await told(client.address, *late)) == 408
 
 
 @pytest.fixture
@@ -138,6 +204,28 @@ async def test_i20_thousands_of_idle_connections_cost_little_and_keep_nobody_out
             assert program.resident_byte_count() - before < 100 * MIB
             for _, writer in idle:
                 writer.close()
+
+
+async def test_i20_bodies_without_a_token_do_not_grow_the_server(tmp_path: Path) -> None:
+    """All but the last byte of many large ones, wherever everybody may call."""
+    heads = [
+        request(HOST, JSON, f"Content-Length: {MIB}", first=f"POST {path} HTTP/1.1")
+        for path in ("/api/session", "/healthz", "/ui/", "/api/runs")
+    ]
+    with served_apart(tmp_path, HEADWAY_TOKEN="t0ken-of-sixteen") as program:
+        where = urlsplit(program.address)
+        assert status_of(await told(program.address, heads[0])) == 413
+        before = program.resident_byte_count()
+        async with AsyncExitStack() as stack:
+            for head in heads * BODY_COUNT:
+                reader, writer = await asyncio.open_connection(where.hostname, where.port)
+                stack.callback(writer.close)
+                with suppress(ConnectionError):
+                    writer.write(head + b" " * (MIB - 1))
+                    await writer.drain()
+                    assert status_of(await reader.readline()) in (413, 400, 401)
+            held = program.resident_byte_count() - before
+        assert held < len(heads) * BODY_COUNT * MIB / 4
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system shows another's limits")

@@ -5,6 +5,7 @@ import base64
 from typing import Any
 
 import pytest
+from multidict import CIMultiDict
 
 from headway.api.access import Access, Scope, Token
 from headway.api.server import check_exposure, serve
@@ -102,6 +103,35 @@ async def test_s3_of_another_site_only_a_link_to_the_page_is_followed(
 ) -> None:
     answer = await client.call(method, path, **{**LINK, **changed})
     assert (answer.status == 403) == is_refused
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Authorization", "Content-Type", "Idempotency-Key", "If-Match", "Last-Event-ID"),
+        *("Origin", "Sec-Fetch-Site"),
+    ],
+)
+async def test_i15_a_header_of_which_one_would_be_heeded_may_not_come_twice(
+    client: Client, name: str
+) -> None:
+    for values in (("1", "2"), ("1", "1")):
+        twice = CIMultiDict([(name, value) for value in values])
+        answer = await client.send("POST", "/api/runs", b'{"job":"echo"}', twice)
+        assert (answer.status, answer["code"]) == (400, "bad_request")
+        assert answer["detail"] == f"the header {name.lower()} is there twice"
+    assert (await client.get("/api/runs"))["runs"] == []
+
+
+async def test_a_header_that_is_a_list_may_come_in_parts(url: str) -> None:
+    """A cookie of ours beside another's; and two traces are none, as W3C Trace Context has it."""
+    async with served(url, access=TOKENS) as client:
+        ours = f"{TOKENS.cookie_name}={TOKENS.session(Scope.OPERATE)}"
+        trace = f"00-{'a' * 32}-{'b' * 16}-01"
+        parts = [("cookie", "x=1"), ("cookie", ours), *[("traceparent", trace)] * 2]
+        headers = CIMultiDict([("content-type", "application/json"), *parts])
+        answer = await client.send("POST", "/api/runs", b'{"job":"echo"}', headers)
+        assert (answer.status, answer["traceparent"]) == (201, None)
 
 
 @pytest.mark.parametrize(

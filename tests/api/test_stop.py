@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
+import subprocess
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
@@ -17,8 +19,9 @@ from headway.api.server import open_listener
 from tests.api.client import LINE_BYTE_COUNT_MAX
 from tests.api.conftest import served_here
 from tests.api.jobs import register
-from tests.api.program import served_apart
+from tests.api.program import ROOT, STOP_S
 from tests.api.stalled import stalled_streams, unread_byte_count
+from tests.cli.command import command, environment
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -72,14 +75,57 @@ async def test_a_stop_ends_open_streams_and_leaves_those_who_do_not_read(
         assert await asyncio.gather(*reading) == ["server_closing"] * HEALTHY_COUNT
 
 
-async def test_r3_8_the_signal_that_resets_lanes_ends_no_server(tmp_path: Path) -> None:
-    with served_apart(tmp_path) as program:
-        async with aiohttp.ClientSession() as session:
-            for number in (0, signal.SIGUSR1, 0):  # 0 is none: it is only looked for.
-                os.kill(program.pid, number)
-                async with session.get(f"{program.address}/healthz") as answer:
-                    assert answer.status == 200
-    assert "reset_not_needed" in (tmp_path / "server.log").read_text()
+SLOW = """\
+import asyncio
+from headway import Headway
+from tests.api.test_stop import wait_for
+class Slow(Headway):
+    async def __aexit__(self, *end):
+        await asyncio.to_thread(wait_for, "may_end")
+        await super().__aexit__(*end)
+wait_for("may_start")
+hw = Slow()
+"""
+
+
+def wait_for(name: str) -> None:
+    """Until there is such a file in this folder; another one says meanwhile that somebody waits."""
+    Path(f"waits_until_it_{name}").touch()
+    while not Path(name).exists():
+        time.sleep(0.01)
+
+
+def test_r3_8_the_signal_that_resets_lanes_ends_no_server(tmp_path: Path) -> None:
+    """Neither while it starts, nor while it serves, nor while it waits for its last runs."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    log = tmp_path / "server.log"
+    words = ("serve", "--app", "slow:hw", "--port", "0")
+    path = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    with log.open("w") as stderr:
+        serving = subprocess.Popen(
+            command(*words), cwd=tmp_path, env=environment(**path), stderr=stderr
+        )
+
+    def until(is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            assert serving.poll() is None, log.read_text()
+            time.sleep(0.01)
+
+    try:
+        until((tmp_path / "waits_until_it_may_start").exists)
+        serving.send_signal(signal.SIGUSR1)
+        (tmp_path / "may_start").touch()
+        until(lambda: "headway serves" in log.read_text())
+        serving.send_signal(signal.SIGUSR1)
+        until(lambda: log.read_text().count("reset_not_needed") == 2)
+        serving.terminate()
+        until((tmp_path / "waits_until_it_may_end").exists)
+        serving.send_signal(signal.SIGUSR1)
+        until(lambda: log.read_text().count("reset_not_needed") == 3)
+        (tmp_path / "may_end").touch()
+        assert serving.wait(STOP_S) == 0
+    finally:
+        serving.kill()
 
 
 def _with_small_buffers(host: str, port: int) -> socket.socket:

@@ -73,6 +73,36 @@ def test_s4_what_has_the_name_of_a_secret_is_not_shown(logged: Logged) -> None:
     assert "the token of ann is missing: 5 secrets, no password" in logged()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("db_password", "access_token", "client_secret", "api_key", "x-api-key", "apikey"),
+        *("accessToken", "DB-PASSWD", "Set-Cookie", "aws_secret_access_key", "SECRET_KEY"),
+    ],
+)
+def test_s4_a_name_that_ends_like_one_of_a_secret_is_one(logged: Logged, name: str) -> None:
+    event_log("headway.tests").warning("refused", extra={name: "unknown-to-us"})
+    others = logging.getLogger("headway.other")
+    for words in (
+        f"{name}=unknown-to-us&x=1",
+        f"{name}: unknown-to-us",
+        f'"{name}":"unknown-to-us"',
+    ):
+        others.warning(words)
+    assert "unknown" not in logged()
+    assert logged().count("(secret)") == 4
+
+
+@pytest.mark.parametrize(
+    "words", ["token_count=3", "tokens=5", "key=ann", "monkey: 5", "secrets: 2", "passwords=0"]
+)
+def test_s4_what_only_begins_like_a_secret_is_shown(logged: Logged, words: str) -> None:
+    logging.getLogger("headway.other").warning(words)
+    event_log("headway.tests").warning("counted", extra={"token_count": 31, "needs_token": True})
+    assert words in logged()
+    assert "31" in logged()
+
+
 @pytest.mark.parametrize("logged", [TextLines], indirect=True)
 def test_s4_whoever_logs_a_line_is_a_line_and_moves_no_cursor(logged: Logged) -> None:
     others = logging.getLogger("headway.other")

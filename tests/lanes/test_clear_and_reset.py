@@ -128,3 +128,25 @@ async def test_r3_8_sigusr1_resets_the_lanes_of_a_server_that_heeds_it(
     assert stage.begun == ["stuck", "second"]
     assert lanes.view("cron").generation == 1
     assert signal.getsignal(signal.SIGUSR1) == before
+
+
+async def test_r3_8_after_it_sigusr1_is_heard_by_whoever_heard_it_before(
+    lanes: Lanes, stage: Stage
+) -> None:
+    """A program's own, or other lanes around these."""
+    heard: list[int] = []
+    outer = Lanes()
+    before = signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
+    try:
+        with outer.reset_on_signal():
+            with lanes.reset_on_signal():
+                pass
+            os.kill(os.getpid(), signal.SIGUSR1)
+            outer.refuse_new_work()
+            await settle()
+            await stage.call(outer.run("main", stage.work("a")))
+        assert (stage.begun, heard) == (["a"], [])
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert heard == [signal.SIGUSR1]
+    finally:
+        signal.signal(signal.SIGUSR1, before)

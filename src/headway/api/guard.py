@@ -1,17 +1,19 @@
 """The one gate in front of every route: host, origin, who, how much, how long (S1, S2, S3, S9).
 
-Deny by default: a path that is not listed as open needs a scope. A body is read here, whole and
-bounded, so that no route can be kept waiting by its client. HEAD is GET, without what GET says.
+Deny by default: a path that is not listed as open needs a scope, and one that is takes no body but
+a token. HEAD is GET, without what GET says.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from headway.api.access import Access, Scope
+from headway.api.body import Bodies
 from headway.api.origin import READ_METHODS, Origins, is_page
 from headway.api.problem import (
     Problem,
@@ -24,13 +26,21 @@ from headway.core.document import BYTE_COUNT_MAX
 from headway.core.errors import Error, InvalidInput
 from headway.trace import TRACEPARENT, adopt_trace
 
+SIGN_IN: Final = ("POST", "/api/session")
+SIGN_IN_BYTE_COUNT_MAX: Final = 4 << 10
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/api/session"})
 """For everybody, as the page is: who looks after the server, and who brings a token."""
 WORKER_PATHS: Final = frozenset(
     {"/workers/register", "/workers/heartbeat", "/register", "/heartbeat"}
 )
-BODY_S_MAX: Final = 20.0
 HEADERS_BYTE_COUNT_MAX: Final = 32 << 10
+ONCE: Final = frozenset(
+    {
+        *("authorization", "content-length", "content-type", "host", "idempotency-key"),
+        *("if-match", "last-event-id", "origin", "sec-fetch-site"),
+    }
+)
+"""Headers of which one would be heeded and another not."""
 API_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -53,6 +63,7 @@ class Guard:
         self._on_answer = on_answer
         self._access = access
         self._origins = origins
+        self._bodies = Bodies()
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -61,6 +72,7 @@ class Guard:
         if scope["type"] != "http":  # No route speaks anything else.
             return
         answer = _Answer(send, self._on_answer)
+        body = b""
         try:
             body = await self._admit(scope, receive)
             if scope["method"] == "HEAD":
@@ -76,6 +88,8 @@ class Guard:
         except Exception as error:  # Our own mistake, told without its inside.
             if not answer.has_ended:  # Else it was logged and told already, under one id.
                 await answer.end_with(internal(error))
+        finally:
+            self._bodies.let_go(body)
 
     async def _admit(self, scope: AsgiScope, receive: Receive) -> bytes:
         headers = _headers(scope)
@@ -84,14 +98,16 @@ class Guard:
         scheme = scope.get("scheme", "http")
         self._origins.check_origin(headers, scheme=scheme, method=method, path=path)
         self._check_scope(headers, scope, method, path)
-        _check_text(path, scope["query_string"])
+        _check_text("path", scope["raw_path"])
+        _check_text("query", scope["query_string"])
         adopt_trace(headers.get(TRACEPARENT))
-        return await _body(headers, receive)
+        byte_count_max = _body_byte_count_max(method, path)
+        return await self._bodies.read(headers, receive, byte_count_max=byte_count_max)
 
     def _check_scope(
         self, headers: Mapping[str, str], scope: AsgiScope, method: str, path: str
     ) -> None:
-        if path in OPEN_PATHS or is_page(path):
+        if _is_open(path):
             return
         session = _cookie(headers, self._access.cookie_name)
         has = self._access.scope_of(headers, session)
@@ -109,12 +125,33 @@ class Guard:
         state["scope"], state["session"] = has, session if is_by_session else None
 
 
-def _check_text(path: str, query: bytes) -> None:
-    """Nothing is named by NUL, and not every database can even be asked for it."""
-    if "\0" in path:
-        raise InvalidInput("path", "contains NUL")
-    if b"%00" in query or b"\0" in query:
-        raise InvalidInput("query", "contains NUL")
+def _is_open(path: str) -> bool:
+    return path in OPEN_PATHS or is_page(path)
+
+
+def _body_byte_count_max(method: str, path: str) -> int:
+    """Who has not shown a token may bring one, and nothing else that would have to be held.
+
+    To look at something takes no body either: a stream would hold it for as long as it lasts.
+    """
+    if (method, path) == SIGN_IN:
+        return SIGN_IN_BYTE_COUNT_MAX
+    return 0 if _is_open(path) or method in READ_METHODS else BYTE_COUNT_MAX
+
+
+def _check_text(place: str, raw: bytes) -> None:
+    """As it was sent, since who decodes it would put a sign of its own for what is no text.
+
+    Nothing is named by NUL, and not every database can even be asked for it.
+    """
+    if b"%" not in raw:  # Whatever else is not plain ASCII is no HTTP.
+        return
+    try:
+        text = unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(place, "is not UTF-8") from None
+    if "\0" in text:
+        raise InvalidInput(place, "contains NUL")
 
 
 def _needed(method: str, path: str) -> Scope:
@@ -129,9 +166,11 @@ def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
         raise headers_too_large()
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-        if name in headers and name in ("host", "authorization", "content-length", "content-type"):
-            raise Problem(400, "bad_request", f"the header {name} is there twice")
-        headers[name] = f"{headers[name]}; {value}" if name in headers else value
+        if name in headers:
+            if name in ONCE:
+                raise Problem(400, "bad_request", f"the header {name} is there twice")
+            value = f"{headers[name]}{'; ' if name == 'cookie' else ', '}{value}"
+        headers[name] = value
     return headers
 
 
@@ -142,48 +181,6 @@ def _cookie(headers: Mapping[str, str], name: str) -> str:
         if found == name:
             return value
     return ""
-
-
-async def _body(headers: Mapping[str, str], receive: Receive) -> bytes:
-    length = headers.get("content-length")
-    is_chunked = "transfer-encoding" in headers
-    if length is None and not is_chunked:
-        return b""
-    if length is not None and is_chunked:  # A proxy might see another end of it than we do.
-        detail = "the length of the body is said twice: Content-Length and Transfer-Encoding"
-        raise Problem(400, "bad_request", detail, headers={"connection": "close"})
-    if length is not None and length.isdecimal() and int(length) > BYTE_COUNT_MAX:
-        raise _too_large()
-    if length == "0":
-        return b""
-    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Problem(415, "not_json", "send JSON: Content-Type: application/json")
-    try:
-        async with asyncio.timeout(BODY_S_MAX):
-            return await _whole(receive)
-    except TimeoutError:
-        detail = f"the body did not arrive within {BODY_S_MAX:g} s"
-        raise Problem(408, "too_slow", detail, headers={"connection": "close"}) from None
-
-
-async def _whole(receive: Receive) -> bytes:
-    parts, byte_count = [], 0
-    while True:  # Until the body ends: its size is bounded here, its time by the caller.
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Problem(400, "bad_request", "the connection ended before the body did")
-        part = message.get("body", b"")
-        byte_count += len(part)
-        if byte_count > BYTE_COUNT_MAX:
-            raise _too_large()
-        parts.append(part)
-        if not message.get("more_body", False):
-            return b"".join(parts)
-
-
-def _too_large() -> Problem:
-    detail = f"the body is too large; the limit is {BYTE_COUNT_MAX:,} bytes"
-    return Problem(413, "too_large", detail, headers={"connection": "close"})
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -19,18 +19,16 @@ from headway.api.face import Face
 from headway.api.metrics import Metrics
 from headway.api.origin import Origins, PublicAddress
 from headway.core.errors import ConfigurationError
-from headway.log import event_log
 from headway.process import open_file_count_max
 from headway.services.event_feed import EventFeed
 
 LOOPBACK_NAMES: Final = ("localhost",)
 ANY_ADDRESS: Final = ("0.0.0.0", "::", "")  # noqa: S104  # Recognised, so that it can be refused.
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 STOP_S_MAX: Final = 3
 UNREAD_S_MAX: Final = 0.5
 """How long a stop waits for clients to read what they were sent."""
 HEAD_BYTE_COUNT_MAX: Final = 64 << 10
-
-log = event_log(__name__)
 
 
 async def serve(
@@ -127,11 +125,6 @@ async def _serve_to_the_end(server: "_Server", listener: socket.socket) -> None:
         raise
 
 
-def _need_no_reset() -> None:
-    """What resets lanes within a process (R3.8) must not end one whose lanes are durable."""
-    log.info("reset_not_needed", extra={"reason": "slots of the dead are freed by their leases"})
-
-
 class _Server(uvicorn.Server):
     """Tells the streams to end before it waits for them: else it would wait for ever."""
 
@@ -150,17 +143,12 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         # uvicorn's own would raise the signal again at the end, in the middle of our clean-up.
         loop = asyncio.get_running_loop()
-        handlers = {
-            signal.SIGINT: self.stop,
-            signal.SIGTERM: self.stop,
-            signal.SIGUSR1: _need_no_reset,
-        }
-        for number, handle in handlers.items():
-            loop.add_signal_handler(number, handle)
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, self.stop)
         try:
             yield
         finally:
-            for number in handlers:
+            for number in STOP_SIGNALS:
                 loop.remove_signal_handler(number)
 
     def stop(self) -> None:

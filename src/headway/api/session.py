@@ -46,7 +46,10 @@ def session_router(access: Access, *, is_secure: bool) -> APIRouter:
 
 
 class _Door:
-    """Where tokens are tried. A wrong one holds its place for a while, and there are few."""
+    """Where tokens are tried. A right one is let in at once, whatever others do.
+
+    A wrong one is told so after a while, and only few are told anything but that they are many.
+    """
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -55,11 +58,11 @@ class _Door:
     async def scope_of(self, token: str) -> Scope:
         if self._access.is_open:
             raise unauthorized("no token is set here: everybody may call, and nobody signs in")
-        if self._wrong_count >= GUESS_COUNT_MAX:
-            raise overrun("too_many_guesses", "too many wrong tokens were tried; try again soon")
         scope = self._access.scope_of_secret(token)
         if scope is not None:
             return scope
+        if self._wrong_count >= GUESS_COUNT_MAX:
+            raise overrun("too_many_guesses", "too many wrong tokens were tried; try again soon")
         self._wrong_count += 1
         try:
             await asyncio.sleep(GUESS_S)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from headway.cli.show import plain
-from headway.log import HIDDEN, SECRET_NAMES, about
+from headway.log import HIDDEN, HIDDEN_NAMES, about, is_secret
 from headway.settings import Settings
 
 # What every record has; the rest are the fields of this one.
@@ -18,9 +18,9 @@ _USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {
     *("asctime", "color_message", "event", "message", "taskName"),
 }
 _TEXT: Final = "%(levelname)s %(name)s %(message)s"
-# As others may write it: `Authorization: Bearer …`, `password=…`, `"token": "…"`.
+# As others may write it: `Authorization: Bearer …`, `db_password=…`, `"token": "…"`.
 _NAMED: Final = re.compile(
-    rf"""(?i)\b({"|".join(sorted(SECRET_NAMES))})(["']?\s*[=:]\s*)"""
+    rf"""(?i)({HIDDEN_NAMES})(["']?\s*[=:]\s*)"""
     r"""((?:bearer|basic)\s+\S+|"[^"]*"|'[^']*'|[^\s,;&]+)"""
 )
 
@@ -103,7 +103,7 @@ class JsonLines(logging.Formatter):
 
     def _shown(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            name: HIDDEN if name.lower() in SECRET_NAMES else self._value(value)
+            name: HIDDEN if is_secret(name, value) else self._value(value)
             for name, value in fields.items()
         }
 

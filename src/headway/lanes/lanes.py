@@ -152,13 +152,17 @@ class Lanes:
 
     @contextmanager
     def reset_on_signal(self) -> Iterator[None]:
-        """Inside, SIGUSR1 to this process is a `reset_all`. In the main thread only."""
+        """Inside, SIGUSR1 to this process is a `reset_all`. In the main thread only.
+
+        Afterwards it is what it was before, which the loop's own way to hear signals forgets.
+        """
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGUSR1, self.reset_all)
+        reset = lambda *_: loop.call_soon_threadsafe(self.reset_all)  # noqa: E731
+        before = signal.signal(signal.SIGUSR1, reset)
         try:
             yield
         finally:
-            loop.remove_signal_handler(signal.SIGUSR1)
+            signal.signal(signal.SIGUSR1, before or signal.SIG_DFL)
 
     def set_limit(self, lane: str | None, limit: int) -> None:
         """From now on at most `limit` at once; 0 pauses the lane. It interrupts nobody.
