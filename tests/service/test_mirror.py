@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +18,7 @@ from headway import Headway, RunContext
 from headway.adapters.sql.read_runs import SqlRunReader
 from headway.core.command.prune import PruneEvents
 from headway.core.errors import DatabaseUnavailable
+from headway.core.run.run import RunRecord
 from headway.services import mirror
 from headway.testing import a_submit
 from tests.cli.command import environment
@@ -155,12 +157,12 @@ async def test_r1_9_a_failover_is_mirrored_though_the_new_primary_goes_away_at_f
     """What the old one had told may be gone: all files are written anew, in the next round."""
     list_runs, is_away = SqlRunReader.list_runs, True
 
-    async def away(reader: SqlRunReader, *given: Any, **named: Any) -> Any:
+    def away(reader: SqlRunReader, *given: Any, **named: Any) -> AsyncIterator[RunRecord]:
         nonlocal is_away
         if is_away:
             is_away = False
             raise DatabaseUnavailable({"database": "it has just been promoted"})
-        return await list_runs(reader, *given, **named)
+        return list_runs(reader, *given, **named)
 
     async with with_jobs(url, mirror=True) as hw:
         run = await hw.start("count", params={"to": 1})
