@@ -2,6 +2,7 @@
 
 import json
 import re
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from headway.api.reference import example_of, reference_page, resolved
 from tests.api.client import Client
 
 pytestmark = pytest.mark.backend("sqlite")
+
+REFUSED_BY_THE_GUARD = {"400", "403", "408", "413", "415", "421", "422", "431", "500", "503"}
 
 
 async def test_s8_the_page_names_every_call_and_needs_no_script_and_no_network(
@@ -56,7 +59,7 @@ async def test_the_document_says_what_is_asked_for_and_what_is_answered(client: 
     assert {"place", "faults", "active_run_id", "reason", "error_id"} <= set(members)
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            assert is_complete(operation), (method, path)
+            assert set(operation["responses"]) >= REFUSED_BY_THE_GUARD, (method, path)
             for status, answer in operation["responses"].items():
                 is_told = answer.get("content") or status == "204"
                 assert is_told, (method, path, status)
@@ -64,10 +67,22 @@ async def test_the_document_says_what_is_asked_for_and_what_is_answered(client: 
                     assert "Retry-After" in answer["headers"], (method, path)
 
 
-def is_complete(operation: dict[str, Any]) -> bool:
-    """What takes a body says which."""
-    is_bodiless = "415" not in operation["responses"]
-    return is_bodiless or "requestBody" in operation
+@pytest.mark.parametrize("path", ["/healthz", "/api/lanes", "/metrics", "/list"])
+async def test_i15_s9_what_the_guard_refuses_is_told_of_every_call(
+    client: Client, path: str
+) -> None:
+    document = (await client.get("/openapi.json")).body
+    told = document["paths"][path]["get"]["responses"]
+    text, json_ = {"content-type": "text/plain"}, {"content-type": "application/json"}
+    for answer in (
+        await client.send("GET", path, b"a body where none is needed", text),
+        await client.send("GET", path, b"x" * (1 << 21), json_),
+        await client.get(f"{path}?x=%00"),
+        await client.get(path, Host="elsewhere.example"),
+        await client.get(path, X="x" * (40 << 10)),
+    ):
+        assert answer.headers["content-type"] in told[str(answer.status)]["content"], answer
+        assert answer["title"] == HTTPStatus(answer.status).phrase
 
 
 async def test_every_answer_to_a_refused_call_has_no_member_that_is_not_described(

@@ -16,12 +16,13 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from headway.api.access import Access
-from headway.api.answers import StrictRoute, json_answer, problems
+from headway.api.answers import json_answer, problems
 from headway.api.cursor import NUMBER_MAX
 from headway.api.face import Face
 from headway.api.metrics import Metrics
 from headway.api.problem import RETRY_AFTER_S, unavailable
 from headway.api.runs import RunIdPath
+from headway.api.strict import StrictRoute
 from headway.api.views import event_view, listed
 from headway.api.wire import EventPage, Name
 from headway.core.errors import InfrastructureError

@@ -5,11 +5,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from headway.api.answers import StrictRoute, json_answer, problems
+from headway.api.answers import json_answer, problems
 from headway.api.caller import By
 from headway.api.cursor import Cursor, Limit, page_of, read_cursor, write_cursor
 from headway.api.face import Face
 from headway.api.runs import RunIdPath
+from headway.api.strict import StrictRoute
 from headway.api.views import interrupt_view, listed
 from headway.api.wire import InterruptList, ResumeBody
 from headway.core.ids import RunId
@@ -39,7 +40,7 @@ def interrupts_router(face: Face) -> APIRouter:
         text = listed(map(interrupt_view, shown))
         return json_answer(f'{{"interrupts":{text},"cursor":{json.dumps(onward)}}}')
 
-    @router.post("/runs/{run_id}/resume", responses=problems(404, 409, 429, body=True))
+    @router.post("/runs/{run_id}/resume", responses=problems(404, 409, 429))
     async def resume(run_id: RunIdPath, body: ResumeBody, by: By) -> dict[str, Any]:
         """Answer a question that the job asks, by its `call_id`. The first answer stands."""
         answer = body.model_dump(exclude={"call_id"}, exclude_unset=True)

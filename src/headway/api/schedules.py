@@ -2,11 +2,12 @@
 
 from fastapi import APIRouter, Response
 
-from headway.api.answers import LOCATION, StrictRoute, answered, json_answer, problems
+from headway.api.answers import LOCATION, answered, json_answer, problems
 from headway.api.caller import By
 from headway.api.face import Face
 from headway.api.paths import SCHEDULE, NamePath
 from headway.api.problem import Problem
+from headway.api.strict import StrictRoute
 from headway.api.submit import IdempotencyKey, accepted
 from headway.api.views import listed, schedule_view
 from headway.api.wire import RunView, ScheduleBody, ScheduleList, ScheduleView
@@ -39,7 +40,7 @@ def _change(router: APIRouter, face: Face) -> None:
     @router.patch(
         SCHEDULE,
         response_class=Response,
-        responses={200: {"model": ScheduleView}, **problems(404, body=True)},
+        responses={200: {"model": ScheduleView}, **problems(404)},
     )
     async def set_schedule(name: NamePath, body: ScheduleBody, by: By) -> Response:
         """Pause or resume a schedule. What would have come while it was paused does not come."""

@@ -302,9 +302,12 @@ class FaultView(BaseModel):
 class ProblemView(BaseModel):
     """Why something is not done; `code` says which of the other members are there."""
 
+    title: str = Field(description="The status in words.", examples=["Conflict"])
     code: str = Field(description="For programs; it does not change.", examples=["key_busy"])
-    status: int
-    detail: str = Field(description="One sentence, for people.")
+    status: int = Field(examples=[409])
+    detail: str = Field(
+        description="One sentence, for people.", examples=["key 'ann' already has an active run"]
+    )
     place: str | None = Field(None, description="Which words cannot be taken.")
     faults: list[FaultView] | None = Field(None, description="All that cannot, each by its place.")
     active_run_id: str | None = Field(None, description="The run that is in the way.")
