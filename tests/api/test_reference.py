@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Any
 
 import pytest
+from jsonschema_rs import validate
 
 from headway.api import flow_bodies, wire
 from headway.api.reference import example_of, reference_page, resolved
@@ -13,6 +14,11 @@ from tests.api.client import Client
 
 pytestmark = pytest.mark.backend("sqlite")
 
+ROOT_PATHS = {
+    *("/workers/register", "/workers/heartbeat", "/workers/list", "/workers/allocate"),
+    *("/register", "/heartbeat", "/list", "/allocate", "/flows", "/flows/version"),
+    *("/tasks", "/tasks/get", "/tasks/cancel", "/tasks/run_once", "/tasks/signal", "/tasks/runs"),
+}
 REFUSED_BY_THE_GUARD = {"400", "403", "408", "413", "415", "421", "422", "431", "500", "503"}
 
 
@@ -65,6 +71,29 @@ async def test_the_document_says_what_is_asked_for_and_what_is_answered(client: 
                 assert is_told, (method, path, status)
                 if status in ("429", "503"):
                     assert "Retry-After" in answer["headers"], (method, path)
+
+
+async def test_r5_6_the_root_paths_are_told_of_with_examples_of_what_they_answer(
+    client: Client,
+) -> None:
+    document = (await client.get("/openapi.json")).body
+    schemas = document["components"]["schemas"]
+    calls = {
+        (method, path): operation["responses"]
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+        if operation["tags"] == ["first-centre"]
+    }
+    assert {path for _, path in calls} == ROOT_PATHS
+    for call, answers in calls.items():
+        for status, answer in answers.items():
+            told = answer["content"].get("application/json", {})
+            assert told or status not in ("200", "400", "405"), call
+            if told:
+                where = {**told["schema"], "components": {"schemas": schemas}}
+                validate(where, told["example"])
+    missing = calls["get", "/allocate"]["500"]["content"]["application/json"]
+    assert missing["example"] == (await client.get("/allocate")).body == {"error": "no worker"}
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/api/lanes", "/metrics", "/list"])

@@ -43,11 +43,11 @@ LOCATION: Final = {
         "schema": {"type": "string"},
     }
 }
-_RETRY_AFTER: Final = {
+RETRY_AFTER: Final = {
     "Retry-After": {"description": "In seconds.", "schema": {"type": "integer", "minimum": 0}}
 }
 _CHALLENGE: Final = {"WWW-Authenticate": {"description": "`Bearer`.", "schema": {"type": "string"}}}
-_HEADERS: Final = {401: _CHALLENGE, 429: _RETRY_AFTER, 503: _RETRY_AFTER}
+_HEADERS: Final = {401: _CHALLENGE, 429: RETRY_AFTER, 503: RETRY_AFTER}
 
 
 def json_answer(text: str | bytes, *, status: int = 200, **headers: str) -> Response:
