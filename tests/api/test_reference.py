@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -94,6 +95,33 @@ async def test_r5_6_the_root_paths_are_told_of_with_examples_of_what_they_answer
                 validate(where, told["example"])
     missing = calls["get", "/allocate"]["500"]["content"]["application/json"]
     assert missing["example"] == (await client.get("/allocate")).body == {"error": "no worker"}
+
+
+async def test_the_stream_is_told_of_block_by_block(client: Client) -> None:
+    """As it is sent, and as the example of it: both fit."""
+    document = (await client.get("/openapi.json")).body
+    told = document["paths"]["/api/events"]["get"]["responses"]["200"]["content"]
+    stream = told["text/event-stream"]
+    assert stream["schema"]["contentMediaType"] == "text/event-stream"
+    block = stream["schema"]["contentSchema"]["items"]
+    event, *_ = block["properties"]["data"]["contentSchema"]["anyOf"]
+    where = {"components": {"schemas": document["components"]["schemas"]}}
+    run_id = await client.submitted("echo")
+    sent = await client.told(run_id, "run_state_changed")
+    example = next(one for one in blocks(stream["example"]) if "data" in one)
+    real = {"id": str(sent.id), "event": sent.event, "data": json.dumps(sent.data)}
+    for one in (example, real):
+        validate({**block, **where}, one)
+        data = json.loads(one["data"])
+        validate({**event, **where}, data)
+        assert (str(data["seq"]), data["type"]) == (one["id"], one["event"])
+    assert set(json.loads(example["data"])) == set(sent.data)
+
+
+def blocks(stream: str) -> Iterator[dict[str, str]]:
+    for block in stream.split("\n\n"):
+        lines = (line.partition(": ") for line in block.splitlines())
+        yield {name: value for name, _, value in lines if name}
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/api/lanes", "/metrics", "/list"])

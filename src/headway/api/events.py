@@ -24,7 +24,7 @@ from headway.api.problem import RETRY_AFTER_S, unavailable
 from headway.api.runs import RunIdPath
 from headway.api.strict import StrictRoute
 from headway.api.views import event_view, listed
-from headway.api.wire import EventPage, Name
+from headway.api.wire import EVENT_STREAM, EventPage, Name
 from headway.core.errors import InfrastructureError
 from headway.core.ids import RunId
 from headway.core.run.events import TYPE_LENGTH_MAX, TYPE_PATTERN, Event
@@ -102,7 +102,7 @@ def events_router(
     answers: dict[int | str, dict[str, Any]] = {
         200: {
             "model": EventPage,
-            "content": {SSE_TYPE: {"schema": {"type": "string"}}},
+            "content": {SSE_TYPE: EVENT_STREAM},
             "description": "A page as JSON, or with `Accept: text/event-stream` the live stream.",
         }
     }
