@@ -14,6 +14,7 @@ from headway.api.access import Access
 from headway.api.answers import json_answer
 from headway.api.caller import caller_of
 from headway.api.face import Face
+from headway.api.metrics import TEMPLATE
 from headway.api.problem import unfit
 from headway.api.strict import check_query, strict_json
 from headway.api.views import run_view
@@ -57,6 +58,7 @@ class SubmitFirst:
         if scope.get("path") != PATH or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
+        scope[TEMPLATE] = PATH
         if query := scope["query_string"]:
             check_query(query, {})
         message = await receive()
