@@ -228,6 +228,7 @@ class ScheduleView(BaseModel):
     decided_until: datetime | None = Field(description="Null: no instance has looked at it yet.")
     next_slot_at: datetime | None = Field(description="Null also while it is paused.")
     paused: bool
+    revision: int = Field(description="One more with each slot, too; 0: there was none yet.")
 
 
 class ScheduleList(BaseModel):
