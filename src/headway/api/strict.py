@@ -1,10 +1,11 @@
 """Requests by our own rules: strict JSON, and no parameter that means nothing (I15, S6)."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final, get_args, get_origin
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
@@ -15,6 +16,8 @@ from headway.core.errors import InvalidInput
 
 FAULT_COUNT_MAX: Final = 20
 """Parameters that are told of; each of them takes much less to send than to explain."""
+CURSOR: Final = "cursor"
+_MEMBER: Final = b'"cursor":'
 Parameters = Mapping[str, bool]
 """The names of what may be in a query, and whether each may come more than once."""
 
@@ -72,12 +75,27 @@ class StrictRoute(APIRoute):
         }
 
         async def strictly(request: Request) -> Response:
-            if query := request.scope["query_string"]:
+            query: bytes = request.scope["query_string"]
+            if query:
                 check_query(query, parameters)
             response: Response = await handle(_StrictRequest(request.scope, request.receive))
+            if CURSOR in parameters:
+                _lead_on(query, response)
             return response
 
         return strictly
+
+
+def _lead_on(query: bytes, response: Response) -> None:
+    """Say where the page after this one is, if there is one: where its `cursor` leads."""
+    body = bytes(response.body)
+    # The last member of every list, and the text of a cursor has nothing like it.
+    cursor = json.loads(body[body.rindex(_MEMBER) + len(_MEMBER) : -1])
+    if cursor is not None:
+        given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+        kept = [(name, value) for name, value in given if name != CURSOR]
+        # Relative, so that it holds behind a proxy that serves headway under a prefix.
+        response.headers["link"] = f'<?{urlencode([*kept, (CURSOR, cursor)])}>; rel="next"'
 
 
 def _is_list(annotation: Any) -> bool:
