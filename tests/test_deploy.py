@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from headway.settings import PREFIX, Settings
-from tests.cli.command import headway
+from tests.cli.command import environment, headway
 from tests.services import PostgresServer
 
 ROOT: Final = Path(__file__).parents[1]
@@ -87,6 +87,45 @@ def test_r4_3_the_schema_is_made_before_the_servers_start(
         postgres_server.drop_database("deployed")
 
 
+def test_what_is_mounted_is_in_the_repository_and_has_the_jobs(
+    compose: dict[str, Any], tmp_path: Path
+) -> None:
+    """`docker compose up` starts as it is printed, with nothing made by hand."""
+    servers = [one for name, one in compose["services"].items() if name.startswith("headway-")]
+    for service in servers:
+        mounted = dict(volume.split(":")[:2][::-1] for volume in service["volumes"])
+        jobs = DEPLOY / mounted["/app"]
+        folder = tmp_path / service["ports"][0].replace(":", "-")
+        for name in tracked(jobs):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(jobs / name, folder / name)
+        said = service["environment"]["HEADWAY_APP"]
+        place = said.removeprefix("${HEADWAY_APP:-").removesuffix("}")
+        load = "from headway.cli.load import load_app; print(*load_app(None).jobs)"
+        loaded = subprocess.run(
+            [sys.executable, "-c", load],
+            cwd=folder, env=environment(HEADWAY_APP=place),
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert loaded.returncode == 0, loaded.stderr
+        assert loaded.stdout.split()
+
+
+def test_the_schema_needs_no_jobs(compose: dict[str, Any]) -> None:
+    schema = compose["services"]["schema"]
+    assert set(schema["environment"]) == {"HEADWAY_DATABASE_URL"}
+    assert schema["volumes"] == []
+
+
+def test_every_image_is_pinned_to_a_minor_version(compose: dict[str, Any]) -> None:
+    made = re.findall(r"^FROM (\S+)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    taken = [one["image"] for one in compose["services"].values() if "image" in one]
+    assert made
+    assert taken
+    for image in (*made, *taken):
+        assert re.fullmatch(r"[\w/]+:\d+\.\d+[\w.-]*", image), image
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -101,6 +140,17 @@ def test_the_linters_find_nothing(words: tuple[str, ...]) -> None:
         [program, *words[1:]], cwd=DEPLOY, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def tracked(folder: Path, place: str = ".") -> list[str]:
+    """What is under version control there; something is."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--", place],
+        cwd=folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    names = [name for name in listed.stdout.split("\0") if name]
+    assert names, place
+    return names
 
 
 def copied() -> Iterator[tuple[str, str]]:
@@ -141,13 +191,7 @@ def test_the_image_can_be_built_and_has_the_page(tmp_path: Path) -> None:
     """From what is under version control, as the build stage does it; npm's registry is needed."""
     folder = tmp_path / "build"
     for source, target in copied():
-        listed = subprocess.run(
-            ["git", "ls-files", "-z", "--", source],
-            cwd=ROOT, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        names = [name for name in listed.stdout.split("\0") if name]
-        assert names, source
-        for name in names:
+        for name in tracked(ROOT, source):
             within = Path(name).relative_to(source) if name != source else Path(name)
             (folder / target / within).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / target / within)

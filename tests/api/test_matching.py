@@ -1,10 +1,11 @@
-"""`If-Match` by the rules of HTTP, alike for lanes, keys and flows."""
+"""`If-Match` by the rules of HTTP, alike for lanes, keys, flows and schedules."""
 
 from typing import Any
 
 import pytest
 
 from tests.api.client import Client
+from tests.api.conftest import served
 from tests.api.test_flows import ASK
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -36,6 +37,27 @@ async def test_a_change_is_made_only_of_what_was_seen(
         refused = await client.call(method, path, second, If_Match=words)
         assert (refused.status, refused["place"]) == (422, "If-Match"), words
     assert (await client.get(path)).headers["etag"] == '"4"'
+
+
+async def test_a_schedule_is_changed_only_as_it_was_seen(url: str) -> None:
+    path = "/api/schedules/yearly"
+
+    async def seen(client: Client) -> Any:
+        (schedule,) = (await client.get("/api/schedules"))["schedules"]
+        return schedule["revision"], schedule["paused"]
+
+    async with served(url, has_schedule=True) as client:
+        paused = await client.call("PATCH", path, {"paused": True})
+        revision, _ = await seen(client)
+        assert paused.headers["etag"] == f'"{revision}"'
+        for tag in ('W/"1"', '"99"', '"98", "99"'):
+            unmet = await client.call("PATCH", path, {"paused": False}, If_Match=tag)
+            assert (unmet.status, unmet["revision"]) == (412, revision), tag
+        assert await seen(client) == (revision, True)
+        for tag in (f'"{revision}"', "*"):
+            resumed = await client.call("PATCH", path, {"paused": False}, If_Match=tag)
+            assert (resumed.status, resumed["paused"]) == (200, False)
+        assert await seen(client) == (revision + 1, False)
 
 
 async def test_a_saved_row_is_looked_at_alone(client: Client) -> None:

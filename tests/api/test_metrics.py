@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from headway.api.metrics import LANE_COUNT_MAX, OTHER_LANES, Metrics
+from headway.api.metrics import LANE_COUNT_MAX, OTHER, Metrics
+from headway.core.command.instance import DeclareDead
 from headway.core.ids import LaneName
 from tests.api.client import Client
 
@@ -48,8 +49,54 @@ async def test_r1_10_figures_follow_what_happens(client: Client) -> None:
         assert hidden not in answer.body
 
 
+async def test_r1_10_answers_are_timed_by_the_path_of_the_call(client: Client) -> None:
+    """And by nothing that a caller could make up, or that names what he asked for."""
+    run_id = await client.submitted("echo", key="secret-key")
+    await client.get(f"/api/runs/{run_id}")
+    await client.call("HEAD", f"/api/runs/{run_id}")
+    await client.get("/api/runs?limit=0")
+    await client.get("/api/lanes/a/b%20c")
+    for path in ("/nowhere", "/api/nowhere", "/ui/nowhere"):
+        await client.call("BREW", path)
+    await client.get("/tasks/get?id=x")
+    told = samples((await client.get("/metrics")).body)
+    name = "headway_http_request_duration_seconds_count"
+    timed = {labels[1:]: count for labels, count in told.items() if labels[0] == name}
+    assert timed == {
+        ("POST", "/api/runs"): 1,
+        ("GET", "/api/runs/{run_id}"): 2,
+        ("GET", "/api/runs"): 1,
+        ("GET", "/api/lanes/{name}"): 1,
+        ("(other)", "(other)"): 3,
+        ("GET", "/tasks/get"): 1,
+    }
+
+
+async def test_i15_a_submission_that_is_refused_is_timed_as_one(client: Client) -> None:
+    await client.post("/api/runs", {"job": 5})
+    told = samples((await client.get("/metrics")).body)
+    assert told["headway_http_request_duration_seconds_count", "POST", "/api/runs"] == 1
+
+
+async def test_r1_10_lost_leases_and_conflicts_are_counted(client: Client) -> None:
+    """Each once, however often it is asked for."""
+    store = client.hw.store
+    before = samples((await client.get("/metrics")).body)
+    assert (before["headway_lease_lost_total",], before["headway_cas_conflicts_total",]) == (0, 0)
+    (mine,) = await store.runs.instances()
+    await store.apply(DeclareDead(mine.id, is_proven=True))
+    store.renew_lease()
+    while [one.id for one in await store.runs.instances()] in ([], [mine.id]):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    store.writer.conflict_count += 2
+    for _ in range(2):
+        found = samples((await client.get("/metrics")).body)
+        assert found["headway_lease_lost_total",] == 1
+        assert found["headway_cas_conflicts_total",] == 2
+
+
 def test_there_is_an_end_of_labels() -> None:
     metrics = Metrics()
     labels = {metrics.lane(LaneName(f"tenant-{n}")) for n in range(1_000)}
     assert len(labels) == LANE_COUNT_MAX + 1
-    assert OTHER_LANES in labels
+    assert OTHER in labels

@@ -2,15 +2,25 @@
 
 import json
 import re
+from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any
 
 import pytest
+from jsonschema_rs import validate
 
 from headway.api import flow_bodies, wire
 from headway.api.reference import example_of, reference_page, resolved
 from tests.api.client import Client
 
 pytestmark = pytest.mark.backend("sqlite")
+
+ROOT_PATHS = {
+    *("/workers/register", "/workers/heartbeat", "/workers/list", "/workers/allocate"),
+    *("/register", "/heartbeat", "/list", "/allocate", "/flows", "/flows/version"),
+    *("/tasks", "/tasks/get", "/tasks/cancel", "/tasks/run_once", "/tasks/signal", "/tasks/runs"),
+}
+REFUSED_BY_THE_GUARD = {"400", "403", "408", "413", "415", "421", "422", "431", "500", "503"}
 
 
 async def test_s8_the_page_names_every_call_and_needs_no_script_and_no_network(
@@ -56,7 +66,7 @@ async def test_the_document_says_what_is_asked_for_and_what_is_answered(client: 
     assert {"place", "faults", "active_run_id", "reason", "error_id"} <= set(members)
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
-            assert is_complete(operation), (method, path)
+            assert set(operation["responses"]) >= REFUSED_BY_THE_GUARD, (method, path)
             for status, answer in operation["responses"].items():
                 is_told = answer.get("content") or status == "204"
                 assert is_told, (method, path, status)
@@ -64,10 +74,72 @@ async def test_the_document_says_what_is_asked_for_and_what_is_answered(client: 
                     assert "Retry-After" in answer["headers"], (method, path)
 
 
-def is_complete(operation: dict[str, Any]) -> bool:
-    """What takes a body says which."""
-    is_bodiless = "415" not in operation["responses"]
-    return is_bodiless or "requestBody" in operation
+async def test_r5_6_the_root_paths_are_told_of_with_examples_of_what_they_answer(
+    client: Client,
+) -> None:
+    document = (await client.get("/openapi.json")).body
+    schemas = document["components"]["schemas"]
+    calls = {
+        (method, path): operation["responses"]
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+        if operation["tags"] == ["first-centre"]
+    }
+    assert {path for _, path in calls} == ROOT_PATHS
+    for call, answers in calls.items():
+        for status, answer in answers.items():
+            told = answer["content"].get("application/json", {})
+            assert told or status not in ("200", "400", "405"), call
+            if told:
+                where = {**told["schema"], "components": {"schemas": schemas}}
+                validate(where, told["example"])
+    missing = calls["get", "/allocate"]["500"]["content"]["application/json"]
+    assert missing["example"] == (await client.get("/allocate")).body == {"error": "no worker"}
+
+
+async def test_the_stream_is_told_of_block_by_block(client: Client) -> None:
+    """As it is sent, and as the example of it: both fit."""
+    document = (await client.get("/openapi.json")).body
+    told = document["paths"]["/api/events"]["get"]["responses"]["200"]["content"]
+    stream = told["text/event-stream"]
+    assert stream["schema"]["contentMediaType"] == "text/event-stream"
+    block = stream["schema"]["contentSchema"]["items"]
+    event, *_ = block["properties"]["data"]["contentSchema"]["anyOf"]
+    where = {"components": {"schemas": document["components"]["schemas"]}}
+    run_id = await client.submitted("echo")
+    sent = await client.told(run_id, "run_state_changed")
+    example = next(one for one in blocks(stream["example"]) if "data" in one)
+    real = {"id": str(sent.id), "event": sent.event, "data": json.dumps(sent.data)}
+    for one in (example, real):
+        validate({**block, **where}, one)
+        data = json.loads(one["data"])
+        validate({**event, **where}, data)
+        assert (str(data["seq"]), data["type"]) == (one["id"], one["event"])
+    assert set(json.loads(example["data"])) == set(sent.data)
+
+
+def blocks(stream: str) -> Iterator[dict[str, str]]:
+    for block in stream.split("\n\n"):
+        lines = (line.partition(": ") for line in block.splitlines())
+        yield {name: value for name, _, value in lines if name}
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/api/lanes", "/metrics", "/list"])
+async def test_i15_s9_what_the_guard_refuses_is_told_of_every_call(
+    client: Client, path: str
+) -> None:
+    document = (await client.get("/openapi.json")).body
+    told = document["paths"][path]["get"]["responses"]
+    text, json_ = {"content-type": "text/plain"}, {"content-type": "application/json"}
+    for answer in (
+        await client.send("GET", path, b"a body where none is needed", text),
+        await client.send("GET", path, b"x" * (1 << 21), json_),
+        await client.get(f"{path}?x=%00"),
+        await client.get(path, Host="elsewhere.example"),
+        await client.get(path, X="x" * (40 << 10)),
+    ):
+        assert answer.headers["content-type"] in told[str(answer.status)]["content"], answer
+        assert answer["title"] == HTTPStatus(answer.status).phrase
 
 
 async def test_every_answer_to_a_refused_call_has_no_member_that_is_not_described(

@@ -289,6 +289,20 @@ async def test_r5_6_what_cannot_be_is_refused_in_the_words_of_the_contract(clien
     assert (unknown.status, unknown.body) == (404, {"error": "not found"})
 
 
+@pytest.mark.parametrize(
+    ("path", "allowed"), [("/flows", "POST"), ("/tasks", "GET, POST"), ("/list", "GET")]
+)
+async def test_r5_6_whatever_method_a_path_does_not_have_is_refused_in_the_same_words(
+    client: Client, path: str, allowed: str
+) -> None:
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"} - {
+        *allowed.split(", ")
+    }:
+        answer = await client.call(method, path)
+        assert (answer.status, answer.body) == (405, {"error": "method"}), method
+        assert answer.headers["allow"] == allowed
+
+
 async def test_r5_11_one_waiting_task_stops_nobody_and_a_signal_is_seen_at_once(
     client: Client, worker: Worker
 ) -> None:

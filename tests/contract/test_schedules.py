@@ -9,6 +9,7 @@ import pytest
 from headway.adapters.sql.statements import GuardFailed
 from headway.adapters.sql.store import SqlStore
 from headway.adapters.sql.tables import schedules
+from headway.core.command.command import Changed
 from headway.core.command.fire import Begun, Dropped, FireAnswer, Fired, FireSchedule, NotDue
 from headway.core.command.lane import SetLane
 from headway.core.command.pause import PauseSchedule
@@ -17,7 +18,7 @@ from headway.core.ids import CRON_LANE, SECOND, Instant
 from headway.core.run.events import EventType
 from headway.core.run.run import RunRecord
 from headway.core.run.status import RunStatus
-from headway.core.schedule import Missed, Schedule
+from headway.core.schedule import Missed, SavedSchedule, Schedule
 from headway.ports.run_reader import RunFilter
 from headway.testing import FakeClock, a_run_id, a_schedule
 from tests.contract.backends import Place, linked, read_all
@@ -248,6 +249,7 @@ async def test_i18_a_paused_schedule_starts_nothing_and_makes_up_for_nothing(
     hourly = a_schedule(missed=missed)
     slot_at = await begun(store, clock, hourly)
     paused = await store.apply(PauseSchedule(hourly, is_paused=True))
+    assert isinstance(paused, SavedSchedule)
     assert (paused.is_paused, await store.board.schedules()) == (1, [paused])
     clock.advance(5 * HOUR_S)
     # Whoever looks is told of the next slot: by then it may have been resumed.
@@ -277,6 +279,24 @@ async def test_i18_what_is_paused_stays_so_when_its_expression_changes_or_nobody
     assert told == [
         EventType.SCHEDULE_PAUSED, EventType.SCHEDULE_CHANGED, EventType.SCHEDULE_RESUMED,
     ]  # fmt: skip
+
+
+async def test_a_schedule_is_paused_only_at_the_revision_that_was_seen(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    hourly = a_schedule()
+    unseen = await store.apply(PauseSchedule(hourly, is_paused=True, expected_revision=1))
+    assert unseen == Changed(0)
+    await begun(store, clock, hourly)
+    (seen,) = await store.board.schedules()
+    clock.advance(HOUR_S)
+    await fired(store, hourly)
+    stale = PauseSchedule(hourly, is_paused=True, expected_revision=seen.revision)
+    before = await read_all(store)
+    assert await store.apply(stale) == Changed(seen.revision + 1)
+    assert await read_all(store) == before
+    current = PauseSchedule(hourly, is_paused=True, expected_revision=seen.revision + 1)
+    assert await store.apply(current) == (await store.board.schedules())[0]
 
 
 async def test_i18_a_clock_that_went_back_and_a_pause_fire_no_slot_again(

@@ -3,13 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from fastapi import Request, Response
-from fastapi.routing import APIRoute
+from fastapi import Response
 from pydantic import BaseModel
 
-from headway.api.problem import MEDIA_TYPE, problem_of
-from headway.core.document import decode_document
-from headway.core.errors import InvalidInput
+from headway.api.problem import MEDIA_TYPE
 
 JSON_TYPE: Final = "application/json"
 _MEANINGS: Final = {
@@ -29,10 +26,8 @@ _MEANINGS: Final = {
     500: "A mistake of headway's; its log tells more under `error_id`.",
     503: "Something that headway needs does not answer; `Retry-After` tells when to come again.",
 }
-_EVERYWHERE: Final = (400, 401, 403, 421, 422, 431, 500, 503)
-_WITH_BODY: Final = (408, 413, 415)
-
-
+# Any request may carry a body, also one that needs none: the guard reads it in either case.
+_EVERYWHERE: Final = (400, 401, 403, 408, 413, 415, 421, 422, 431, 500, 503)
 PROBLEM: Final = {"$ref": "#/components/schemas/ProblemView"}
 ETAG: Final = {
     "ETag": {
@@ -48,11 +43,11 @@ LOCATION: Final = {
         "schema": {"type": "string"},
     }
 }
-_RETRY_AFTER: Final = {
+RETRY_AFTER: Final = {
     "Retry-After": {"description": "In seconds.", "schema": {"type": "integer", "minimum": 0}}
 }
 _CHALLENGE: Final = {"WWW-Authenticate": {"description": "`Bearer`.", "schema": {"type": "string"}}}
-_HEADERS: Final = {401: _CHALLENGE, 429: _RETRY_AFTER, 503: _RETRY_AFTER}
+_HEADERS: Final = {401: _CHALLENGE, 429: RETRY_AFTER, 503: RETRY_AFTER}
 
 
 def json_answer(text: str | bytes, *, status: int = 200, **headers: str) -> Response:
@@ -60,16 +55,15 @@ def json_answer(text: str | bytes, *, status: int = 200, **headers: str) -> Resp
     return Response(text, status_code=status, media_type=JSON_TYPE, headers=named)
 
 
-def problems(*statuses: int, body: bool = False) -> dict[int | str, dict[str, Any]]:
-    """The refusals of a route, for the OpenAPI document."""
-    all_statuses = {*_EVERYWHERE, *statuses, *(_WITH_BODY if body else ())}
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The refusals of a route, its own and those of the guard, for the OpenAPI document."""
     return {
         status: {
             "description": _MEANINGS[status],
             "content": {MEDIA_TYPE: {"schema": PROBLEM}},
             **({"headers": _HEADERS[status]} if status in _HEADERS else {}),
         }
-        for status in sorted(all_statuses)
+        for status in sorted({*_EVERYWHERE, *statuses})
     }
 
 
@@ -81,36 +75,3 @@ def answered(
     if headers:
         told["headers"] = {name: one for given in headers for name, one in given.items()}
     return {status: told}
-
-
-def _text(body: bytes) -> str:
-    try:
-        return body.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidInput("body", f"is not UTF-8 at byte {error.start:,}") from None
-
-
-def strict_json(body: bytes) -> Any:
-    """What it holds, by our own rules for JSON (S6); else a Problem names the place."""
-    try:
-        return decode_document(_text(body), place="body")
-    except InvalidInput as error:
-        raise problem_of(error) from None
-
-
-class _StrictRequest(Request):
-    async def json(self) -> Any:
-        return strict_json(await self.body())
-
-
-class StrictRoute(APIRoute):
-    """Reads bodies by our own rules for JSON (S6)."""
-
-    def get_route_handler(self) -> Any:
-        handle = super().get_route_handler()
-
-        async def strictly(request: Request) -> Response:
-            response: Response = await handle(_StrictRequest(request.scope, request.receive))
-            return response
-
-        return strictly

@@ -9,7 +9,7 @@ from typing import Final
 
 from fastapi import APIRouter, Response
 
-from headway.api.answers import ETAG, StrictRoute, answered, json_answer, problems
+from headway.api.answers import ETAG, answered, json_answer, problems
 from headway.api.caller import By
 from headway.api.cursor import Cursor, Limit, page_text, read_cursor
 from headway.api.face import Face
@@ -18,6 +18,7 @@ from headway.api.matching import IfMatch, expected_revision
 from headway.api.paths import LANE, NamePath
 from headway.api.problem import Problem
 from headway.api.state import StateView, state_text
+from headway.api.strict import StrictRoute
 from headway.api.views import holder_view, key_view, lane_view, listed
 from headway.api.wire import (
     ClearView,
@@ -144,7 +145,7 @@ def _control_lanes(
         LANE,
         tags=["lanes"],
         response_class=Response,
-        responses={**answered(LaneView, ETAG), **problems(412, body=True)},
+        responses={**answered(LaneView, ETAG), **problems(412)},
     )
     async def set_lane(
         name: NamePath, body: LaneBody, by: By, if_match: IfMatch = None
@@ -230,7 +231,7 @@ def _control_keys(
         "/keys/{key:name}",
         tags=["keys"],
         response_class=Response,
-        responses={**answered(KeyView, ETAG), **problems(409, 412, body=True)},
+        responses={**answered(KeyView, ETAG), **problems(409, 412)},
     )
     async def save_key(key: NamePath, body: KeyBody, by: By, if_match: IfMatch = None) -> Response:
         """Keep what the key's next run is to be. 409 while it has an active run."""

@@ -7,6 +7,7 @@ from pydantic.json_schema import models_json_schema
 
 from headway.api.guard import OPEN_PATHS
 from headway.api.origin import is_page
+from headway.api.strict import CURSOR
 from headway.api.wire import ProblemView
 
 TOKENS: Final = {
@@ -20,6 +21,13 @@ TOKENS: Final = {
         "scheme": "basic",
         "description": "The same token as the password, with whatever name.",
     },
+}
+
+LINK: Final = {
+    "Link": {
+        "description": '`rel="next"`: the next page, if there is one, as `cursor` has it.',
+        "schema": {"type": "string"},
+    }
 }
 
 
@@ -50,6 +58,9 @@ def _complete(document: dict[str, Any], cookie_name: str) -> None:
     document["components"]["securitySchemes"] = schemes
     document["security"] = [{name: []} for name in schemes]
     for path, operations in document["paths"].items():
+        for operation in operations.values():
+            if any(one["name"] == CURSOR for one in operation.get("parameters", ())):
+                operation["responses"]["200"]["headers"] = LINK
         if path in OPEN_PATHS or is_page(path):
             for operation in operations.values():
                 operation["security"] = []

@@ -17,14 +17,15 @@ from pydantic import Field
 
 from headway.api.accept import names
 from headway.api.access import Access
-from headway.api.answers import StrictRoute, json_answer, problems
+from headway.api.answers import json_answer, problems
 from headway.api.cursor import NUMBER_MAX
 from headway.api.face import Face
 from headway.api.metrics import Metrics
 from headway.api.problem import RETRY_AFTER_S, unavailable
 from headway.api.runs import OfRun, RunIdPath
+from headway.api.strict import StrictRoute
 from headway.api.views import event_view, listed
-from headway.api.wire import EventPage, Name
+from headway.api.wire import EVENT_STREAM, EventPage, Name
 from headway.core.errors import InfrastructureError
 from headway.core.ids import RunId
 from headway.core.run.events import TYPE_LENGTH_MAX, TYPE_PATTERN, Event
@@ -110,7 +111,7 @@ def events_router(
     answers: dict[int | str, dict[str, Any]] = {
         200: {
             "model": EventPage,
-            "content": {SSE_TYPE: {"schema": {"type": "string"}}},
+            "content": {SSE_TYPE: EVENT_STREAM},
             "description": "A page as JSON, or with `Accept: text/event-stream` the live stream.",
         }
     }

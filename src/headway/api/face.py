@@ -33,6 +33,16 @@ class ReadableStore(Store, Protocol):
     @property
     def files(self) -> FileReader: ...
 
+    @property
+    def conflict_count(self) -> int:
+        """Batches that had to be decided again because others had changed the same rows."""
+        ...
+
+    @property
+    def lost_lease_count(self) -> int:
+        """How often this program had to begin anew because its lease was over."""
+        ...
+
 
 class Face(Protocol):
     @property

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from headway.api.answers import ETAG, JSON_TYPE, StrictRoute, answered, json_answer, problems
+from headway.api.answers import ETAG, JSON_TYPE, answered, json_answer, problems
 from headway.api.caller import By
 from headway.api.cursor import SMALL_NUMBER_MAX, Cursor, Limit, page_of, read_cursor, write_cursor
 from headway.api.face import Face
@@ -19,6 +19,7 @@ from headway.api.flow_bodies import DEFINITION_BODY, encoded, fault_views, flow_
 from headway.api.matching import IfMatch, expected_revision
 from headway.api.paths import FLOW, FLOW_NAME, NamePath
 from headway.api.problem import Problem
+from headway.api.strict import StrictRoute
 from headway.core.errors import FlowNotFound, InvalidFlow
 
 Version = Annotated[int | None, Query(ge=1, le=SMALL_NUMBER_MAX)]
@@ -72,7 +73,7 @@ def _checking(router: APIRouter, face: Face) -> None:
         "/flow-check",
         tags=["flows"],
         response_class=Response,
-        responses={200: {"model": CheckView}, **problems(body=True)},
+        responses={200: {"model": CheckView}, **problems()},
         openapi_extra={"requestBody": DEFINITION_BODY},
     )
     async def check_flow(request: Request) -> Response:
@@ -98,7 +99,7 @@ def _publishing(router: APIRouter, face: Face) -> None:
         responses={
             **answered(PublishedView, ETAG),
             **answered(PublishedView, ETAG, status=201),
-            **problems(412, body=True),
+            **problems(412),
         },
         openapi_extra={"requestBody": DEFINITION_BODY},
     )

@@ -5,6 +5,7 @@ a token. HEAD is GET, without what GET says.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
@@ -49,6 +50,9 @@ API_HEADERS: Final = (
 )
 
 
+OnAnswer = Callable[[AsgiScope, int, float], None]
+
+
 class Guard:
     def __init__(
         self,
@@ -56,9 +60,9 @@ class Guard:
         *,
         access: Access,
         origins: Origins,
-        on_answer: Callable[[int], None] = lambda _: None,
+        on_answer: OnAnswer = lambda _, status, seconds: None,  # noqa: ARG005
     ) -> None:
-        """`on_answer` is told the status of every answer."""
+        """`on_answer` is told of every answer: to what, its status, how long it took to begin."""
         self._app = app
         self._on_answer = on_answer
         self._access = access
@@ -71,12 +75,12 @@ class Guard:
             return
         if scope["type"] != "http":  # No route speaks anything else.
             return
-        answer = _Answer(send, self._on_answer)
+        answer = _Answer(scope, send, self._on_answer)
         body = b""
         try:
             body = await self._admit(scope, receive)
             if scope["method"] == "HEAD":
-                got = {**scope, "method": "GET"}
+                answer.scope = got = {**scope, "method": "GET"}
                 await self._app(got, _replay(body, answer.heard), answer.send)
                 await answer.end()
             else:
@@ -200,7 +204,9 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 class _Answer:
     """Adds our headers to every answer, and knows whether one has begun."""
 
-    def __init__(self, send: Send, on_answer: Callable[[int], None]) -> None:
+    def __init__(self, scope: AsgiScope, send: Send, on_answer: OnAnswer) -> None:
+        self.scope = scope
+        self._asked_at_s = time.perf_counter()
         self._send = send
         self._on_answer = on_answer
         self._has_begun = self.has_ended = False
@@ -214,7 +220,8 @@ class _Answer:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._has_begun = True
-            self._on_answer(message["status"])
+            took_s = time.perf_counter() - self._asked_at_s
+            self._on_answer(self.scope, message["status"], took_s)
             headers = list(message.get("headers", ()))
             known = {name for name, _ in headers}
             headers += [header for header in API_HEADERS if header[0] not in known]

@@ -25,7 +25,7 @@ def health_router(face: Face, feed: EventFeed[Packed]) -> APIRouter:
     router = APIRouter(tags=["operations"])
     readiness = _Readiness(face.store)
 
-    @router.get("/healthz")
+    @router.get("/healthz", responses=problems())
     async def healthz() -> HealthView:
         """The process lives."""
         return HealthView(status="ok")

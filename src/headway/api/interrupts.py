@@ -4,11 +4,12 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from headway.api.answers import StrictRoute, json_answer, problems
+from headway.api.answers import json_answer, problems
 from headway.api.caller import By
 from headway.api.cursor import Cursor, Limit, page_text, read_cursor
 from headway.api.face import Face
 from headway.api.runs import OfRun, RunIdPath
+from headway.api.strict import StrictRoute
 from headway.api.views import interrupt_view
 from headway.api.wire import InterruptList, ResumeBody
 from headway.core.ids import RunId
@@ -37,7 +38,7 @@ def interrupts_router(face: Face) -> APIRouter:
         texts = ((one.place, interrupt_view(one)) async for one in found)
         return json_answer(await page_text("interrupts", texts, limit=limit))
 
-    @router.post("/runs/{run_id}/resume", responses=problems(404, 409, 429, body=True))
+    @router.post("/runs/{run_id}/resume", responses=problems(404, 409, 429))
     async def resume(run_id: RunIdPath, body: ResumeBody, by: By) -> dict[str, Any]:
         """Answer a question that the job asks, by its `call_id`. The first answer stands."""
         answer = body.model_dump(exclude={"call_id"}, exclude_unset=True)

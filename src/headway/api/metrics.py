@@ -1,8 +1,8 @@
 """`/metrics`, for Prometheus. No key and no run is a label: there is no end of them.
 
 What is counted is what happens on the whole database since this server started, so of several
-servers any one tells it all: take their maximum, and not their sum. Requests, open streams and
-what the process uses are each server's own.
+servers any one tells it all: take their maximum, and not their sum. Requests, open streams, lost
+leases, conflicts and what the process uses are each server's own.
 """
 
 import json
@@ -10,6 +10,7 @@ from collections import OrderedDict
 from typing import Final
 
 from fastapi import APIRouter, Response
+from fastapi.routing import APIRoute
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -19,6 +20,7 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from starlette.types import Scope
 
 from headway.api.answers import problems
 from headway.api.face import Face
@@ -29,10 +31,14 @@ from headway.core.run.transitions import TERMINAL
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 LANE_COUNT_MAX: Final = 200
-OTHER_LANES: Final = "(other)"
-"""Where the rest is counted when there are more lanes than that."""
+OTHER: Final = "(other)"
+"""Where the rest is counted: what has no path of ours, and lanes beyond so many."""
 TIMED_COUNT_MAX: Final = 20_000
 BUCKETS_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 28_800, 86_400)
+ANSWER_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 20)
+METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+TEMPLATE: Final = "headway.template"
+"""Where a request that is not routed says which path it is for."""
 
 
 class Metrics:
@@ -50,6 +56,18 @@ class Metrics:
             "headway_runs_taken_over", "Runs whose executor was lost", "lane"
         )
         self._requests = self._counter("headway_http_requests", "Requests answered", "status")
+        self._answers = Histogram(
+            "headway_http_request_duration_seconds",
+            "From a request's headers to the beginning of its answer",
+            ["method", "path"],
+            registry=self.registry,
+            buckets=ANSWER_BUCKETS_S,
+        )
+        self._conflicts = self._counter(
+            "headway_cas_conflicts", "Writes decided again because others had changed the same rows"
+        )
+        self._leases = self._counter("headway_lease_lost", "Leases of this server that were lost")
+        self._counted: dict[Counter, int] = {}
         self._waits = self._histogram("headway_queue_wait_seconds", "From accepted to started")
         self._durations = self._histogram("headway_run_duration_seconds", "From started to ended")
         self._running = self._gauge("headway_lane_running", "Slots that runs hold", "lane")
@@ -77,10 +95,12 @@ class Metrics:
         if name in self._lanes or (name and len(self._lanes) < LANE_COUNT_MAX):
             self._lanes.add(name)
             return name
-        return OTHER_LANES
+        return OTHER
 
-    def note_answer(self, status: int) -> None:
+    def note_answer(self, scope: Scope, status: int, took_s: float) -> None:
         self._requests.labels(str(status)).inc()
+        method = scope["method"] if scope["method"] in METHODS else OTHER
+        self._answers.labels(method, _template(scope)).observe(took_s)
 
     def note_streams(self, difference: int) -> None:
         self._streams.inc(difference)
@@ -125,7 +145,23 @@ class Metrics:
         self._interrupts.set(figures.interrupt_count)
         self._instances.set(figures.instance_count)
         self._last_seq.set(figures.last_seq)
+        self._count(self._conflicts, face.store.conflict_count)
+        self._count(self._leases, face.store.lost_lease_count)
         return generate_latest(self.registry)
+
+    def _count(self, counter: Counter, total: int) -> None:
+        """What is counted elsewhere: as much more as there was since the last time."""
+        counter.inc(total - self._counted.get(counter, 0))
+        self._counted[counter] = total
+
+
+def _template(scope: Scope) -> str:
+    """A path as the OpenAPI document has it: never the name of anything that is in it."""
+    route = scope.get("route")
+    if isinstance(route, APIRoute):
+        return route.path_format
+    template: str = scope.get(TEMPLATE, OTHER)
+    return template
 
 
 def _remember(instants: OrderedDict[RunId, Instant], run_id: RunId, at: Instant) -> None:

@@ -1,8 +1,13 @@
-"""Errors as `application/problem+json`: a code, a sentence, and what a program can act on (S9)."""
+"""Errors as `application/problem+json`: a code, a sentence, and what a program can act on (S9).
+
+There is no `type`: `code` tells kinds apart, and so `title` is no more than the status in words,
+as RFC 9457 has it.
+"""
 
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
@@ -56,7 +61,13 @@ class Problem(HTTPException):
         return {"content-type": MEDIA_TYPE, **(self.headers or {})}
 
     def body(self) -> bytes:
-        said = {"code": self.code, "status": self.status_code, "detail": self.detail, **self.more}
+        said = {
+            "title": HTTPStatus(self.status_code).phrase,
+            "code": self.code,
+            "status": self.status_code,
+            "detail": self.detail,
+            **self.more,
+        }
         # A sentence may quote what the caller has sent, lone surrogates included.
         return json.dumps(said).encode()
 

@@ -5,10 +5,11 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Response
 
-from headway.api.answers import LOCATION, StrictRoute, answered, json_answer, problems
+from headway.api.answers import LOCATION, answered, json_answer, problems
 from headway.api.caller import By
 from headway.api.cursor import Cursor, page_of, page_text, read_cursor, write_cursor
 from headway.api.face import Face
+from headway.api.strict import StrictRoute
 from headway.api.submit import IdempotencyKey, submitted
 from headway.api.views import explanation_view, file_view, listed, run_view
 from headway.api.wire import (
@@ -46,7 +47,7 @@ def runs_router(face: Face) -> APIRouter:
         response_class=Response,
         responses={
             **answered(RunView, LOCATION, status=201),
-            **problems(404, 409, 412, 429, body=True),
+            **problems(404, 409, 412, 429),
         },
     )
     async def submit(body: SubmitBody, by: By, idempotency_key: IdempotencyKey = None) -> Response:
@@ -127,7 +128,7 @@ def _talk(router: APIRouter, face: Face) -> None:
         "/{run_id}/cancel",
         status_code=202,
         response_class=Response,
-        responses={202: {"model": CancelView}, **problems(404, 409, body=True)},
+        responses={202: {"model": CancelView}, **problems(404, 409)},
     )
     async def cancel(run_id: RunIdPath, by: By, body: CancelBody | None = None) -> Response:
         """Ask for its end. `answer` tells the truth: over already, or yet to unwind."""
@@ -136,9 +137,7 @@ def _talk(router: APIRouter, face: Face) -> None:
         text = run_view(await handle.record())
         return json_answer(f'{{"answer":"{answer.value}","run":{text}}}', status=202)
 
-    @router.post(
-        "/{run_id}/messages", status_code=202, responses=problems(404, 409, 429, body=True)
-    )
+    @router.post("/{run_id}/messages", status_code=202, responses=problems(404, 409, 429))
     async def send(run_id: RunIdPath, body: MessageBody, by: By) -> dict[str, Any]:
         """A message for the job, durable when it is accepted."""
         await face.run(run_id).send(body.content, by=by)

@@ -2,17 +2,21 @@
 
 from fastapi import APIRouter, Response
 
-from headway.api.answers import LOCATION, StrictRoute, answered, json_answer, problems
+from headway.api.answers import ETAG, LOCATION, answered, json_answer, problems
 from headway.api.caller import By
 from headway.api.face import Face
+from headway.api.matching import IfMatch, expected_revision
 from headway.api.paths import SCHEDULE, NamePath
 from headway.api.problem import Problem
+from headway.api.strict import StrictRoute
 from headway.api.submit import IdempotencyKey, accepted
 from headway.api.views import listed, schedule_view
 from headway.api.wire import RunView, ScheduleBody, ScheduleList, ScheduleView
+from headway.core.command.command import Changed
 from headway.core.command.fire import scheduled
 from headway.core.command.pause import PauseSchedule
 from headway.core.command.submit import fingerprint_of
+from headway.core.errors import RevisionConflict
 from headway.core.run.run import Existing
 from headway.core.schedule import Schedule
 from headway.trace import current_trace
@@ -36,16 +40,27 @@ def schedules_router(face: Face) -> APIRouter:
 
 
 def _change(router: APIRouter, face: Face) -> None:
+    async def revision(schedule: Schedule) -> int:
+        saved = {one.name: one.revision for one in await face.store.board.schedules()}
+        return saved.get(schedule.name, 0)
+
     @router.patch(
         SCHEDULE,
         response_class=Response,
-        responses={200: {"model": ScheduleView}, **problems(404, body=True)},
+        responses={**answered(ScheduleView, ETAG), **problems(404, 412)},
     )
-    async def set_schedule(name: NamePath, body: ScheduleBody, by: By) -> Response:
+    async def set_schedule(
+        name: NamePath, body: ScheduleBody, by: By, if_match: IfMatch = None
+    ) -> Response:
         """Pause or resume a schedule. What would have come while it was paused does not come."""
         schedule = _known(face, name)
-        saved = await face.store.apply(PauseSchedule(schedule, is_paused=body.paused, by=by))
-        return json_answer(schedule_view(schedule, saved))
+        what = f"schedule {schedule.name!r}"
+        expected = await expected_revision(if_match, what, lambda: revision(schedule))
+        wanted = PauseSchedule(schedule, is_paused=body.paused, expected_revision=expected, by=by)
+        saved = await face.store.apply(wanted)
+        if isinstance(saved, Changed):
+            raise RevisionConflict(what, saved.revision)
+        return json_answer(schedule_view(schedule, saved), etag=f'"{saved.revision}"')
 
     @router.post(
         "/{name:name}/run",

@@ -6,8 +6,9 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 
 from headway.api.access import SESSION_S, Access, Scope
-from headway.api.answers import StrictRoute, problems
+from headway.api.answers import problems
 from headway.api.problem import overrun, unauthorized
+from headway.api.strict import StrictRoute
 from headway.api.wire import SessionBody
 
 GUESS_COUNT_MAX: Final = 10
@@ -19,7 +20,7 @@ def session_router(access: Access, *, is_secure: bool) -> APIRouter:
     router = APIRouter(prefix="/api/session", tags=["session"], route_class=StrictRoute)
     door = _Door(access)
 
-    @router.post("", status_code=204, responses=problems(429, body=True))
+    @router.post("", status_code=204, responses=problems(429))
     async def sign_in(request: Request, body: SessionBody) -> Response:
         """Turn a token into a session."""
         scope = await door.scope_of(body.token)

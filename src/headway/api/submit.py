@@ -11,10 +11,12 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.api.access import Access
-from headway.api.answers import json_answer, strict_json
+from headway.api.answers import json_answer
 from headway.api.caller import caller_of
 from headway.api.face import Face
+from headway.api.metrics import TEMPLATE
 from headway.api.problem import unfit
+from headway.api.strict import check_query, strict_json
 from headway.api.views import run_view
 from headway.api.wire import Name, SubmitBody
 from headway.services.handle import RunHandle
@@ -56,6 +58,9 @@ class SubmitFirst:
         if scope.get("path") != PATH or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
+        scope[TEMPLATE] = PATH
+        if query := scope["query_string"]:
+            check_query(query, {})
         message = await receive()
         body = _checked(_body, _given(message["body"]), "body")
         key, by = _idempotency_key(scope), caller_of(scope)

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
 
-from headway.api.answers import LOCATION, StrictRoute, answered, json_answer, problems
+from headway.api.answers import LOCATION, answered, json_answer, problems
 from headway.api.caller import By
 from headway.api.cursor import (
     PAGE_COUNT_MAX,
@@ -35,6 +35,7 @@ from headway.api.flow_bodies import (
 )
 from headway.api.paths import FLOW_NAME, NamePath
 from headway.api.runs import asked_to_end
+from headway.api.strict import StrictRoute
 from headway.api.submit import IdempotencyKey
 from headway.api.wire import CancelBody, Name, Seconds, Status
 from headway.core.errors import KeyBusy, RunNotFound
@@ -51,7 +52,7 @@ STARTING: Final[dict[str, Any]] = {
     "status_code": 201,
     "responses": {
         **answered(TaskView, LOCATION, status=201),
-        **problems(404, 409, 429, body=True),
+        **problems(404, 409, 429),
     },
 }
 HeardWithin = Annotated[Seconds, Query(description="The silent ones too, if it is long ago.")]
@@ -171,7 +172,7 @@ def _steering(router: APIRouter, face: Face) -> None:
     async def shown(task_id: str) -> Response:
         return json_answer(encoded(task_view(await face.flows.task(task_id))), status=202)
 
-    refusals = problems(404, 409, 429, body=True)
+    refusals = problems(404, 409, 429)
     steering: dict[str, Any] = {
         "tags": ["tasks"],
         "response_class": Response,
@@ -198,7 +199,7 @@ def _ending(router: APIRouter, face: Face) -> None:
         tags=["tasks"],
         response_class=Response,
         status_code=202,
-        responses={**answered(TaskCancelView, status=202), **problems(404, 409, body=True)},
+        responses={**answered(TaskCancelView, status=202), **problems(404, 409)},
     )
     async def cancel_task(task_id: NamePath, by: By, body: CancelBody | None = None) -> Response:
         """Ask for its end, and for that of all it has started. `answer` as with a run's cancel."""

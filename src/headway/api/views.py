@@ -133,7 +133,7 @@ def schedule_view(schedule: Schedule, saved: SavedSchedule | None) -> str:
         f',"job":{_text(schedule.job)},"key":{_text(schedule.key)}'
         f',"lane":{_text(schedule.lane)},"params":{veiled(schedule.params)}'
         f',"decided_until":{_at(last_at)},"next_slot_at":{_at(next_at)}'
-        f',"paused":{_flag(is_paused)}}}'
+        f',"paused":{_flag(is_paused)},"revision":{0 if saved is None else saved.revision}}}'
     )
 
 

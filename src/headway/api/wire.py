@@ -1,7 +1,7 @@
 """What requests may say, checked strictly, and what answers look like, for the OpenAPI document."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -228,6 +228,7 @@ class ScheduleView(BaseModel):
     decided_until: datetime | None = Field(description="Null: no instance has looked at it yet.")
     next_slot_at: datetime | None = Field(description="Null also while it is paused.")
     paused: bool
+    revision: int = Field(description="One more with each slot, too; 0: there was none yet.")
 
 
 class ScheduleList(BaseModel):
@@ -298,6 +299,58 @@ class EventPage(BaseModel):
     resync: bool = Field(description="Events are missing: take the snapshot again.")
 
 
+_NUMBER: Final = {"type": "string", "pattern": "^[0-9]+$"}
+EVENT_STREAM: Final[dict[str, Any]] = {
+    "schema": {
+        "type": "string",
+        "description": "Blocks of lines, each with an empty line behind it.",
+        "contentMediaType": "text/event-stream",
+        # What OpenAPI 3.2 has `itemSchema` for, in words that 3.1 knows.
+        "contentSchema": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "id": {**_NUMBER, "description": "The `seq` up to which all was told."},
+                    "event": {
+                        "type": "string",
+                        "description": "The event's `type`, `resync` or `server_closing`.",
+                        "examples": ["run_state_changed"],
+                    },
+                    "data": {
+                        "type": "string",
+                        "description": "On one line; a block without it only moves the id.",
+                        "contentMediaType": "application/json",
+                        "contentSchema": {
+                            "anyOf": [
+                                {"$ref": "#/components/schemas/EventView"},
+                                {
+                                    "type": "object",
+                                    "description": "Of `resync`: the snapshot is needed again.",
+                                    "required": ["seq"],
+                                    "properties": {"seq": {"type": "integer"}},
+                                },
+                                {"type": "object", "description": "Of `server_closing`."},
+                            ]
+                        },
+                    },
+                    "retry": {"type": "integer", "description": "In milliseconds."},
+                },
+            },
+        },
+    },
+    "example": (
+        "retry: 1000\nid: 41\n\n"
+        "id: 42\nevent: run_state_changed\n"
+        'data: {"seq":42,"type":"run_state_changed",'
+        '"run_id":"0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10","run_seq":2,"key":"ann","lane":"main",'
+        '"at":"2026-01-01T12:00:00Z","state":"Running",'
+        '"payload":{"from":"queued","to":"running"}}\n\n'
+        ": ping\nid: 42\n\n"
+    ),
+}
+
+
 class FaultView(BaseModel):
     place: str = Field(examples=["nodes.ship.service"])
     problem: str
@@ -306,9 +359,12 @@ class FaultView(BaseModel):
 class ProblemView(BaseModel):
     """Why something is not done; `code` says which of the other members are there."""
 
+    title: str = Field(description="The status in words.", examples=["Conflict"])
     code: str = Field(description="For programs; it does not change.", examples=["key_busy"])
-    status: int
-    detail: str = Field(description="One sentence, for people.")
+    status: int = Field(examples=[409])
+    detail: str = Field(
+        description="One sentence, for people.", examples=["key 'ann' already has an active run"]
+    )
     place: str | None = Field(None, description="Which words cannot be taken.")
     faults: list[FaultView] | None = Field(None, description="All that cannot, each by its place.")
     active_run_id: str | None = Field(None, description="The run that is in the way.")

@@ -10,7 +10,9 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from fastapi import APIRouter, Request, Response
+from starlette.routing import Route
 
+from headway.api import wire_v1_described as told
 from headway.api.caller import caller_of
 from headway.api.cursor import SMALL_NUMBER_MAX, fitting
 from headway.api.face import Face
@@ -41,6 +43,7 @@ TASK_COUNT_MAX: Final = 100
 TASK_PREFIX: Final = "task-"
 TTL_S_MAX: Final = 86_400.0
 Fields = Mapping[str, Any]
+Call = Callable[[Face, Request], Awaitable[Any]]
 Answering = Callable[[Request], Awaitable[Response]]
 
 
@@ -54,44 +57,43 @@ class Refusal(Exception):
 
 
 def wire_v1_router(face: Face) -> APIRouter:
-    router = APIRouter(include_in_schema=False)
-    calls: dict[str, tuple[str, Callable[[Face, Request], Awaitable[Any]]]] = {
-        "/workers/register": ("POST", _register),
-        "/register": ("POST", _register),
-        "/workers/heartbeat": ("POST", _heartbeat),
-        "/heartbeat": ("POST", _heartbeat),
-        "/workers/list": ("GET", _list_workers),
-        "/list": ("GET", _list_workers),
-        "/workers/allocate": ("GET", _allocate),
-        "/allocate": ("GET", _allocate),
-        "/flows": ("POST", _create_flow),
-        "/flows/version": ("POST", _publish),
-        "/tasks": ("GET, POST", _tasks),
-        "/tasks/get": ("GET", _get_task),
-        "/tasks/cancel": ("POST", _cancel_task),
-        "/tasks/run_once": ("POST", _run_once),
-        "/tasks/signal": ("POST", _signal),
-        "/tasks/runs": ("GET", _node_runs),
-    }
-    for path, (methods, call) in calls.items():
-        router.add_api_route(
-            path,
-            _answering(face, methods, call),
-            methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-            name=f"wire_v1_{path.strip('/').replace('/', '_')}",
-        )
+    router = APIRouter(tags=[told.TAG])
+    calls: tuple[tuple[str, tuple[str, ...], Call, told.Options], ...] = (
+        ("POST", ("/workers/register", "/register"), _register, told.REGISTER),
+        ("POST", ("/workers/heartbeat", "/heartbeat"), _heartbeat, told.HEARTBEAT),
+        ("GET", ("/workers/list", "/list"), _list_workers, told.LIST_WORKERS),
+        ("GET", ("/workers/allocate", "/allocate"), _allocate, told.ALLOCATE),
+        ("POST", ("/flows",), _create_flow, told.CREATE_FLOW),
+        ("POST", ("/flows/version",), _publish, told.PUBLISH),
+        ("GET", ("/tasks",), _list_tasks, told.LIST_TASKS),
+        ("POST", ("/tasks",), _start_task, told.START_TASK),
+        ("GET", ("/tasks/get",), _get_task, told.GET_TASK),
+        ("POST", ("/tasks/cancel",), _cancel_task, told.CANCEL_TASK),
+        ("POST", ("/tasks/run_once",), _run_once, told.RUN_ONCE),
+        ("POST", ("/tasks/signal",), _signal, told.SIGNAL),
+        ("GET", ("/tasks/runs",), _node_runs, told.NODE_RUNS),
+    )
+    allowed: dict[str, list[str]] = {}
+    for method, paths, call, options in calls:
+        for path in paths:
+            allowed.setdefault(path, []).append(method)
+            name = f"first_centre_{method.lower()}{path.replace('/', '_')}"
+            answer = _answering(face, call)
+            router.add_api_route(
+                path, answer, methods=[method], name=name, response_class=Response, **options
+            )
+    for path, methods in allowed.items():
+        # To whichever method that is left, always the same.
+        refusal = _json({"error": "method"}, status=405, headers={"allow": ", ".join(methods)})
+        router.routes.append(Route(path, refusal))
     return router
 
 
-def _answering(
-    face: Face, methods: str, call: Callable[[Face, Request], Awaitable[Any]]
-) -> Answering:
+def _answering(face: Face, call: Call) -> Answering:
     async def answer(request: Request) -> Response:
         try:
-            if request.method in methods.split(", "):
-                said = await call(face, request)
-                return said if isinstance(said, Response) else _json(said)
-            return _json({"error": "method"}, status=405, headers={"allow": methods})
+            said = await call(face, request)
+            return said if isinstance(said, Response) else _json(said)
         except Refusal as refusal:
             return _json(refusal.body, status=refusal.status)
         except InvalidFlow as error:
@@ -204,10 +206,6 @@ async def _publish(face: Face, request: Request) -> Any:
 
 
 # Tasks.
-
-
-async def _tasks(face: Face, request: Request) -> Any:
-    return await (_list_tasks if request.method == "GET" else _start_task)(face, request)
 
 
 async def _start_task(face: Face, request: Request) -> Any:

@@ -65,6 +65,14 @@ class SqlStore:
         """Nothing is being written or read, and every answer is on its way to its caller."""
         return self.writer.waiting.is_idle and not self._database.is_reading
 
+    @property
+    def conflict_count(self) -> int:
+        return self.writer.conflict_count
+
+    @property
+    def lost_lease_count(self) -> int:
+        return max(0, self.writer.waiting.lost_lease_count)
+
     async def apply(self, command: Command[A]) -> A:
         answer: A = await self.writer.waiting.put(command)
         note_written()

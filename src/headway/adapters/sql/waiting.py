@@ -31,6 +31,7 @@ class Waiting:
         self._company: Company | None = None
         self._on_answer: Callable[[Command[Any], Any], None] = _ignore
         self._lease: Lease | None = None
+        self.lost_lease_count = -1  # The first one takes nobody's place.
         self._is_closing = False
         self._is_awaited = False
         self._is_rousing = False
@@ -60,6 +61,7 @@ class Waiting:
         on_renewed: Callable[[float | None], None],
     ) -> Callable[[], None]:
         assert self._lease is None, "a writer serves one instance"
+        self.lost_lease_count += 1
         lease = self._lease = Lease(
             instance_id, ttl_s=ttl_s, on_renewed=on_renewed, loop=self._loop
         )

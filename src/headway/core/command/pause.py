@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from headway.core.command.command import Needs
+from headway.core.command.command import Changed, Needs
 from headway.core.command.fire import begun_schedule
 from headway.core.document import check_text, encode_document
 from headway.core.run.events import EventType
@@ -16,6 +16,7 @@ class PauseSchedule:
     is_paused: bool
     """False: its slots count again, from this instant."""
     by: str = ""
+    expected_revision: int | None = None
 
     def __post_init__(self) -> None:
         check_text(self.by, place="by")
@@ -23,10 +24,13 @@ class PauseSchedule:
     def need(self, needs: Needs) -> None:
         needs.schedules[self.schedule.name] = None
 
-    def decide(self, world: World) -> SavedSchedule:
+    def decide(self, world: World) -> SavedSchedule | Changed:
         """The row as it is then. One that is as wanted is left alone."""
         name = self.schedule.name
         saved = world.schedules.get(name)
+        revision = 0 if saved is None else saved.revision
+        if self.expected_revision not in (None, revision):
+            return Changed(revision)
         if saved is not None and saved.is_paused == self.is_paused:
             return saved
         # Never before what is decided, or a clock that went back would fire a slot again.

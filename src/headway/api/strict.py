@@ -1,0 +1,102 @@
+"""Requests by our own rules: strict JSON, and no parameter that means nothing (I15, S6)."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Final, get_args, get_origin
+from urllib.parse import parse_qsl, urlencode
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+
+from headway.api.problem import problem_of, unfit
+from headway.core.document import decode_document
+from headway.core.errors import InvalidInput
+
+FAULT_COUNT_MAX: Final = 20
+"""Parameters that are told of; each of them takes much less to send than to explain."""
+CURSOR: Final = "cursor"
+_MEMBER: Final = b'"cursor":'
+Parameters = Mapping[str, bool]
+"""The names of what may be in a query, and whether each may come more than once."""
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput("body", f"is not UTF-8 at byte {error.start:,}") from None
+
+
+def strict_json(body: bytes) -> Any:
+    """What it holds, by our own rules for JSON (S6); else a Problem names the place."""
+    try:
+        return decode_document(_text(body), place="body")
+    except InvalidInput as error:
+        raise problem_of(error) from None
+
+
+def check_query(query: bytes, parameters: Parameters) -> None:
+    """A Problem names what is not one of `parameters`, or comes too often.
+
+    Else a filter that is misspelt would show everything.
+    """
+    given = Counter(name for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+    there_are = ", ".join(parameters) or "none"
+    faults = (
+        {"loc": ("query", name), "msg": problem}
+        for name, count in given.items()
+        if (problem := _problem(parameters.get(name), count, there_are))
+    )
+    if told := list(islice(faults, FAULT_COUNT_MAX)):
+        raise unfit(told)
+
+
+def _problem(is_repeatable: bool | None, count: int, there_are: str) -> str:
+    if is_repeatable is None:
+        return f"there is no such parameter here; there are: {there_are}"
+    return "" if is_repeatable or count == 1 else "may come only once"
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        return strict_json(await self.body())
+
+
+class StrictRoute(APIRoute):
+    """Reads bodies by our own rules for JSON (S6), and takes only parameters that it has (I15)."""
+
+    def get_route_handler(self) -> Any:
+        handle = super().get_route_handler()
+        parameters = {
+            field.alias: _is_list(field.field_info.annotation)
+            for field in self.dependant.query_params
+        }
+
+        async def strictly(request: Request) -> Response:
+            query: bytes = request.scope["query_string"]
+            if query:
+                check_query(query, parameters)
+            response: Response = await handle(_StrictRequest(request.scope, request.receive))
+            if CURSOR in parameters:
+                _lead_on(query, response)
+            return response
+
+        return strictly
+
+
+def _lead_on(query: bytes, response: Response) -> None:
+    """Say where the page after this one is, if there is one: where its `cursor` leads."""
+    body = bytes(response.body)
+    # The last member of every list, and the text of a cursor has nothing like it.
+    cursor = json.loads(body[body.rindex(_MEMBER) + len(_MEMBER) : -1])
+    if cursor is not None:
+        given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+        kept = [(name, value) for name, value in given if name != CURSOR]
+        # Relative, so that it holds behind a proxy that serves headway under a prefix.
+        response.headers["link"] = f'<?{urlencode([*kept, (CURSOR, cursor)])}>; rel="next"'
+
+
+def _is_list(annotation: Any) -> bool:
+    return any(get_origin(one) is list for one in (annotation, *get_args(annotation)))
