@@ -7,7 +7,6 @@ database alike (I24).
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +15,7 @@ from tests.api.client import Client
 from tests.api.conftest import served
 from tests.api.openapi import described
 from tests.api.test_walk import all_paths
-from tests.contract.backends import database_on
-from tests.services import MariaDBServer, PostgresServer
+from tests.contract.backends import url_on
 
 NO_TEXT = {"%00": "contains NUL", "%FF": "is not UTF-8", "%ED%A0%80": "is not UTF-8"}
 
@@ -28,13 +26,9 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if backend == "sqlite":
-        yield f"sqlite:///{tmp_path}/headway.db"
-        return
-    server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{backend}_server")
-    with database_on(server) as name:
-        yield server.url(name)
+def url(backend: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    with url_on(backend, request) as url:
+        yield url
 
 
 def addresses(document: dict[str, Any], said: str) -> Iterator[tuple[str, str, str]]:

@@ -1,8 +1,5 @@
 """The raw side is honest: it leaves in every table what the store leaves."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -11,8 +8,7 @@ from headway.adapters.sql.store import open_store
 from headway.adapters.sql.tables import metadata
 from tests.bench.child import raw_runs, upgrade
 from tests.bench.work import cycle_once, working_store
-from tests.contract.backends import database_on, read_all
-from tests.services import MariaDBServer, PostgresServer
+from tests.contract.backends import read_all, url_on
 
 CYCLE_COUNT: Final = 3
 # What differs from one life of a run to the next, and from one process to the next.
@@ -22,18 +18,6 @@ OWN_COLUMNS: Final = {
     "instances": {"id", "lease_expires_at", "started_at"},
     "stream": {"cluster_id", "epoch"},
 }
-
-
-@contextmanager
-def new_database(
-    backend: str, request: pytest.FixtureRequest, tmp_path: Path, name: str
-) -> Iterator[str]:
-    if backend == "sqlite":
-        yield f"sqlite:///{tmp_path / name}.db"
-        return
-    server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{backend}_server")
-    with database_on(server) as database:
-        yield server.url(database)
 
 
 async def tables(url: str) -> dict[str, list[dict[str, Any]]]:
@@ -58,15 +42,15 @@ def _named(table: str, values: tuple[Any, ...]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("backend", ["sqlite", "postgres", "mariadb"])
 async def test_the_raw_driver_leaves_the_rows_that_the_store_leaves(
-    backend: str, request: pytest.FixtureRequest, tmp_path: Path
+    backend: str, request: pytest.FixtureRequest
 ) -> None:
-    with new_database(backend, request, tmp_path, "ours") as url:
+    with url_on(backend, request, name="ours") as url:
         await upgrade(url, durability="process")
         async with working_store(url, durability="process") as (store, instance_id):
             for _ in range(CYCLE_COUNT):
                 await cycle_once(store, instance_id)
         ours = await tables(url)
-    with new_database(backend, request, tmp_path, "raw") as url:
+    with url_on(backend, request, name="raw") as url:
         await upgrade(url, durability="process")
         async with raw_runs(url, durability="process") as (driver, runs):
             for _ in range(CYCLE_COUNT - 1):  # The first was made by the store, to be watched.

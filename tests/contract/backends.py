@@ -1,6 +1,7 @@
 """The places where the contract must hold: each an empty headway database, new for every test."""
 
 import asyncio
+import shutil
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
+import pytest
 import sqlalchemy as sa
 
 from headway.adapters.sql.database import Database
@@ -120,6 +122,19 @@ def database_on(server: PostgresServer | MariaDBServer) -> Iterator[str]:
         yield name
     finally:
         server.drop_database(name)
+
+
+@contextmanager
+def url_on(backend: str, request: pytest.FixtureRequest, *, name: str = "headway") -> Iterator[str]:
+    """The address of a database with the schema, as programs are given it."""
+    if backend == "sqlite":
+        path = request.getfixturevalue("tmp_path") / f"{name}.db"
+        shutil.copy(request.getfixturevalue("upgraded_file"), path)
+        yield f"sqlite:///{path}"
+        return
+    server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{backend}_server")
+    with database_on(server) as database:
+        yield server.url(database)
 
 
 @contextmanager

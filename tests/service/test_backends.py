@@ -1,27 +1,17 @@
 """The same on the servers: submit, run, settle, cancel, stop and go on."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
 from headway import Headway, RunContext, RunFailed
 from headway.core.command.cancel import CancelAnswer
 from headway.core.errors import KeyBusy
-from tests.contract.backends import database_on
-from tests.services import MariaDBServer, PostgresServer
-
-
-@pytest.fixture
-def server_url(request: pytest.FixtureRequest, backend: str) -> Iterator[str]:
-    server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{backend}_server")
-    with database_on(server) as name:
-        yield server.url(name)
 
 
 @pytest.mark.parametrize("backend", ["postgres", "mariadb"])
-async def test_r4_1_the_engine_works_on_a_server(server_url: str) -> None:
-    hw, started = Headway(server_url, stop_wait_s=0), asyncio.Event()
+async def test_r4_1_the_engine_works_on_a_server(place: str) -> None:
+    hw, started = Headway(place, stop_wait_s=0), asyncio.Event()
 
     @hw.job()
     async def add(ctx: RunContext, left: int, right: int) -> int:

@@ -3,7 +3,6 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -12,22 +11,10 @@ import pytest
 from headway import Headway, RunStatus
 from headway.core.command.cancel import CancelAnswer
 from tests.cli.command import environment
-from tests.contract.backends import database_on
 from tests.service.family import LEASE_TTL_S, family
 from tests.service.scenes import records_of
-from tests.services import MariaDBServer, PostgresServer
 
 ROOT: Final = Path(__file__).parents[2]
-
-
-@pytest.fixture
-def place(request: pytest.FixtureRequest, backend: str) -> Iterator[str]:
-    if backend == "sqlite":
-        yield request.getfixturevalue("url")
-        return
-    server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{backend}_server")
-    with database_on(server) as name:
-        yield server.url(name)
 
 
 def killed_family(url: str, ledger: Path) -> str:

@@ -5,7 +5,6 @@ lease is renewed after twenty minutes: whoever goes on has found out before.
 """
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,9 +14,7 @@ from headway.core.ids import Instant, later
 from headway.core.run.run import DEATH_COUNT_MAX, Run
 from headway.services import claiming, engine
 from headway.services.handle import RunHandle
-from tests.contract.backends import database_on
 from tests.service.scenes import Gauge
-from tests.services import MariaDBServer, PostgresServer
 
 HOUR_S = 3_600
 pytestmark = pytest.mark.parametrize("backend", ["sqlite", "postgres", "mariadb"])
@@ -34,16 +31,6 @@ class MovedClock(SystemClock):
 
     def move(self) -> None:
         self._ahead_s += HOUR_S + 5
-
-
-@pytest.fixture
-def place(request: pytest.FixtureRequest, backend: str) -> Iterator[str]:
-    if backend == "sqlite":
-        yield str(request.getfixturevalue("url"))
-        return
-    server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{backend}_server")
-    with database_on(server) as name:
-        yield server.url(name)
 
 
 class Stage:

@@ -21,10 +21,8 @@ from headway.core.run.run import DEATH_COUNT_MAX, Run
 from headway.core.run.status import RunStatus
 from headway.services.admit import admit
 from headway.services.sweep import sweep
-from tests.contract.backends import database_on
 from tests.service.holder import LEASE_S, Holder
 from tests.service.scenes import looked_at
-from tests.services import MariaDBServer, PostgresServer
 
 RUN_ID = RunId("held")
 on_sqlite = pytest.mark.parametrize("backend", ["sqlite"])
@@ -35,16 +33,6 @@ on_all = pytest.mark.parametrize("backend", ["sqlite", "postgres", "mariadb"])
 def runtime_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody else's locks: those of servers' clients are in this folder."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-
-
-@pytest.fixture
-def place(request: pytest.FixtureRequest, backend: str) -> Iterator[str]:
-    if backend == "sqlite":
-        yield str(request.getfixturevalue("url"))
-        return
-    server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{backend}_server")
-    with database_on(server) as name:
-        yield server.url(name)
 
 
 @pytest.fixture
