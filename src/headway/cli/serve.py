@@ -5,7 +5,7 @@ import signal
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from headway.api.access import Access, Scope, Token
 from headway.api.origin import PublicAddress
-from headway.api.server import check_exposure, open_listener
+from headway.api.server import check_exposure, is_any_address, open_listener
 from headway.api.server import serve as serve_http
 from headway.cli.load import load_app
 from headway.cli.log_lines import begin_logging
@@ -23,6 +23,13 @@ from headway.process import raise_open_file_limit, run_process
 from headway.settings import Settings, load_settings
 
 log = event_log(__name__)
+
+NO_TOKEN: Final = "no_token", "no token is set: whoever can reach this address can do everything"
+NO_NAME: Final = (
+    "no_allowed_hosts",
+    "it listens on all addresses; the names by which others call it go into HEADWAY_ALLOWED_HOSTS",
+)
+"""What a server says when it starts, where nothing else is configured."""
 
 
 def serve(
@@ -70,16 +77,19 @@ async def _serve(
     check_exposure(listens_on, access)
     public = None if found_at is None else PublicAddress.parse(found_at)
     begin_logging(settings)
-    console = Console(stderr=True)
+    notes = [NO_TOKEN] if access.is_open else []
+    if is_any_address(listens_on) and public is None and not settings.allowed_hosts:
+        notes.append(NO_NAME)
 
     def ready(address: str) -> None:
         if settings.log_format == "json":
             log.info("server_ready", extra={"address": address, "needs_token": not access.is_open})
+            for event, words in notes:
+                log.warning(event, extra={"reason": words})
             return
         said = Text.assemble("headway serves ", (address, "bold"), f"  (page: {address}/ui/)")
-        console.print(said, soft_wrap=True)
-        if access.is_open:
-            console.print("no token is set: whoever can reach this address can do everything")
+        lines = (said, *(Text(words) for _, words in notes))
+        Console(stderr=True).print(Text("\n").join(lines), soft_wrap=True)
 
     listens_at = settings.port if port is None else port
     # Before any job begins: a server that is started twice must not execute anything.
