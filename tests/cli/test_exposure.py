@@ -55,6 +55,8 @@ def test_s1_an_address_that_others_reach_is_refused_without_a_token(
         ({"HEADWAY_TOKENS": "read=short"}, "a token of scope read is shorter than 16 characters"),
         ({"HEADWAY_TOKEN": READ, "HEADWAY_TOKENS": f"read={READ}"}, "two tokens are the same"),
         ({"HEADWAY_TOKENS": f"reed={READ}"}, "tokens must be given as scope=secret"),
+        ({"HEADWAY_TOKENS": f"read:={READ}"}, "tokens must be given as scope=secret"),
+        ({"HEADWAY_TOKENS": f"read:a.b={READ}"}, "tokens must be given as scope=secret"),
         ({"HEADWAY_TOKENS": READ}, "tokens must be given as scope=secret"),
         ({"HEADWAY_PUBLIC_URL": "example.org"}, "the public URL 'example.org' must be where"),
     ],
@@ -85,18 +87,19 @@ def test_s2_without_a_token_a_log_for_programs_says_so_as_a_warning(tmp_path: Pa
     """`server_ready` is no warning, and is not there."""
     settings = {"HEADWAY_LOG_FORMAT": "json", "HEADWAY_LOG_LEVEL": "warning"}
     log = tmp_path / "server.log"
-    with (
-        log.open("w") as stderr,
-        subprocess.Popen(
+    with log.open("w") as stderr:
+        serving = subprocess.Popen(
             command("serve", "--port", "0"),
             cwd=tmp_path,
             env=environment(**settings),
             stderr=stderr,
-        ) as serving,
-    ):
+        )
+    try:
         while serving.poll() is None and not log.read_text().endswith("\n"):
             time.sleep(0.01)
+    finally:
         serving.terminate()
+        serving.wait(TIMEOUT_S)
     (line,) = map(json.loads, log.read_text().splitlines())
     assert (line["level"], line["event"], line["reason"]) == ("warning", "no_token", NO_TOKEN)
 
@@ -128,7 +131,7 @@ def test_s2_each_token_is_good_for_its_scope_and_the_names_are_those_configured(
     settings = {
         "HEADWAY_HOST": "0.0.0.0",  # noqa: S104
         "HEADWAY_TOKEN": OPERATE,
-        "HEADWAY_TOKENS": f"read={READ}",
+        "HEADWAY_TOKENS": f"read:ann={READ}",
         "HEADWAY_ALLOWED_HOSTS": "box.test another.test",
     }
     with served_apart(tmp_path, **settings) as program:

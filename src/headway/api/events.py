@@ -170,7 +170,7 @@ class Streams:
             raise unavailable("too many streams are open")
         now = self._feed.last_seq if begin is None else begin
         start = now if after is None else after
-        stream = self._stream(wanted, start, request.state.session)
+        stream = self._stream(wanted, start, request.state.caller.session)
         return StreamingResponse(stream, media_type=SSE_TYPE, headers={"x-accel-buffering": "no"})
 
     async def _page(self, wanted: Wanted, after: int | None, begin: int | None) -> Response:

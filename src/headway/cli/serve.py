@@ -1,6 +1,7 @@
 """`headway serve`: the jobs of a file of yours, as a service."""
 
 import asyncio
+import re
 import signal
 from contextlib import suppress
 from functools import partial
@@ -24,6 +25,7 @@ from headway.settings import Settings, load_settings
 
 log = event_log(__name__)
 
+NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}", re.ASCII)
 NO_TOKEN: Final = "no_token", "no token is set: whoever can reach this address can do everything"
 NO_NAME: Final = (
     "no_allowed_hosts",
@@ -111,11 +113,14 @@ async def _serve(
 def tokens_of(settings: Settings) -> list[Token]:
     tokens = [] if settings.token is None else [Token(settings.token, Scope.OPERATE)]
     for given in settings.tokens:
-        word, _, secret = given.partition("=")
-        if word.upper() not in Scope.__members__ or not secret:
+        holder, _, secret = given.partition("=")
+        word, colon, name = holder.partition(":")
+        is_name = NAME.fullmatch(name) if colon else True
+        if word.upper() not in Scope.__members__ or not is_name or not secret:
             scopes = ", ".join(scope.word for scope in Scope)
             raise ConfigurationError(
-                f"tokens must be given as scope=secret, and the scope one of: {scopes}"
+                f"tokens must be given as scope=secret or scope:name=secret, the scope one of:"
+                f" {scopes}, the name of at most 40 letters, digits, _ and -"
             )
-        tokens.append(Token(secret, Scope[word.upper()]))
+        tokens.append(Token(secret, Scope[word.upper()], name))
     return tokens
