@@ -58,7 +58,7 @@ class Settings(BaseSettings):
     token: str | None = None
     """What clients of the server must send, and what commands do send; it may do everything."""
     tokens: Annotated[tuple[str, ...], NoDecode] = ()
-    """More of them, each as scope=secret (read, operate, worker); separated by blanks."""
+    """More, each as scope=secret or scope:name=secret (read, operate, worker), between blanks."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Names by which the server may be called besides its own; separated by blanks."""
     public_url: str | None = None

@@ -16,13 +16,41 @@ async def test_s4_a_run_knows_by_what_kind_of_token_it_was_ended(url: str) -> No
     access = Access([Token(SECRET, Scope.OPERATE)])
     async with served(url, access=access) as client:
         token = {"authorization": f"Bearer {SECRET}"}
-        session = {"cookie": f"{access.cookie_name}={access.session(Scope.OPERATE)}"}
-        for headers, by in ((token, "token:operate"), (session, "session:operate")):
+        session = {"cookie": f"{access.cookie_name}={access.session('operate')}"}
+        for headers, by in (
+            (token, "token:operate"),
+            (session, "session:operate"),
+            ({**session, **token}, "token:operate"),
+            ({**session, "authorization": ""}, "session:operate"),
+        ):
             run = await client.post("/api/runs", {"job": "stay"}, **headers)
             ended = await client.post(f"/api/runs/{run['id']}/cancel", {}, **headers)
             assert ended["run"]["cancel"]["by"] == by
         events = await client.get("/api/events?after=0", **token)
         assert SECRET not in json.dumps(events.body)
+
+
+async def test_s4_tokens_that_have_names_are_told_apart(url: str) -> None:
+    """Also once they were given for a session. The names say nothing of what may be done."""
+    access = Access(
+        [
+            Token(SECRET, Scope.OPERATE),
+            Token("the-token-of-ann", Scope.OPERATE, "ann"),
+            Token("the-token-of-bob", Scope.READ, "operate"),
+        ]
+    )
+    async with served(url, access=access) as client:
+        signed = await client.post("/api/session", {"token": "the-token-of-ann"})
+        for headers, by in (
+            ({"authorization": f"Bearer {SECRET}"}, "token:operate"),
+            ({"authorization": "Bearer the-token-of-ann"}, "token:operate:ann"),
+            ({"cookie": signed.headers["set-cookie"].partition(";")[0]}, "session:operate:ann"),
+        ):
+            run = await client.post("/api/runs", {"job": "stay"}, **headers)
+            ended = await client.post(f"/api/runs/{run['id']}/cancel", {}, **headers)
+            assert ended["run"]["cancel"]["by"] == by
+        theirs = {"authorization": "Bearer the-token-of-bob"}
+        assert (await client.post("/api/runs", {"job": "stay"}, **theirs)).status == 403
 
 
 async def test_s4_whoever_changes_something_is_named_in_its_event(url: str) -> None:

@@ -126,7 +126,7 @@ async def test_i15_a_header_of_which_one_would_be_heeded_may_not_come_twice(
 async def test_a_header_that_is_a_list_may_come_in_parts(url: str) -> None:
     """A cookie of ours beside another's; and two traces are none, as W3C Trace Context has it."""
     async with served(url, access=TOKENS) as client:
-        ours = f"{TOKENS.cookie_name}={TOKENS.session(Scope.OPERATE)}"
+        ours = f"{TOKENS.cookie_name}={TOKENS.session('operate')}"
         trace = f"00-{'a' * 32}-{'b' * 16}-01"
         parts = [("cookie", "x=1"), ("cookie", ours), *[("traceparent", trace)] * 2]
         headers = CIMultiDict([("content-type", "application/json"), *parts])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headway.core.ids import LaneName
+from headway.core.ids import LaneName, RunId
 from headway.testing import document
 from tests.api.client import Client
 from tests.api.conftest import served
@@ -128,3 +128,14 @@ async def test_r1_5_a_busy_key_is_met_as_the_caller_says(client: Client) -> None
     run_id = await client.submitted("stay", key="bob")
     other = await client.post(path, {"key": "bob", "on_conflict": "join"})
     assert (other.status, other["code"], other["active_run_id"]) == (409, "key_busy", run_id)
+
+
+async def test_i6_a_message_is_sent_once(client: Client) -> None:
+    run_id = await client.submitted("stay")
+    path = f"/api/runs/{run_id}/messages"
+    for _ in range(2):
+        sent = await client.post(path, {"content": "hello"}, idempotency_key="one")
+        assert sent.status == 202
+    refused = await client.post(path, {"content": "goodbye"}, idempotency_key="one")
+    assert (refused.status, refused["code"]) == (422, "idempotency_conflict")
+    assert len(await client.hw.store.runs.inbox(RunId(run_id))) == 1

@@ -127,8 +127,9 @@ def test_s2_servers_with_other_tokens_keep_cookies_of_other_names() -> None:
     another = Access([Token("another-another-another", Scope.OPERATE)])
     same = Access([Token(READ, Scope.READ), Token(OPERATE, Scope.OPERATE)])
     assert another.cookie_name != TOKENS.cookie_name == same.cookie_name
-    assert same.scope_of({}, TOKENS.session(Scope.READ)) is Scope.READ
-    assert another.scope_of({}, TOKENS.session(Scope.READ)) is None
+    kept = TOKENS.session("read")
+    assert same.caller_of({}, kept) == (Scope.READ, "session:read", kept)
+    assert another.caller_of({}, kept) is None
 
 
 async def test_s2_where_no_token_is_set_nobody_signs_in(client: Client) -> None:

@@ -3,9 +3,11 @@
 import json
 import os
 import subprocess
+import time
 from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 
@@ -53,6 +55,8 @@ def test_s1_an_address_that_others_reach_is_refused_without_a_token(
         ({"HEADWAY_TOKENS": "read=short"}, "a token of scope read is shorter than 16 characters"),
         ({"HEADWAY_TOKEN": READ, "HEADWAY_TOKENS": f"read={READ}"}, "two tokens are the same"),
         ({"HEADWAY_TOKENS": f"reed={READ}"}, "tokens must be given as scope=secret"),
+        ({"HEADWAY_TOKENS": f"read:={READ}"}, "tokens must be given as scope=secret"),
+        ({"HEADWAY_TOKENS": f"read:a.b={READ}"}, "tokens must be given as scope=secret"),
         ({"HEADWAY_TOKENS": READ}, "tokens must be given as scope=secret"),
         ({"HEADWAY_PUBLIC_URL": "example.org"}, "the public URL 'example.org' must be where"),
     ],
@@ -79,6 +83,47 @@ def test_s2_without_a_token_the_banner_says_so(tmp_path: Path) -> None:
             assert called(program, "GET", "/api/lanes", host=wrong) == 421
 
 
+def test_s2_without_a_token_a_log_for_programs_says_so_as_a_warning(tmp_path: Path) -> None:
+    """`server_ready` is no warning, and is not there."""
+    settings = {"HEADWAY_LOG_FORMAT": "json", "HEADWAY_LOG_LEVEL": "warning"}
+    log = tmp_path / "server.log"
+    with log.open("w") as stderr:
+        serving = subprocess.Popen(
+            command("serve", "--port", "0"),
+            cwd=tmp_path,
+            env=environment(**settings),
+            stderr=stderr,
+        )
+    try:
+        while serving.poll() is None and not log.read_text().endswith("\n"):
+            time.sleep(0.01)
+    finally:
+        serving.terminate()
+        serving.wait(TIMEOUT_S)
+    (line,) = map(json.loads, log.read_text().splitlines())
+    assert (line["level"], line["event"], line["reason"]) == ("warning", "no_token", NO_TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_noted"),
+    [
+        ({"HEADWAY_HOST": "0.0.0.0"}, True),  # noqa: S104
+        ({"HEADWAY_HOST": "::"}, True),
+        ({"HEADWAY_HOST": "[::]"}, True),
+        ({"HEADWAY_HOST": "0.0.0.0", "HEADWAY_ALLOWED_HOSTS": "box"}, False),  # noqa: S104
+        ({"HEADWAY_HOST": "0.0.0.0", "HEADWAY_PUBLIC_URL": "https://box"}, False),  # noqa: S104
+        ({}, False),
+    ],
+)
+def test_s3_the_address_of_the_banner_is_one_that_answers(
+    tmp_path: Path, settings: dict[str, str], is_noted: bool
+) -> None:
+    with served_apart(tmp_path, HEADWAY_TOKEN=OPERATE, **settings) as program:
+        with urlopen(f"{program.address}/ui/", timeout=TIMEOUT_S) as answer:  # noqa: S310
+            assert answer.status == 200
+        assert ("HEADWAY_ALLOWED_HOSTS" in program.said) == is_noted
+
+
 def test_s2_each_token_is_good_for_its_scope_and_the_names_are_those_configured(
     tmp_path: Path,
 ) -> None:
@@ -86,7 +131,7 @@ def test_s2_each_token_is_good_for_its_scope_and_the_names_are_those_configured(
     settings = {
         "HEADWAY_HOST": "0.0.0.0",  # noqa: S104
         "HEADWAY_TOKEN": OPERATE,
-        "HEADWAY_TOKENS": f"read={READ}",
+        "HEADWAY_TOKENS": f"read:ann={READ}",
         "HEADWAY_ALLOWED_HOSTS": "box.test another.test",
     }
     with served_apart(tmp_path, **settings) as program:

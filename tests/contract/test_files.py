@@ -8,10 +8,11 @@ from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import RequestCancel
 from headway.core.command.claim import Claimed
 from headway.core.command.files import DropFiles, FinishFile, OutputPrepared
+from headway.core.command.once import Repeated
 from headway.core.command.prune import PruneRuns
 from headway.core.command.report import SaveCheckpoint
 from headway.core.command.settle import Complete, ConfirmCancel
-from headway.core.command.submit import Accepted, Busy, HasOutput, Joined, Repeated
+from headway.core.command.submit import Accepted, Busy, HasOutput, Joined
 from headway.core.command.wait import Park
 from headway.core.errors import InvalidInput
 from headway.core.files import StoredFile

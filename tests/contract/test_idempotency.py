@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from headway.adapters.sql.store import SqlStore
+from headway.core.command.inbox import NotTaken, Posted
+from headway.core.command.once import OtherRequest, Repeated
 from headway.core.command.report import SetWindow
 from headway.core.command.settle import Complete
-from headway.core.command.submit import Accepted, Busy, Joined, OtherRequest, Repeated, Steered
+from headway.core.command.submit import Accepted, Busy, Joined, Steered
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Recovery
 from headway.core.run.window import Window
-from headway.testing import FakeClock, a_submit, claim_of
+from headway.testing import FakeClock, a_message, a_submit, claim_of
 from tests.contract.backends import read_all
 from tests.contract.scenes import claimed_one, instance, running, submitted
 
@@ -105,3 +107,37 @@ async def test_i6_a_repeated_join_gives_the_run_that_was_joined(store: SqlStore)
     assert await store.apply(a_submit(**wanted)) == Joined(one.run_id)
     await store.apply(Complete(claim_of(one)))
     assert await store.apply(a_submit(**wanted)) == Repeated(one.run_id)
+
+
+async def test_i6_a_repeated_message_is_posted_once(store: SqlStore) -> None:
+    """However many ask for it at once, and although the run is over meanwhile."""
+    one = await running(store)
+    message = a_message(one.run_id, "hello", idempotency_key="once")
+    answers = await asyncio.gather(*(store.apply(message) for _ in range(10)))
+    assert sum(isinstance(answer, Posted) for answer in answers) == 1
+    assert answers.count(Repeated(one.run_id)) == 9
+    assert len(await store.runs.inbox(one.run_id)) == 1
+    await store.apply(Complete(claim_of(one)))
+    assert await store.apply(message) == Repeated(one.run_id)
+
+
+async def test_i6_another_message_or_run_under_the_same_key_is_refused(store: SqlStore) -> None:
+    one, other = await running(store, "ann"), await submitted(store, "bob")
+    await store.apply(a_message(one.run_id, "hello", idempotency_key="once"))
+    before = await read_all(store)
+    for wanted in (
+        a_message(one.run_id, "goodbye", idempotency_key="once"),
+        a_message(other, "hello", idempotency_key="once"),
+        a_submit("eve", idempotency_key="once"),
+    ):
+        assert await store.apply(wanted) == OtherRequest(one.run_id)
+    assert await read_all(store) == before
+
+
+async def test_i6_a_message_that_was_refused_may_be_sent_again(store: SqlStore) -> None:
+    one = await running(store)
+    message = a_message(one.run_id, "hello", idempotency_key="once")
+    await store.apply(SetWindow(claim_of(one), Window.COMPACTING))
+    assert isinstance(await store.apply(message), NotTaken)
+    await store.apply(SetWindow(claim_of(one), Window.STREAMING))
+    assert isinstance(await store.apply(message), Posted)

@@ -7,10 +7,11 @@ from headway.adapters.sql.statements import Insert
 from headway.adapters.sql.store import SqlStore
 from headway.adapters.sql.tables import writers
 from headway.core.command.cancel import RequestCancel
+from headway.core.command.once import Repeated
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.report import SaveCheckpoint
 from headway.core.command.settle import Complete
-from headway.core.command.submit import Accepted, Repeated
+from headway.core.command.submit import Accepted
 from headway.core.ids import Instant, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode

@@ -24,6 +24,7 @@ from headway.core.command.instance import (
 )
 from headway.core.command.key_row import DeleteKey, SaveKey
 from headway.core.command.lane import ProposeLimit, SetLane
+from headway.core.command.once import OtherRequest, Repeated
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.report import AppendEvents, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
@@ -32,8 +33,6 @@ from headway.core.command.submit import (
     Busy,
     Joined,
     NoRoom,
-    OtherRequest,
-    Repeated,
     Steered,
     Submit,
     SubmitAnswer,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from headway.core.errors import ConfigurationError
 
@@ -36,6 +36,27 @@ class Scope(IntEnum):
 class Token:
     secret: str
     scope: Scope
+    name: str = ""
+    """Whose it is, if several are told apart."""
+
+    @property
+    def holder(self) -> str:
+        """`operate`, or `operate:ann`: who has it, as far as anybody may know."""
+        return f"{self.scope.word}:{self.name}" if self.name else self.scope.word
+
+
+class Caller(NamedTuple):
+    """Who asks, as far as it is known, and never the token itself."""
+
+    scope: Scope
+    by: str = ""
+    """`token:operate`, `session:operate:ann`; nothing where everybody may do everything."""
+    session: str | None = None
+    """The one that let it in, if it was one."""
+
+    @classmethod
+    def of(cls, kind: str, holder: str, session: str | None = None) -> "Caller":
+        return cls(Scope[holder.partition(":")[0].upper()], f"{kind}:{holder}", session)
 
 
 class Access:
@@ -48,11 +69,11 @@ class Access:
                     f"a token of scope {token.scope.word} is shorter than {TOKEN_LENGTH_MIN}"
                     " characters; make one with: openssl rand -hex 32"
                 )
-        self._scopes = {_digest(token.secret): token.scope for token in tokens}
-        if len(self._scopes) < len(tokens):
+        self._holders = {_digest(token.secret): token.holder for token in tokens}
+        if len(self._holders) < len(tokens):
             raise ConfigurationError("two tokens are the same; each needs a secret of its own")
         # Known to every instance that has the same tokens, so that any of them takes the session.
-        self._session_key = hashlib.sha256(b"session" + b"".join(sorted(self._scopes))).digest()
+        self._session_key = hashlib.sha256(b"session" + b"".join(sorted(self._holders))).digest()
         # A browser keeps one cookie of a name for all ports of a host: servers with other tokens
         # have a name of their own.
         self.cookie_name = COOKIE_PREFIX + self._sign("name")[:8]
@@ -61,31 +82,33 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        return not self._scopes
+        return not self._holders
 
-    def scope_of(self, headers: Mapping[str, str], session: str) -> Scope | None:
-        """What the caller may do; None when it has not said who it is, or not rightly.
+    def caller_of(self, headers: Mapping[str, str], session: str) -> Caller | None:
+        """Who asks; None when it has not said who it is, or not rightly.
 
         `session` is what its cookie says, or nothing.
         """
         if self.is_open:
-            return Scope.OPERATE
+            return Caller(Scope.OPERATE)
         secret = _secret_in(headers.get("authorization", ""))
         if secret is not None:
-            return self.scope_of_secret(secret)
+            holder = self.holder_of(secret)
+            return None if holder is None else Caller.of("token", holder)
         found = self._read(session)
-        return None if found is None else found[0]
+        return None if found is None else Caller.of("session", found[0], session)
 
-    def scope_of_secret(self, secret: str) -> Scope | None:
+    def holder_of(self, secret: str) -> str | None:
+        """Of the token with this secret, if there is one."""
         digest, found = _digest(secret), None
-        for known, scope in self._scopes.items():  # All of them: the time tells nothing.
+        for known, holder in self._holders.items():  # All of them: the time tells nothing.
             if hmac.compare_digest(known, digest):
-                found = scope
+                found = holder
         return found
 
-    def session(self, scope: Scope) -> str:
+    def session(self, holder: str) -> str:
         """What a browser keeps instead of the token."""
-        said = f"{int(time.time()) + SESSION_S}.{scope.word}.{secrets.token_hex(8)}"
+        said = f"{int(time.time()) + SESSION_S}.{holder}.{secrets.token_hex(8)}"
         return f"{said}.{self._sign(said)}"
 
     def end_session(self, session: str) -> None:
@@ -103,13 +126,13 @@ class Access:
         """Whether it was ended, or its time is over; of one that was taken before."""
         return session in self._ended or int(session.partition(".")[0]) <= time.time()
 
-    def _read(self, session: str) -> tuple[Scope, int] | None:
-        """Its scope, and until when; None: it is not ours, or is over."""
+    def _read(self, session: str) -> tuple[str, int] | None:
+        """Whose it is, and until when; None: it is not ours, or is over."""
         said, _, signature = session.rpartition(".")
         if not hmac.compare_digest(self._sign(said).encode(), signature.encode()):
             return None
-        until, word, _ = said.split(".")
-        return None if self.is_over(session) else (Scope[word.upper()], int(until))
+        until, holder, _ = said.split(".")
+        return None if self.is_over(session) else (holder, int(until))
 
     def _sign(self, said: str) -> str:
         return hmac.digest(self._session_key, said.encode("utf-8", "replace"), "sha256").hex()

@@ -53,7 +53,7 @@ def build_application(
     app = build_routes(
         face, feed, metrics, access=access, is_secure=origins.is_secure, version=version
     )
-    first = SubmitFirst(app, face, access)
+    first = SubmitFirst(app, face)
     return Guard(first, access=access, origins=origins, on_answer=metrics.note_answer)
 
 

@@ -1,21 +1,15 @@
-"""Who asks, as far as it is known: with what kind of token, and never the token itself."""
+"""Who asks, as the guard has found out: it is kept with what is done."""
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import Depends, Request
 from starlette.types import Scope
 
-_AUTHORIZATION: Final = b"authorization"
-
 
 def caller_of(scope: Scope) -> str:
-    """`token:operate`, `session:operate`; nothing where everybody may do everything."""
-    state = scope.get("state", {})
-    has = state.get("scope")
-    if has is None or state.get("is_open"):
-        return ""
-    is_token = any(name == _AUTHORIZATION for name, _ in scope["headers"])
-    return f"{'token' if is_token else 'session'}:{has.word}"
+    """`token:operate`, `session:operate:ann`; nothing where everybody may do everything."""
+    by: str = scope["state"]["caller"].by
+    return by
 
 
 def _caller(request: Request) -> str:

@@ -120,7 +120,7 @@ class Connection(H11Protocol):
     @property
     def is_known(self) -> bool:
         """Whether the guard has found out who it is, by its last request."""
-        return "scope" in self._noted
+        return "caller" in self._noted
 
     def connection_made(  # type: ignore[override]  # As in uvicorn.
         self, transport: asyncio.Transport

@@ -193,7 +193,7 @@ class Streams:
         now = self._feed.last_seq if begin is None else begin
         start = now if place.after is None else place.after
         epoch = self._feed.epoch if place.epoch is None else place.epoch
-        stream = self._stream(wanted, start, epoch, request.state.session)
+        stream = self._stream(wanted, start, epoch, request.state.caller.session)
         return StreamingResponse(stream, media_type=SSE_TYPE, headers={"x-accel-buffering": "no"})
 
     async def _page(self, wanted: Wanted, place: Place, begin: int | None) -> Response:

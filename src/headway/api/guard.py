@@ -101,32 +101,29 @@ class Guard:
         self._origins.check_host(headers)
         scheme = scope.get("scheme", "http")
         self._origins.check_origin(headers, scheme=scheme, method=method, path=path)
-        self._check_scope(headers, scope, method, path)
+        self._check_caller(headers, scope, method, path)
         _check_text("path", scope["raw_path"])
         _check_text("query", scope["query_string"])
         adopt_trace(headers.get(TRACEPARENT))
         byte_count_max = _body_byte_count_max(method, path)
         return await self._bodies.read(headers, receive, byte_count_max=byte_count_max)
 
-    def _check_scope(
+    def _check_caller(
         self, headers: Mapping[str, str], scope: AsgiScope, method: str, path: str
     ) -> None:
         if _is_open(path):
             return
-        session = _cookie(headers, self._access.cookie_name)
-        has = self._access.scope_of(headers, session)
-        if has is None:
+        caller = self._access.caller_of(headers, _cookie(headers, self._access.cookie_name))
+        if caller is None:
             if "authorization" in headers:
                 raise unauthorized("that token is none of this server's")
             raise unauthorized("send a token: Authorization: Bearer <token>")
-        needs = _needed(method, path)
+        has, needs = caller.scope, _needed(method, path)
         is_enough = has is Scope.OPERATE or has is needs
         if not is_enough:
             detail = f"this token's scope is {has.word}; {needs.word} is needed"
             raise Problem(403, "forbidden", detail, {"scope": needs.word})
-        is_by_session = not (self._access.is_open or headers.get("authorization"))
-        state = scope.setdefault("state", {})
-        state["scope"], state["session"] = has, session if is_by_session else None
+        scope.setdefault("state", {})["caller"] = caller
 
 
 def _is_open(path: str) -> bool:

@@ -134,7 +134,8 @@ def _outage(error: InfrastructureError) -> Problem:
     if isinstance(error, OutcomeUnknown) or is_written():
         detail = (
             "something that headway needs went away, and what you asked for may have been done all"
-            " the same; look before you repeat it, or repeat it with the same Idempotency-Key"
+            " the same; look before you repeat it, or where an Idempotency-Key is heeded repeat it"
+            " with the same"
         )
         return _told(503, "outcome_unknown", detail, error_id=error_id)
     detail = "something that headway needs does not answer; nothing was changed, try again"

@@ -138,9 +138,11 @@ def _talk(router: APIRouter, face: Face) -> None:
         return json_answer(f'{{"answer":"{answer.value}","run":{text}}}', status=202)
 
     @router.post("/{run_id}/messages", status_code=202, responses=problems(404, 409, 429))
-    async def send(run_id: RunIdPath, body: MessageBody, by: By) -> dict[str, Any]:
-        """A message for the job, durable when it is accepted."""
-        await face.run(run_id).send(body.content, by=by)
+    async def send(
+        run_id: RunIdPath, body: MessageBody, by: By, idempotency_key: IdempotencyKey = None
+    ) -> dict[str, Any]:
+        """A message for the job, durable when it is accepted; with an Idempotency-Key sent once."""
+        await face.run(run_id).send(body.content, by=by, idempotency_key=idempotency_key)
         return {}
 
 

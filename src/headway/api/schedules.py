@@ -14,8 +14,8 @@ from headway.api.views import listed, schedule_view
 from headway.api.wire import RunView, ScheduleBody, ScheduleList, ScheduleView
 from headway.core.command.command import Changed
 from headway.core.command.fire import scheduled
+from headway.core.command.once import fingerprint_of
 from headway.core.command.pause import PauseSchedule
-from headway.core.command.submit import fingerprint_of
 from headway.core.errors import RevisionConflict
 from headway.core.run.run import Existing
 from headway.core.schedule import Schedule

@@ -23,7 +23,8 @@ from headway.process import open_file_count_max
 from headway.services.event_feed import EventFeed
 
 LOOPBACK_NAMES: Final = ("localhost",)
-ANY_ADDRESS: Final = ("0.0.0.0", "::", "")  # noqa: S104  # Recognised, so that it can be refused.
+ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
+"""What stands for all addresses of this machine, and which of them it has for itself."""
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 STOP_S_MAX: Final = 3
 UNREAD_S_MAX: Final = 0.5
@@ -43,13 +44,13 @@ async def serve(
     public: PublicAddress | None = None,
     listener: socket.socket | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; `on_ready` is told the address. Open streams end first.
+    """Serve until SIGINT or SIGTERM; `on_ready` is told its address here. Open streams end first.
 
     `public` is where people find this server, if that is not the address on which it listens.
     `listener` is that of `open_listener`, for who wants to know early whether there is one.
     """
     check_exposure(host, access)
-    own_names = () if host in ANY_ADDRESS else (host,)
+    own_names = () if is_any_address(host) else (host,)
     origins = Origins((*allowed_hosts, *own_names), public=public)
     connections = Connections(open_file_count_max=open_file_count_max())
     listener = listener or open_listener(host, port)
@@ -73,12 +74,22 @@ async def serve(
                 h11_max_incomplete_event_size=HEAD_BYTE_COUNT_MAX,
                 ws="none",
             )
-            shown = f"[{host}]" if ":" in host else host
-            on_ready(f"http://{shown}:{bound_port}")
+            on_ready(f"http://{_name_here(host)}:{bound_port}")
             server = _Server(config, connections, before_exit=feed.close)
             await _serve_to_the_end(server, listener)
     finally:
         listener.close()
+
+
+def is_any_address(host: str) -> bool:
+    return host.strip("[]") in ANY_ADDRESS
+
+
+def _name_here(host: str) -> str:
+    """How the server is called on its own machine; nothing answers to the name of all addresses."""
+    bare = host.strip("[]")
+    name = ANY_ADDRESS.get(bare, bare)
+    return f"[{name}]" if ":" in name else name
 
 
 def is_loopback(host: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Final
 
 from fastapi import APIRouter, Request, Response
 
-from headway.api.access import SESSION_S, Access, Scope
+from headway.api.access import SESSION_S, Access
 from headway.api.answers import problems
 from headway.api.problem import overrun, unauthorized
 from headway.api.strict import StrictRoute
@@ -23,11 +23,11 @@ def session_router(access: Access, *, is_secure: bool) -> APIRouter:
     @router.post("", status_code=204, responses=problems(429))
     async def sign_in(request: Request, body: SessionBody) -> Response:
         """Turn a token into a session."""
-        scope = await door.scope_of(body.token)
+        holder = await door.holder_of(body.token)
         answer = Response(status_code=204)
         answer.set_cookie(
             access.cookie_name,
-            access.session(scope),
+            access.session(holder),
             max_age=SESSION_S,
             httponly=True,
             samesite="strict",
@@ -56,12 +56,12 @@ class _Door:
         self._access = access
         self._wrong_count = 0
 
-    async def scope_of(self, token: str) -> Scope:
+    async def holder_of(self, token: str) -> str:
         if self._access.is_open:
             raise unauthorized("no token is set here: everybody may call, and nobody signs in")
-        scope = self._access.scope_of_secret(token)
-        if scope is not None:
-            return scope
+        holder = self._access.holder_of(token)
+        if holder is not None:
+            return holder
         if self._wrong_count >= GUESS_COUNT_MAX:
             raise overrun("too_many_guesses", "too many wrong tokens were tried; try again soon")
         self._wrong_count += 1

@@ -10,7 +10,6 @@ from fastapi import Header, Response
 from pydantic import TypeAdapter, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headway.api.access import Access
 from headway.api.answers import json_answer
 from headway.api.caller import caller_of
 from headway.api.face import Face
@@ -47,14 +46,12 @@ async def accepted(handle: RunHandle) -> Response:
 class SubmitFirst:
     """Behind the guard, which has read the body whole, and in front of everything else."""
 
-    def __init__(self, app: ASGIApp, face: Face, access: Access) -> None:
+    def __init__(self, app: ASGIApp, face: Face) -> None:
         self._app = app
         self._face = face
-        self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         begin_note()
-        scope.setdefault("state", {})["is_open"] = self._access.is_open
         if scope.get("path") != PATH or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return

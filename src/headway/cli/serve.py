@@ -1,11 +1,12 @@
 """`headway serve`: the jobs of a file of yours, as a service."""
 
 import asyncio
+import re
 import signal
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Final
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from headway.api.access import Access, Scope, Token
 from headway.api.origin import PublicAddress
-from headway.api.server import check_exposure, open_listener
+from headway.api.server import check_exposure, is_any_address, open_listener
 from headway.api.server import serve as serve_http
 from headway.cli.load import load_app
 from headway.cli.log_lines import begin_logging
@@ -23,6 +24,14 @@ from headway.process import raise_open_file_limit, run_process
 from headway.settings import Settings, load_settings
 
 log = event_log(__name__)
+
+NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}", re.ASCII)
+NO_TOKEN: Final = "no_token", "no token is set: whoever can reach this address can do everything"
+NO_NAME: Final = (
+    "no_allowed_hosts",
+    "it listens on all addresses; the names by which others call it go into HEADWAY_ALLOWED_HOSTS",
+)
+"""What a server says when it starts, where nothing else is configured."""
 
 
 def serve(
@@ -70,16 +79,19 @@ async def _serve(
     check_exposure(listens_on, access)
     public = None if found_at is None else PublicAddress.parse(found_at)
     begin_logging(settings)
-    console = Console(stderr=True)
+    notes = [NO_TOKEN] if access.is_open else []
+    if is_any_address(listens_on) and public is None and not settings.allowed_hosts:
+        notes.append(NO_NAME)
 
     def ready(address: str) -> None:
         if settings.log_format == "json":
             log.info("server_ready", extra={"address": address, "needs_token": not access.is_open})
+            for event, words in notes:
+                log.warning(event, extra={"reason": words})
             return
         said = Text.assemble("headway serves ", (address, "bold"), f"  (page: {address}/ui/)")
-        console.print(said, soft_wrap=True)
-        if access.is_open:
-            console.print("no token is set: whoever can reach this address can do everything")
+        lines = (said, *(Text(words) for _, words in notes))
+        Console(stderr=True).print(Text("\n").join(lines), soft_wrap=True)
 
     listens_at = settings.port if port is None else port
     # Before any job begins: a server that is started twice must not execute anything.
@@ -101,11 +113,14 @@ async def _serve(
 def tokens_of(settings: Settings) -> list[Token]:
     tokens = [] if settings.token is None else [Token(settings.token, Scope.OPERATE)]
     for given in settings.tokens:
-        word, _, secret = given.partition("=")
-        if word.upper() not in Scope.__members__ or not secret:
+        holder, _, secret = given.partition("=")
+        word, colon, name = holder.partition(":")
+        is_name = NAME.fullmatch(name) if colon else True
+        if word.upper() not in Scope.__members__ or not is_name or not secret:
             scopes = ", ".join(scope.word for scope in Scope)
             raise ConfigurationError(
-                f"tokens must be given as scope=secret, and the scope one of: {scopes}"
+                f"tokens must be given as scope=secret or scope:name=secret, the scope one of:"
+                f" {scopes}, the name of at most 40 letters, digits, _ and -"
             )
-        tokens.append(Token(secret, Scope[word.upper()]))
+        tokens.append(Token(secret, Scope[word.upper()], name))
     return tokens

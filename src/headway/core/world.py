@@ -78,7 +78,7 @@ class SavedKey(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """The first answer to a submission that carried an idempotency key."""
+    """The first answer to what carried an idempotency key."""
 
     idempotency_key: str
     run_id: RunId

@@ -2,14 +2,13 @@
 
 from typing import assert_never
 
+from headway.core.command.once import OtherRequest, Repeated
 from headway.core.command.submit import (
     Accepted,
     Busy,
     HasOutput,
     Joined,
     NoRoom,
-    OtherRequest,
-    Repeated,
     RowChanged,
     Steered,
     Submit,

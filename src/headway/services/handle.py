@@ -15,11 +15,13 @@ from headway.core.command.inbox import (
     NotTaken,
     PostToInbox,
 )
+from headway.core.command.once import OtherRequest
 from headway.core.command.question import NotAsked, Unfit
 from headway.core.document import check_word, encode_document
 from headway.core.duration import check_seconds
 from headway.core.errors import (
     Error,
+    IdempotencyConflict,
     InboxOverflow,
     InfrastructureError,
     InvalidInput,
@@ -124,13 +126,14 @@ class RunHandle:
                 await end_children(self._store, self._runs, self.id)
         return answer
 
-    async def send(self, message: Any, *, by: str = "") -> None:
+    async def send(self, message: Any, *, by: str = "", idempotency_key: str | None = None) -> None:
         """A message for the job to find in `ctx.messages()`, now or when it begins.
 
         RunNotActive when it is over, MessageRefused while it compacts or when its loop has ended,
-        InboxOverflow when it has too many unread ones.
+        InboxOverflow when it has too many unread ones. With the same `idempotency_key` it is sent
+        once, however often; IdempotencyConflict: that was used for something else.
         """
-        await self._post(MESSAGE, message, by=by)
+        await self._post(MESSAGE, message, by=by, idempotency_key=idempotency_key)
 
     async def steer(self, message: Any, *, by: str = "") -> Refusal | None:
         """A message for a loop that listens now; None: it is taken. A refusal is an answer."""
@@ -168,6 +171,7 @@ class RunHandle:
         by: str,
         call_id: str | None = None,
         is_steering: bool = False,
+        idempotency_key: str | None = None,
     ) -> None:
         document = encode_document(payload, place=kind)
         answer = await self._store.apply(
@@ -178,8 +182,12 @@ class RunHandle:
                 by=by,
                 call_id=call_id,
                 is_steering=is_steering,
+                idempotency_key=idempotency_key,
             )
         )
+        if isinstance(answer, OtherRequest):
+            assert idempotency_key is not None
+            raise IdempotencyConflict(idempotency_key, answer.run_id)
         if isinstance(answer, NotActive):
             raise RunNotActive(self.id)
         if isinstance(answer, InboxFull):

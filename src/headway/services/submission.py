@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from headway.core.command.submit import Submit, fingerprint_of
+from headway.core.command.once import fingerprint_of
+from headway.core.command.submit import Submit
 from headway.core.document import check_name, check_word, encode_document
 from headway.core.errors import InvalidInput
 from headway.core.ids import Key, LaneName, RunId

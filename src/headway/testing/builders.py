@@ -178,6 +178,7 @@ def a_message(
     kind: str = MESSAGE,
     call_id: str | None = None,
     by: str = "",
+    idempotency_key: str | None = None,
 ) -> PostToInbox:
     return PostToInbox(
         run_id=run_id,
@@ -185,6 +186,7 @@ def a_message(
         payload=document(content, place="content"),
         by=by,
         call_id=call_id,
+        idempotency_key=idempotency_key,
     )
 
 

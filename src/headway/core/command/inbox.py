@@ -3,7 +3,14 @@
 from dataclasses import dataclass
 from typing import Final
 
-from headway.core.command.command import Needs
+from headway.core.command.command import Needs, trim_names
+from headway.core.command.once import (
+    OtherRequest,
+    Repeated,
+    fingerprint_of,
+    recalled,
+    remember,
+)
 from headway.core.command.question import CALL_ID_LENGTH_MAX, NotAsked, Unfit, answer_question
 from headway.core.command.wait import wake
 from headway.core.document import Document, check_name, check_text, encode_document
@@ -45,7 +52,7 @@ class NotTaken:
     refusal: Refusal
 
 
-PostAnswer = Posted | InboxFull | NotActive | NotAsked | NotTaken | Unfit
+PostAnswer = Posted | InboxFull | NotActive | NotAsked | NotTaken | OtherRequest | Repeated | Unfit
 
 
 def post(
@@ -76,8 +83,11 @@ class PostToInbox:
     call_id: str | None = None
     is_steering: bool = False
     """Only for a loop that listens now: it is not left in an inbox that nobody looks into."""
+    idempotency_key: str | None = None
 
     def __post_init__(self) -> None:
+        if self.idempotency_key is not None:
+            trim_names(self, "idempotency_key")
         check_name(self.kind, place="kind", length_max=KIND_LENGTH_MAX)
         check_text(self.by, place="by")
         if self.call_id is None:
@@ -90,8 +100,22 @@ class PostToInbox:
         needs.run(self.run_id, may_wake=True)
         if self.kind == ANSWER:
             needs.question_run_ids[self.run_id] = None
+        if self.idempotency_key is not None:
+            needs.idempotency_keys[self.idempotency_key] = None
 
     def decide(self, world: World) -> PostAnswer:
+        if self.idempotency_key is None:
+            return self._post(world)
+        fingerprint = fingerprint_of(self.kind, self.run_id, self.call_id, self.payload)
+        earlier = recalled(world, self.idempotency_key, fingerprint)
+        if earlier is not None:
+            return earlier
+        answer = self._post(world)
+        if isinstance(answer, Posted):
+            remember(world, self.idempotency_key, fingerprint, self.run_id)
+        return answer
+
+    def _post(self, world: World) -> PostAnswer:
         """An answer that is taken is the one that stands: there is no other to the question."""
         run = world.run(self.run_id)
         if run is None or run.status not in (RunStatus.QUEUED, RunStatus.RUNNING):

@@ -1,12 +1,12 @@
 """Submit: the door for new runs."""
 
-import hashlib
 from dataclasses import dataclass, field
 from typing import Final
 
 from headway.core.command.cancel import RequestCancel, cancel_run
 from headway.core.command.command import RUN_ID_LENGTH_MAX, Needs, trim_names
 from headway.core.command.inbox import MESSAGE, InboxFull, Posted, post
+from headway.core.command.once import OtherRequest, Repeated, recalled, remember
 from headway.core.document import EMPTY_OBJECT, Document, check_text
 from headway.core.duration import check_limit
 from headway.core.ids import MAIN_LANE, SECOND, Instant, Key, LaneName, RunId, later
@@ -15,16 +15,7 @@ from headway.core.run.admission import Admission, OnConflict, decide_admission
 from headway.core.run.events import state_payload
 from headway.core.run.run import NO_TOKEN, Existing, Mode, QueueRank, Recovery, Run
 from headway.core.run.status import RunStatus
-from headway.core.world import Remembered, World
-
-
-def fingerprint_of(*said: object) -> str:
-    """Tells requests apart by what their callers have said, each in words; None: nothing.
-
-    Not by what is done: what was not said may be filled in otherwise when the request is repeated.
-    """
-    words = [None if one is None else str(one) for one in said]
-    return hashlib.sha256(repr(words).encode()).hexdigest()
+from headway.core.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +24,6 @@ class Accepted:
     seq: int
     run: Run | None = field(default=None, compare=False, repr=False)
     """As it was when it was accepted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Repeated:
-    """The idempotency key was used before, with the same request: this is its run."""
-
-    run_id: RunId
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +56,6 @@ class RowChanged:
 
     revision: int
     """0: there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class OtherRequest:
-    """The idempotency key was used before, with another request."""
-
-    run_id: RunId
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +135,9 @@ class Submit:
 
     def decide(self, world: World) -> SubmitAnswer:
         if self.idempotency_key is not None:
-            earlier = world.remembered.get(self.idempotency_key)
+            earlier = recalled(world, self.idempotency_key, self.fingerprint)
             if earlier is not None:
-                if earlier.fingerprint == self.fingerprint:
-                    return Repeated(earlier.run_id)
-                return OtherRequest(earlier.run_id)
+                return earlier
         if self.row_revision is not None:
             saved = world.keys.get(self.key)
             revision = 0 if saved is None else saved.revision
@@ -300,9 +275,7 @@ class Submit:
 
     def _remember(self, world: World, run_id: RunId) -> None:
         if self.idempotency_key is not None:
-            remembered = Remembered(self.idempotency_key, run_id, self.fingerprint, world.now)
-            world.remembered[self.idempotency_key] = remembered
-            world.changes.remembered[self.idempotency_key] = remembered
+            remember(world, self.idempotency_key, self.fingerprint, run_id)
 
 
 _REASONS: Final = {Busy: "busy", HasOutput: "output", NoRoom: "no_room"}

@@ -5,8 +5,9 @@ from typing import Any, TypeVar, overload
 
 from headway.core.command.flow import FlowStart, StartFlow
 from headway.core.command.inbox import InboxFull, NotActive
+from headway.core.command.once import fingerprint_of
 from headway.core.command.signal import Answered, NoRoom, PostSignal
-from headway.core.command.submit import Submit, fingerprint_of
+from headway.core.command.submit import Submit
 from headway.core.document import BYTE_COUNT_MAX, check_name, check_word, encode_document
 from headway.core.errors import (
     InboxOverflow,
