@@ -1,10 +1,12 @@
-"""Configuration, parsed and checked once: `HEADWAY_*` variables, or `headway.toml`, or nothing.
+"""Configuration, parsed and checked once: secrets of a container, `HEADWAY_*` variables, or
+`headway.toml`, or nothing.
 
 The names by which the first flow centre was configured are understood besides (R5.13).
 """
 
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import ValidationError, model_validator
@@ -22,6 +24,11 @@ from headway.core.errors import ConfigurationError
 
 PREFIX: Final = "HEADWAY_"
 FILE_NAME: Final = "headway.toml"
+SECRETS_FOLDER: Final = Path("/run/secrets")
+"""Where Docker and its like put secrets: a file for each, such as `headway_token`.
+
+They win over variables, some of which an image sets for those who give nothing.
+"""
 # Read by our own tests and tools, not by the program.
 OTHERS: Final = (f"{PREFIX}TEST_",)
 # As programs of the first flow centre are told; headway's own variables win over them.
@@ -98,7 +105,26 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         first = InitSettingsSource(settings_cls, init_kwargs=_said_in_first_names())
-        return init_settings, env_settings, first, TomlConfigSettingsSource(settings_cls)
+        file = TomlConfigSettingsSource(settings_cls)
+        secrets = InitSettingsSource(settings_cls, init_kwargs=_said_in_secrets())
+        return init_settings, secrets, env_settings, first, file
+
+
+def secret_file(name: str) -> Path:
+    """Where the secret would be that is this setting."""
+    return SECRETS_FOLDER / f"{PREFIX}{name}".lower()
+
+
+def _said_in_secrets() -> dict[str, str]:
+    said = {}
+    for name in Settings.model_fields:
+        file = secret_file(name)
+        if file.is_file():
+            try:
+                said[name] = file.read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigurationError(f"{file} cannot be read: {error}") from None
+    return said
 
 
 def _said_in_first_names() -> dict[str, str]:
@@ -140,6 +166,8 @@ def _explained(fault: ErrorDetails) -> str:
         return f"{FILE_NAME} has the unknown key {name!r}; known are {known}"
     variable = f"{PREFIX}{name.upper()}"
     place = variable if variable in os.environ else f"{name} in {FILE_NAME}"
+    if secret_file(name).is_file():
+        place = str(secret_file(name))
     return f"{place} cannot be used: {fault['msg'].replace('Input', 'it')}"
 
 

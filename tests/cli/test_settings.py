@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.cli.config import _source
 from headway.core.errors import ConfigurationError
 from headway.settings import load_settings
 from headway.worker.program import Worker
@@ -148,3 +149,41 @@ def test_r5_13_a_worker_takes_its_addresses_from_the_environment(
     monkeypatch.delenv("WORKER_URL")
     assert Worker().wanted_url == "http://127.0.0.1:8080"
     assert Worker(registry_url="http://127.0.0.1:1").registry_url == "http://127.0.0.1:1"
+
+
+def test_s4_secrets_of_a_container_are_files_and_win_over_variables(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image sets variables for those who give nothing. What is not ours is not looked at."""
+    monkeypatch.setattr("headway.settings.SECRETS_FOLDER", here / "secrets")
+    monkeypatch.setenv("HEADWAY_DATABASE_URL", "sqlite:////data/headway.db")
+    monkeypatch.setenv("HEADWAY_HOST", "0.0.0.0")  # noqa: S104
+    (here / "headway.toml").write_text("port = 1234")
+    (here / "secrets").mkdir()
+    for name, said in (
+        ("headway_token", "t0ken-of-sixteen\n"),
+        ("headway_tokens", "read=0ther-of-sixteen operate:ann=third-of-sixteen\n"),
+        ("headway_database_url", "postgresql://db/x"),
+        ("postgres_password", "whatever"),
+    ):
+        (here / "secrets" / name).write_text(said)
+    settings = load_settings()
+    assert (settings.token, settings.urls) == ("t0ken-of-sixteen", ("postgresql://db/x",))
+    assert settings.tokens == ("read=0ther-of-sixteen", "operate:ann=third-of-sixteen")
+    assert (settings.host, settings.port) == ("0.0.0.0", 1234)  # noqa: S104
+    assert _source("token", settings) == str(here / "secrets" / "headway_token")
+
+
+def test_s4_a_secret_that_cannot_be_used_is_named_and_not_told(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headway.settings.SECRETS_FOLDER", here)
+    for said, problem in (
+        (b"x-hush", "cannot be used: it should be a valid integer"),
+        (b"\xff", "cannot be read"),
+    ):
+        (here / "headway_port").write_bytes(said)
+        with pytest.raises(ConfigurationError, match=problem) as refused:
+            load_settings()
+        assert str(refused.value).startswith(str(here / "headway_port"))
+        assert "hush" not in str(refused.value)

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from headway.cli.show import Json, print_list
 from headway.log import HIDDEN
-from headway.settings import FILE_NAME, FIRST_NAMES, PREFIX, Settings, load_settings
+from headway.settings import FILE_NAME, FIRST_NAMES, PREFIX, Settings, load_settings, secret_file
 
 SECRETS: Final = frozenset({"token", "tokens", "worker_token"})
 ADDRESSES: Final = frozenset({"database_url", "database_urls", "public_url", "redis_url", "url"})
@@ -49,6 +49,8 @@ def _without_password(address: str) -> str:
 
 
 def _source(name: str, settings: Settings) -> str:
+    if secret_file(name).is_file():
+        return str(secret_file(name))
     if f"{PREFIX}{name.upper()}" in os.environ:
         return f"{PREFIX}{name.upper()}"
     if os.environ.get(FIRST_NAMES.get(name, "")) and name in settings.model_fields_set:
