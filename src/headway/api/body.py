@@ -17,6 +17,10 @@ HELD_BYTE_COUNT_MAX: Final = 64 * BYTE_COUNT_MAX
 """More than all connections could fill with what may be said without a token."""
 
 
+def has_body(headers: Mapping[str, str]) -> bool:
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
+
 class Bodies:
     """Those of all requests under way in one server, each from its first byte to its answer."""
 
@@ -28,18 +32,17 @@ class Bodies:
     ) -> bytes:
         """The whole body, to be let go of later; or a Problem, and nothing is held.
 
-        `byte_count_max` is 0 where there must be none.
+        Where `byte_count_max` is 0 it is left where it is: what is not read is not held.
         """
+        if not has_body(headers):
+            return b""
         length = headers.get("content-length")
         is_chunked = "transfer-encoding" in headers
-        if length == "0" or (length is None and not is_chunked):
-            return b""
         if length is not None and is_chunked:  # A proxy might see another end of it than we do.
             detail = "the length of the body is said twice: Content-Length and Transfer-Encoding"
             raise Problem(400, "bad_request", detail, headers={"connection": "close"})
         if byte_count_max == 0:
-            detail = "no body is taken here"
-            raise Problem(400, "bad_request", detail, headers={"connection": "close"})
+            return b""
         if length is not None and length.isdecimal() and int(length) > byte_count_max:
             raise _too_large(byte_count_max)
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":

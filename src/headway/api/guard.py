@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from headway.api.access import Access, Scope
-from headway.api.body import Bodies
+from headway.api.body import Bodies, has_body
 from headway.api.origin import READ_METHODS, Origins, is_page
 from headway.api.problem import (
     Problem,
@@ -106,6 +106,8 @@ class Guard:
         _check_text("query", scope["query_string"])
         adopt_trace(headers.get(TRACEPARENT))
         byte_count_max = _body_byte_count_max(method, path)
+        # Its route refuses it, if there is one: else that is what has to be said.
+        scope.setdefault("state", {})["is_body_unread"] = byte_count_max == 0 and has_body(headers)
         return await self._bodies.read(headers, receive, byte_count_max=byte_count_max)
 
     def _check_caller(

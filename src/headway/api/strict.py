@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, urlencode
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-from headway.api.problem import problem_of, unfit
+from headway.api.problem import Problem, problem_of, unfit
 from headway.core.document import decode_document
 from headway.core.errors import InvalidInput
 
@@ -75,6 +75,9 @@ class StrictRoute(APIRoute):
         }
 
         async def strictly(request: Request) -> Response:
+            if request.state.is_body_unread:
+                detail = "no body is taken here"
+                raise Problem(400, "bad_request", detail, headers={"connection": "close"})
             query: bytes = request.scope["query_string"]
             if query:
                 check_query(query, parameters)
