@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headway.bootstrap import upgrade_database
-from tests.contract.backends import run_apart
+from tests.contract.backends import run_apart, url_on
 from tests.services import (
     MariaDBPair,
     MariaDBServer,
@@ -43,6 +43,13 @@ def url(upgraded_file: Path, tmp_path: Path) -> str:
     """A new SQLite database."""
     shutil.copy(upgraded_file, tmp_path / "headway.db")
     return f"sqlite:///{tmp_path}/headway.db"
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, backend: str) -> Iterator[str]:
+    """The same on the backend that the test names."""
+    with url_on(backend, request) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
