@@ -91,4 +91,11 @@ FLOWS: Final = (
         test_file="tests/service/flow/test_family.py",
         test="test_r5_5_the_end_of_a_child_that_somebody_cancels_is_told_to_its_parent",
     ),
+    Mutant(
+        name="signals at once are each measured alone",
+        file="core/command/signal.py",
+        edits=(("self.beside.size + self._later_size(world)", "self.beside.size"),),
+        test_file="tests/contract/test_flows.py",
+        test="test_i15_signals_that_find_room_alone_are_not_taken_together",
+    ),
 )
