@@ -11,7 +11,7 @@ from fastapi import APIRouter, Response
 
 from headway.api.answers import ETAG, answered, json_answer, problems
 from headway.api.caller import By
-from headway.api.cursor import Cursor, Limit, page_text, read_cursor
+from headway.api.cursor import Cursor, Limit, page_that_fits, read_cursor
 from headway.api.face import Face
 from headway.api.flow_bodies import worker_view
 from headway.api.matching import IfMatch, expected_revision
@@ -199,7 +199,7 @@ def _keys(router: APIRouter, face: Face) -> None:
         (after,) = read_cursor(cursor, str) or (None,)
         found = face.keys.each(after=after, limit=limit + 1)
         texts = (((row.key,), key_view(row)) async for row in found)
-        return json_answer(await page_text("keys", texts, limit=limit))
+        return await page_that_fits("keys", texts, limit=limit)
 
     async def found_key(key: str) -> SavedKey | None:
         return await face.keys.get(key)

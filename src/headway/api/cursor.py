@@ -3,10 +3,10 @@
 import base64
 import binascii
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
-from fastapi import Query
+from fastapi import Query, Response
 
 from headway.core.document import check_text
 from headway.core.errors import InvalidInput
@@ -66,17 +66,27 @@ def page_of(found: Sequence[T], limit: int) -> tuple[Sequence[T], T | None]:
     return shown, shown[-1] if len(found) > limit else None
 
 
-async def page_text(
+class Page(Response):
+    """A page of a list; `cursor` leads to the next, None: there is none."""
+
+    media_type = "application/json"
+
+    def __init__(self, member: str, texts: Iterable[bytes], cursor: str | None) -> None:
+        self.cursor = cursor
+        given = (member.encode(), b",".join(texts), json.dumps(cursor).encode())
+        super().__init__(b'{"%b":[%b],"cursor":%b}' % given)
+
+
+async def page_that_fits(
     member: str, found: AsyncIterator[tuple[Sequence[Part], str]], *, limit: int
-) -> bytes:
-    """A page with what finds room in it, and the way to the rest.
+) -> Page:
+    """A page with what finds room in it.
 
     `found` tells of each where it stands, and its JSON: one more than `limit`, if there is one.
     """
     texts = ((place, text.encode()) async for place, text in found)
     places, shown, has_more = await fitting(texts, limit=limit)
-    onward = json.dumps(write_cursor(*places[-1]) if has_more else None)
-    return b'{"%b":[%b],"cursor":%b}' % (member.encode(), b",".join(shown), onward.encode())
+    return Page(member, shown, write_cursor(*places[-1]) if has_more else None)
 
 
 async def fitting(

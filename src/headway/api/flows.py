@@ -6,7 +6,15 @@ from fastapi import APIRouter, Query, Request, Response
 
 from headway.api.answers import ETAG, JSON_TYPE, answered, json_answer, problems
 from headway.api.caller import By
-from headway.api.cursor import SMALL_NUMBER_MAX, Cursor, Limit, page_of, read_cursor, write_cursor
+from headway.api.cursor import (
+    SMALL_NUMBER_MAX,
+    Cursor,
+    Limit,
+    Page,
+    page_of,
+    read_cursor,
+    write_cursor,
+)
 from headway.api.face import Face
 from headway.api.flow_answers import (
     CheckView,
@@ -54,8 +62,7 @@ def _definitions(router: APIRouter, face: Face) -> None:
         (after,) = read_cursor(cursor, str) or ("",)
         flows, last = page_of(await face.flows.list(limit=limit + 1, after=after), limit)
         onward = None if last is None else write_cursor(last.name)
-        views = [flow_view(one) for one in flows]
-        return json_answer(encoded({"flows": views, "cursor": onward}))
+        return Page("flows", (encoded(flow_view(one)).encode() for one in flows), onward)
 
     @router.get(
         "/flow-schema",
@@ -162,7 +169,7 @@ def _versions(router: APIRouter, face: Face) -> None:
             for one in versions
         ]
         onward = None if last is None else write_cursor(last.version)
-        return json_answer(encoded({"versions": views, "cursor": onward}))
+        return Page("versions", (encoded(view).encode() for view in views), onward)
 
     @router.get(
         f"{FLOW_NAME}/graph",

@@ -4,9 +4,9 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from headway.api.answers import json_answer, problems
+from headway.api.answers import problems
 from headway.api.caller import By
-from headway.api.cursor import Cursor, Limit, page_text, read_cursor
+from headway.api.cursor import Cursor, Limit, page_that_fits, read_cursor
 from headway.api.face import Face
 from headway.api.runs import OfRun, RunIdPath
 from headway.api.strict import StrictRoute
@@ -36,7 +36,7 @@ def interrupts_router(face: Face) -> APIRouter:
         after = read_cursor(cursor, int, str, str)
         found = face.store.board.interrupts(limit=limit + 1, run_id=asking, after=after)
         texts = ((one.place, interrupt_view(one)) async for one in found)
-        return json_answer(await page_text("interrupts", texts, limit=limit))
+        return await page_that_fits("interrupts", texts, limit=limit)
 
     @router.post("/runs/{run_id}/resume", responses=problems(404, 409, 429))
     async def resume(run_id: RunIdPath, body: ResumeBody, by: By) -> dict[str, Any]:

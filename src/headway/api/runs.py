@@ -1,17 +1,16 @@
 """`/api/runs`: submit, list, look, explain, cancel, talk."""
 
-import json
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Response
 
 from headway.api.answers import LOCATION, answered, json_answer, problems
 from headway.api.caller import By
-from headway.api.cursor import Cursor, page_of, page_text, read_cursor, write_cursor
+from headway.api.cursor import Cursor, Page, page_of, page_that_fits, read_cursor, write_cursor
 from headway.api.face import Face
 from headway.api.strict import StrictRoute
 from headway.api.submit import IdempotencyKey, submitted
-from headway.api.views import explanation_view, file_view, listed, run_view
+from headway.api.views import explanation_view, file_view, run_view
 from headway.api.wire import (
     CancelBody,
     CancelView,
@@ -81,7 +80,7 @@ def runs_router(face: Face) -> APIRouter:
         (before_seq,) = read_cursor(cursor, int) or (None,)
         found = face.store.runs.list_runs(wanted, limit=limit + 1, before_seq=before_seq)
         texts = (((record.run.seq,), run_view(record)) async for record in found)
-        return json_answer(await page_text("runs", texts, limit=limit))
+        return await page_that_fits("runs", texts, limit=limit)
 
     _look(router, face)
     _talk(router, face)
@@ -119,8 +118,7 @@ def _look(router: APIRouter, face: Face) -> None:
         found = await face.store.files.files_made(record.run.id, limit=limit + 1, after=after)
         files, last = page_of(found, limit)
         onward = None if last is None else write_cursor(last.path)
-        text = listed(map(file_view, files))
-        return json_answer(f'{{"files":{text},"cursor":{json.dumps(onward)}}}')
+        return Page("files", (file_view(file).encode() for file in files), onward)
 
 
 def _talk(router: APIRouter, face: Face) -> None:

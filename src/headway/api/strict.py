@@ -1,6 +1,5 @@
 """Requests by our own rules: strict JSON, and no parameter that means nothing (I15, S6)."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
@@ -10,6 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
+from headway.api.cursor import Page
 from headway.api.problem import Problem, problem_of, unfit
 from headway.core.document import decode_document
 from headway.core.errors import InvalidInput
@@ -17,7 +17,6 @@ from headway.core.errors import InvalidInput
 FAULT_COUNT_MAX: Final = 20
 """Parameters that are told of; each of them takes much less to send than to explain."""
 CURSOR: Final = "cursor"
-_MEMBER: Final = b'"cursor":'
 Parameters = Mapping[str, bool]
 """The names of what may be in a query, and whether each may come more than once."""
 
@@ -82,23 +81,19 @@ class StrictRoute(APIRoute):
             if query:
                 check_query(query, parameters)
             response: Response = await handle(_StrictRequest(request.scope, request.receive))
-            if CURSOR in parameters:
-                _lead_on(query, response)
+            if isinstance(response, Page) and response.cursor is not None:
+                response.headers["link"] = f'<?{_onward(query, response.cursor)}>; rel="next"'
             return response
 
         return strictly
 
 
-def _lead_on(query: bytes, response: Response) -> None:
-    """Say where the page after this one is, if there is one: where its `cursor` leads."""
-    body = bytes(response.body)
-    # The last member of every list, and the text of a cursor has nothing like it.
-    cursor = json.loads(body[body.rindex(_MEMBER) + len(_MEMBER) : -1])
-    if cursor is not None:
-        given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
-        kept = [(name, value) for name, value in given if name != CURSOR]
-        # Relative, so that it holds behind a proxy that serves headway under a prefix.
-        response.headers["link"] = f'<?{urlencode([*kept, (CURSOR, cursor)])}>; rel="next"'
+def _onward(query: bytes, cursor: str) -> str:
+    """The same question, about the next page; relative, so that it holds behind any proxy."""
+    given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    return urlencode(
+        [*((name, value) for name, value in given if name != CURSOR), (CURSOR, cursor)]
+    )
 
 
 def _is_list(annotation: Any) -> bool:

@@ -12,7 +12,7 @@ from headway.api.cursor import (
     Cursor,
     Limit,
     fitting,
-    page_text,
+    page_that_fits,
     read_cursor,
 )
 from headway.api.face import Face
@@ -118,7 +118,7 @@ def _listing(router: APIRouter, face: Face) -> None:
         after = read_cursor(cursor, int, str)
         found = face.flows.each_task(wanted, limit=limit + 1, after=after)
         texts = ((task.place, encoded(task_view(task))) async for task in found)
-        return json_answer(await page_text("tasks", texts, limit=limit))
+        return await page_that_fits("tasks", texts, limit=limit)
 
     @router.get(
         "/tasks/{task_id}",
