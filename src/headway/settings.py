@@ -110,20 +110,26 @@ class Settings(BaseSettings):
         return init_settings, secrets, env_settings, first, file
 
 
-def secret_file(name: str) -> Path:
-    """Where the secret would be that is this setting."""
-    return SECRETS_FOLDER / f"{PREFIX}{name}".lower()
+def secret_file(name: str) -> Path | None:
+    """Where the secret is that is this setting; None: there is none, or none of ours."""
+    file = SECRETS_FOLDER / f"{PREFIX}{name}".lower()
+    return file if os.path.isfile(file) else None  # It never raises.
 
 
-def _said_in_secrets() -> dict[str, str]:
-    said = {}
+def _said_in_secrets() -> dict[str, object]:
+    said: dict[str, object] = {}
     for name in Settings.model_fields:
         file = secret_file(name)
-        if file.is_file():
+        if file is not None:
             try:
                 said[name] = file.read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigurationError(f"{file} cannot be read: {error}") from None
+    # To say one of these two is to say that the other is not meant, wherever that was said.
+    if "database_urls" in said:
+        said.setdefault("database_url", None)
+    elif "database_url" in said:
+        said["database_urls"] = ()
     return said
 
 
@@ -166,8 +172,7 @@ def _explained(fault: ErrorDetails) -> str:
         return f"{FILE_NAME} has the unknown key {name!r}; known are {known}"
     variable = f"{PREFIX}{name.upper()}"
     place = variable if variable in os.environ else f"{name} in {FILE_NAME}"
-    if secret_file(name).is_file():
-        place = str(secret_file(name))
+    place = str(secret_file(name) or place)
     return f"{place} cannot be used: {fault['msg'].replace('Input', 'it')}"
 
 

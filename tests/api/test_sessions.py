@@ -132,6 +132,12 @@ def test_s2_servers_with_other_tokens_keep_cookies_of_other_names() -> None:
     assert another.caller_of({}, kept) is None
 
 
+@pytest.mark.parametrize("now", [Token(READ, Scope.WORKER), Token(READ, Scope.READ, "ann")])
+def test_s2_a_session_ends_when_its_token_means_something_else(now: Token) -> None:
+    before = Access([Token(READ, Scope.READ)])
+    assert Access([now]).caller_of({}, before.session("read")) is None
+
+
 async def test_s2_where_no_token_is_set_nobody_signs_in(client: Client) -> None:
     answer = await client.post("/api/session", {"token": READ})
     assert (answer.status, answer["code"]) == (401, "unauthorized")

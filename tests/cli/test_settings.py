@@ -174,6 +174,24 @@ def test_s4_secrets_of_a_container_are_files_and_win_over_variables(
     assert _source("token", settings) == str(here / "secrets" / "headway_token")
 
 
+@pytest.mark.parametrize("variable", ["HEADWAY_DATABASE_URL", "SCHEDULER_DB"])
+def test_s4_a_secret_with_several_databases_wins_over_a_variable_with_one(
+    here: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setattr("headway.settings.SECRETS_FOLDER", here)
+    monkeypatch.setenv(variable, "sqlite:////data/headway.db")
+    (here / "headway_database_urls").write_text("postgresql://a/x postgresql://b/x\n")
+    assert load_settings().urls == ("postgresql://a/x", "postgresql://b/x")
+
+
+def test_s4_secrets_that_are_not_ours_to_see_are_none(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of which the system says nothing, as of one that this user may not search."""
+    monkeypatch.setattr("headway.settings.SECRETS_FOLDER", here / ("x" * 300))
+    assert load_settings().token is None
+
+
 def test_s4_a_secret_that_cannot_be_used_is_named_and_not_told(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

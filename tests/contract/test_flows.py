@@ -16,7 +16,7 @@ from headway.core.command.inbox import NotActive, Posted
 from headway.core.command.look import HearNews, KeptTask, LoadTask, News
 from headway.core.command.prune import PruneRuns
 from headway.core.command.settle import Settled, TooLate
-from headway.core.command.signal import Answered, Beside, NoRoom, PostSignal
+from headway.core.command.signal import Answered, Beside, NoSharedRoom, PostSignal
 from headway.core.command.submit import Accepted, Busy, Submit
 from headway.core.document import NULL, Document, encode_document
 from headway.core.flow.kept import FLOW_JOB, EndedChild, NodeRunRow, SharedValue, VersionStatus
@@ -272,7 +272,7 @@ async def test_i15_signals_that_find_room_alone_are_not_taken_together(store: Sq
     one, two = a_signal("one", large, beside=seen), a_signal("two", large, beside=seen)
     taken, refused = await asyncio.gather(store.apply(one), store.apply(two))
     assert isinstance(taken, Posted)
-    assert isinstance(refused, NoRoom)
+    assert isinstance(refused, NoSharedRoom)
     assert refused.size > 1_200_000
     assert refused == await store.apply(two)
     takes, again = await asyncio.gather(

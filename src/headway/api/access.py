@@ -73,7 +73,9 @@ class Access:
         if len(self._holders) < len(tokens):
             raise ConfigurationError("two tokens are the same; each needs a secret of its own")
         # Known to every instance that has the same tokens, so that any of them takes the session.
-        self._session_key = hashlib.sha256(b"session" + b"".join(sorted(self._holders))).digest()
+        # Whose scope or name was changed has to sign in again.
+        known = sorted(digest + holder.encode() for digest, holder in self._holders.items())
+        self._session_key = hashlib.sha256(b"session" + b"".join(known)).digest()
         # A browser keeps one cookie of a name for all ports of a host: servers with other tokens
         # have a name of their own.
         self.cookie_name = COOKIE_PREFIX + self._sign("name")[:8]

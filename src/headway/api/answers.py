@@ -26,7 +26,7 @@ _MEANINGS: Final = {
     500: "A mistake of headway's; its log tells more under `error_id`.",
     503: "Something that headway needs does not answer; `Retry-After` tells when to come again.",
 }
-# Any request may carry a body, also one that needs none: the guard reads it in either case.
+# A body may come with any request; the document leaves out what is said of it where none is read.
 _EVERYWHERE: Final = (400, 401, 403, 408, 413, 415, 421, 422, 431, 500, 503)
 PROBLEM: Final = {"$ref": "#/components/schemas/ProblemView"}
 ETAG: Final = {

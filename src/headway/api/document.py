@@ -5,7 +5,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
-from headway.api.guard import OPEN_PATHS
+from headway.api.guard import OPEN_PATHS, body_byte_count_max
 from headway.api.origin import is_page
 from headway.api.strict import CURSOR
 from headway.api.wire import ProblemView
@@ -29,6 +29,8 @@ LINK: Final = {
         "schema": {"type": "string"},
     }
 }
+OF_BODIES: Final = ("408", "413", "415")
+"""What only the body of a request can bring about."""
 
 
 class Described(FastAPI):
@@ -58,7 +60,10 @@ def _complete(document: dict[str, Any], cookie_name: str) -> None:
     document["components"]["securitySchemes"] = schemes
     document["security"] = [{name: []} for name in schemes]
     for path, operations in document["paths"].items():
-        for operation in operations.values():
+        for method, operation in operations.items():
+            if body_byte_count_max(method.upper(), path) == 0:
+                for status in OF_BODIES:
+                    operation["responses"].pop(status, None)
             if any(one["name"] == CURSOR for one in operation.get("parameters", ())):
                 operation["responses"]["200"]["headers"] = LINK
         if path in OPEN_PATHS or is_page(path):

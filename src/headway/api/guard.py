@@ -105,7 +105,7 @@ class Guard:
         _check_text("path", scope["raw_path"])
         _check_text("query", scope["query_string"])
         adopt_trace(headers.get(TRACEPARENT))
-        byte_count_max = _body_byte_count_max(method, path)
+        byte_count_max = body_byte_count_max(method, path)
         # Its route refuses it, if there is one: else that is what has to be said.
         scope.setdefault("state", {})["is_body_unread"] = byte_count_max == 0 and has_body(headers)
         return await self._bodies.read(headers, receive, byte_count_max=byte_count_max)
@@ -132,7 +132,7 @@ def _is_open(path: str) -> bool:
     return path in OPEN_PATHS or is_page(path)
 
 
-def _body_byte_count_max(method: str, path: str) -> int:
+def body_byte_count_max(method: str, path: str) -> int:
     """Who has not shown a token may bring one, and nothing else that would have to be held.
 
     To look at something takes no body either: a stream would hold it for as long as it lasts.

@@ -60,7 +60,7 @@ def runs_router(face: Face) -> APIRouter:
     @router.get("", response_class=Response, responses={200: {"model": RunPage}, **problems()})
     async def list_runs(
         *,
-        status: Annotated[list[Status] | None, Query()] = None,
+        status: Annotated[list[Status] | None, Query(max_length=len(RunStatus))] = None,
         key: Annotated[Name | None, Query()] = None,
         job: Annotated[Name | None, Query()] = None,
         lane: Annotated[Name | None, Query()] = None,

@@ -335,12 +335,16 @@ EVENT_STREAM: Final[dict[str, Any]] = {
                         },
                     },
                     "retry": {"type": "integer", "description": "In milliseconds."},
+                    "epoch": {
+                        **_NUMBER,
+                        "description": "In the first block and with `resync`: for `?epoch=`.",
+                    },
                 },
             },
         },
     },
     "example": (
-        "retry: 1000\nid: 41\n\n"
+        "retry: 1000\nepoch: 1\nid: 41\n\n"
         "id: 42\nevent: run_state_changed\n"
         'data: {"seq":42,"type":"run_state_changed",'
         '"run_id":"0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10","run_seq":2,"key":"ann","lane":"main",'

@@ -49,8 +49,8 @@ def _without_password(address: str) -> str:
 
 
 def _source(name: str, settings: Settings) -> str:
-    if secret_file(name).is_file():
-        return str(secret_file(name))
+    if (secret := secret_file(name)) is not None:
+        return str(secret)
     if f"{PREFIX}{name.upper()}" in os.environ:
         return f"{PREFIX}{name.upper()}"
     if os.environ.get(FIRST_NAMES.get(name, "")) and name in settings.model_fields_set:

@@ -1,6 +1,7 @@
 """`headway run …`: submit, look, cancel, talk."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
@@ -24,6 +25,7 @@ from headway.core.errors import InvalidInput
 Status = Literal[
     "queued", "running", "cancelling", "succeeded", "failed", "canceled", "timed_out", "rejected"
 ]
+WHERE_JOBS: Final = "name them with --app module:name, or a server that has them with HEADWAY_URL"
 NOT_SHOWN: Final = ("state", "is_waiting", "is_behind", "seq", "revision", "generation")
 
 
@@ -97,9 +99,10 @@ async def _submitted(client: Client, wanted: dict[str, Any], idempotency_key: st
     try:
         return await client.start("/api/runs", wanted, idempotency_key=idempotency_key)
     except Refused as error:
-        if error.more.get("place") == "job" and not (await client.get("/api/jobs"))["jobs"]:
-            hint = "name them with --app module:name, or a server that has them with HEADWAY_URL"
-            error.args = (f"{error}; where are the jobs? {hint}",)
+        if error.more.get("place") == "job":
+            with suppress(Refused):  # Then there is nothing to add.
+                if not (await client.get("/api/jobs"))["jobs"]:
+                    error.args = (f"{error}; where are the jobs? {WHERE_JOBS}",)
         raise
 
 

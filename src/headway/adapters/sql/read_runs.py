@@ -83,8 +83,14 @@ class SqlRunReader:
             queries = page_queries(_RECORDS, wanted, limit=count, before_seq=before_seq)
 
             async def find(connection: AsyncConnection) -> list[RunRecord]:
-                found = [to_record(row) for one in queries for row in await connection.execute(one)]
-                return sorted(found, key=lambda record: record.run.seq, reverse=True)[:count]
+                query = queries[0]
+                if len(queries) > 1:  # Each finds as many, of which most are left out unread.
+                    seqs: list[int] = []
+                    for one in queries:
+                        seqs += await connection.scalars(one.with_only_columns(runs.c.seq))
+                    query = _RECORDS.where(runs.c.seq.in_(sorted(seqs)[-count:]))
+                found = map(to_record, await connection.execute(query))
+                return sorted(found, key=lambda record: record.run.seq, reverse=True)
 
             # A run that moves between two queries would be in both, or in neither.
             return await self._database.with_retry(find, at_one_instant=len(queries) > 1)

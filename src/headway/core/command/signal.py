@@ -25,7 +25,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class NoRoom:
+class NoSharedRoom:
     """The shared state would be larger than it may be; nothing was changed."""
 
     size: int
@@ -60,7 +60,7 @@ class PostSignal:
         needs.inbox(self.run_id, SIGNAL)
         needs.consumed(self.run_id, after_seq=self.beside.seq)
 
-    def decide(self, world: World) -> Posted | InboxFull | NotActive | Answered | NoRoom:
+    def decide(self, world: World) -> Posted | InboxFull | NotActive | Answered | NoSharedRoom:
         run = world.run(self.run_id)
         if (
             run is None
@@ -72,7 +72,7 @@ class PostSignal:
             return Answered()
         size = self.beside.size + self._later_size(world)
         if size > BYTE_COUNT_MAX:
-            return NoRoom(size)
+            return NoSharedRoom(size)
         key = encode_document(self.key, place="key")
         payload = Document(f'{{"key":{key},"value":{self.value}}}')
         return post(world, run, kind=SIGNAL, payload=payload, by=self.by)

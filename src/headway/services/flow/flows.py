@@ -6,7 +6,7 @@ from typing import Any, TypeVar, overload
 from headway.core.command.flow import FlowStart, StartFlow
 from headway.core.command.inbox import InboxFull, NotActive
 from headway.core.command.once import fingerprint_of
-from headway.core.command.signal import Answered, NoRoom, PostSignal
+from headway.core.command.signal import Answered, NoSharedRoom, PostSignal
 from headway.core.command.submit import Submit
 from headway.core.document import BYTE_COUNT_MAX, check_name, check_word, encode_document
 from headway.core.errors import (
@@ -267,7 +267,7 @@ class Flows(FlowBook):
             raise InboxOverflow(run_id, answer.unread_count_max)
         if isinstance(answer, Answered):
             raise NotWaiting(run_id, is_answered=True)
-        if isinstance(answer, NoRoom):
+        if isinstance(answer, NoSharedRoom):
             problem = (
                 f"does not fit: the shared state would be {answer.size:,} bytes, with the signals"
                 f" that wait to be taken in; the limit is {BYTE_COUNT_MAX:,}"
