@@ -190,6 +190,7 @@ async def test_r1_10_progress_is_written_ten_times_a_second_and_the_last_word_co
         ("server_closing", "one of headway's own"),
         ("a photo", "one word"),
         ("7", "one word"),
+        ("false", "means something else"),
         (7, "must be text"),
     ],
 )

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from headway.api.accept import names
 from headway.api.access import Access
@@ -28,7 +28,7 @@ from headway.api.views import event_view, listed
 from headway.api.wire import EVENT_STREAM, EventPage, Name
 from headway.core.errors import InfrastructureError
 from headway.core.ids import RunId
-from headway.core.run.events import TYPE_LENGTH_MAX, TYPE_PATTERN, Event
+from headway.core.run.events import LITERALS, TYPE_LENGTH_MAX, TYPE_PATTERN, Event
 from headway.log import event_log
 from headway.services.event_feed import Batch, EventFeed
 
@@ -52,7 +52,22 @@ LastEventId = Annotated[
     str | None, Header(pattern=r"^[0-9]{1,19}$", description="The id of the last event seen.")
 ]
 
-Type = Annotated[str, Field(pattern=TYPE_PATTERN, max_length=TYPE_LENGTH_MAX)]
+
+def _is_type(word: str) -> str:
+    if word in LITERALS:
+        raise ValueError("must be the type of an event")
+    return word
+
+
+Type = Annotated[
+    str,
+    Field(
+        pattern=TYPE_PATTERN,
+        max_length=TYPE_LENGTH_MAX,
+        json_schema_extra={"not": {"enum": sorted(LITERALS)}},
+    ),
+    AfterValidator(_is_type),
+]
 
 
 @dataclass(frozen=True, slots=True)

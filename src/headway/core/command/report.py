@@ -8,7 +8,7 @@ from typing import Final
 from headway.core.command.command import Needs
 from headway.core.document import Document, check_name
 from headway.core.errors import InvalidInput
-from headway.core.run.events import TYPE_LENGTH_MAX, TYPE_PATTERN, EventType
+from headway.core.run.events import LITERALS, TYPE_LENGTH_MAX, TYPE_PATTERN, EventType
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
 from headway.core.run.window import Window
@@ -80,6 +80,8 @@ def emitted(kind: str, payload: Document) -> Said:
     kind = check_name(kind, place="kind", length_max=TYPE_LENGTH_MAX)
     if not re.match(TYPE_PATTERN, kind):
         raise InvalidInput("kind", f"{kind!r} must be one word that begins with a letter")
+    if kind in LITERALS:
+        raise InvalidInput("kind", f"{kind!r} means something else; choose another word")
     if kind in RESERVED or kind.startswith(RESERVED_PREFIXES):
         raise InvalidInput("kind", f"{kind!r} is one of headway's own; choose another word")
     return Said(kind, payload)

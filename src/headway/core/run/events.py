@@ -10,6 +10,8 @@ from headway.core.run.status import RunStatus
 TYPE_PATTERN: Final = r"^[^\s\d.+-]\S*$"
 TYPE_LENGTH_MAX: Final = 64
 """A type is one word, and no number."""
+LITERALS: Final = frozenset({"true", "false", "null"})
+"""Nor one of these: in a query nobody could tell it from what it means elsewhere."""
 
 
 class EventType(StrEnum):
