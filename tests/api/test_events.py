@@ -214,7 +214,7 @@ async def test_i20_a_stream_that_cannot_read_on_ends_without_a_traceback(
     assert "stream_ended" in caplog.text
 
 
-@pytest.mark.parametrize("word", ["-3.7e16", "two words", ""])
+@pytest.mark.parametrize("word", ["-3.7e16", "two words", "", "false"])
 async def test_a_type_that_no_event_can_have_is_refused(client: Client, word: str) -> None:
     refused = await client.get(f"/api/events?type={quote(word)}")
     assert (refused.status, refused.body["place"]) == (422, "type[0]")
