@@ -8,12 +8,13 @@ from headway.core.command.key_row import SaveKey
 from headway.core.command.question import AskQuestion
 from headway.core.command.settle import Complete
 from headway.core.command.submit import Busy
+from headway.core.command.wait import GiveSlotBack
 from headway.core.document import Document
 from headway.core.ids import Key, LaneName, RunId
 from headway.core.run.status import RunStatus
 from headway.core.schedule import Schedule
 from headway.testing import FakeClock, a_submit, claim_of
-from tests.contract.scenes import claimed_one, instance, raise_limit, submitted
+from tests.contract.scenes import claimed_one, instance, raise_limit, running, submitted
 
 
 async def test_r1_2_one_lane_is_read_with_its_counts(store: SqlStore) -> None:
@@ -24,7 +25,20 @@ async def test_r1_2_one_lane_is_read_with_its_counts(store: SqlStore) -> None:
     view = await store.board.lane(LaneName("main"))
     assert view is not None
     assert (view.lane.max_concurrent, view.held_count, view.queued_count) == (1, 1, 2)
+    assert view.waiting_count == 0
     assert await store.board.lane(LaneName("nowhere")) is None
+
+
+async def test_r1_10_a_lane_counts_who_waits_without_a_slot(store: SqlStore) -> None:
+    me = await instance(store)
+    one = await running(store, "ann", by=me)
+    await running(store, "bob", by=me)
+    await store.apply(GiveSlotBack(claim_of(one)))
+    view = await store.board.lane(LaneName("main"))
+    assert view is not None
+    assert (view.held_count, view.waiting_count) == (1, 1)
+    listed = {str(view.lane.name): view.waiting_count for view in await store.runs.lanes()}
+    assert (listed["main"], listed["cron"]) == (1, 0)
 
 
 async def test_r4_13_questions_are_open_until_they_are_answered(store: SqlStore) -> None:

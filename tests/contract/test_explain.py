@@ -2,11 +2,13 @@
 
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import RequestCancel
+from headway.core.command.inbox import ANSWER, PostToInbox
 from headway.core.command.instance import DeclareDead
 from headway.core.command.lane import SetLane
 from headway.core.command.prune import PruneEvents
+from headway.core.command.question import AskQuestion
 from headway.core.command.report import SaveProgress
-from headway.core.command.settle import Complete
+from headway.core.command.settle import Complete, Fail
 from headway.core.command.wait import GiveSlotBack, Park, WantSlot
 from headway.core.ids import MAIN_LANE, RunId, later
 from headway.core.run.admission import OnConflict
@@ -142,6 +144,34 @@ async def test_a_run_tells_of_every_stop_on_its_way_and_since_when(
     assert await stop() == (Gate.NOT_CLAIMED, later(clock(), seconds=-1), (holder,))
     await store.apply(Park(claim, wake_at=later(clock(), seconds=60)))
     assert await stop() == (Gate.NOT_DUE, later(clock(), seconds=-1), ())
+
+
+async def test_r1_12_a_run_that_waits_for_a_person_names_the_open_questions(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    one = await running(store)
+    claim = claim_of(one)
+    for call_id in ("first", "second"):
+        clock.advance(1)
+        await store.apply(AskQuestion(claim, call_id, document({"tool": "delete"})))
+    await store.apply(GiveSlotBack(claim))
+    assert (await situation(store, one.run_id)).questions == ["first", "second"]
+    answer = document({"approved": True})
+    answered = PostToInbox(run_id=one.run_id, kind=ANSWER, payload=answer, call_id="first")
+    await store.apply(answered)
+    found = await told(store, clock, one.run_id)
+    assert found.sentence == "Its job waits, without a slot, for an answer to 'second'."
+
+
+async def test_r1_12_what_is_over_says_why(store: SqlStore, clock: FakeClock) -> None:
+    failed, canceled = await running(store), await submitted(store, "bob")
+    await store.apply(Fail(claim_of(failed), document({"code": "error", "message": "no disk"})))
+    await store.apply(RequestCancel(run_id=canceled, reason="too late"))
+    sentences = [(await told(store, clock, one)).sentence for one in (failed.run_id, canceled)]
+    assert sentences == [
+        "The run is over: failed (no disk).",
+        "The run is over: canceled (too late).",
+    ]
 
 
 async def test_i8_the_run_of_an_instance_that_is_gone_awaits_the_sweep_and_then_another(

@@ -1,5 +1,6 @@
 """Every state in which a run does not move has its gate, and says what would free it."""
 
+import json
 from typing import Any
 
 import pytest
@@ -50,6 +51,10 @@ def explained(run: Run, *, lane: Lane | None = None, **seen: Any) -> Explanation
         leases=seen.get("leases", {ALIVE: SOON, GONE: EARLIER}),
         ready_at=seen.get("ready_at"),
         moved_at=seen.get("moved_at"),
+        children=seen.get("children", ()),
+        questions=seen.get("questions", ()),
+        error=seen.get("error"),
+        cancel=seen.get("cancel"),
     )
     found = explain(situation, NOON)
     assert (found.run_id, found.status) == (run.id, run.status)
@@ -64,6 +69,42 @@ def test_i7_what_is_over_says_how_it_ended(status: RunStatus) -> None:
     found = explained(ended)
     assert (found.gate, found.since, found.until) == (Gate.ENDED, EARLIER, None)
     assert found.sentence == f"The run is over: {status.value}."
+
+
+ENDED: dict[str, Any] = {
+    "head_key": None,
+    "queue_rank": None,
+    "ready_seq": None,
+    "ended_at": EARLIER,
+}
+ERROR = '{"code":"error","message":"no disk"}'
+CANCEL = '{"files":"keep","reason":"too late","by":"ann"}'
+
+
+@pytest.mark.parametrize(
+    ("status", "how"),
+    [
+        (RunStatus.FAILED, "failed (no disk)"),
+        (RunStatus.CANCELED, "canceled (too late)"),
+    ],
+)
+def test_r1_12_what_is_over_says_why(status: RunStatus, how: str) -> None:
+    found = explained(a_run(**ENDED, status=status), error=ERROR, cancel=CANCEL)
+    assert found.sentence == f"The run is over: {how}."
+
+
+def test_r1_12_who_canceled_without_a_reason_has_none() -> None:
+    ended = a_run(**ENDED, status=RunStatus.CANCELED)
+    found = explained(ended, cancel='{"files":"keep","reason":"","by":""}')
+    assert found.sentence == "The run is over: canceled."
+
+
+def test_s4_why_it_is_over_is_one_short_line_that_moves_no_cursor() -> None:
+    error = json.dumps({"code": "error", "message": "no\x1b[2J\n disk" + " at all" * 100})
+    found = explained(a_run(**ENDED, status=RunStatus.FAILED), error=error)
+    assert found.sentence.startswith("The run is over: failed (no [2J disk at all at all")
+    assert found.sentence.endswith("…).")
+    assert len(found.sentence) < 250
 
 
 def test_r1_12_a_run_behind_others_of_its_key_knows_its_position_and_who_goes_first() -> None:
@@ -183,6 +224,34 @@ def test_a_run_that_waits_without_a_slot_is_not_in_the_queue() -> None:
     found = explained(a_run(**HELD | {"slot": None}), moved_at=EARLIER)
     assert (found.gate, found.held_by) == (Gate.WAITING, (ALIVE,))
     assert (found.position, found.since) == (None, EARLIER)
+    # Who holds it is told apart, and the time of a sleep is not in the database.
+    assert ALIVE not in found.sentence
+    assert "sleeps" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("questions", "awaited"),
+    [
+        (["q1"], "for an answer to 'q1'."),
+        (["q1", "q2"], "for an answer to 'q1', the first of its 2 open questions."),
+    ],
+)
+def test_r1_12_a_run_that_waits_for_a_person_names_the_question(
+    questions: list[str], awaited: str
+) -> None:
+    run = a_run(**HELD | {"slot": None})
+    found = explained(run, questions=questions)
+    assert (found.gate, found.held_by) == (Gate.WAITING, (ALIVE,))
+    assert found.sentence == f"Its job waits, without a slot, {awaited}"
+    assert f"headway run resume {run.id}" in found.remedy
+
+
+def test_r1_12_a_run_that_waits_for_a_child_and_a_person_names_both() -> None:
+    run = a_run(**HELD | {"slot": None})
+    found = explained(run, children=[RunId("kid")], questions=["q1"])
+    assert (found.gate, found.held_by) == (Gate.CHILD, ("kid",))
+    waited = "for an answer to 'q1' and for child run kid"
+    assert found.sentence == f"Its job waits, without a slot, {waited}."
 
 
 def test_i18_a_run_parked_until_a_time_tells_it() -> None:

@@ -140,8 +140,7 @@ class Metrics:
             self._running.labels(lane).inc(view.held_count)
             self._capacity.labels(lane).inc(view.lane.capacity)
             self._queued.labels(lane).inc(view.queued_count)
-        for name, count in figures.waiting_counts.items():
-            self._waiting.labels(self.lane(name)).inc(count)
+            self._waiting.labels(lane).inc(view.waiting_count)
         self._interrupts.set(figures.interrupt_count)
         self._instances.set(figures.instance_count)
         self._last_seq.set(figures.last_seq)

@@ -78,7 +78,11 @@ def _flag(value: object) -> str:
 
 
 def lane_view(view: LaneView) -> str:
-    return _lane(view.lane, f',"held_count":{view.held_count},"queued_count":{view.queued_count}')
+    return _lane(
+        view.lane,
+        f',"held_count":{view.held_count},"queued_count":{view.queued_count}'
+        f',"waiting_count":{view.waiting_count}',
+    )
 
 
 def _lane(lane: Lane, more: str) -> str:

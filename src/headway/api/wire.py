@@ -184,6 +184,7 @@ class LaneView(BaseModel):
     revision: int
     held_count: int
     queued_count: int
+    waiting_count: int = Field(description="Runs that run, and have given their slot to others.")
 
 
 class LaneList(BaseModel):

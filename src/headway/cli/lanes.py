@@ -105,11 +105,11 @@ async def _missing(client: Client, name: str) -> Refused:
 
 
 def _show(lanes: list[Any], *, as_json: bool) -> None:
-    headings = ("lane", "running", "limit", "queued", "most queued", "paused")
+    headings = ("lane", "running", "limit", "waiting", "queued", "most queued", "paused")
     print_list(lanes, headings, _columns, empty="there are no lanes", as_json=as_json)
 
 
 def _columns(lane: Any) -> tuple[Any, ...]:
-    running = (lane["held_count"], lane["max_concurrent"])
+    running = (lane["held_count"], lane["max_concurrent"], lane["waiting_count"])
     queued = (lane["queued_count"], lane["max_queued"])
     return (lane["name"], *running, *queued, "paused" if lane["paused"] else "")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Final, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token, convert
 
 from headway.cli.client.client import Client, Refused, named
 from headway.cli.client.connect import connected
@@ -17,6 +17,7 @@ from headway.cli.show import (
     print_json,
     print_list,
     short,
+    state_word,
 )
 from headway.cli.watch import watch_run
 from headway.cli.words import value_of, values_of
@@ -26,9 +27,22 @@ Status = Literal[
     "queued", "running", "cancelling", "succeeded", "failed", "canceled", "timed_out", "rejected"
 ]
 WHERE_JOBS: Final = "name them with --app module:name, or a server that has them with HEADWAY_URL"
+SHOWN_WORDS: Final = {"done": "succeeded", "cancelled": "canceled"}
+"""What a list shows for a state whose own word is another."""
 NOT_SHOWN: Final = ("state", "is_waiting", "is_behind", "seq", "revision", "generation")
 
 
+def _statuses(type_: Any, tokens: Sequence[Token]) -> Any:
+    """As the list shows them, too: `Done` is `succeeded`."""
+    words = [token.value.lower() for token in tokens]
+    said = zip(tokens, words, strict=True)
+    return convert(type_, [one.evolve(value=SHOWN_WORDS.get(word, word)) for one, word in said])
+
+
+Statuses = Annotated[
+    Sequence[Status],
+    Parameter(converter=_statuses, help="Only those in such a state, in these words or as shown."),
+]
 KeyOption = Annotated[
     str | None, Parameter(help="What must be serial; without one, the run is its own.")
 ]
@@ -108,7 +122,7 @@ async def _submitted(client: Client, wanted: dict[str, Any], idempotency_key: st
 
 async def list_(
     *,
-    status: Annotated[Sequence[Status], Parameter(help="Only those in such a state.")] = (),
+    status: Statuses = (),
     key: Annotated[str | None, Parameter(help="Only those of this key.")] = None,
     job: Annotated[str | None, Parameter(help="Only those of this job.")] = None,
     lane: Annotated[str | None, Parameter(help="Only those of this lane.")] = None,
@@ -127,7 +141,7 @@ async def list_(
 def _columns(run: Any) -> tuple[str, ...]:
     told = short(run["error"]["message"]) if run["error"] else short(run["progress"])
     where = (run["key"] if run["key"] != run["id"] else "", run["job"], run["lane"])
-    return (run["id"], run["state"], *where, ago(run["queued_at"]), told)
+    return (run["id"], state_word(run), *where, ago(run["queued_at"]), told)
 
 
 async def get(run_id: str, /, *, app: App = None, json: Json = False) -> None:

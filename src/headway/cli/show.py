@@ -17,6 +17,7 @@ STYLES: Final = {
     "Done": "green",
     "Failed": "red",
     "Cancelled": "magenta",
+    "Rejected": "red",
     "Idle": "dim",
 }
 SAID_LENGTH_MAX: Final = 400
@@ -74,7 +75,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     for heading in headings:
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(value, style=STYLES.get(value, "")) for value in row))
+        table.add_row(*(Text(value, style=STYLES.get(value.split(" (")[0], "")) for value in row))
     return table
 
 
@@ -95,6 +96,21 @@ def plain(value: Any) -> str:
 
 def _visible(letter: str) -> str:
     return letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+
+
+def state_word(run: Mapping[str, Any]) -> str:
+    """The word of its state, and what that does not tell, as the page says it."""
+    match run["status"]:
+        case "running" if run["is_waiting"]:
+            return "Running (waiting)"
+        case "cancelling":
+            return "Running (cancelling…)"
+        case "timed_out":
+            return "Failed (timed out)"
+        case "rejected":
+            return "Rejected"
+        case _:
+            return str(run["state"])
 
 
 def short(value: Any) -> str:

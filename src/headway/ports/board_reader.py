@@ -1,6 +1,6 @@
 """What people look at: a lane, the questions that wait for them, and the schedules."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,8 +30,6 @@ class Figures:
     """Counts of what is live, for those who draw them over time."""
 
     lanes: Sequence[LaneView]
-    waiting_counts: Mapping[LaneName, int]
-    """Runs that are running without a slot: they wait for something."""
     interrupt_count: int
     instance_count: int
     """Those with a lease that has not expired."""

@@ -25,6 +25,8 @@ class LaneView:
     lane: Lane
     held_count: int
     queued_count: int
+    waiting_count: int
+    """Runs that are running without a slot: they wait for something."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class Feed:
         ]
         lane = {"name": "main", "max_concurrent": self._running_count, "max_queued": None}
         counts = {"held_count": len(self._running), "queued_count": len(self._queued)}
-        lane |= {**counts, "paused": False, "revision": 1}
+        lane |= {**counts, "waiting_count": 0, "paused": False, "revision": 1}
         state = {"seq": self._seq, "epoch": 0, "lanes": [lane], "keys": keys, "runs": runs}
         return state | {"last_runs": [], "instances": [], "workers": []}
 

@@ -113,7 +113,7 @@ async def test_what_is_over_or_queued_is_explained_as_any_run(url: str) -> None:
         await hw.flows.publish("f", a_flow({"a": {"kind": "timer"}}))
         run = await hw.flows.start("f")
         await run.ended()
-        assert (await hw.explain(run.id)).sentence == "The run is over: failed."
+        assert (await hw.explain(run.id)).sentence == "The run is over: failed (no delay_ms)."
         await hw.lanes.set("flow", max_concurrent=0)
         queued = await hw.flows.start("f")
         assert (await hw.explain(queued.id)).gate is Gate.LANE_LIMIT_ZERO

@@ -257,14 +257,20 @@ export class World {
   private countedLanes(): LaneView[] {
     const held = new Map<string, number>();
     const queued = new Map<string, number>();
+    const waiting = new Map<string, number>();
     for (const run of this.runs.values()) {
       if (run.status === "queued") queued.set(run.lane, (queued.get(run.lane) ?? 0) + 1);
       else if (!run.is_waiting) held.set(run.lane, (held.get(run.lane) ?? 0) + 1);
+      else if (run.status === "running") waiting.set(run.lane, (waiting.get(run.lane) ?? 0) + 1);
     }
-    for (const name of new Set([...held.keys(), ...queued.keys(), ...this.lanes.keys()])) {
+    for (const name of new Set([...held.keys(), ...queued.keys(), ...waiting.keys(), ...this.lanes.keys()])) {
       const lane = this.lanes.get(name);
       if (!lane) continue; // A new one is about to be read.
-      const counts = { held_count: held.get(name) ?? 0, queued_count: queued.get(name) ?? 0 };
+      const counts = {
+        held_count: held.get(name) ?? 0,
+        queued_count: queued.get(name) ?? 0,
+        waiting_count: waiting.get(name) ?? 0,
+      };
       this.lanes.set(name, { ...lane, ...counts });
     }
     return [...this.lanes.values()];
@@ -293,7 +299,7 @@ export class World {
     const name = event.lane ?? "";
     const known = this.lanes.get(name);
     const revision = (known?.revision ?? 0) + 1;
-    const counts = { held_count: 0, queued_count: 0, ...known };
+    const counts = { held_count: 0, queued_count: 0, waiting_count: 0, ...known };
     this.lanes.set(name, { ...counts, name, max_concurrent, max_queued, paused: is_paused, revision });
     this.haveLanesChanged = true;
   }

@@ -22,8 +22,27 @@ HAS_NOT_STARTED: Final = runs.c.queue_rank.in_([int(QueueRank.READY), int(QueueR
 # Asked lane by lane, so that each count is read from an index that holds live runs only.
 _HELD: Final = sa.select(sa.func.count()).where(runs.c.slot == lanes.c.name)
 _QUEUED: Final = sa.select(sa.func.count()).where(runs.c.lane == lanes.c.name, HAS_NOT_STARTED)
-LANES: Final = sa.select(*lanes.c, _HELD.scalar_subquery(), _QUEUED.scalar_subquery()).order_by(
-    lanes.c.name
+# Not lane by lane: no index has them so. Only heads run, and the index of heads serves, compared as
+# the runs' own reader does.
+_WAITING: Final = (
+    sa.select(runs.c.lane, sa.func.count().label("count"))
+    .where(
+        runs.c.head_key > sa.literal_column("''"),
+        runs.c.status == RunStatus.RUNNING.value,
+        runs.c.slot.is_(None),
+    )
+    .group_by(runs.c.lane)
+    .subquery()
+)
+LANES: Final = (
+    sa.select(
+        *lanes.c,
+        _HELD.correlate(lanes).scalar_subquery(),
+        _QUEUED.correlate(lanes).scalar_subquery(),
+        sa.func.coalesce(_WAITING.c.count, 0),
+    )
+    .select_from(lanes.outerjoin(_WAITING, _WAITING.c.lane == lanes.c.name))
+    .order_by(lanes.c.name)
 )
 IS_OPEN: Final = (
     (questions.c.generation == runs.c.generation)
@@ -39,16 +58,6 @@ _INTERRUPTS: Final = (
     .select_from(_ASKED)
     .where(IS_OPEN)
     .order_by(*_ASKED_ORDER)
-)
-# Only heads run: the index of heads serves, compared as the runs' own reader does.
-_WAITING: Final = (
-    sa.select(runs.c.lane, sa.func.count())
-    .where(
-        runs.c.head_key > sa.literal_column("''"),
-        runs.c.status == RunStatus.RUNNING.value,
-        runs.c.slot.is_(None),
-    )
-    .group_by(runs.c.lane)
 )
 
 
@@ -94,10 +103,8 @@ class SqlBoardReader:
 
         now = self._database.clock.in_query()
         is_live = (instances.c.is_dead == 0) & (instances.c.lease_expires_at > now)
-        waiting = await connection.execute(_WAITING)
         return Figures(
             lanes=[to_lane_view(row) for row in await connection.execute(LANES)],
-            waiting_counts={LaneName(lane): number for lane, number in map(tuple, waiting)},
             interrupt_count=await count(
                 sa.select(sa.func.count()).select_from(_ASKED).where(IS_OPEN)
             ),
@@ -107,5 +114,5 @@ class SqlBoardReader:
 
 
 def to_lane_view(row: Iterable[Any]) -> LaneView:
-    *lane, held_count, queued_count = row
-    return LaneView(Lane(*lane), held_count, queued_count)
+    *lane, held_count, queued_count, waiting_count = row
+    return LaneView(Lane(*lane), held_count, queued_count, waiting_count)

@@ -5,12 +5,18 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from headway.adapters.sql.read_board import IS_OPEN
 from headway.adapters.sql.statements import Query
-from headway.adapters.sql.tables import RUN_COLUMNS, events, instances, lanes, runs
+from headway.adapters.sql.tables import RUN_COLUMNS, events, instances, lanes, questions, runs
 from headway.core.ids import RunId
 from headway.core.lane import Lane, default_lane
 from headway.core.run.events import EventType
-from headway.core.run.explain import CHILD_COUNT_MAX, SLOT_HOLDER_COUNT_MAX, Situation
+from headway.core.run.explain import (
+    CHILD_COUNT_MAX,
+    QUESTION_COUNT_MAX,
+    SLOT_HOLDER_COUNT_MAX,
+    Situation,
+)
 from headway.core.run.run import QueueRank, Run
 
 # An execution may report ten times a second for days; further back than this nobody looks.
@@ -29,7 +35,7 @@ _run_id: Final = sa.bindparam("run_id", type_=sa.String())
 _seq: Final = sa.bindparam("seq", type_=sa.BigInteger())
 _COUNT: Final = sa.select(sa.func.count()).select_from(runs)
 
-RUN: Final = Query(sa.select(*RUN_COLUMNS).where(runs.c.id == _run_id))
+RUN: Final = Query(sa.select(*RUN_COLUMNS, runs.c.error, runs.c.cancel).where(runs.c.id == _run_id))
 HEAD: Final = Query(
     sa.select(*RUN_COLUMNS).where(runs.c.head_key == sa.bindparam("key", type_=sa.String()))
 )
@@ -63,6 +69,13 @@ CHILDREN: Final = Query(
     .order_by(runs.c.seq)
     .limit(sa.literal_column(str(CHILD_COUNT_MAX)))
 )
+QUESTIONS: Final = Query(
+    sa.select(questions.c.call_id)
+    .join(runs, runs.c.id == questions.c.run_id)
+    .where(questions.c.run_id == _run_id, IS_OPEN)
+    .order_by(questions.c.asked_at, questions.c.call_id)
+    .limit(sa.literal_column(str(QUESTION_COUNT_MAX)))
+)
 LEASES: Final = Query(
     sa.select(instances.c.id, instances.c.lease_expires_at).where(
         instances.c.is_dead == sa.literal_column("0")
@@ -88,13 +101,15 @@ async def read_situation(connection: AsyncConnection, run_id: RunId) -> Situatio
     row = (await connection.execute(RUN.select, {"run_id": run_id})).one_or_none()
     if row is None:
         return None
-    run = Run.from_row(tuple(row))
+    *state, error, cancel = row
+    run = Run.from_row(state)
     in_lane = {"lane": run.lane}
     head = (await connection.execute(HEAD.select, {"key": run.key})).one_or_none()
     lane = (await connection.execute(LANE.select, in_lane)).one_or_none()
     holders = await connection.execute(SLOT_HOLDERS.select, in_lane)
     leases = await connection.execute(LEASES.select)
     children = await connection.execute(CHILDREN.select, {"run_id": run_id})
+    asked = await connection.execute(QUESTIONS.select, {"run_id": run_id})
     return Situation(
         run=run,
         lane=default_lane(run.lane) if lane is None else Lane(*lane),
@@ -106,6 +121,9 @@ async def read_situation(connection: AsyncConnection, run_id: RunId) -> Situatio
         ready_at=await connection.scalar(READY_AT.select, {"seq": run.ready_seq}),
         moved_at=await connection.scalar(MOVED_AT.select, {"run_id": run_id}),
         children=[RunId(child_id) for (child_id,) in children],
+        questions=[call_id for (call_id,) in asked],
+        error=error,
+        cancel=cancel,
     )
 
 

@@ -1,5 +1,6 @@
 """Why a run that is not moving does not move: which gate, who holds it, and what would free it."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -14,6 +15,8 @@ from headway.core.run.transitions import TERMINAL
 
 SLOT_HOLDER_COUNT_MAX: Final = 100
 CHILD_COUNT_MAX: Final = 100
+QUESTION_COUNT_MAX: Final = 100
+REASON_LENGTH_MAX: Final = 200
 
 
 class Gate(StrEnum):
@@ -64,6 +67,12 @@ class Situation:
     """When it last began, waited, parked or was woken; None when no event tells any more."""
     children: Sequence[RunId] = ()
     """Its active ones: the first CHILD_COUNT_MAX of them."""
+    questions: Sequence[str] = ()
+    """The call ids of what it asks people: the first QUESTION_COUNT_MAX of them."""
+    error: str | None = None
+    """The document that tells why it failed."""
+    cancel: str | None = None
+    """The document of who asked it to end, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +106,7 @@ def explain(situation: Situation, now: Instant) -> Explanation:
 def _explain(situation: Situation, now: Instant) -> Explanation:
     run = situation.run
     if run.status in TERMINAL:
-        return _ended(run)
+        return _ended(situation)
     if run.status is RunStatus.CANCELLING:
         return _cancelling(situation, now)
     if run.token != NO_TOKEN and not _has_lease(situation, run.instance_id, now):
@@ -109,8 +118,8 @@ def _explain(situation: Situation, now: Instant) -> Explanation:
             return _ready(situation, now)
         case _ if run.token == NO_TOKEN:
             return _parked(situation, now)
-        case _ if run.slot is None and situation.children:
-            return _with_children(situation)
+        case _ if run.slot is None:
+            return _waiting(situation)
         case _:
             return _executing(situation)
 
@@ -120,15 +129,29 @@ def _has_lease(situation: Situation, instance_id: InstanceId | None, now: Instan
     return instance_id is not None and situation.leases.get(instance_id, now) > now
 
 
-def _ended(run: Run) -> Explanation:
+def _ended(situation: Situation) -> Explanation:
+    run, reason = situation.run, _reason(situation)
     return Explanation(
         run_id=run.id,
         status=run.status,
         gate=Gate.ENDED,
-        sentence=f"The run is over: {run.status.value}.",
+        sentence=f"The run is over: {run.status.value}{reason and f' ({reason})'}.",
         remedy="Nothing: an end is for ever. Start another run, or continue from this one.",
         since=run.ended_at,
     )
+
+
+def _reason(situation: Situation) -> str:
+    """Why it ended so, in one short line in which nothing could move a cursor (S4)."""
+    if situation.run.status is RunStatus.CANCELED:
+        document, field = situation.cancel, "reason"
+    else:
+        document, field = situation.error, "message"
+    told = json.loads(document or "null")
+    text = str(told.get(field) or "") if isinstance(told, dict) else ""
+    visible = "".join(letter if letter.isprintable() else " " for letter in text)
+    line = " ".join(visible.split())
+    return line if len(line) <= REASON_LENGTH_MAX else f"{line[: REASON_LENGTH_MAX - 1]}…"
 
 
 def _behind(situation: Situation) -> Explanation:
@@ -219,40 +242,50 @@ def _history(run: Run) -> str:
 def _executing(situation: Situation) -> Explanation:
     run = situation.run
     assert run.instance_id is not None
-    has_slot = run.slot is not None
     return Explanation(
         run_id=run.id,
         status=run.status,
-        gate=Gate.RUNNING if has_slot else Gate.WAITING,
-        sentence=(
-            f"It runs on instance {run.instance_id}, whose lease is in force."
-            if has_slot
-            else f"Its job on instance {run.instance_id} waits for something, without a slot."
-        ),
-        remedy=(
-            "Nothing: it ends when its job does."
-            if has_slot
-            else "What its job waits for: an answer, a time, or the end of a child."
-        ),
+        gate=Gate.RUNNING,
+        sentence=f"It runs on instance {run.instance_id}, whose lease is in force.",
+        remedy="Nothing: it ends when its job does.",
         since=situation.moved_at,
         held_by=(run.instance_id,),
         until=next_deadline(run),
     )
 
 
-def _with_children(situation: Situation) -> Explanation:
-    run, children = situation.run, situation.children
-    several = f", the first of its {len(children)} active children" if len(children) > 1 else ""
+def _waiting(situation: Situation) -> Explanation:
+    run, children, asked = situation.run, situation.children, situation.questions
+    assert run.instance_id is not None
+    awaited, remedies = [], []
+    if asked:
+        awaited.append(f"for an answer to {asked[0]!r}{_of_several(asked, 'open questions')}")
+        remedies.append(f"An answer: `headway run resume {run.id}` gives one.")
+    if children:
+        awaited.append(f"for child run {children[0]}{_of_several(children, 'active children')}")
+        remedies.append(f"The end of the child: ask why run {children[0]} does not move.")
+    if awaited:
+        sentence = f"Its job waits, without a slot, {' and '.join(awaited)}."
+    else:
+        # How long a job sleeps is not in the database.
+        sentence = (
+            "Its job sleeps or waits, without a slot: it asks nothing and has no active child."
+        )
+        remedies.append("Nothing: it goes on by itself, at a time that only its program knows.")
     return Explanation(
         run_id=run.id,
         status=run.status,
-        gate=Gate.CHILD,
-        sentence=f"Its job waits, without a slot, for child run {children[0]}{several}.",
-        remedy=f"The end of the child: ask why run {children[0]} does not move.",
+        gate=Gate.CHILD if children else Gate.WAITING,
+        sentence=sentence,
+        remedy=" ".join(remedies),
         since=situation.moved_at,
-        held_by=tuple(children),
+        held_by=tuple(children) or (run.instance_id,),
         until=next_deadline(run),
     )
+
+
+def _of_several(things: Sequence[str], name: str) -> str:
+    return f", the first of its {len(things)} {name}" if len(things) > 1 else ""
 
 
 def _lease_expired(situation: Situation) -> Explanation:
