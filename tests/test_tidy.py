@@ -83,6 +83,9 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("tasks_without_an_owner", "src/headway/cli/client/local.py"): (
         "The application answers while its answer is read; leaving the stream ends it."
     ),
+    ("wide_excepts", "src/headway/cli/load.py"): (
+        "A file of the user's may raise anything: it is told, with its place there."
+    ),
     ("tasks_without_an_owner", "src/headway/cli/demo/site.py"): (
         "A group would wrap what the demo says when it cannot go on; it is ended by hand."
     ),

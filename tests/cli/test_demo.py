@@ -1,6 +1,7 @@
 """The demo: in a pipe to its end, on a terminal with a person, and interrupted (R5.9)."""
 
 import fcntl
+import json
 import os
 import pty
 import re
@@ -10,13 +11,16 @@ import struct
 import subprocess
 import termios
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headway.cli.demo.board import Board, Shown
+from headway.cli.demo.demo import ACCOUNTS, CANCELLED
 from tests.cli.command import TIMEOUT_S, command, contents, environment, headway
 
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.slow]
@@ -69,9 +73,8 @@ def summary(told: str) -> list[str]:
 
 
 def test_on_a_terminal_a_person_approves_and_ctrl_c_ends_it_in_good_order(folder: Path) -> None:
-    with on_a_terminal(folder, column_count=130) as (process, read):
+    with on_a_terminal(folder, "--seconds", "1.5", column_count=130) as (process, read):
         shown = read("task approve ")
-        assert "Cancelled" in shown
         assert re.search(r"order +Waiting +approve: waits for approval +check → price", shown)
         hint = re.findall(r"HEADWAY_URL=(\S+) (.* task approve \S+)", shown)[-1]
         approved = subprocess.run(
@@ -79,10 +82,31 @@ def test_on_a_terminal_a_person_approves_and_ctrl_c_ends_it_in_good_order(folder
         )
         assert approved.returncode == 0
         shown = read("Ctrl-C")
+        assert "Cancelled" in shown
         assert "parcel = a parcel for ann, in brown paper" in shown
+        # The board has a row for each account that is over.
+        states = {run["key"]: run["state"] for run in asked(hint[0], "/api/state")["last_runs"]}
+        assert states == dict.fromkeys(ACCOUNTS, "Done") | {CANCELLED: "Cancelled"}
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=TIMEOUT_S) == 0
     assert contents(folder) == {}
+
+
+def test_on_a_terminal_there_is_time_to_watch_and_one_may_leave_while_the_order_waits(
+    folder: Path,
+) -> None:
+    with on_a_terminal(folder, column_count=130) as (process, read):
+        (address,) = set(re.findall(r"HEADWAY_URL=(\S+) ", read("task approve ")))
+        for row in asked(address, "/api/keys")["keys"]:
+            assert row["params"]["page_count"] * row["params"]["page_s"] == pytest.approx(20)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=TIMEOUT_S) == 0
+    assert contents(folder) == {}
+
+
+def asked(address: str, path: str) -> Any:
+    with urllib.request.urlopen(f"{address}{path}", timeout=TIMEOUT_S) as answer:  # noqa: S310
+        return json.load(answer)
 
 
 def test_interrupted_it_ends_without_a_word_and_leaves_nothing(folder: Path) -> None:
@@ -148,14 +172,14 @@ def test_on_a_narrow_terminal_no_line_is_broken(column_count: int, is_barred: bo
 
 @contextmanager
 def on_a_terminal(
-    folder: Path, *, column_count: int
+    folder: Path, *words: str, column_count: int
 ) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[str], str]]]:
     """The demo on a terminal; what it has shown so far, without colours and moves."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 60, column_count, 0, 0))
     settings = environment(TMPDIR=str(folder), TERM="xterm", NO_COLOR="1")
     process = subprocess.Popen(
-        command("demo"),
+        command("demo", *words),
         cwd=folder,
         env={name: value for name, value in settings.items() if name not in ("COLUMNS", "LINES")},
         stdin=theirs,

@@ -164,9 +164,53 @@ def test_s3_the_public_address_is_shown_with_the_rest(folder: Path) -> None:
 def test_a_module_that_the_file_of_jobs_wants_is_not_taken_for_that_file(folder: Path) -> None:
     (folder / "jobs.py").write_text("import job\n")
     ended = headway("serve", "--app", "jobs:hw", "--port", "0", folder=folder)
-    assert ended.code != 0
-    assert "there is no module" not in ended.err
-    assert "No module named 'job'" in ended.err
+    words = "ModuleNotFoundError: No module named 'job'"
+    assert (ended.code, ended.err.splitlines()) == (
+        2,
+        [
+            f"headway: --app 'jobs:hw' cannot be imported: {words}",
+            f'  File "{folder / "jobs.py"}", line 1, in <module>',
+            "    import job",
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("hw = 1\nhw = (\n", "SyntaxError: '(' was never closed (broken.py, line 2)"),
+        ("hw = 1\nhw = 1 / 0\n", "ZeroDivisionError: division by zero"),
+        (
+            "import asyncio\nasyncio.run(asyncio.sleep(0))\n",
+            "RuntimeError: asyncio.run() cannot be called from a running event loop",
+        ),
+    ],
+)
+def test_a_fault_in_the_file_of_jobs_is_a_sentence_and_its_place_in_that_file(
+    folder: Path, program: str, words: str
+) -> None:
+    (folder / "jobs.py").write_text("import broken\n")
+    (folder / "broken.py").write_text(program)
+    ended = headway(
+        "serve", "--app", "jobs:hw", "--port", "0", folder=folder, PYTHONWARNINGS="ignore"
+    )
+    sentence, *places = ended.err.splitlines()
+    assert (ended.code, sentence) == (2, f"headway: --app 'jobs:hw' cannot be imported: {words}")
+    assert [line.partition(", in ")[0] for line in places if line.startswith("  File ")] == [
+        f'  File "{folder / "jobs.py"}", line 1',
+        f'  File "{folder / "broken.py"}", line 2',
+    ]
+    assert program.splitlines()[-1] in ended.err
+
+
+def test_a_fault_in_the_file_of_jobs_is_json_where_that_is_asked_for(folder: Path) -> None:
+    (folder / "jobs.py").write_text("1 / 0\n")
+    ended = headway("run", "list", "--app", "jobs:hw", "--json", folder=folder)
+    message = "--app 'jobs:hw' cannot be imported: ZeroDivisionError: division by zero"
+    assert (ended.code, json.loads(ended.err)) == (
+        2,
+        {"error": {"code": "configuration_error", "message": message}},
+    )
 
 
 @pytest.mark.parametrize("place", ["jbos:hw", "jobs.inner:hw"])

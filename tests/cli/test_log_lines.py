@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from headway import Headway, RunContext
+from headway import Backoff, Headway, RunContext
 from headway.cli.log_lines import JsonLines, TextLines, secrets_of
 from headway.log import event_log
 from headway.settings import Settings
@@ -165,6 +165,35 @@ async def test_a_server_writes_json_and_nothing_else(tmp_path: Path) -> None:
     (ready,) = [line for line in lines if line["event"] == "server_ready"]
     assert (ready["address"], ready["needs_token"]) == (program.address, True)
     assert SECRETS[0] not in str(lines)
+
+
+@pytest.mark.backend("sqlite")
+@pytest.mark.parametrize("logged", [TextLines], indirect=True)
+async def test_a_failed_job_is_named_with_its_key_and_the_last_attempt_is_a_warning(
+    logged: Logged, url: str
+) -> None:
+    hw = Headway(url)
+
+    @hw.job(retries=1, backoff=Backoff(base_s=0.0, cap_s=0.0))
+    async def fail(ctx: RunContext) -> None:
+        raise ValueError("no")
+
+    async with hw:
+        run = await hw.start("fail", key="ann")
+        await run.ended()
+    lines = [line for line in logged().splitlines() if " job_failed " in line]
+    said = f"headway.services.execute job_failed job=fail key=ann run_id={run.id} attempt="
+    assert lines == [f"INFO {said}1", f"WARNING {said}2"]
+
+
+@pytest.mark.backend("sqlite")
+@pytest.mark.parametrize("level", ["info", "debug"])
+def test_a_server_is_not_drowned_by_the_words_of_its_libraries(tmp_path: Path, level: str) -> None:
+    with served_apart(tmp_path, HEADWAY_LOG_LEVEL=level):
+        pass
+    said = (tmp_path / "server.log").read_text()
+    assert not [name for name in ("aiosqlite", "asyncio", "sqlalchemy") if f" {name}" in said]
+    assert ("Started server process" in said) is (level == "debug")
 
 
 def test_a_worker_writes_json_too(tmp_path: Path) -> None:

@@ -69,9 +69,7 @@ def test_the_program_prints_what_it_says(folder: Path) -> None:
 def test_r1_11_the_same_file_is_served_and_curl_is_answered_as_printed(
     folder: Path, tmp_path: Path
 ) -> None:
-    jobs, last_lines = the_program().split("async def main()")
-    assert "asyncio.run" in last_lines
-    (folder / "jobs.py").write_text(jobs)
+    (folder / "jobs.py").write_text(the_program())
     typed(folder, tmp_path, section("As a service"))
 
 

@@ -55,7 +55,7 @@ def end_with(error: Exception, words: Sequence[str]) -> NoReturn:
         code = USAGE if is_usage else _code_of(error)
         print(json.dumps({"error": {"code": code, "message": sentence}}), file=sys.stderr)
     else:
-        print(f"headway: {sentence}", file=sys.stderr)
+        print(f"headway: {sentence}", *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
     sys.exit(_exit_code(error))
 
 

@@ -2,12 +2,23 @@
 
 import importlib
 import sys
+import sysconfig
+import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Final
 
 from headway.app import Headway
-from headway.core.errors import ConfigurationError
+from headway.core.errors import ConfigurationError, Error
+from headway.services.failure import in_words
 from headway.settings import load_settings
+
+_NOT_THEIRS: Final = (
+    "<frozen ",
+    str(Path(__file__).parents[1]),
+    *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+)
+"""How the names of files begin that the user has not written."""
 
 
 def load_app(place: str | None) -> Headway:
@@ -31,7 +42,8 @@ def load_app(place: str | None) -> Headway:
 def module_at(place: str, *, said: str, example: str) -> tuple[ModuleType, str]:
     """The module of `module:name` in this folder, and the name to look for in it.
 
-    `said` is how the place was given: with it ConfigurationError begins.
+    `said` is how the place was given: with it ConfigurationError begins. If the module itself is
+    at fault, its notes say where.
     """
     module_name, _, name = place.partition(":")
     if not module_name or not name:
@@ -41,5 +53,23 @@ def module_at(place: str, *, said: str, example: str) -> tuple[ModuleType, str]:
         return importlib.import_module(module_name), name
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # A module that theirs wants: its own words say which.
+            raise _at_fault(said, error) from None  # A module that theirs wants.
         raise ConfigurationError(f"{said}: there is no module {error.name!r}") from None
+    except Error:
+        raise  # Their Headway cannot be made: a sentence of our own says why.
+    except Exception as error:  # It is their program, which may do anything.
+        raise _at_fault(said, error) from None
+
+
+def _at_fault(said: str, error: Exception) -> ConfigurationError:
+    """What is wrong, and as notes where: only what the user has written, not what leads to it."""
+    fault = ConfigurationError(f"{said} cannot be imported: {in_words(error)}")
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [one for one in frames if not one.filename.startswith(_NOT_THEIRS)]
+    if isinstance(error, SyntaxError):  # Its place is not yet a frame.
+        lines = traceback.format_list(theirs) + traceback.format_exception_only(error)[:-1]
+    else:  # Theirs may be installed, as others are: then at least where it went wrong.
+        lines = traceback.format_list(theirs or frames[-1:])
+    for line in lines:
+        fault.add_note(line.rstrip())
+    return fault

@@ -24,14 +24,22 @@ _NAMED: Final = re.compile(
     r"""((?:bearer|basic)\s+\S+|"[^"]*"|'[^']*'|[^\s,;&]+)"""
 )
 
+# Who would tell of every statement and every wake-up, so that nobody would see our own words.
+_TALKERS: Final = (
+    *("aiohttp", "aiomysql", "aiosqlite", "alembic"),
+    *("asyncio", "asyncpg", "redis", "sqlalchemy"),
+)
+
 
 def begin_logging(settings: Settings) -> None:
     """To stderr, as configured, for whole programs: a library leaves that to its users."""
     handler = logging.StreamHandler()
     kind = JsonLines if settings.log_format == "json" else TextLines
     handler.setFormatter(kind(secrets_of(settings)))
-    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler])
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # It tells of its plugins.
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    logging.basicConfig(level=level, handlers=[handler])
+    for name in _TALKERS if level <= logging.DEBUG else (*_TALKERS, "uvicorn"):
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))
 
 
 def secrets_of(settings: Settings) -> list[str]:

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from logging import INFO, WARNING
 from typing import Any, Final
 
 from headway.core.command.advance import AdvanceFlow, End
@@ -137,11 +138,15 @@ async def _outcome(job: Job, context: RunContext, execution: Execution) -> Outco
 
 
 def _failure(job: Job, execution: Execution, error: BaseException) -> Fail | Retry:
-    run_id, attempt = execution.claimed.run_id, execution.claimed.attempt
-    log.info("job_failed", exc_info=error, extra={"run_id": run_id, "attempt": attempt})
-    said = _error("error", in_words(error))
+    claimed = execution.claimed
+    attempt = claimed.attempt
     has_more = attempt <= job.retries and not isinstance(error, SystemExit | JobExited)
-    if has_more and execution.ending is None:
+    is_last = not has_more or execution.ending is not None
+    fields = {"job": job.name, "key": claimed.key, "run_id": claimed.run_id, "attempt": attempt}
+    # The last one ends the run, and a person may want to look.
+    log.log(WARNING if is_last else INFO, "job_failed", exc_info=error, extra=fields)
+    said = _error("error", in_words(error))
+    if not is_last:
         # Nothing is at stake: it only keeps those that failed together from coming together.
         delay_s = job.backoff.delay_s(attempt, share=random.random())  # noqa: S311
         return Retry(execution.claim, said, delay_s)

@@ -25,26 +25,38 @@ TASKS: Final = {
 CANCELLED: Final = "bob"
 CANCELLED_AT_PAGE: Final = 3
 REDRAW_S: Final = 0.15
+WATCHED_S: Final = 20.0
+UNWATCHED_S: Final = 1.5
+"""How long an account takes, with a person to watch it and without."""
 
 
-async def demo() -> int:
+async def demo(*, seconds: float | None = None) -> int:
     """Watch runs and flows at work: a server, a worker, five accounts, three tasks.
 
     On a terminal it asks you to approve an order, and serves its page until Ctrl-C; in a pipe it
     approves the order itself, and ends.
+
+    Parameters
+    ----------
+    seconds
+        How long each account takes, about. Without it, 20 on a terminal, so that there is something
+        to watch, and hardly any in a pipe.
     """
+    board = Board()
+    if seconds is None:
+        seconds = WATCHED_S if board.is_terminal else UNWATCHED_S
     with tempfile.TemporaryDirectory(prefix="headway-demo-") as folder:
         has_ended = False
         try:
             async with opened_site(Path(folder)) as site:
-                board = Board()
-                await _Story(site, board).told()
+                await _Story(site, board, page_s=seconds / PAGE_COUNT).told()
                 has_ended = True
                 if board.is_terminal:
                     board.say(f"\n{_invitation(site)}; Ctrl-C ends it, and leaves nothing behind.")
                     await asyncio.Event().wait()
         except asyncio.CancelledError:  # Ctrl-C has ended the server.
-            return 0 if has_ended else EXIT_INTERRUPTED
+            # That is how a person leaves it; in a pipe it had not come to its end.
+            return 0 if has_ended or board.is_terminal else EXIT_INTERRUPTED
     return 0
 
 
@@ -53,8 +65,9 @@ def _invitation(site: Site) -> str:
 
 
 class _Story:
-    def __init__(self, site: Site, board: Board) -> None:
+    def __init__(self, site: Site, board: Board, *, page_s: float) -> None:
         self._site = site
+        self._mirror = {"job": "mirror", "params": {"page_count": PAGE_COUNT, "page_s": page_s}}
         self._client: Client = site.client
         self._board = board
         self._task_ids: dict[str, str] = {}
@@ -76,10 +89,13 @@ class _Story:
         for name, (flow, params) in TASKS.items():
             task = await self._client.post(f"/api/flows/{flow}/tasks", {"params": params})
             self._task_ids[name] = task["id"]
+        for name in ACCOUNTS:  # Saved, they stay on the board when they are over.
+            await self._client.put(f"/api/keys/{named(name)}", self._mirror)
         for name in ACCOUNTS:
-            self._run_ids[name] = (await self._client.post("/api/runs", _mirror(name)))["id"]
+            run = await self._client.post("/api/runs", {"key": name, **self._mirror})
+            self._run_ids[name] = run["id"]
         try:
-            await self._client.post("/api/runs", _mirror("ann"))
+            await self._client.post("/api/runs", {"key": "ann", **self._mirror})
         except Refused as refusal:
             self._board.say(f"a second start for ann is refused: {refusal}")
 
@@ -134,10 +150,6 @@ class _Story:
             f"\nbob's run was cancelled on purpose. {len(self._run_ids)} runs, {len(TASKS)} tasks,"
             f" {state['seq']} events, nothing lost."
         )
-
-
-def _mirror(name: str) -> dict[str, Any]:
-    return {"job": "mirror", "key": name, "params": {"page_count": PAGE_COUNT}}
 
 
 def _is_well_under_way(runs: list[Any]) -> bool:

@@ -67,11 +67,12 @@ async def opened_site(folder: Path) -> AsyncIterator[Site]:
             await asyncio.wait([serving])
 
 
-async def mirror(ctx: RunContext, page_count: int) -> dict[str, int]:
+async def mirror(ctx: RunContext, page_count: int, page_s: float) -> dict[str, int]:
     """Pretend to download pages; what it did is saved, so that Continue would go on from there."""
     state = ctx.checkpoint or {"page": 0}
     for page in range(state["page"] + 1, page_count + 1):
-        await asyncio.sleep(random.uniform(0.05, 0.2))  # noqa: S311  # Nothing is at stake.
+        share = random.uniform(0.5, 1.5)  # noqa: S311  # Nothing is at stake.
+        await asyncio.sleep(share * page_s)
         await ctx.save_checkpoint({"page": page})
         await ctx.progress(downloaded=page, of=page_count)
     return {"pages": page_count}
