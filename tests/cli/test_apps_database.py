@@ -85,6 +85,6 @@ def test_i9_a_server_on_a_port_that_is_taken_executes_nothing(folder: Path) -> N
         port = str(taken.getsockname()[1])
         ended = headway("serve", "--app", "jobs:hw", "--port", port, folder=folder)
     assert ended.code == EXIT_REFUSED
-    assert f"cannot listen on 127.0.0.1:{port}" in ended.err
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose" in ended.err
     told = ok(headway("run", "get", run_id, "--json", folder=folder, HEADWAY_APP="jobs:hw"))
     assert (json.loads(told)["status"], json.loads(told)["generation"]) == ("queued", 0)
