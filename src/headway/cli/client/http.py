@@ -139,7 +139,8 @@ async def opened_http(url: str, token: str | None) -> AsyncIterator[HttpTranspor
         trust_env=False,
         read_bufsize=LINE_BYTE_COUNT_MAX,
     ) as session:
-        # A path is where a proxy has put the server.
-        place = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        # A path is where a proxy has put the server; who copies where the page is means the same.
+        path = parts.path.rstrip("/").removesuffix("/ui")
+        place = f"{parts.scheme}://{parts.netloc}{path}"
         yield HttpTransport(session, place)
         await asyncio.sleep(0)  # aiohttp closes its sockets in the next turn of the loop.

@@ -25,9 +25,7 @@ from headway.cli.load import load_app
 from headway.core.errors import SchemaMismatch
 from headway.services.event_feed import EventFeed
 
-WHERE_RUNS: Final = (
-    "start headway serve or your program there, or name a server with HEADWAY_URL"
-)
+WHERE_RUNS: Final = "start headway serve or your program there, or name a server with HEADWAY_URL"
 
 
 class LocalTransport:
