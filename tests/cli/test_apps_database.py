@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from headway.cli.faults import EXIT_REFUSED
+from headway.cli.load import load_app
+from headway.core.errors import ConfigurationError
 from tests.cli.command import Ended, fault, headway, refusal
 
 APP = """\
@@ -76,6 +78,12 @@ def test_r1_11_the_database_is_that_of_the_app(folder: Path, words: tuple[str, .
 def test_r1_11_an_app_that_is_not_there_is_named(folder: Path) -> None:
     sentence = refusal("doctor", "--app", "other:hw", folder=folder)
     assert sentence.startswith("--app 'other:hw'")
+
+
+def test_r1_11_an_app_is_named_by_its_module_and_not_by_its_file() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        load_app("folder/jobs.py:hw")
+    assert str(refused.value) == "--app 'folder/jobs.py:hw' must be folder.jobs:hw, without .py"
 
 
 def test_i9_a_server_on_a_port_that_is_taken_executes_nothing(folder: Path) -> None:
