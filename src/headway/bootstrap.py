@@ -116,6 +116,12 @@ def display(urls: Sequence[str]) -> str:
     )
 
 
+def missing_file(urls: Sequence[str]) -> Path | None:
+    """The whole path of the SQLite file that these name, if there is no such file."""
+    file = parse_addresses(urls)[0].file
+    return None if file is None or file.exists() else file.absolute()
+
+
 async def upgrade_database(urls: Sequence[str]) -> str:
     """Bring the schema to this program's version; the version that is there then."""
     addresses = parse_addresses(urls)

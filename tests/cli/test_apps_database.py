@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from headway.cli.faults import EXIT_REFUSED
+from headway.cli.load import load_app
+from headway.core.errors import ConfigurationError
 from tests.cli.command import Ended, fault, headway, refusal
 
 APP = """\
@@ -78,6 +80,12 @@ def test_r1_11_an_app_that_is_not_there_is_named(folder: Path) -> None:
     assert sentence.startswith("--app 'other:hw'")
 
 
+def test_r1_11_an_app_is_named_by_its_module_and_not_by_its_file() -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        load_app("folder/jobs.py:hw")
+    assert str(refused.value) == "--app 'folder/jobs.py:hw' must be folder.jobs:hw, without .py"
+
+
 def test_i9_a_server_on_a_port_that_is_taken_executes_nothing(folder: Path) -> None:
     ok(headway("db", "upgrade", "--app", "jobs:hw", folder=folder))
     run_id = ok(headway("run", "submit", "echo", "--app", "jobs:hw", folder=folder)).strip()
@@ -85,6 +93,6 @@ def test_i9_a_server_on_a_port_that_is_taken_executes_nothing(folder: Path) -> N
         port = str(taken.getsockname()[1])
         ended = headway("serve", "--app", "jobs:hw", "--port", port, folder=folder)
     assert ended.code == EXIT_REFUSED
-    assert f"cannot listen on 127.0.0.1:{port}" in ended.err
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use; choose" in ended.err
     told = ok(headway("run", "get", run_id, "--json", folder=folder, HEADWAY_APP="jobs:hw"))
     assert (json.loads(told)["status"], json.loads(told)["generation"]) == ("queued", 0)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -187,13 +188,13 @@ async def test_r5_13_flows_and_tasks_are_published_started_steered_and_shown(
     assert json.loads("".join(await said.lines(flows.show("asks"))))["start"] == "ask"
     assert (await said.lines(flows.graph("asks")))[0].startswith("flowchart")
     (task_id,) = await said.lines(flows.start("asks", params='{"n": 1}', key="ann"))
-    await said.lines(tasks.signal(task_id, "more", "[1]"))
+    assert await said.lines(tasks.signal(task_id, "more", "[1]")) == ["accepted"]
     await parked(said.client.hw, task_id)
     (shown,) = await said.json(tasks.get(task_id, json=True))
     assert (shown["params"], shown["shared"]["more"]) == ({"n": 1}, [1])
     (line,) = await said.lines(tasks.list_(flow="asks"))
     assert line.split("\t")[:5] == [task_id, "asks v1", "running", "ask", "approval"]
-    await said.lines(tasks.approve(task_id, "no"))
+    assert await said.lines(tasks.approve(task_id, "no")) == ["answered"]
     *rows, end = await said.lines(tasks.watch(task_id))
     assert rows[-1] == "   1  ask  ok -> rejected  false"
     assert end == f"{task_id}  asks v1  succeeded at ask"
@@ -212,6 +213,15 @@ async def test_r5_13_flows_and_tasks_are_published_started_steered_and_shown(
     ) as wrong:
         await flows.push("asks", faulty)
     assert exit_code(wrong.value) == EXIT_REFUSED
+
+
+@pytest.mark.parametrize("command", [tasks.get, tasks.watch, tasks.approve, tasks.cancel])
+async def test_r5_13_a_task_that_is_not_there_is_named_as_one(
+    said: Said, command: Callable[[str], Awaitable[object]]
+) -> None:
+    with pytest.raises(Refused, match="there is no task 'none'") as missing:
+        await command("none")
+    assert exit_code(missing.value) == EXIT_NOT_FOUND
 
 
 async def test_r5_13_a_task_that_asks_again_at_the_same_node_is_told_again(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command import TIMEOUT_S, command, environment, headway
+from tests.cli.command import TIMEOUT_S, command, environment, headway, refusal
 
 pytestmark = pytest.mark.slow
 
@@ -73,12 +73,27 @@ def test_r1_11_a_users_own_file_is_served_submitted_watched_and_cancelled(
 def test_a_server_that_is_not_there_is_named(folder: Path) -> None:
     ended = headway("lane", "list", folder=folder, HEADWAY_URL="http://127.0.0.1:1")
     assert (ended.code, ended.out) == (5, "")
-    assert ended.err.startswith("headway: the server http://127.0.0.1:1 cannot be reached: ")
+    assert ended.err == (
+        "headway: the server http://127.0.0.1:1 cannot be reached: connection refused;"
+        " is headway serve running there?\n"
+    )
 
 
-def test_without_a_schema_a_command_refuses_and_makes_none(folder: Path) -> None:
-    ended = headway("run", "list", folder=folder)
-    assert (ended.code, list(folder.iterdir())) == (2, [])
+def test_a_server_whose_name_nobody_knows_is_named(folder: Path) -> None:
+    ended = headway("lane", "list", folder=folder, HEADWAY_URL="http://nowhere.invalid:1")
+    assert (ended.code, ended.out) == (5, "")
+    assert "cannot be reached: " in ended.err
+    assert "ssl:default" not in ended.err
+
+
+@pytest.mark.parametrize("words", [["run", "list"], ["explain", "some-run"]])
+def test_r1_11_without_a_database_a_command_says_where_one_comes_from_and_makes_none(
+    folder: Path, words: list[str]
+) -> None:
+    assert refusal(*words, folder=folder) == (
+        f"there is no database {folder / 'headway.db'}; start headway serve or your program there,"
+        " or name a server with HEADWAY_URL"
+    )
 
 
 def test_s4_the_configuration_is_shown_without_its_secrets(folder: Path) -> None:

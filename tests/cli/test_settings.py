@@ -1,10 +1,11 @@
 """Wrong settings are named with their place, and with what is right."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from headway.cli.config import _source
+from headway.cli.config import _source, show
 from headway.core.errors import ConfigurationError
 from headway.settings import load_settings
 from headway.worker.program import Worker
@@ -92,6 +93,34 @@ def test_a_variable_wins_over_the_file_and_the_file_over_nothing(
     assert load_settings().urls == ("sqlite:///of-the-file.db",)
     monkeypatch.setenv("HEADWAY_DATABASE_URL", "sqlite:///of-the-variable.db")
     assert load_settings().urls == ("sqlite:///of-the-variable.db",)
+
+
+async def test_the_configuration_is_shown_in_json_as_what_it_is(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEADWAY_ALLOWED_HOSTS", "a.example b.example")
+    await show(json=True)
+    lines = capsys.readouterr().out.splitlines()
+    told = {line.pop("name"): line for line in map(json.loads, lines)}
+    assert told["port"] == {"value": 8070, "source": "default"}
+    assert told["mirror"] == {"value": False, "source": "default"}
+    assert told["database_url"] == {"value": "sqlite:///headway.db", "source": "default"}
+    assert told["database_urls"] == {"value": None, "source": "default"}
+    assert told["allowed_hosts"]["value"] == ["a.example", "b.example"]
+    await show()
+    shown = capsys.readouterr().out.splitlines()
+    assert "allowed_hosts\ta.example b.example\tHEADWAY_ALLOWED_HOSTS" in shown
+    assert "mirror\tfalse\tdefault" in shown
+
+
+async def test_several_databases_are_shown_and_no_other_besides(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "headway.toml").write_text("database_urls = ['x://a:b@c', 'y']")
+    await show()
+    shown = capsys.readouterr().out.splitlines()
+    assert "database_url\t\tdefault" in shown
+    assert "database_urls\tx://a:(secret)@c y\theadway.toml" in shown
 
 
 @pytest.mark.parametrize("text", ["database_urls = 'x  y'", "database_urls = ['x', 'y']"])

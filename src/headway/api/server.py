@@ -116,7 +116,9 @@ def open_listener(host: str, port: int) -> socket.socket:
     try:
         listener = socket.create_server((host.strip("[]"), port), family=family, reuse_port=False)
     except (OSError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "the port must be 0 to 65535"
+        reason = "the port must be 0 to 65535"
+        if isinstance(error, OSError):  # Python adds once more where that was.
+            reason = str(error.strerror).partition(" (while attempting")[0]
         raise ConfigurationError(
             f"cannot listen on {host}:{port}: {reason}; choose another with --host and --port"
         ) from None

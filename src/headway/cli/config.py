@@ -1,7 +1,7 @@
 """`headway config show`: what is configured, and where that was said."""
 
 import os
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from headway.cli.show import Json, print_list
@@ -20,19 +20,30 @@ async def show(*, json: Json = False) -> None:
         for name in Settings.model_fields
     ]
     headings = ("setting", "value", "source")
-    print_list(found, headings, dict.values, empty="", as_json=json)
+    print_list(found, headings, _columns, empty="", as_json=json)
 
 
-def _value(name: str, settings: Settings) -> str | None:
+def _columns(setting: dict[str, Any]) -> tuple[Any, ...]:
+    value = setting["value"]
+    words = " ".join(value) if isinstance(value, list) else value  # As a variable would have them.
+    return setting["name"], words, setting["source"]
+
+
+def _value(name: str, settings: Settings) -> str | int | list[str] | None:
     value = getattr(settings, name)
+    if name == "database_url" and not settings.database_urls:
+        (value,) = settings.urls  # Also when nothing is said: it is what commands look into.
     if value is None or value == ():
         return None
     if name in SECRETS:
         return HIDDEN
-    words = value if isinstance(value, tuple) else (value,)
-    return " ".join(
-        _without_password(str(word)) if name in ADDRESSES else str(word) for word in words
-    )
+    if isinstance(value, tuple):
+        return [_shown(name, word) for word in value]
+    return _shown(name, value) if isinstance(value, str) else value
+
+
+def _shown(name: str, word: str) -> str:
+    return _without_password(word) if name in ADDRESSES else word
 
 
 def _without_password(address: str) -> str:

@@ -4,8 +4,20 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from headway.cli.show import plain, short
+from headway.core.run.events import EventType
 
 GONE: Final = "earlier events are no longer kept"
+WORDS: Final[dict[str, str]] = {
+    EventType.WAITING: "Waiting",
+    EventType.PARKED: "Waiting",
+    EventType.WOKEN: "Woken",
+    EventType.RESUMED: "Goes on",
+    EventType.TAKEN_OVER: "Its program died; another takes it over",
+    EventType.CANCEL_DELIVERED: "Its job is told to end",
+}
+"""What is all that a person wants to know of such an event."""
+SELF_EVIDENT: Final = frozenset({EventType.LOG, EventType.STATE_CHANGED, "resync"})
+"""What is told of them says of what type they are."""
 
 
 def clock_time(instant: str) -> str:
@@ -27,6 +39,16 @@ def told(event: dict[str, Any]) -> list[str]:
             return [_log_line(line) for line in lines]
         case _, payload:
             return [_told(event, payload)]
+
+
+def told_alone(event: dict[str, Any]) -> list[str]:
+    """In words beside which no type stands, as on a terminal."""
+    kind, payload = event["type"], event.get("payload")
+    if kind in WORDS:
+        return [WORDS[kind]]
+    if kind in SELF_EVIDENT:
+        return told(event)
+    return [f"{plain(kind)} {_told(event, payload)}" if payload else plain(kind)]
 
 
 def _told(event: dict[str, Any], payload: Any) -> str:

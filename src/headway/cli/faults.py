@@ -12,6 +12,7 @@ from cyclopts import (
     MissingArgumentError,
     RepeatArgumentError,
     UnknownCommandError,
+    UnknownOptionError,
     UnusedCliTokensError,
 )
 
@@ -33,7 +34,8 @@ EXIT_INTERRUPTED: Final = 130
 EXIT_UNHEARD: Final = 141
 """Whoever read our output has gone, as after `| head`; what SIGPIPE ends with in a shell."""
 USAGE: Final = "usage"
-HELP: Final = "See: headway --help"
+VALUED: Final = frozenset({("run", "submit"), ("run", "resume"), ("key", "set")})
+"""The commands that take words such as `name=value`."""
 _BY_STATUS: Final = {
     401: EXIT_NOT_ALLOWED,
     403: EXIT_NOT_ALLOWED,
@@ -49,7 +51,9 @@ _BY_STATUS: Final = {
 def end_with(error: Exception, words: Sequence[str]) -> NoReturn:
     """Say on stderr what is wrong, as JSON if `words` (of the command line) ask for it; exit."""
     is_usage = isinstance(error, CycloptsError)
-    sentence = f"{usage_sentence(error)} {HELP}" if is_usage else str(error)
+    sentence = str(error)
+    if isinstance(error, CycloptsError):
+        sentence = f"{usage_sentence(error)} See: {_command(error)} --help"
     sentence = " ".join(sentence.splitlines())
     if any(word == "--json" or word.startswith("--json=") for word in words):
         code = USAGE if is_usage else _code_of(error)
@@ -82,8 +86,20 @@ def usage_sentence(error: Exception) -> str:
             return "--json takes no value."
         case UnknownCommandError(unused_tokens=[str(word), *_]) if word.startswith("-"):
             return f'Unknown option "{word}".'
+        case UnknownOptionError(token=token, unused_tokens=[*words]) if (
+            error.command_chain in VALUED and (meant := _meant(token.value, words))
+        ):
+            return f"Unknown option: {token.value}. A parameter is given as name=value: {meant}."
         case _:
             return str(error)
+
+
+def _meant(option: str, words: Sequence[str]) -> str | None:
+    """`seconds=1` for `--seconds 1` or `--seconds=1`; None: there is no value to it."""
+    name, equals, value = option.lstrip("-").partition("=")
+    if not equals and option in words[:-1]:
+        value = words[words.index(option) + 1]
+    return f"{name}={value}" if value and not value.startswith("-") else None
 
 
 def _command(error: CycloptsError) -> str:

@@ -48,6 +48,9 @@ def module_at(place: str, *, said: str, example: str) -> tuple[ModuleType, str]:
     module_name, _, name = place.partition(":")
     if not module_name or not name:
         raise ConfigurationError(f"{said} must be module:name, such as {example}")
+    if module_name.endswith(".py"):
+        meant = module_name.removesuffix(".py").replace("/", ".")
+        raise ConfigurationError(f"{said} must be {meant}:{name}, without .py")
     sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(module_name), name

@@ -13,7 +13,9 @@ from headway.core.errors import Error
 
 app: Final = App(
     name="headway",
-    help="Runs long work one at a time per key, and never loses it.",
+    help="Runs long work one at a time per key, and never loses it.\n\n"
+    "Commands ask the server at HEADWAY_URL, with HEADWAY_TOKEN if it wants one; without a server,"
+    " the database.",
     print_error=False,
     exit_on_error=False,
 )

@@ -8,7 +8,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from headway.cli.event_lines import clock_time, told
+from headway.cli.event_lines import clock_time, told_alone
 from headway.cli.show import STYLES, ago, plain, short
 
 LINE_COUNT_MAX: Final = 8
@@ -36,7 +36,7 @@ class Screen:
             self.run = {**self.run, "state": event["state"]}
         if event["type"] not in NO_LINES:
             at = clock_time(event["at"]) if "at" in event else " " * 8
-            for words in told(event)[-LINE_COUNT_MAX:]:
+            for words in told_alone(event)[-LINE_COUNT_MAX:]:
                 self._lines.append(Text(f"  {at}  {words}", overflow="ellipsis", no_wrap=True))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

@@ -120,8 +120,7 @@ async def signal(
     wanted = {"key": key, "value": parsed(value, place="value")}
     async with connected(app) as client:
         task = await client.post(f"/api/tasks/{named(task_id)}/signal", wanted)
-    if json:
-        print_json(task)
+    print_json(task) if json else print("accepted")
 
 
 async def approve(
@@ -139,8 +138,7 @@ async def approve(
     wanted = {"answer": ANSWERS.get(answer, answer)}
     async with connected(app) as client:
         task = await client.post(f"/api/tasks/{named(task_id)}/approve", wanted)
-    if json:
-        print_json(task)
+    print_json(task) if json else print("answered")
 
 
 async def cancel(

@@ -177,8 +177,8 @@ class LaneFull(Error):
 
 
 class RunNotFound(Error):
-    def __init__(self, run_id: RunId) -> None:
-        super().__init__(f"there is no run {run_id!r}")
+    def __init__(self, run_id: RunId, *, what: str = "run") -> None:
+        super().__init__(f"there is no {what} {run_id!r}")
         self.run_id = run_id
 
 

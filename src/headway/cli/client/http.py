@@ -1,6 +1,9 @@
 """To a server."""
 
 import asyncio
+import os
+import socket
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -83,7 +86,18 @@ class HttpTransport:
 
 
 def _reason(error: Exception) -> str:
-    return "it does not answer in time" if isinstance(error, TimeoutError) else str(error)
+    """In the words of the system where they are clearer than those of a library."""
+    if isinstance(error, TimeoutError):
+        return "it does not answer in time"
+    match getattr(error, "os_error", None):
+        case ConnectionRefusedError():
+            return "connection refused; is headway serve running there?"
+        case socket.gaierror(strerror=str(why)):
+            return why
+        case OSError(errno=int(number)) as cause if not isinstance(cause, ssl.SSLError):
+            return os.strerror(number)
+        case _:
+            return str(error)
 
 
 async def _told(answer: aiohttp.ClientResponse) -> Answer:
@@ -125,7 +139,8 @@ async def opened_http(url: str, token: str | None) -> AsyncIterator[HttpTranspor
         trust_env=False,
         read_bufsize=LINE_BYTE_COUNT_MAX,
     ) as session:
-        # A path is where a proxy has put the server.
-        place = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+        # A path is where a proxy has put the server; who copies where the page is means the same.
+        path = parts.path.rstrip("/").removesuffix("/ui")
+        place = f"{parts.scheme}://{parts.netloc}{path}"
         yield HttpTransport(session, place)
         await asyncio.sleep(0)  # aiohttp closes its sockets in the next turn of the loop.

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 
 from starlette.types import Message, Receive
@@ -19,11 +19,13 @@ from headway.api.events import pack
 from headway.api.guard import Guard
 from headway.api.metrics import Metrics
 from headway.api.origin import Origins
-from headway.bootstrap import display
+from headway.bootstrap import display, missing_file
 from headway.cli.client.client import Answer, refusal
 from headway.cli.load import load_app
 from headway.core.errors import SchemaMismatch
 from headway.services.event_feed import EventFeed
+
+WHERE_RUNS: Final = "start headway serve or your program there, or name a server with HEADWAY_URL"
 
 
 class LocalTransport:
@@ -145,9 +147,13 @@ def _said(body: bytes | None) -> Receive:
 async def opened_local(place: str | None) -> AsyncIterator[LocalTransport]:
     """On the database of the Headway at `place` (`module:name`), or else the configured one."""
     async with AsyncExitStack() as opened:
+        hw = load_app(place)
         try:
-            hw = await opened.enter_async_context(load_app(place).without_engine())
+            await opened.enter_async_context(hw.without_engine())
         except SchemaMismatch as error:
+            missing = missing_file(hw.urls)
+            if place is None and missing is not None:  # To make one here is hardly meant.
+                error.args = (f"there is no database {missing}; {WHERE_RUNS}",)
             if place is None or error.remedy is None:
                 raise
             remedy = f"{error.remedy} --app {place}"

@@ -285,5 +285,5 @@ class Flows(FlowBook):
     async def _task(self, task_id: str) -> Task:
         found = await self.desk.flows.task(RunId(task_id))
         if found is None:
-            raise RunNotFound(RunId(task_id))
+            raise RunNotFound(RunId(task_id), what="task")
         return found

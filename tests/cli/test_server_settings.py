@@ -1,0 +1,62 @@
+"""HEADWAY_URL and HEADWAY_TOKEN: what is wrong with them is told by their names."""
+
+from pathlib import Path
+
+import pytest
+
+from headway.api.access import Access, Scope, Token
+from headway.cli import runs
+from headway.cli.client.client import Refused
+from headway.cli.faults import EXIT_NOT_ALLOWED, EXIT_REFUSED
+from headway.core.errors import ConfigurationError
+from tests.api.conftest import served
+from tests.cli.test_client import exit_code
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+async def test_r1_11_where_the_page_is_there_is_the_server(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(url) as client:
+        for path in ("", "/", "/ui", "/ui/"):
+            monkeypatch.setenv("HEADWAY_URL", f"{client.address}{path}")
+            await runs.list_()
+
+
+async def test_i15_an_address_where_no_server_is_is_told_as_a_wrong_setting(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(url) as client:
+        monkeypatch.setenv("HEADWAY_URL", f"{client.address}/else")
+        with pytest.raises(ConfigurationError) as refused:
+            await runs.list_()
+        told = f"is HEADWAY_URL={client.address}/else the address of the server?"
+    assert str(refused.value).endswith(told)
+    assert exit_code(refused.value) == EXIT_REFUSED
+
+
+@pytest.mark.parametrize(
+    ("token", "sentence"),
+    [
+        (None, "this server wants a token: set HEADWAY_TOKEN"),
+        ("wrong-of-sixteen-letters", "HEADWAY_TOKEN is none of this server's tokens"),
+    ],
+)
+async def test_s1_a_token_that_is_missing_or_wrong_is_told_by_the_name_of_its_setting(
+    url: str, token: str | None, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = Access((Token("t0ken-of-sixteen", Scope.OPERATE),))
+    async with served(url, access=access) as client:
+        monkeypatch.setenv("HEADWAY_URL", client.address)
+        if token is not None:
+            monkeypatch.setenv("HEADWAY_TOKEN", token)
+        with pytest.raises(Refused) as refused:
+            await runs.list_()
+    assert str(refused.value) == sentence
+    assert exit_code(refused.value) == EXIT_NOT_ALLOWED
