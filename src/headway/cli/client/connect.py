@@ -40,4 +40,6 @@ def _explained(error: Refused, url: str, *, has_token: bool) -> Error:
             error.args = (WRONG_TOKEN if has_token else NO_TOKEN,)
         case 404, "not_found":  # No such call; a run or a lane that is not there has its own code.
             return ConfigurationError(f"{error}; is HEADWAY_URL={url} the address of the server?")
+        case _:
+            pass
     return error
