@@ -35,11 +35,8 @@ async def connected(app: str | None) -> AsyncIterator[Client]:
 
 def _explained(error: Refused, url: str, *, has_token: bool) -> Error:
     """What is wrong with our settings is told in their words, and not in those of HTTP."""
-    match error.status, error.code:
-        case 401, "unauthorized":
-            error.args = (WRONG_TOKEN if has_token else NO_TOKEN,)
-        case 404, "not_found":  # No such call; a run or a lane that is not there has its own code.
-            return ConfigurationError(f"{error}; is HEADWAY_URL={url} the address of the server?")
-        case _:
-            pass
+    if error.code == "not_found":  # No such call: a run or a lane that is missing has its own code.
+        return ConfigurationError(f"{error}; is HEADWAY_URL={url} the address of the server?")
+    if error.code == "unauthorized":
+        error.args = (WRONG_TOKEN if has_token else NO_TOKEN,)
     return error
