@@ -5,7 +5,6 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from logging import INFO, WARNING
 from typing import Any, Final
 
 from headway.core.command.advance import AdvanceFlow, End
@@ -143,8 +142,7 @@ def _failure(job: Job, execution: Execution, error: BaseException) -> Fail | Ret
     has_more = attempt <= job.retries and not isinstance(error, SystemExit | JobExited)
     is_last = not has_more or execution.ending is not None
     fields = {"job": job.name, "key": claimed.key, "run_id": claimed.run_id, "attempt": attempt}
-    # The last one ends the run, and a person may want to look.
-    log.log(WARNING if is_last else INFO, "job_failed", exc_info=error, extra=fields)
+    log.info("job_failed", exc_info=error, extra=fields)
     said = _error("error", in_words(error))
     if not is_last:
         # Nothing is at stake: it only keeps those that failed together from coming together.
