@@ -110,13 +110,13 @@ async def test_r4_13_a_question_is_answered_without_its_id_when_it_is_the_only_o
 
 async def test_r1_2_lanes_are_set_paused_resumed_and_cleared(said: Said) -> None:
     (line,) = await said.lines(lanes.set_("narrow", max_concurrent=1, max_queued=5))
-    assert line.split("\t") == ["narrow", "0", "1", "0", "5", ""]
+    assert line.split("\t") == ["narrow", "0", "1", "0", "0", "5", ""]
     assert (await said.lines(lanes.pause("narrow")))[0].endswith("\tpaused")
     for _ in range(2):
         await runs.submit("stay", lane="narrow")
     await said.lines(asyncio.sleep(0))
     listed = [line.split("\t") for line in await said.lines(lanes.list_())]
-    assert ["narrow", "0", "1", "2", "5", "paused"] in listed
+    assert ["narrow", "0", "1", "0", "2", "5", "paused"] in listed
     assert await said.lines(lanes.clear("narrow")) == ["2 runs canceled"]
     assert (await said.json(lanes.resume("narrow", json=True)))[0]["paused"] is False
     with pytest.raises(InvalidInput, match="--max-concurrent"):

@@ -169,9 +169,7 @@ async def test_a_server_writes_json_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.backend("sqlite")
 @pytest.mark.parametrize("logged", [TextLines], indirect=True)
-async def test_a_failed_job_is_named_with_its_key_at_each_attempt(
-    logged: Logged, url: str
-) -> None:
+async def test_a_failed_job_is_named_with_its_key_at_each_attempt(logged: Logged, url: str) -> None:
     hw = Headway(url)
 
     @hw.job(retries=1, backoff=Backoff(base_s=0.0, cap_s=0.0))
