@@ -156,6 +156,25 @@ async def test_r4_15_two_questions_are_not_open_under_one_name(url: str) -> None
         assert await run.result() == "yes"
 
 
+async def answered_late(
+    hw: Headway,
+    looks: list[int],
+    is_waiting: asyncio.Event,
+    is_late: asyncio.Event,
+    may_end: asyncio.Event,
+) -> RunHandle:
+    """A run whose second question is answered while its own look, in vain, is held up."""
+    run = await hw.start("asks")
+    while looks != [0]:  # noqa: ASYNC110 - The first has looked, and waits for news.
+        await asyncio.sleep(0.01)
+    is_waiting.set()
+    await is_late.wait()
+    await run.answer("second", "yes")  # Which wakes the first: it is the next to look.
+    await asyncio.sleep(0.1)
+    may_end.set()
+    return run
+
+
 async def test_r4_9_who_looks_tells_the_others_what_it_has_found_for_them(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,14 +201,7 @@ async def test_r4_9_who_looks_tells_the_others_what_it_has_found_for_them(
 
     monkeypatch.setattr(SqlStore, "apply", held_up)
     async with asyncio.timeout(60), hw:
-        run = await hw.start("asks")
-        while looks != [0]:  # noqa: ASYNC110 - The first has looked, and waits for news.
-            await asyncio.sleep(0.01)
-        is_waiting.set()
-        await is_late.wait()
-        await run.answer("second", "yes")  # Which wakes the first: it is the next to look.
-        await asyncio.sleep(0.1)
-        may_end.set()
+        run = await answered_late(hw, looks, is_waiting, is_late, may_end)
         assert await run.result(20) == ["done", "yes"]
     assert looks[2] == 1
 
@@ -225,14 +237,7 @@ async def test_r4_9_who_gives_up_in_the_middle_of_a_look_has_another_look_for_wh
 
     monkeypatch.setattr(SqlStore, "apply", held_up)
     async with asyncio.timeout(60), hw:
-        run = await hw.start("asks")
-        while looks != [0]:  # noqa: ASYNC110 - The first has looked, and waits for news.
-            await asyncio.sleep(0.01)
-        is_waiting.set()
-        await is_late.wait()
-        await run.answer("second", "yes")  # Which wakes the first: it is the next to look.
-        await asyncio.sleep(0.1)
-        may_end.set()
+        run = await answered_late(hw, looks, is_waiting, is_late, may_end)
         assert await run.result(20) == "yes"
 
 
