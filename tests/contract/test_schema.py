@@ -37,7 +37,7 @@ NEXT = '''
 """What the next version of headway would bring."""
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision, branch_labels, depends_on = "0002", "0001", None, None
+revision, down_revision, branch_labels, depends_on = "9000", "0002", None, None
 def upgrade():
     op.create_table("next_things", sa.Column("id", sa.Integer(), primary_key=True))
 '''
@@ -64,7 +64,7 @@ def next_version(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None
     """Be a program whose chain has one migration more."""
     versions = folder / "versions"
     versions.mkdir()
-    (versions / "m0002_next.py").write_text(NEXT)
+    (versions / "m9000_next.py").write_text(NEXT)
     folders = [*schema._version_folders(), versions]
     with monkeypatch.context() as patched:
         patched.setattr(schema, "_version_folders", lambda: folders)
@@ -101,8 +101,8 @@ async def test_r4_3_a_server_without_the_schema_stops_the_start(bare_url: str) -
 
 @SERVERS
 async def test_r4_3_after_the_upgrade_it_starts(bare_url: str) -> None:
-    assert await upgrade(bare_url) == "0001"
-    assert await check(bare_url) == "0001"
+    assert await upgrade(bare_url) == "0002"
+    assert await check(bare_url) == "0002"
     store = await open_store([bare_url])
     await store.close()
 
@@ -122,9 +122,9 @@ async def test_r4_3_a_schema_that_is_older_is_refused_until_it_is_upgraded(
 ) -> None:
     await upgrade(bare_url)
     with next_version(monkeypatch, tmp_path):
-        with pytest.raises(SchemaMismatch, match="at 0001, this program needs 0002; run: headway"):
+        with pytest.raises(SchemaMismatch, match="at 0002, this program needs 9000; run: headway"):
             await open_store([bare_url])
-        assert await upgrade(bare_url) == "0002"
+        assert await upgrade(bare_url) == "9000"
         store = await open_store([bare_url])
         await store.close()
 
@@ -135,8 +135,7 @@ async def test_i23_many_upgrades_at_once_run_each_migration_once(
 ) -> None:
     """The second migration cannot be run twice: its table would be there already."""
     with next_version(monkeypatch, tmp_path):
-        assert await asyncio.gather(*(upgrade(bare_url) for _ in range(4))) == ["0002"] * 4
-        assert await upgrade(bare_url) == "0002"
+        assert await asyncio.gather(*(upgrade(bare_url) for _ in range(4))) == ["9000"] * 4
         store = await open_store([bare_url])
         (main, *_) = [view for view in await store.runs.lanes() if view.lane.name == "main"]
         assert main.lane.max_concurrent == 3
@@ -196,7 +195,7 @@ async def test_i23_sqlite_is_copied_before_it_is_upgraded(
     command = a_submit()
     async with opened(place, clock) as store:
         await store.apply(command)
-    copy = path.with_name("headway.db.before-0001")
+    copy = path.with_name("headway.db.before-0002")
     assert not copy.exists()
     with next_version(monkeypatch, tmp_path):
         async with opened(place, clock) as store:
@@ -204,8 +203,8 @@ async def test_i23_sqlite_is_copied_before_it_is_upgraded(
     assert copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(copy)) as old, closing(sqlite3.connect(path)) as new:
         assert old.execute("SELECT id FROM runs").fetchall() == [(command.run_id,)]
-        assert old.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
-        assert new.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
+        assert old.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
+        assert new.execute("SELECT version_num FROM alembic_version").fetchall() == [("9000",)]
 
 
 async def test_i23_an_upgrade_that_fails_leaves_everything_as_it_was(

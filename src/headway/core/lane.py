@@ -17,6 +17,8 @@ class Lane(NamedTuple):
     revision: int = 0
     is_set_by_hand: int = 0
     """Somebody has set `max_concurrent`: what a job proposes counts no more."""
+    configured_limit: int | None = None
+    """The limit that the configuration named last; None if it never named one."""
 
     @property
     def capacity(self) -> int:

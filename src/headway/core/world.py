@@ -345,6 +345,7 @@ class World:
         self, run: Run, changes: dict[str, Any], documents: dict[str, Any] | None = None
     ) -> Run:
         changes["revision"] = run.revision + 1
+        changes["updated_at"] = self.now
         after, changes = changed(run, changes)
         self.runs[run.id] = after
         documents_added = self.changes.runs_added.get(run.id)

@@ -96,12 +96,16 @@ runs: Final = _table(
     sa.Column("existing", _name(16)),
     sa.Column("deletes_files", sa.SmallInteger),
     sa.Column("traceparent", _name(55)),
+    sa.Column("stop_count", sa.Integer, nullable=False, server_default="0"),
+    # NULL only in rows of revision 0001 that an older program wrote.
+    sa.Column("updated_at", sa.BigInteger),
     sa.Column("params", _text(), nullable=False),
     sa.Column("progress", _text()),
     sa.Column("checkpoint", _text()),
     sa.Column("result", _text()),
     sa.Column("error", _text()),
     sa.Column("cancel", _text()),
+    sa.Column("traceback", _text()),
     sa.CheckConstraint(
         f"(ended_at IS NOT NULL) = ({_one_of(TERMINAL)})", name="ended_iff_terminal"
     ),
@@ -150,6 +154,7 @@ lanes: Final = _table(
     sa.Column("is_paused", sa.SmallInteger, nullable=False),
     sa.Column("revision", sa.Integer, nullable=False),
     sa.Column("is_set_by_hand", sa.SmallInteger, nullable=False),
+    sa.Column("configured_limit", sa.Integer),
 )
 
 instances: Final = _table(

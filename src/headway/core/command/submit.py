@@ -255,6 +255,7 @@ class Submit:
             child_of=None if rank is None else self.parent_id,
             existing=self._to_prepare(),
             traceparent=self.traceparent,
+            updated_at=world.now,
         )
         world.add_run(run, self.params, state_payload(None, status, details))
         if rank is not None:

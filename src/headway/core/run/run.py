@@ -112,6 +112,10 @@ class Run(NamedTuple):
     """1: once it is canceled, the files that it has made go, and its checkpoint with them."""
     traceparent: str | None = None
     """The trace in which it was submitted, as W3C Trace Context writes it."""
+    stop_count: int = 0
+    """Executions since the last sign of progress that a graceful stop of their process ended."""
+    updated_at: Instant | None = None
+    """When the row was last written."""
 
     @classmethod
     def from_row(cls, row: Sequence[Any]) -> "Run":
@@ -168,3 +172,5 @@ class RunRecord(NamedTuple):
     result: str | None = None
     error: str | None = None
     cancel: str | None = None
+    traceback: str | None = None
+    """Plain text: the traceback of the last failed attempt."""
