@@ -170,7 +170,10 @@ async def test_i5_more_slots_than_the_limit_are_a_violation_unless_it_was_lowere
         await running(store, f"key-{number}", by=holder)
     sentence = "3 slots are held, and the limit is 2"
     await plant(store, change(lanes, [lanes.c.name == "main"], max_concurrent=2))
-    assert await violations(store, clock) == [("I5", "lane 'main'", sentence)]
+    assert await violations(store, clock) == [
+        ("I5", "lane 'main'", sentence),
+        ("I5", "lane 'main', event 6", "3 slots were held after it, and the limit was 2"),
+    ]
     await raise_limit(store, 2)
     (found,) = await findings(store, clock)
     assert (found.weight, found.promise) == (Weight.NOTE, "I5")
@@ -189,6 +192,25 @@ async def test_i5_a_slot_that_was_given_above_the_limit_is_a_violation(
     await plant(store, change(lanes, [lanes.c.name == "main"], max_concurrent=3))
     assert await violations(store, clock) == [
         ("I5", "lane 'main'", "4 slots are held, and the limit is 3")
+    ]
+
+
+@pytest.mark.proves("I5")
+async def test_a_limit_broken_for_a_moment_is_found_in_the_stream(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """Afterwards the rows look right: only the replay of the events shows the fourth slot."""
+    main = [lanes.c.name == "main"]
+    holder = await instance(store)
+    await plant(store, change(lanes, main, max_concurrent=4))
+    claims = [await running(store, f"key-{number}", by=holder) for number in range(4)]
+    await store.apply(RequestCancel(run_id=claims[0].run_id))
+    await plant(store, change(lanes, main, max_concurrent=3))
+    for claim in claims[:2]:
+        await store.apply(Complete(claim_of(claim)))
+    assert (await lane_view(store)).held_count == 2
+    assert await violations(store, clock) == [
+        ("I5", "lane 'main', event 8", "4 slots were held after it, and the limit was 3")
     ]
 
 

@@ -15,9 +15,11 @@ from headway.adapters.sql.tables import runs, stream
 from headway.adapters.sql.write import write_world
 from headway.core.command.cancel import RequestCancel
 from headway.core.command.command import Command, Needs
+from headway.core.command.lane import SetLane
 from headway.core.command.report import SaveProgress
 from headway.core.command.settle import Complete
 from headway.core.command.submit import Accepted
+from headway.core.ids import LaneName
 from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus
 from headway.core.world import World
@@ -183,3 +185,21 @@ async def test_r4_2_nobody_else_writes_from_begin_to_commit(
     finally:
         stranger.close()
     await submitted(store)
+
+
+@pytest.mark.proves("I20")
+@pytest.mark.parametrize("backend", ["postgres", "mariadb"], indirect=True)
+async def test_batches_that_lock_the_same_lanes_never_wait_for_each_other_in_a_circle(
+    store: SqlStore, another_store: SqlStore
+) -> None:
+    """Every batch locks lanes in the order of their names, so that no deadlock is possible."""
+    names = [LaneName(f"lane-{number}") for number in range(8)]
+
+    async def set_all(writer: SqlStore) -> None:
+        for limit in range(1, 31):
+            changes = [SetLane(name=name, max_concurrent=limit) for name in names]
+            await asyncio.gather(*(writer.apply(change) for change in changes))
+
+    await asyncio.gather(*(store.apply(SetLane(name=name, is_paused=False)) for name in names))
+    await asyncio.gather(set_all(store), set_all(another_store))
+    assert (store.conflict_count, another_store.conflict_count) == (0, 0)

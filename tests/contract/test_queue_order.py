@@ -1,8 +1,10 @@
 """Who is next: within a key, within a lane, and after a wait (I9, I10)."""
 
+import pytest
+
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import RequestCancel
-from headway.core.command.settle import Complete, Fail
+from headway.core.command.settle import Complete, ConfirmCancel, Fail
 from headway.core.command.wait import GiveSlotBack, Park, SlotAnswer, Wake, WantSlot
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
@@ -36,6 +38,18 @@ async def test_i9_a_key_keeps_its_order_through_deaths_and_failures(store: SqlSt
         await store.apply(Fail(claim_of(one), an_error()))
         finished.append(one.run_id)
     assert finished == run_ids
+
+
+@pytest.mark.proves("I5", "I11")
+async def test_a_cancelling_run_keeps_its_slot_until_it_ends(store: SqlStore) -> None:
+    await raise_limit(store, 1)
+    holder = await instance(store)
+    first = await running(store, "ann", by=holder)
+    await store.apply(RequestCancel(run_id=first.run_id))
+    second_id = await submitted(store, "bob")
+    assert await claimed(store, a_claim(holder)) == ()
+    await store.apply(ConfirmCancel(claim_of(first)))
+    assert (await claimed_one(store, holder)).run_id == second_id
 
 
 async def test_i9_neither_the_clock_nor_the_ids_decide_who_is_next(

@@ -7,9 +7,11 @@ import pytest
 from headway.core.doctor.finding import Weight
 from headway.core.doctor.history import Change, Numbers, check_history
 from headway.core.doctor.page import Head, RunPage, check_page
+from headway.core.doctor.slots import SlotEvent, SlotReplay
 from headway.core.doctor.stream import EventPage, LaneUse, check_events, check_lane
-from headway.core.ids import LaneName
+from headway.core.ids import LaneName, RunId
 from headway.core.lane import Lane
+from headway.core.run.events import EventType
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.testing import a_run
@@ -94,3 +96,53 @@ def test_i5_when_the_events_that_would_tell_are_pruned_nobody_is_blamed() -> Non
     assert weights(taken_seq=7) == [Weight.VIOLATION]
     assert weights(taken_seq=7, is_changed_since=True) == [Weight.NOTE]
     assert weights(held_count=1, revision=0) == []
+
+
+def slot_event(seq: int, kind: str, beginning: str = "{}", *, run: str = "r1") -> SlotEvent:
+    run_id = None if kind == EventType.LANE_CHANGED else RunId(run)
+    return SlotEvent(seq, run_id, LaneName("batch"), kind, beginning)
+
+
+def start(seq: int, run: str) -> SlotEvent:
+    return slot_event(seq, EventType.STATE_CHANGED, '{"from":"queued","to":"running"}', run=run)
+
+
+def replay(*events: SlotEvent, revision: int = 1, is_whole: bool = True) -> list[int]:
+    """Return the numbers of the events after which the lane held more than its limit."""
+    slots = SlotReplay([Lane(LaneName("batch"), 2, revision=revision)], is_whole=is_whole)
+    found = [finding.place for event in events for finding in slots.take(event)]
+    return [int(place.rpartition(" ")[2]) for place in found]
+
+
+SET_TO_2 = slot_event(1, EventType.LANE_CHANGED, '{"max_concurrent":2,"is_paused":false}')
+PAUSED = slot_event(4, EventType.LANE_CHANGED, '{"max_concurrent":2,"is_paused":true}')
+
+
+@pytest.mark.proves("I5")
+def test_a_slot_counts_until_its_run_ends_waits_or_is_taken_over() -> None:
+    cancelling = '{"from":"running","to":"cancelling"}'
+    two = [SET_TO_2, start(2, "r1"), start(3, "r2")]
+    assert replay(*two) == []
+    held_on = slot_event(4, EventType.STATE_CHANGED, cancelling)
+    assert replay(*two, held_on, start(5, "r3")) == [5]
+    for kind in (EventType.WAITING, EventType.PARKED, EventType.RETRIED, EventType.TAKEN_OVER):
+        assert replay(*two, slot_event(4, kind), start(5, "r3")) == []
+        resumed = slot_event(6, EventType.RESUMED)
+        assert replay(*two, slot_event(4, kind), start(5, "r3"), resumed) == [6]
+    ended = slot_event(4, EventType.STATE_CHANGED, '{"from":"cancelling","to":"canceled"}')
+    assert replay(*two, ended, start(5, "r3")) == []
+
+
+@pytest.mark.proves("I5")
+def test_the_limit_in_force_at_the_event_counts() -> None:
+    assert replay(start(1, "r1"), start(2, "r2")) == [2]  # Until it is set, the limit is 1.
+    assert replay(SET_TO_2, start(2, "r1"), start(3, "r2"), PAUSED) == []
+    assert replay(SET_TO_2, start(2, "r1"), PAUSED, start(5, "r2")) == [5]
+    # A lane that was never changed has had the limit that it has now.
+    assert replay(start(1, "r1"), start(2, "r2"), revision=0) == []
+
+
+@pytest.mark.proves("I5", "I14")
+def test_a_pruned_stream_gives_no_false_alarm() -> None:
+    assert replay(start(11, "r1"), start(12, "r2"), is_whole=False) == []
+    assert replay(slot_event(11, EventType.PARKED), start(12, "r2"), is_whole=False) == []

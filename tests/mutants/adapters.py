@@ -29,6 +29,34 @@ ADAPTERS: Final = (
         test="test_r4_2_nobody_else_writes_from_begin_to_commit",
     ),
     Mutant(
+        name="a cancelling run's slot is not counted",
+        file="adapters/sql/load.py",
+        edits=(
+            (
+                "where(runs.c.slot == lanes.c.name).scalar_subquery(),",
+                (
+                    "where(runs.c.slot == lanes.c.name, "
+                    "runs.c.status != sa.literal('cancelling')).scalar_subquery(),"
+                ),
+            ),
+        ),
+        test_file="tests/contract/test_queue_order.py",
+        test="test_a_cancelling_run_keeps_its_slot_until_it_ends",
+    ),
+    Mutant(
+        name="lanes are locked in random order",
+        file="adapters/sql/load.py",
+        edits=(
+            (
+                "    .order_by(lanes.c.name)\n    .with_for_update()",
+                "    .order_by(sa.func.random())\n    .with_for_update()",
+            ),
+        ),
+        test_file="tests/contract/test_guards.py",
+        test="test_batches_that_lock_the_same_lanes_never_wait_for_each_other_in_a_circle",
+        backend="postgres",
+    ),
+    Mutant(
         name="a standby is taken for a primary",
         file="adapters/sql/postgres.py",
         edits=(

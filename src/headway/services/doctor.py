@@ -11,6 +11,7 @@ from typing import Final
 from headway.core.command.instance import LEASE_TTL_S
 from headway.core.doctor.finding import Finding, Weight
 from headway.core.doctor.page import check_page
+from headway.core.doctor.slots import SlotReplay
 from headway.core.doctor.stream import Extent, check_events, check_extent, check_lane
 from headway.ports.clock import Clock
 from headway.ports.doctor_reader import DoctorReader
@@ -80,13 +81,15 @@ async def examine(
     checked.total = extent.seq + extent.seq - extent.pruned_seq
     for finding in check_extent(extent):
         yield finding
-    for use in await reader.lane_uses():
+    uses = await reader.lane_uses()
+    for use in uses:
         checked.lane_count += 1
         for finding in check_lane(use):
             yield finding
     async for finding in _examine_runs(reader, clock, extent, checked, on_page):
         yield finding
-    async for finding in _examine_events(reader, extent, checked, on_page):
+    slots = SlotReplay([use.lane for use in uses], is_whole=extent.pruned_seq == 0)
+    async for finding in _examine_events(reader, extent, slots, checked, on_page):
         yield finding
 
 
@@ -109,13 +112,20 @@ async def _examine_runs(
 
 
 async def _examine_events(
-    reader: DoctorReader, extent: Extent, checked: Checked, on_page: Callable[[], None]
+    reader: DoctorReader,
+    extent: Extent,
+    slots: SlotReplay,
+    checked: Checked,
+    on_page: Callable[[], None],
 ) -> AsyncIterator[Finding]:
     after_seq = extent.pruned_seq
     while after_seq < extent.seq:
         page = await reader.event_page(after_seq=after_seq, limit=EVENT_COUNT_MAX)
         for finding in check_events(page):
             yield finding
+        for event in page.slot_events:
+            for finding in slots.take(event):
+                yield finding
         seqs = page.seqs
         checked.event_count += page.up_to_seq - page.after_seq if seqs is None else len(seqs)
         after_seq = page.up_to_seq

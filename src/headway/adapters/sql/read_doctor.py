@@ -19,6 +19,8 @@ from headway.adapters.sql.tables import (
 )
 from headway.core.doctor.history import BEGINNING_LENGTH, Change, Numbers
 from headway.core.doctor.page import Head, RunPage
+from headway.core.doctor.slots import BEGINNING_LENGTH as SLOT_BEGINNING_LENGTH
+from headway.core.doctor.slots import SLOT_EVENT_TYPES, SlotEvent
 from headway.core.doctor.stream import EventPage, Extent, LaneUse
 from headway.core.ids import Key, RunId
 from headway.core.lane import Lane
@@ -101,6 +103,17 @@ FORGOTTEN: Final = sa.select(runs.c.id, _parent.c.id).where(
 )
 _between: Final = (events.c.seq > _after, events.c.seq <= _up_to)
 EVENT_COUNT: Final = sa.select(sa.func.count()).select_from(events).where(*_between)
+SLOT_EVENTS: Final = (
+    sa.select(
+        events.c.seq,
+        events.c.run_id,
+        events.c.lane,
+        events.c.type,
+        sa.func.substr(events.c.payload, 1, sa.literal_column(str(SLOT_BEGINNING_LENGTH))),
+    )
+    .where(*_between, events.c.type.in_(sorted(str(one) for one in SLOT_EVENT_TYPES)))
+    .order_by(events.c.seq)
+)
 EVENT_SEQS: Final = sa.select(events.c.seq).where(*_between).order_by(events.c.seq)
 LANES: Final = sa.select(
     *lanes.c,
@@ -201,10 +214,11 @@ async def _event_page(connection: AsyncConnection, after_seq: int, limit: int) -
     after_seq = max(after_seq, pruned_seq)
     up_to_seq = min(after_seq + limit, last_seq)
     between = {"after_seq": after_seq, "up_to_seq": up_to_seq}
+    slot_events = [SlotEvent(*row) for row in await connection.execute(SLOT_EVENTS, between)]
     if await connection.scalar(EVENT_COUNT, between) == up_to_seq - after_seq:
-        return EventPage(after_seq, up_to_seq, None)
+        return EventPage(after_seq, up_to_seq, None, slot_events)
     seqs = (await connection.scalars(EVENT_SEQS, between)).all()
-    return EventPage(after_seq, up_to_seq, seqs)
+    return EventPage(after_seq, up_to_seq, seqs, slot_events)
 
 
 async def _lane_uses(connection: AsyncConnection) -> list[LaneUse]:

@@ -33,9 +33,13 @@ class Change(NamedTuple):
     beginning: str
 
     def states(self) -> tuple[str | None, str] | None:
-        """From and to; None: they cannot be read."""
-        found = _BEGINNING.match(self.beginning)
-        return None if found is None else (found[1], found[2])
+        return read_states(self.beginning)
+
+
+def read_states(beginning: str) -> tuple[str | None, str] | None:
+    """Return the states that a change leads from and to, or None if they cannot be read."""
+    found = _BEGINNING.match(beginning)
+    return None if found is None else (found[1], found[2])
 
 
 def start_seq_of(changes: Sequence[Change]) -> int | None:

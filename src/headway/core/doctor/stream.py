@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headway.core.doctor.finding import Finding, note, violation
+from headway.core.doctor.slots import SlotEvent
 from headway.core.lane import Lane
 
 
@@ -23,6 +24,8 @@ class EventPage:
     up_to_seq: int
     seqs: Sequence[int] | None
     """Of the events between; None: as many as there should be."""
+    slot_events: Sequence[SlotEvent] = ()
+    """Those of the page that give, return or limit slots, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

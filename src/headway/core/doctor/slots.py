@@ -1,0 +1,103 @@
+"""Replay the slots of every lane from the event stream: no commit may exceed a limit (I5).
+
+The rows of runs show only who holds a slot now. A limit that was broken for a moment, by whatever
+cause, is seen in the stream alone: each event that gives or returns a slot is in the transaction
+that did it.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from headway.core.doctor.finding import Finding, violation
+from headway.core.doctor.history import read_states
+from headway.core.ids import LaneName, RunId
+from headway.core.lane import Lane, default_lane
+from headway.core.run.events import EventType
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import TERMINAL
+
+RETURNS_SLOT: Final = frozenset(
+    {EventType.TAKEN_OVER, EventType.WAITING, EventType.PARKED, EventType.RETRIED}
+)
+SLOT_EVENT_TYPES: Final = frozenset(
+    {EventType.STATE_CHANGED, EventType.RESUMED, EventType.LANE_CHANGED, *RETURNS_SLOT}
+)
+BEGINNING_LENGTH: Final = 256
+"""Both states of a change, or the numbers of a lane, stand at the beginning of the payload."""
+_LIMIT: Final = re.compile(r'"max_concurrent":(\d+)')
+_IS_PAUSED: Final = '"is_paused":true'
+
+
+class SlotEvent(NamedTuple):
+    """An event of one of `SLOT_EVENT_TYPES`."""
+
+    seq: int
+    run_id: RunId | None
+    lane: LaneName | None
+    type: str
+    beginning: str
+
+
+class SlotReplay:
+    """Count the slots of each lane event by event.
+
+    In a pruned stream, runs that took their slot before its beginning are not counted, and a limit
+    is unknown until the first event that sets it: the replay may then miss a violation, and never
+    reports one that was not there.
+    """
+
+    def __init__(self, lanes: Iterable[Lane], *, is_whole: bool) -> None:
+        """`lanes` as they are now; `is_whole` if no event was pruned."""
+        self._is_whole = is_whole
+        self._current: Mapping[LaneName, Lane] = {lane.name: lane for lane in lanes}
+        self._capacities: dict[LaneName, int | None] = {}
+        self._held: defaultdict[LaneName, set[RunId]] = defaultdict(set)
+
+    def take(self, event: SlotEvent) -> Iterator[Finding]:
+        if event.lane is None:
+            return
+        if event.type == EventType.LANE_CHANGED:
+            self._capacities[event.lane] = _parse_capacity(event.beginning)
+            return
+        if event.run_id is None:
+            return
+        if event.type in RETURNS_SLOT:
+            self._held[event.lane].discard(event.run_id)
+            return
+        if event.type == EventType.STATE_CHANGED:
+            states = read_states(event.beginning)
+            if states is None:
+                return  # `check_history` reports it.
+            if states[1] in TERMINAL:
+                self._held[event.lane].discard(event.run_id)
+            if states[1] != RunStatus.RUNNING:
+                return
+        yield from self._hold(event, event.run_id, event.lane)
+
+    def _hold(self, event: SlotEvent, run_id: RunId, lane: LaneName) -> Iterator[Finding]:
+        held = self._held[lane]
+        held.add(run_id)
+        capacity = self._capacity_of(lane)
+        if capacity is not None and len(held) > capacity:
+            place = f"lane {lane!r}, event {event.seq}"
+            sentence = f"{len(held)} slots were held after it, and the limit was {capacity}"
+            yield violation("I5", place, sentence)
+
+    def _capacity_of(self, lane: LaneName) -> int | None:
+        """Return the capacity in force, or None if it is not known."""
+        if lane not in self._capacities:
+            current = self._current.get(lane)
+            if current is not None and current.revision == 0:
+                self._capacities[lane] = current.capacity
+            else:
+                self._capacities[lane] = default_lane(lane).capacity if self._is_whole else None
+        return self._capacities[lane]
+
+
+def _parse_capacity(beginning: str) -> int | None:
+    limit = _LIMIT.search(beginning)
+    if limit is None:
+        return None
+    return 0 if _IS_PAUSED in beginning else int(limit[1])
