@@ -193,10 +193,10 @@ async def test_batches_that_lock_the_same_lanes_never_wait_for_each_other_in_a_c
     store: SqlStore, another_store: SqlStore
 ) -> None:
     """Every batch locks lanes in the order of their names, so that no deadlock is possible."""
-    names = [LaneName(f"lane-{number}") for number in range(8)]
+    names = [LaneName(f"lane-{number}") for number in range(300)]
 
     async def set_all(writer: SqlStore) -> None:
-        for limit in range(1, 31):
+        for limit in range(1, 16):
             changes = [SetLane(name=name, max_concurrent=limit) for name in names]
             await asyncio.gather(*(writer.apply(change) for change in changes))
 
