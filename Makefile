@@ -42,7 +42,7 @@ lint: setup page ## Check style, types, import contracts, the workflow and the d
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec deploy/compose.yaml
 
 check: lint ## The quick loop: lint, and most of the tests that need no server
-	$(BIN)/pytest -q -n $(JOBS) --backends=sqlite -m "not slow" --ignore=tests/cli --ignore=tests/e2e --ignore=tests/torture
+	$(BIN)/pytest -q -n $(JOBS) --backends=sqlite -m "not slow" --ignore=tests/cli --ignore=tests/e2e --ignore-glob='tests/torture/test_[!e]*'
 
 test: setup services-setup page lint ## Everything: lint, all tests on every backend
 	$(BIN)/pytest -q -n $(JOBS) --dist worksteal --backends-report=$(BACKENDS_REPORT) || $(AGAIN)

@@ -247,7 +247,7 @@ def test_every_exception_is_of_a_rule_and_has_a_reason() -> None:
     ("rule", "text"),
     [
         (long_functions, "def f():\n" + "    pass\n" * 50),
-        (long_files, "pass\n" * 401),
+        (long_files, "pass\n" * 501),
         (loggers_without_context, "import logging\nlog = logging.getLogger(__name__)\n"),
         (promises_for_later, f"# {PROMISED_FOR_LATER}: later\n"),
         (wide_excepts, "try:\n    pass\nexcept Exception:\n    pass\n"),

@@ -31,7 +31,7 @@ SHORT: Final = {
     "kills": Size(run_count=400_000, kill_count=10),
     "failover": Size(run_count=400_000, failover_count=2, process_count=4),
     "hundred": Size(run_count=10),
-    "engines": Size(run_count=100, kill_count=10, pause_count=4, **ENGINES),
+    "engines": Size(run_count=100, kill_count=10, pause_count=4, deadly_count=2, **ENGINES),
     "machines": Size(run_count=20),
     "flows": Size(run_count=2_000),
     "steering": Size(run_count=0, kill_count=4, failover_count=1),
@@ -42,7 +42,7 @@ FULL: Final = {
     "kills": Size(run_count=400_000, kill_count=200),
     "failover": Size(run_count=400_000, failover_count=10, process_count=4),
     "hundred": Size(run_count=50),
-    "engines": Size(run_count=150, kill_count=300, pause_count=100, **ENGINES),
+    "engines": Size(run_count=150, kill_count=300, pause_count=100, deadly_count=20, **ENGINES),
     "machines": Size(run_count=500),
     "flows": Size(run_count=10_000),
     "steering": Size(run_count=0, kill_count=48, failover_count=12),
@@ -62,9 +62,9 @@ WHERE: Final = {
 HEADINGS: Final = [f"{name} on {place}" for name, places in WHERE.items() for place in places]
 COLUMNS: Final = (
     "runs", "accepted", "told", "events", "slots_held_max", "pauses_in_a_write", "overtaken",
-    "poisoned", "ran_on_ms_max", "lost", "unfinished", "ended_twice", "executed_twice",
-    "two_of_a_key", "above_the_limit", "out_of_order", "gaps", "stale_writes", "stale_words",
-    "unclaimed", "two_at_work", "ran_on", "leaked", "outages", "woke_ms_p99",
+    "poisoned", "kills_in_flight", "ran_on_ms_max", "lost", "unfinished", "ended_twice",
+    "executed_twice", "two_of_a_key", "above_the_limit", "out_of_order", "gaps", "stale_writes",
+    "stale_words", "unclaimed", "two_at_work", "ran_on", "leaked", "outages", "woke_ms_p99",
 )  # fmt: skip
 
 

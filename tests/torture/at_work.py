@@ -5,7 +5,7 @@ heartbeat afterwards, its jobs may run on. Nothing that they say is accepted.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -62,6 +62,11 @@ class AtWork:
                 if held is not None and was_begun and not was_over:
                     count += pause.from_ns < self._ended_ns(held) <= pause.to_ns
         return count
+
+    def count_in_flight(self, killed_pids: Collection[int]) -> int:
+        """Count the processes that were killed while one of their executions had not ended."""
+        last_lines = [execution[-1] for execution in self._executions()]
+        return len({line.pid for line in last_lines if line.word != END} & set(killed_pids))
 
     def _ended_ns(self, held: Held) -> int:
         return held.claim.ends_at * 1_000 - self.epoch_ns

@@ -36,6 +36,8 @@ class Size:
     kill_count: int = 0
     pause_count: int = 0
     failover_count: int = 0
+    deadly_count: int = 0
+    """Runs that kill every process that executes them."""
     process_count: int = PROCESS_COUNT
     key_count: int = KEY_COUNT
 

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -19,6 +19,11 @@ class Program(Protocol):
     @property
     def folder(self) -> str:
         """Where it looks for the files `drain` and `end`."""
+        ...
+
+    @property
+    def may_kill_itself(self) -> bool:
+        """Whether one of its jobs ends the process by SIGKILL on purpose."""
         ...
 
     def command(self) -> list[str]: ...
@@ -44,13 +49,17 @@ class Crowd:
             )
         )
 
-    def kill(self, place: int) -> None:
-        """SIGKILL one of them that is not spared, and put a new one in its place."""
-        process = self._unspared(place)
+    def kill(self, place: int, *, among: Collection[int] = ()) -> int:
+        """SIGKILL one of them that is not spared, put a new one in its place, return its pid.
+
+        `among`: the pids to choose from, if any of them is there.
+        """
+        process = self._unspared(place, among)
         self._processes.remove(process)
         process.kill()
         self._collect(process, was_killed=True)
         self.add()
+        return process.pid
 
     def pause(self, place: int) -> int:
         """SIGSTOP one of them, and spare it from now on; its pid."""
@@ -65,8 +74,9 @@ class Crowd:
     def spare_no_more(self, pid: int) -> None:
         self._spared.discard(pid)
 
-    def _unspared(self, place: int) -> "subprocess.Popen[str]":
+    def _unspared(self, place: int, among: Collection[int] = ()) -> "subprocess.Popen[str]":
         others = [one for one in self._processes if one.pid not in self._spared]
+        others = [one for one in others if one.pid in among] or others
         return others[place % len(others)]
 
     def drain(self) -> None:
@@ -85,11 +95,20 @@ class Crowd:
         self._processes = []
 
     def check(self) -> None:
-        """Notice one that ended by itself before it was told to."""
+        """Notice one that ended by itself before it was told to.
+
+        A process that killed itself on purpose is replaced. One that is paused keeps its entry
+        until it is awake, so that no signal reaches a reused pid.
+        """
         for process in list(self._processes):
-            if process.poll() is not None:
-                self._processes.remove(process)
-                self._collect(process, was_killed=False)
+            if process.pid in self._spared or process.poll() is None:
+                continue
+            self._processes.remove(process)
+            killed_itself = self._program.may_kill_itself and process.returncode == -signal.SIGKILL
+            self._collect(process, was_killed=killed_itself)
+            if killed_itself:
+                self.add()
+            else:
                 self.faults.append(f"process {process.pid} ended before it was told to")
 
     def _collect(self, process: subprocess.Popen[str], *, was_killed: bool) -> None:

@@ -1,7 +1,7 @@
 """One engine of the torture: a Headway with jobs of many kinds, which submits, until told to end.
 
-The jobs sign in a ledger. All of them save a checkpoint first, so that whoever dies later has made
-progress.
+The jobs sign in a ledger. All of them save a checkpoint first, so that one whose process dies later
+has made progress; except `deadly`, which kills its process each time before it has made any.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import random
+import signal
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -26,6 +27,7 @@ SHARES: Final = {
     "stepping": 40, "flaky": 15, "once": 10, "long": 12, "thread": 8, "sleeping": 9, "asking": 6,
 }  # fmt: skip
 STEPPED: Final = "step_done"
+DEADLY: Final = "deadly"
 STEP_S: Final = 0.02
 GROUP_COUNT: Final = 10
 QUESTION_S: Final = 2.0
@@ -41,6 +43,10 @@ class EngineLoad:
     """How many runs are kept in the queues."""
     ttl_s: float
     redis_url: str | None = None
+
+    @property
+    def may_kill_itself(self) -> bool:
+        return True
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "tests.torture.engine", json.dumps(asdict(self))]
@@ -81,6 +87,11 @@ def _register_quick(hw: Headway, ledger: Ledger) -> None:
             await asyncio.sleep(STEP_S)
             signature.write(STEP)
             return _result(ctx)
+
+    @hw.job(name=DEADLY, lane="quick")
+    async def deadly(ctx: RunContext) -> None:
+        with ledger.signed(ctx, "quick"):
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _register_long(hw: Headway, ledger: Ledger) -> None:

@@ -16,9 +16,10 @@ from typing import Final
 from headway.adapters.sql.store import SqlStore, open_store
 from headway.bootstrap import SystemClock, opened_readers
 from headway.core.command.lane import SetLane
+from headway.core.command.submit import Submit
 from headway.core.doctor.finding import Weight
 from headway.core.errors import InboxOverflow, QuestionNotOpen, RunNotActive
-from headway.core.ids import LaneName, RunId
+from headway.core.ids import Key, LaneName, RunId
 from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE
@@ -31,7 +32,7 @@ from tests.torture.at_work import AtWork, Pause
 from tests.torture.authority import Authority
 from tests.torture.claims import Size, Step, seq_of, until_quiet
 from tests.torture.crowd import Crowd, crowd
-from tests.torture.engine import LANES, EngineLoad
+from tests.torture.engine import DEADLY, LANES, EngineLoad
 from tests.torture.ledger import read_ledgers
 from tests.torture.replay import PAGE_COUNT, Findings, replay, stream_of
 
@@ -75,10 +76,11 @@ class Torment:
     ) -> None:
         self._store = store
         self._redis_url = redis_url
-        self._size = size
+        self.size = size
         self._step = step
         self._done_count = 0
         self.pauses: list[Pause] = []
+        self.killed_pids: set[int] = set()
         self.pauses_in_a_write = 0
         self.leaked = 0
         self.canceled: set[RunId] = set()
@@ -89,20 +91,20 @@ class Torment:
         load = EngineLoad(
             urls=list(urls),
             folder=folder,
-            key_count=self._size.key_count,
-            backlog_count=self._size.run_count,
+            key_count=self.size.key_count,
+            backlog_count=self.size.run_count,
             ttl_s=TTL_S,
             redis_url=self._redis_url,
         )
-        with crowd(load, self._size.process_count) as them:
+        with crowd(load, self.size.process_count) as them:
             async with asyncio.TaskGroup() as group:
                 people = [
                     group.create_task(self._cancel_some()),
                     group.create_task(self._answer_some()),
                 ]
-                await asyncio.gather(self._kill(them), self._pause(them))
+                await asyncio.gather(self._kill(them), self._pause(them), self._poison(them))
                 them.drain()
-                await until_quiet(self._store, them, self._size, self._step)
+                await until_quiet(self._store, them, self.size, self._step)
                 await self._until_buried(them)
                 for task in people:
                     task.cancel()
@@ -110,17 +112,41 @@ class Torment:
         self.leaked += len(await self._store.runs.instances())
 
     async def _kill(self, them: Crowd) -> None:
-        for _ in range(self._size.kill_count):
+        for _ in range(self.size.kill_count):
             await self._moved(them, MOVES_BETWEEN_KILLS)
             await asyncio.sleep(random.uniform(0, 0.5))
-            them.kill(random.randrange(self._size.process_count))
+            place = random.randrange(self.size.process_count)
+            self.killed_pids.add(them.kill(place, among=await self._working_pids()))
             self._count()
 
+    async def _working_pids(self) -> set[int]:
+        """Return the processes that hold runs: one of them may hold them all."""
+        return {
+            instance.pid
+            for instance in await self._store.runs.instances()
+            if await self._store.runs.runs_held_by(instance.id, limit=1)
+        }
+
+    async def _poison(self, them: Crowd) -> None:
+        """Submit runs that kill every process that executes them, one after the other."""
+        for number in range(self.size.deadly_count):
+            key, run_id = Key(f"deadly-{number}"), RunId(f"deadly-{number}")
+            await self._store.apply(
+                Submit(run_id=run_id, key=key, job=DEADLY, lane=LaneName("quick"))
+            )
+            give_up_at_s = time.monotonic() + STILL_S_MAX
+            while (record := await self._store.runs.run(run_id)) is None or record.run.is_active:
+                if time.monotonic() > give_up_at_s:
+                    self.faults.append(f"{run_id} has not ended within {STILL_S_MAX:g} s")
+                    return
+                them.check()
+                await asyncio.sleep(0.05)
+
     async def _pause(self, them: Crowd) -> None:
-        for _ in range(self._size.pause_count):
+        for _ in range(self.size.pause_count):
             await self._moved(them, MOVES_BETWEEN_PAUSES)
             await asyncio.sleep(random.uniform(0, 0.5))
-            pid = them.pause(random.randrange(self._size.process_count))
+            pid = them.pause(random.randrange(self.size.process_count))
             from_ns = time.monotonic_ns()
             writing = asyncio.ensure_future(self._write())
             try:
@@ -171,8 +197,9 @@ class Torment:
         while True:  # Ends by cancellation only.
             await asyncio.sleep(random.uniform(0, 0.5))
             wanted = RunFilter(statuses=frozenset({random.choice(sorted(ACTIVE))}))
-            if records := [one async for one in self._store.runs.list_runs(wanted, limit=100)]:
-                run_id = random.choice(records).run.id
+            records = [one async for one in self._store.runs.list_runs(wanted, limit=100)]
+            if others := [one.run.id for one in records if one.run.job != DEADLY]:
+                run_id = random.choice(others)
                 if await self._handle(run_id).cancel(grace_s=GRACE_S) == "canceled":
                     self.canceled.add(run_id)
 
@@ -212,11 +239,23 @@ async def judge(store: SqlStore, folder: Path, torment: Torment) -> Findings:
     at_work.check_claims(authority, findings)
     at_work.check_crowding(LANE_LIMITS, findings)
     findings.overtaken = at_work.count_overtaken(authority)
+    findings.kills_in_flight = at_work.count_in_flight(torment.killed_pids)
+    findings.faults += check_effort(findings, torment.size)
     findings.pauses_in_a_write = torment.pauses_in_a_write
     findings.leaked += torment.leaked
     findings.leaked += sum(view.held_count for view in await store.runs.lanes())
     findings.faults += torment.faults
     return findings
+
+
+def check_effort(findings: Findings, size: Size) -> list[str]:
+    """Return what shows that the torture was too gentle to prove anything."""
+    faults = []
+    if findings.kills_in_flight * 2 < size.kill_count:
+        faults.append(f"only {findings.kills_in_flight} of {size.kill_count} kills hit a run")
+    if findings.poisoned < size.deadly_count:
+        faults.append(f"only {findings.poisoned} of {size.deadly_count} deadly runs were poison")
+    return faults
 
 
 async def _check_records(store: SqlStore, authority: Authority, canceled: set[RunId]) -> None:

@@ -53,6 +53,10 @@ class Load:
     outage_s: float = 0.0
     """For how long a database that cannot be reached is no fault."""
 
+    @property
+    def may_kill_itself(self) -> bool:
+        return False
+
     def command(self) -> list[str]:
         return [sys.executable, "-m", "tests.torture.load", json.dumps(asdict(self))]
 

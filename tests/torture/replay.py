@@ -55,6 +55,8 @@ class Findings:
     """Executions that lost their claim while their process was paused."""
     poisoned: int = 0
     """Runs that ended as poison, and rightly: three deaths without a checkpoint."""
+    kills_in_flight: int = 0
+    """Kills that hit a process while it executed a run."""
     ran_on_ms_max: int = 0
     """The longest that a job was at work after the end of its claim, or after it woke."""
     outages: int = 0

@@ -25,6 +25,10 @@ class SteeredLoad:
     """Where the parent leaves the file `end`."""
     ttl_s: float
 
+    @property
+    def may_kill_itself(self) -> bool:
+        return False
+
     def command(self) -> list[str]:
         return [sys.executable, "-m", "tests.torture.steered", json.dumps(asdict(self))]
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.torture.claims import Size, torture
-from tests.torture.engines import engines
 from tests.torture.failover import fail_over
 from tests.torture.hundred import CALLER_COUNT, hundred, hundred_in_memory
 from tests.torture.pairs import PAIRS, Pair
@@ -41,15 +40,6 @@ async def test_i4_i5_i9_i13_processes_share_a_database(urls: list[str]) -> None:
 async def test_i3_i8_nothing_is_lost_when_processes_are_killed(urls: list[str]) -> None:
     size = Size(run_count=100_000, kill_count=3, process_count=4, key_count=50)
     findings = await torture(urls, size, _no_step)
-    assert (findings.violations, findings.faults) == (0, [])
-    assert findings.accepted > 0
-
-
-@pytest.mark.timeout(240)
-@pytest.mark.parametrize("place", [one for one in BACKENDS if one.values[0] != "mariadb"])
-async def test_i1_i2_i4_i5_engines_are_killed_and_paused(urls: list[str]) -> None:
-    size = Size(run_count=30, kill_count=3, pause_count=1, process_count=3, key_count=50)
-    findings = await engines(urls, size, _no_step)
     assert (findings.violations, findings.faults) == (0, [])
     assert findings.accepted > 0
 

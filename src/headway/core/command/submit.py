@@ -258,12 +258,15 @@ class Submit:
             updated_at=world.now,
         )
         world.add_run(run, self.params, state_payload(None, status, details))
-        if rank is not None:
+        self._note_order(world, run)
+        self._remember(world, run.id)
+        return Accepted(run.id, seq, run)
+
+    def _note_order(self, world: World, run: Run) -> None:
+        if run.is_active:
             world.latest[self.key] = run.id
         if self.mode is Mode.CONTINUE and self.key in world.started:
             world.previous[run.id] = world.started[self.key]
-        self._remember(world, run.id)
-        return Accepted(run.id, seq, run)
 
     def _queue_by(self, now: Instant) -> Instant | None:
         seconds = self.queue_timeout_s
