@@ -1,0 +1,60 @@
+"""The application of the deploy rehearsal: `headway serve --app tests.rehearsal.jobs:hw`.
+
+Every job appends a line to the file that REHEARSAL_LEDGER names, so that each execution is seen
+outside of the database.
+"""
+
+import asyncio
+import json
+import os
+from typing import Any
+
+from headway import Headway, RunContext
+from headway.worker.services import Services
+
+hw = Headway()
+services = Services()
+
+
+def note(kind: str, *words: object) -> None:
+    """Append a line with one call, so that it is there whole or not at all."""
+    line = " ".join([kind, *map(str, words)]) + "\n"
+    ledger = os.open(os.environ["REHEARSAL_LEDGER"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(ledger, line.encode())
+    finally:
+        os.close(ledger)
+
+
+@hw.job(concurrency=50)
+async def agent(ctx: RunContext) -> Any:
+    note("began", ctx.run_id, ctx.generation)
+    answer = await ctx.interrupt({"tool": "deploy", "args": ["production"]}, timeout_s=900)
+    note("heard", ctx.run_id, json.dumps(answer, separators=(",", ":")))
+    return answer
+
+
+@hw.job(concurrency=50)
+async def sleeper(ctx: RunContext) -> str:
+    note("began", ctx.run_id, ctx.generation)
+    await ctx.sleep(2)
+    return "rested"
+
+
+@hw.job(concurrency=4)
+async def work(ctx: RunContext, number: int) -> int:
+    note("began", ctx.run_id, ctx.generation)
+    await asyncio.sleep(0.05 + number % 5 * 0.1)
+    return number
+
+
+@services
+async def credit(order: str) -> str:
+    note("credit", order)
+    return "good"
+
+
+@services
+async def ship(order: str) -> str:
+    note("ship", order)
+    return "shipped"
