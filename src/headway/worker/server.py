@@ -81,7 +81,7 @@ class CallServer:
             return web.json_response({"error": SUPERSEDED}, status=409)
         async with asyncio.TaskGroup() as group:
             answering = Answering(request, group)
-            call = Call(call_id, generation, asyncio.Event(), answering.tell)
+            call = Call(call_id, generation, answering.tell)
             about.set({"run_id": call.id.partition(".")[0], "call_id": call.id, "service": name})
             traced = adopted_span(f"serve {name}", request.headers.get(TRACEPARENT), about.get())
             try:
@@ -111,8 +111,8 @@ class CallServer:
         except InvalidInput as error:
             return {"error": f"invalid_result: {error}"}
         except asyncio.CancelledError:
-            if not call.cancelled.is_set():  # The connection is gone.
-                call.cancelled.set()
+            if not call.cancelled:  # The connection is gone.
+                call.cancelled = True
                 raise
             return {"error": "canceled"}
         except (Exception, SystemExit) as error:  # Whatever it raises, the caller is told.
@@ -140,7 +140,7 @@ class CallServer:
     def _stop(self, call_id: str) -> None:
         call, task = self._calls.pop(call_id, (None, None))
         if call is not None:
-            call.cancelled.set()
+            call.cancelled = True
             if task is not None:
                 task.cancel()
 

@@ -16,7 +16,7 @@ from headway.core.worker.wire import PROGRESS_BYTE_COUNT_MAX
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Call:
     """One call of a service."""
 
@@ -24,10 +24,13 @@ class Call:
     """The same when the call is repeated after a crash; empty when the caller gave none."""
     generation: int
     """Of the task that calls. Pass it on to whatever must not hear an older one."""
-    cancelled: asyncio.Event
-    """Set when nobody waits for the result any more. An `async def` is cancelled besides."""
     tell: Callable[[Document], None]
     """For `progress`."""
+    cancelled: bool = False
+    """True once nobody waits for the result. A plain `def` that takes long checks it now and then.
+
+    An `async def` need not: it is cancelled, as an asyncio task is.
+    """
 
     def progress(self, /, **figures: Any) -> None:
         """Tell how far it is: the task's progress is replaced by `figures`, and the node's name.

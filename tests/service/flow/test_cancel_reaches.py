@@ -89,14 +89,17 @@ async def test_i11_a_cancel_tells_the_worker_which_call_of_which_claim_and_hangs
         assert (await run.ended()).run.status is RunStatus.CANCELED
 
 
-async def test_i11_a_service_in_a_thread_sees_that_it_is_cancelled(url: str) -> None:
+@pytest.mark.proves("I11", "R5.7")
+async def test_a_service_in_a_thread_reads_in_a_bool_that_it_is_cancelled(url: str) -> None:
     services, begun, seen = Services(), threading.Event(), threading.Event()
+    first_values: list[bool] = []
 
     @services
     def wait(given: Any, params: Any, call: Call) -> str:
+        first_values.append(call.cancelled)
         begun.set()
         until_s = time.monotonic() + 2 * DEADLINE_S
-        while not call.cancelled.is_set():
+        while not call.cancelled:
             if time.monotonic() > until_s:
                 return "nobody said so"
             time.sleep(0.005)
@@ -115,6 +118,7 @@ async def test_i11_a_service_in_a_thread_sees_that_it_is_cancelled(url: str) -> 
         assert await asyncio.to_thread(begun.wait, 20)
         await run.cancel()
         assert await asyncio.to_thread(seen.wait, DEADLINE_S)
+        assert first_values == [False]
         assert (await run.ended()).run.status is RunStatus.CANCELED
 
 
