@@ -87,7 +87,7 @@ def holds(expression: Json, merged: Json, shared: Json, given: Any) -> bool:
 def compared(name: str, left: Any, right: Any) -> bool:
     if left is None or right is None:
         is_equal = left is None and right is None
-        return {"eq": is_equal, "ne": not is_equal}.get(name, False)
+        return not is_equal if name == "ne" else is_equal and name in ("eq", "le", "ge")
     numbers = [numbered(left), numbered(right)]
     one, other = (texted(left), texted(right)) if None in numbers else numbers
     return {

@@ -147,9 +147,13 @@ def _leaf_holds(instruction: Instruction, scope: Scope) -> bool:
 
 
 def compare(name: str, left: Any, right: Any) -> bool:
-    """As numbers when both are (a numeric string counts), else as text. Null equals null alone."""
+    """Compare as numbers if both are (a numeric string counts), else as text.
+
+    Null equals null alone: `eq`, `le` and `ge` of two nulls hold, and null has no order otherwise.
+    """
     if left is None or right is None:
-        return (left is right) == (name == "eq") if name in ("eq", "ne") else False
+        is_equal = left is right
+        return not is_equal if name == "ne" else is_equal and name in ("eq", "le", "ge")
     left_number, right_number = _as_number(left), _as_number(right)
     if left_number is not None and right_number is not None:
         return _COMPARISONS[name](left_number, right_number)
