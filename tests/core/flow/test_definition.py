@@ -125,6 +125,57 @@ def test_r5_3_each_kind_is_taken_with_little(kind: Kind) -> None:
         assert faults(a_definition({"a": {"kind": kind.value}}))
 
 
+@pytest.mark.proves("R5.15")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("exec_type", "local_func"),
+        ("Exec_Type", "script"),
+        ("func", "shout"),
+        ("script", {"cmd": "rm"}),
+        ("parallel_execs", [{"service": "a"}]),
+        ("foreach_execs", [1]),
+        ("subflow_execs", {"a": 1}),
+        ("later_execs", True),
+    ],
+)
+@pytest.mark.parametrize("is_within", [False, True], ids=["outside", "in a subflow"])
+def test_a_field_that_would_change_the_meaning_is_refused_with_its_place(
+    name: str, value: Any, is_within: bool
+) -> None:
+    definition = a_definition({"a": executor(**{name: value})})
+    place = f"nodes.a.{name}"
+    if is_within:
+        place = f"nodes.s.subflow.{place}"
+        definition = a_definition({"s": {"kind": "subflow", "subflow": definition}})
+    with pytest.raises(InvalidFlow) as refused:
+        read_flow(definition)
+    assert [fault[0] for fault in refused.value.faults] == [place]
+
+
+@pytest.mark.proves("R5.15")
+def test_an_unsupported_field_that_says_nothing_is_as_good_as_absent() -> None:
+    nothing: Json = {
+        "exec_type": "http",
+        "func": "",
+        "script": None,
+        "parallel_execs": [],
+        "x_execs": {},
+    }
+    published = read_flow(a_definition({"a": executor(**nothing)}))
+    assert published.warnings == ()
+    assert published.flow == read_flow(a_definition({"a": executor()})).flow
+
+
+@pytest.mark.proves("R5.15")
+def test_unknown_fields_are_listed_apart_from_other_warnings() -> None:
+    nodes = {"a": executor(colour="red", prep={"colour": 1}), "b": executor()}
+    published = read_flow(a_definition(nodes))
+    unknown = {place for place, _ in published.unknown_fields}
+    assert unknown == {"nodes.a.colour", "nodes.a.prep.colour"}
+    assert {place for place, _ in published.warnings} == unknown | {"nodes.b"}
+
+
 def test_r5_2_the_fields_are_what_the_definition_says() -> None:
     node = {
         "kind": "parallel",
@@ -168,7 +219,7 @@ def test_r5_6_names_of_any_case_nulls_and_empty_texts_are_taken() -> None:
     }
     published = read_flow(definition)
     assert published.flow.nodes["a"].service == "s"
-    assert published.flow == read_flow(a_definition({"a": executor()})).flow
+    assert published.flow == read_flow(a_definition({"a": executor(max_attempts=0)})).flow
     definition["start"] = "a"
     assert faults(definition) == ["start"]
 
@@ -305,7 +356,9 @@ def test_r5_2_a_flow_survives_being_written_and_read(chance: Any) -> None:
 
 
 def test_r5_2_the_canonical_form_has_only_what_means_something() -> None:
-    node = executor(max_retries=0, colour="red", post={"output_key": ""}, on_error={})
+    node = executor(
+        max_retries=0, max_attempts=0, colour="red", post={"output_key": ""}, on_error={}
+    )
     definition = a_definition({"a": node}, {("a", ""): ""})
     assert json.loads(canonical_json(read_flow(definition).flow)) == {
         "start": "a",

@@ -1,6 +1,7 @@
 """R5.2: the JSON Schema for editors says what publishing says."""
 
 import json
+import re
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -65,6 +66,15 @@ WORDS: dict[str, Word] = {
     "allOf": lambda value, told, _: all(fits(value, one) for one in told),
     "if": lambda value, told, schema: not fits(value, told) or fits(value, schema["then"]),
     "properties": lambda value, told, _: _has_properties(value, told),
+    "patternProperties": _every(
+        dict,
+        lambda value, told: all(
+            fits(one, schema)
+            for name, one in value.items()
+            for pattern, schema in told.items()
+            if re.search(pattern, name)
+        ),
+    ),
     "additionalProperties": _has_others,
     "propertyNames": _every(dict, lambda value, told: all(fits(name, told) for name in value)),
     "required": _every(dict, lambda value, told: all(name in value for name in told)),
@@ -93,8 +103,10 @@ def test_r5_2_what_is_published_fits_the_schema(chance: Random) -> None:
     assert fits(definition, SCHEMA)
 
 
-@pytest.mark.parametrize("bad", [None, "", 0, -1, True, 1.5, "x", "x" * 300, [], [1], {}, {"x": 1}])
-@pytest.mark.parametrize("name", [*NODE_FIELDS, "kind"])
+@pytest.mark.parametrize(
+    "bad", [None, "", "http", 0, -1, True, 1.5, "x", "x" * 300, [], [1], {}, {"x": 1}]
+)
+@pytest.mark.parametrize("name", [*NODE_FIELDS, "kind", "exec_type", "func", "script", "a_execs"])
 def test_r5_2_a_bad_field_is_refused_by_both_or_by_neither(name: str, bad: Any) -> None:
     """Of a node to which the field means something."""
     field = NODE_FIELDS.get(name)

@@ -22,6 +22,8 @@ class Report:
         self._faults: list[Fault] = []
         self._warning_count = 0
         self._warnings: list[Fault] = []
+        self._unknown_count = 0
+        self._unknown_fields: list[Fault] = []
 
     def fault(self, place: str, problem: str) -> None:
         self.fault_count += 1
@@ -33,6 +35,14 @@ class Report:
         if len(self._warnings) < FAULT_COUNT_MAX:
             self._warnings.append(Fault(place, problem))
 
+    def warn_of_unknown_field(self, place: str) -> None:
+        """Warn of a field that has no effect, and list it apart from the other warnings too."""
+        problem = "is not known, and has no effect"
+        self.warn(place, problem)
+        self._unknown_count += 1
+        if len(self._unknown_fields) < FAULT_COUNT_MAX:
+            self._unknown_fields.append(Fault(place, problem))
+
     @property
     def faults(self) -> tuple[Fault, ...]:
         return _with_rest(self._faults, self.fault_count)
@@ -40,6 +50,10 @@ class Report:
     @property
     def warnings(self) -> tuple[Fault, ...]:
         return _with_rest(self._warnings, self._warning_count)
+
+    @property
+    def unknown_fields(self) -> tuple[Fault, ...]:
+        return _with_rest(self._unknown_fields, self._unknown_count)
 
 
 def member(place: str, name: str) -> str:

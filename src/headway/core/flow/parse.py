@@ -30,6 +30,8 @@ class Published:
     flow: Flow
     warnings: tuple[Fault, ...]
     """What is suspicious, and no reason to refuse it."""
+    unknown_fields: tuple[Fault, ...]
+    """Those of the warnings that name a field which has no effect."""
 
 
 def read_flow(definition: str | Mapping[str, Any], *, offered: Offered | None = None) -> Published:
@@ -46,7 +48,7 @@ def read_flow(definition: str | Mapping[str, Any], *, offered: Offered | None = 
     if report.fault_count:
         raise InvalidFlow(report.faults)
     warn_of_graph(flow, report, offered=offered)
-    return Published(flow, report.warnings)
+    return Published(flow, report.warnings, report.unknown_fields)
 
 
 def _as_value(definition: str | Mapping[str, Any]) -> Any:

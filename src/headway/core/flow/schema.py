@@ -9,7 +9,13 @@ from typing import Any
 from headway.core.flow.definition import Kind
 from headway.core.flow.fields import NODE_FIELDS, or_nothing
 from headway.core.flow.parse import EDGE_COUNT_MAX, NODE_COUNT_MAX
-from headway.core.flow.shapes import JsonSchema, Text
+from headway.core.flow.shapes import (
+    EXEC_TYPE,
+    UNSUPPORTED_FIELDS,
+    UNSUPPORTED_SUFFIX,
+    JsonSchema,
+    Text,
+)
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -55,7 +61,16 @@ def _node() -> JsonSchema:
             of_kinds.append(_when(sorted(field.kinds), {name: told}))
     inside = {"subflow": or_nothing({"$ref": "#/$defs/flow"})}
     of_kinds.append(_when([Kind.SUBFLOW], inside))
-    return {"type": "object", "properties": common, "required": ["kind"], "allOf": of_kinds}
+    nothing: JsonSchema = {"enum": [None, "", [], {}]}
+    unsupported = dict.fromkeys(sorted(UNSUPPORTED_FIELDS), nothing)
+    unsupported["exec_type"] = {"enum": [*nothing["enum"], EXEC_TYPE]}
+    return {
+        "type": "object",
+        "properties": common | unsupported,
+        "patternProperties": {f"{UNSUPPORTED_SUFFIX}$": nothing},
+        "required": ["kind"],
+        "allOf": of_kinds,
+    }
 
 
 def _when(kinds: list[Kind], properties: dict[str, Any]) -> JsonSchema:

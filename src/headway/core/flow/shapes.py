@@ -7,7 +7,7 @@ fault is refused as a whole.
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from headway.core.document import NAME_LENGTH_MAX
 from headway.core.flow.definition import ANY_ERROR, RESERVED_KEY, Case, fault_of_key
@@ -16,6 +16,12 @@ from headway.core.flow.paths import BadPath, Path, parse_path
 from headway.core.flow.predicates import OPERATORS, read_predicate
 
 JsonSchema = dict[str, Any]
+UNSUPPORTED_FIELDS: Final = frozenset({"exec_type", "func", "script"})
+"""Fields of later dialects of definitions. To ignore them would be to run another flow."""
+UNSUPPORTED_SUFFIX: Final = "_execs"
+"""As in `parallel_execs`, `foreach_execs` and `subflow_execs`."""
+EXEC_TYPE: Final = "http"
+"""The one value of `exec_type` that asks for what headway does anyway."""
 
 
 class Shape(Protocol):
@@ -34,7 +40,8 @@ def members_of(
     """The fields that are set, under their own names.
 
     Names are matched whatever their case, and null or an empty text is as good as nothing: so do
-    the clients that write definitions. What is not known is a warning.
+    the clients that write definitions. An unknown field is a warning, unless it would change what
+    the definition means.
     """
     if not isinstance(value, dict):
         report.fault(place, "must be an object")
@@ -43,13 +50,31 @@ def members_of(
     for name, one in value.items():
         known = name if name in fields else name.lower()
         if known not in fields:
-            report.warn(member(place, name), "is not known, and has no effect")
+            _report_unknown(name, one, place, report)
         elif known in seen:
             report.fault(member(place, name), f"comes twice, in two spellings of {shown(known)}")
         else:
             seen.add(known)
             if one is not None and one != "":
                 yield known, one
+
+
+def _report_unknown(name: str, value: Any, place: str, report: Report) -> None:
+    """Refuse a field of another dialect that would change the meaning; warn of any other (R5.15).
+
+    An empty value, such as the null or the empty list of a field that a client always writes, asks
+    for nothing.
+    """
+    lowered = name.lower()
+    if lowered not in UNSUPPORTED_FIELDS and not lowered.endswith(UNSUPPORTED_SUFFIX):
+        report.warn_of_unknown_field(member(place, name))
+    elif value in (None, "", [], {}) or (lowered == "exec_type" and value == EXEC_TYPE):
+        return
+    elif lowered == "exec_type":
+        problem = f"must be {shown(EXEC_TYPE)}: headway calls workers over HTTP only"
+        report.fault(member(place, name), problem)
+    else:
+        report.fault(member(place, name), "is not supported, and would change what the flow does")
 
 
 @dataclass(frozen=True, slots=True)
