@@ -12,6 +12,10 @@ class WorkerNotReached(WorkerUnreachable):
     """There was no connection to it: it has not heard a word."""
 
 
+class WorkerAnswerUnusable(WorkerUnreachable):
+    """It answered, but not in HTTP, not to this call, or more than is read."""
+
+
 class WorkerClient(Protocol):
     async def post(
         self,
@@ -23,6 +27,8 @@ class WorkerClient(Protocol):
         hear: Callable[[bytes], bool] | None = None,
     ) -> tuple[int, bytes]:
         """The status and the body of its answer; WorkerUnreachable when there is none.
+
+        WorkerNotReached: it was not asked. WorkerAnswerUnusable: it answered, but with garbage.
 
         Who gives `hear` listens to progress: an answer in lines is given to it line by line, and
         the body is the first line that it does not take as such.

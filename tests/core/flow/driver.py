@@ -29,6 +29,7 @@ class Reply(NamedTuple):
     error: str = ""
     worker_id: str | None = "w1"
     is_final: bool = False
+    is_last: bool = False
 
 
 Call = CallService | CallFunction | StartChild
@@ -245,7 +246,8 @@ class Driver:
         worker = None if reply.worker_id is None else Worker(reply.worker_id, "http://w")
         at = Instant(self.now + reply.after_ms * MS)
         if reply.error:
-            end: Happened = Failed(call.call_id, reply.error, worker, reply.is_final)
+            failure = Failed(call.call_id, reply.error, worker, reply.is_final, reply.is_last)
+            end: Happened = failure
         else:
             end = Answered(call.call_id, reply.result, worker)
         self._push(at, 1, end)

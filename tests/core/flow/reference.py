@@ -187,9 +187,10 @@ class Reference(Timeline):
             if not reply.error:
                 return lost._replace(output=reply.result, error="", worker=reply.worker_id)
             is_asked = reply.worker_id is not None
-            error = reply.error if is_asked else lost.error or reply.error
-            lost = lost._replace(error=error, worker=reply.worker_id, is_final=reply.is_final)
-            is_last = attempt >= (node.get("max_attempts") or 1) or branches.is_stopped
+            lost = lost._replace(is_final=reply.is_final)
+            if is_asked or not lost.error:
+                lost = lost._replace(error=reply.error, worker=reply.worker_id)
+            is_last = attempt >= (node.get("max_attempts") or FOR_EVER) or branches.is_stopped
             if is_last or reply.is_final or not is_asked:
                 return lost
             attempt += 1

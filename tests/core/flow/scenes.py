@@ -41,7 +41,8 @@ def a_driver(
 
 
 def executor(**fields: Any) -> Json:
-    return {"kind": "executor", "service": "s", **fields}
+    """A node that asks one worker, unless the fields say otherwise."""
+    return {"kind": "executor", "service": "s", "max_attempts": 1, **fields}
 
 
 def replies(*given: Reply) -> Answer:

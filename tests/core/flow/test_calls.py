@@ -120,6 +120,55 @@ def test_r5_4_within_a_try_other_workers_are_asked_and_the_last_error_counts(cra
     assert seen == [(1, (), True), (2, ("w1",), True), (3, ("w1", "w2"), True)]
 
 
+@pytest.mark.proves("R5.4")
+@pytest.mark.parametrize("crash", Crash)
+@pytest.mark.parametrize("fields", [{}, {"max_attempts": 0}], ids=["absent", "0"])
+def test_without_max_attempts_every_live_worker_is_asked_in_one_try(
+    fields: Json, crash: Crash
+) -> None:
+    node = {"kind": "executor", "service": "s", "attempt_delay_ms": 20, **fields}
+
+    def answer(call: Any) -> Reply:
+        if call.attempt == 150:
+            return Reply(1, "done", worker_id="w150")
+        return Reply(1, error="broken", worker_id=f"w{call.attempt}")
+
+    driver = a_driver({"a": node}, {}, answer, crash=crash).run()
+    assert driver.end == (RunStatus.SUCCEEDED, "")
+    ((row,), calls) = driver.rows, {call.call_id: call for call in driver.calls()}
+    assert (row.attempt, row.output, row.worker) == (1, "done", Worker("w150", "http://w"))
+    last = list(calls.values())[-1]
+    assert isinstance(last, CallService)
+    assert last.excluded == tuple(f"w{number}" for number in range(1, 150))
+    assert driver.now - START == (150 + 149 * 20) * MS
+
+
+@pytest.mark.proves("R5.4")
+@pytest.mark.parametrize("crash", Crash)
+@pytest.mark.parametrize("end", [NO_WORKER, Reply(1, error="broken", worker_id="w2", is_last=True)])
+def test_when_no_worker_is_left_the_node_run_names_the_last_one_that_answered(
+    end: Reply, crash: Crash
+) -> None:
+    node = {"kind": "executor", "service": "s"}
+
+    def answer(call: Any) -> Reply:
+        return Reply(1, error="broken", worker_id="w1") if call.attempt == 1 else end
+
+    driver = a_driver({"a": node}, {}, answer, crash=crash).run()
+    (row,) = driver.rows
+    asked = end.worker_id or "w1"
+    assert (row.error, row.worker) == ("broken", Worker(asked, "http://w"))
+    assert driver.end == (RunStatus.FAILED, "broken")
+
+
+@pytest.mark.proves("R5.4")
+def test_when_a_failed_worker_was_the_only_one_the_try_ends_without_a_delay() -> None:
+    node = {"kind": "executor", "service": "s", "attempt_delay_ms": 5_000}
+    only = Reply(1, error="broken", worker_id="w1", is_last=True)
+    driver = a_driver({"a": node}, {}, replies(only)).run()
+    assert (driver.end, driver.now - START) == ((RunStatus.FAILED, "broken"), MS)
+
+
 def test_r5_4_a_new_try_may_ask_every_worker_again() -> None:
     node = executor(max_attempts=2, max_retries=1)
     driver = a_driver({"a": node}, {}, replies(BROKEN, BROKEN, BROKEN, BROKEN)).run()

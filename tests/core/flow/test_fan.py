@@ -15,9 +15,11 @@ NEXT = {("p", "next"): "z"}
 
 
 def a_foreach(**fields: Any) -> Json:
+    """Each branch asks one worker, unless the fields say otherwise."""
     return {
         "kind": "foreach",
         "service": "s",
+        "max_attempts": 1,
         "prep": {"input_key": "$params.items"},
         "post": {"output_key": "out", "action_static": "next"},
         **fields,

@@ -150,6 +150,7 @@ def test_r5_12_the_run_state_shows_a_subflow_and_what_is_within() -> None:
         "prep": {"input_key": "$params.items"},
         "parallel_mode": "concurrent",
         "max_parallel": 2,
+        "max_attempts": 1,
         "failure_strategy": "ignore_errors",
     }
     node = a_subflow({"a": executor(post={"output_key": "x", "action_static": "go"}), "f": fan},

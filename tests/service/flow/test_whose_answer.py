@@ -81,7 +81,7 @@ async def test_i1_an_answer_that_names_another_call_is_refused(url: str) -> None
     assert refused
     for at, row in enumerate(rows):
         if at in refused:
-            assert row.error.startswith("unreachable: it answered ")
+            assert row.error.startswith("bad_answer: it answered ")
         else:
             assert row.output == at
 
@@ -94,7 +94,7 @@ async def test_i1_who_names_another_call_at_once_is_refused_as_well(url: str) ->
 
     async with raw_worker(serve) as address:
         rows = await rows_of(url, address)
-    assert {row.error.partition(",")[0] for row in rows} == {"unreachable: it answered r1.c1"}
+    assert {row.error.partition(",")[0] for row in rows} == {"bad_answer: it answered r1.c1"}
 
 
 async def test_r5_6_a_worker_that_named_calls_and_names_none_now_is_heard_all_the_same(

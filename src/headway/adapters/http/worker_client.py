@@ -19,7 +19,11 @@ import aiohttp
 from headway.adapters.http.allowed import AllowedAddresses, NotAllowed
 from headway.core.document import BYTE_COUNT_MAX
 from headway.core.worker.wire import CALL_ID_HEADER, LINES
-from headway.ports.worker_client import WorkerNotReached, WorkerUnreachable
+from headway.ports.worker_client import (
+    WorkerAnswerUnusable,
+    WorkerNotReached,
+    WorkerUnreachable,
+)
 
 CONNECTION_COUNT_MAX: Final = 1_000
 CONNECT_S: Final = 5.0
@@ -82,6 +86,9 @@ class HttpWorkerClient:
             raise WorkerNotReached(str(error)) from None
         except aiohttp.ClientConnectorError as error:
             raise WorkerNotReached(f"cannot connect: {error.os_error}") from None
+        except aiohttp.ClientResponseError as error:
+            problem = f"it does not answer in HTTP: {error.message}"
+            raise WorkerAnswerUnusable(problem) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise WorkerUnreachable(f"{type(error).__name__}: {error}") from None
 
@@ -103,7 +110,7 @@ class HttpWorkerClient:
         self._naming.discard(netloc)
         if named is not None or not is_own:
             response.close()
-            raise WorkerUnreachable(f"it answered {named or 'no call by name'}, not {wanted}")
+            raise WorkerAnswerUnusable(f"it answered {named or 'no call by name'}, not {wanted}")
 
     def _session(self, netloc: str) -> aiohttp.ClientSession:
         if netloc in self._naming:
@@ -175,7 +182,7 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         ):
             response.close()
             limit = f"{LINE_COUNT_MAX_PER_S:,} lines a second"
-            raise WorkerUnreachable(f"it tells too much of its progress, more than {limit}")
+            raise WorkerAnswerUnusable(f"it tells too much of its progress, more than {limit}")
         for line in whole:
             yield line
         _check(response, len(rest))
@@ -186,4 +193,4 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 def _check(response: aiohttp.ClientResponse, byte_count: int) -> None:
     if byte_count > BYTE_COUNT_MAX:
         response.close()
-        raise WorkerUnreachable(f"the answer is more than {BYTE_COUNT_MAX:,} bytes")
+        raise WorkerAnswerUnusable(f"the answer is more than {BYTE_COUNT_MAX:,} bytes")

@@ -1,8 +1,12 @@
 """Nodes that call: one callee, or a branch for each of many. One mechanism for all of them.
 
-A branch is tried `1 + max_retries` times; within a try, up to `max_attempts` workers are asked.
-Each try that is over is a node run, so that after a crash the node runs tell which branches are
-done, and which try is next.
+A branch is tried `1 + max_retries` times; within a try, up to `max_attempts` workers are asked, or
+every live one if that is 0. Each try that is over is a node run, so that after a crash the node
+runs tell which branches are done, and which try is next.
+
+A worker is passed over whatever its failure was: an error that it reported, an answer that could
+not be read, or a connection that was lost in the middle of the call. In the last case it may have
+done its work, and the next worker does it again: calls are made at least once.
 """
 
 from heapq import heappop, heappush
@@ -26,6 +30,8 @@ UNTOLD: Final = "failed"
 """For a failure that does not say why."""
 ERROR_LENGTH_MAX: Final = 4_000
 ANOTHER_FAILED: Final = "another branch failed"
+ASKED_COUNT_MAX: Final = 1_000
+"""How many workers are asked within a try when every live one may be."""
 OPEN_COUNT_DEFAULT: Final = 100
 """How many branches are open at once in a concurrent node that does not say."""
 UNTAKEN_US_MIN: Final = SECOND
@@ -109,18 +115,19 @@ class CallRules(Rules):
         if branch is None:
             return False
         node = frame.node
-        is_asked = failure.worker is not None
-        # Without another worker, what the last one said tells more than that there is none.
-        told = failure.error[:ERROR_LENGTH_MAX] or UNTOLD
-        error = told if is_asked or not branch.error else branch.error
-        may_ask_another = branch.attempt < node.max_attempts and not frame.is_stopped
-        if failure.worker is not None and may_ask_another and not failure.is_final:
-            branch.excluded = (*branch.excluded, failure.worker.id)
-            branch.error = told
+        error, worker = failure.error[:ERROR_LENGTH_MAX] or UNTOLD, failure.worker
+        is_last = failure.is_final or failure.is_last or frame.is_stopped
+        if worker is None and branch.error:
+            # The error of the worker that was asked last tells more than that there is no other.
+            error, worker = branch.error, branch.worker
+        elif worker is not None and not is_last and _may_ask_another(node, branch):
+            branch.excluded = (*branch.excluded, worker.id)
+            branch.error, branch.worker = error, worker
             branch.attempt += 1
+            frame.has_asked_another = True
             self._put_off(walk, frame, branch, node.attempt_delay_ms)
-        else:
-            self._lose(walk, frame, branch, error, by=failure.worker, is_final=failure.is_final)
+            return True
+        self._lose(walk, frame, branch, error, by=worker, is_final=failure.is_final)
         return True
 
     def untaken(self, walk: Walk, frame: Frame, call: Untaken) -> bool:
@@ -162,7 +169,7 @@ class CallRules(Rules):
         branch.try_no += 1
         branch.attempt = 1
         branch.excluded = ()
-        branch.error = ""
+        branch.error, branch.worker = "", None
         branch.started_at = branch.due_at = None
         branch.is_untaken = False
         self._put_off(walk, frame, branch, node.wait_ms)
@@ -251,6 +258,10 @@ class OneCall(CallRules):
             walk.fail(frame, error, branch=branch, worker=by)
         else:
             walk.succeed(frame, output, branch=branch, worker=by)
+
+
+def _may_ask_another(node: Node, branch: Branch) -> bool:
+    return branch.attempt < (node.max_attempts or ASKED_COUNT_MAX)
 
 
 def open_count_max(node: Node) -> int:

@@ -101,7 +101,8 @@ class Node:
     default_action: str = ""
     max_retries: int = 0
     wait_ms: int = 0
-    max_attempts: int = 1
+    max_attempts: int = 0
+    """How many workers are asked within one try; 0 is every live one."""
     attempt_delay_ms: int = 0
     weighted_by_load: bool = False
     timeout_ms: int = 0

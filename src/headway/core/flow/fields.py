@@ -113,7 +113,9 @@ NODE_FIELDS: Final[Mapping[str, Field]] = {
     "max_retries": Field(Count(RETRY_COUNT_MAX), "How often a failure is tried again", _RETRYING),
     "wait_ms": Field(Count(DELAY_MS_MAX), "How long to wait before that", _RETRYING),
     "max_attempts": Field(
-        Count(ATTEMPT_COUNT_MAX), "How many workers are asked within one try", _REMOTE
+        Count(ATTEMPT_COUNT_MAX),
+        "How many workers are asked within one try; absent or 0: every live one",
+        _REMOTE,
     ),
     "attempt_delay_ms": Field(Count(DELAY_MS_MAX), "How long to wait between them", _REMOTE),
     "weighted_by_load": Field(Flag(), "Whether the worker with the least load goes first", _REMOTE),

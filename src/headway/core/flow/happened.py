@@ -33,6 +33,8 @@ class Failed(NamedTuple):
     """None when nobody was asked, such as for want of a worker."""
     is_final: bool = False
     """Whether to try again is of no use."""
+    is_last: bool = False
+    """Whether no other live worker offers the service, so that there is none to ask instead."""
 
 
 class Untaken(NamedTuple):

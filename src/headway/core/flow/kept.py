@@ -21,6 +21,17 @@ CHILD_ENDED: Final = "child"
 """In a task's inbox: it has a child to look at."""
 
 
+FLOW_PREFIX: Final = "flow-"
+VERSION_PREFIX: Final = "ver-"
+TASK_PREFIX: Final = "task-"
+"""What the root paths put before the id of a task's run."""
+
+
+def to_run_id(task_id: str) -> RunId:
+    """Return the id of a task's run, given it as it is or as the root paths spell it."""
+    return RunId(task_id.removeprefix(TASK_PREFIX))
+
+
 class VersionStatus(StrEnum):
     PUBLISHED = "published"
     DRAFT = "draft"

@@ -62,6 +62,8 @@ class Branch:
     excluded: tuple[str, ...] = ()
     error: str = ""
     """Of the worker that was asked before."""
+    worker: Worker | None = None
+    """That one."""
     started_at: Instant | None = None
     call_at: Instant | None = None
     """When it is to be called; None while the call is under way."""
@@ -112,6 +114,8 @@ class Frame:
     """A heap of when branches ring; one that was put off stays, and is passed over."""
     told_size: int = 0
     """How many bytes its branches have said, results and errors, as JSON."""
+    has_asked_another: bool = False
+    """Whether a branch may be at its second worker or a later one."""
 
     @property
     def is_stopped(self) -> bool:
@@ -142,6 +146,7 @@ class Frame:
             self.services, self.items = (), None
             self.branch_count = self.launched = self.told_size = 0
             self.open, self.done, self.errors, self.alarms = {}, {}, {}, []
+            self.has_asked_another = False
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from headway.core.flow.calls import CallRules, call_id
 from headway.core.flow.definition import Flow
 from headway.core.flow.fan import told_size
+from headway.core.flow.happened import Worker
 from headway.core.flow.kinds import KINDS
 from headway.core.flow.state import LONG_AGO, Branch, Frame, NodeRun, NodeRunStatus, State
 from headway.core.flow.walk import MILLISECOND, given_to, has_prep
@@ -104,7 +105,7 @@ def _frame_document(frame: Frame) -> dict[str, Any]:
 def _has_more_to_tell(frame: Frame) -> bool:
     """Whether of a branch that is open there may be more to know than that it is."""
     node = frame.node
-    if node.max_attempts > 1 or (node.flow and node.timeout_ms):
+    if frame.has_asked_another or (node.flow and node.timeout_ms):
         return True
     return bool(node.function) and frame.is_untaken
 
@@ -120,6 +121,8 @@ def _branch_document(frame: Frame, branch: Branch) -> dict[str, Any]:
     if branch.attempt > 1:
         document |= {"attempt": branch.attempt, "error": branch.error, "at": branch.call_at}
         document["excluded"] = list(branch.excluded)
+        if branch.worker is not None:
+            document["worker"] = list(branch.worker)
     return document
 
 
@@ -183,6 +186,8 @@ def _branch(
     frame: Frame, index: int, try_no: int, call_at: Instant, document: Mapping[str, Any]
 ) -> Branch:
     attempt = document.get("attempt", 1)
+    frame.has_asked_another |= attempt > 1
+    worker = document.get("worker")
     branch = Branch(
         index,
         call_id(frame, index, try_no=try_no, attempt=attempt),
@@ -190,6 +195,7 @@ def _branch(
         attempt=attempt,
         excluded=tuple(document.get("excluded", ())),
         error=document.get("error", ""),
+        worker=None if worker is None else Worker(*worker),
         started_at=document.get("started"),
         call_at=document.get("at") or call_at,
         is_issued=document.get("at") is None,

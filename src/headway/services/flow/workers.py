@@ -26,7 +26,12 @@ from headway.core.worker.wire import (
 )
 from headway.core.worker.worker import TTL_S, LiveWorker, choose, is_alive
 from headway.ports.store import Store
-from headway.ports.worker_client import WorkerClient, WorkerNotReached, WorkerUnreachable
+from headway.ports.worker_client import (
+    WorkerAnswerUnusable,
+    WorkerClient,
+    WorkerNotReached,
+    WorkerUnreachable,
+)
 from headway.ports.worker_reader import WorkerReader
 from headway.services.flow.flow_clock import FlowClock
 from headway.trace import inner_span, trace_headers
@@ -139,11 +144,14 @@ class Workers:
             if chosen is None:
                 break
             answer = await self._call(chosen, command, run_id, generation, tell)
-            if not isinstance(answer, NotBegun):
-                return answer
-            failed = answer.failed
             command = command._replace(excluded=(*command.excluded, chosen.id))
-        return failed
+            if isinstance(answer, Failed):
+                return answer._replace(is_last=not await self._has_another(command))
+            if isinstance(answer, Answered):
+                return answer
+            # A worker that was asked before tells more by its error than one without a connection.
+            failed = answer.failed if command.attempt == 1 else failed
+        return failed._replace(is_last=True)
 
     async def _call(
         self,
@@ -192,8 +200,9 @@ class Workers:
                 hear=lambda line: _is_progress(line, tell),
             )
         except WorkerUnreachable as error:
+            kind = "bad_answer" if isinstance(error, WorkerAnswerUnusable) else "unreachable"
             # It may repeat what the worker has sent, and that may be no text at all.
-            failed = Failed(command.call_id, storable(f"unreachable: {error}"), worker)
+            failed = Failed(command.call_id, storable(f"{kind}: {error}"), worker)
             return NotBegun(failed) if isinstance(error, WorkerNotReached) else failed
         except asyncio.CancelledError:
             await self._cancel(chosen, call_id, headers)
@@ -218,6 +227,24 @@ class Workers:
             await self._look(unless_since_s=now_s)
             chosen = self._chosen(command)
         return chosen
+
+    async def _has_another(self, command: CallService) -> bool:
+        """Return whether a live worker offers the service that is not excluded.
+
+        Return True if the registry cannot be read: then the next attempt finds out.
+        """
+        now_s = time.monotonic()
+        try:
+            await self._look(unless_since_s=now_s - REGISTRY_KEPT_S)
+            if not self._are_able(command):
+                await self._look(unless_since_s=now_s)
+        except InfrastructureError:
+            return True
+        return self._are_able(command)
+
+    def _are_able(self, command: CallService) -> bool:
+        now = self._clock.now()
+        return choose(self._known, command.service, now=now, excluded=command.excluded) is not None
 
     async def _look(self, *, unless_since_s: float) -> None:
         """One looks for all who want to know."""
