@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Path, Query, Response
+from pydantic import AfterValidator
 
 from headway.api.answers import LOCATION, answered, json_answer, problems
 from headway.api.caller import By
@@ -25,6 +26,7 @@ from headway.api.wire import (
 )
 from headway.core.command.cancel import CancelAnswer
 from headway.core.errors import RunNotActive, RunNotFound
+from headway.core.flow.kept import to_run_id
 from headway.core.ids import Key, LaneName
 from headway.core.run.status import RunStatus
 from headway.ports.run_reader import RunFilter
@@ -32,8 +34,16 @@ from headway.services.handle import RunHandle
 
 PAGE_COUNT_MAX: Final = 500
 
-RunIdPath = Annotated[str, Path(max_length=64, examples=["0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10"])]
-OfRun = Annotated[str | None, Query(min_length=1, max_length=64)]
+RunIdPath = Annotated[
+    str,
+    Path(max_length=64, examples=["0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10"]),
+    AfterValidator(to_run_id),  # A task is a run, and may be named as the root paths name it.
+]
+OfRun = Annotated[
+    str | None,
+    Query(min_length=1, max_length=64),
+    AfterValidator(lambda run_id: None if run_id is None else to_run_id(run_id)),
+]
 PageCount = Annotated[int, Query(ge=1, le=PAGE_COUNT_MAX)]
 
 

@@ -5,7 +5,7 @@ whatever their case; answers are spelt exactly so.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -30,7 +30,7 @@ from headway.core.errors import (
     RunNotActive,
     RunNotFound,
 )
-from headway.core.flow.kept import VersionStatus
+from headway.core.flow.kept import TASK_PREFIX, VersionStatus, to_run_id
 from headway.core.flow.state import NodeRun
 from headway.core.ids import SECOND, InstanceId, Instant, RunId
 from headway.core.run.status import VOCABULARY, RunStatus
@@ -40,7 +40,6 @@ from headway.ports.flow_reader import TaskFilter
 from headway.services.flow.task_view import ROW_COUNT_MAX, TaskView
 
 TASK_COUNT_MAX: Final = 100
-TASK_PREFIX: Final = "task-"
 TTL_S_MAX: Final = 86_400.0
 Fields = Mapping[str, Any]
 Call = Callable[[Face, Request], Awaitable[Any]]
@@ -97,8 +96,7 @@ def _answering(face: Face, call: Call) -> Answering:
         except Refusal as refusal:
             return _json(refusal.body, status=refusal.status)
         except InvalidFlow as error:
-            faults = [{"place": place, "problem": problem} for place, problem in error.faults]
-            return _json({"error": str(error), "faults": faults}, status=422)
+            return _json({"error": str(error), "faults": _listed(error.faults)}, status=422)
         except (RunNotFound, RunNotActive, FlowNotFound):
             return _json({"error": "not found"}, status=404)
         except InvalidInput as error:
@@ -112,6 +110,10 @@ def _answering(face: Face, call: Call) -> Answering:
             return _json({"error": str(error)}, status=409)
 
     return answer
+
+
+def _listed(faults: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"place": place, "problem": problem} for place, problem in faults]
 
 
 def _json(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -202,7 +204,10 @@ async def _publish(face: Face, request: Request) -> Any:
         status=VersionStatus.PUBLISHED if is_published else VersionStatus.DRAFT,
         by=caller_of(request.scope),
     )
-    return {"id": published.version_id}
+    answer: dict[str, Any] = {"id": published.version_id}
+    if published.unknown_fields:  # Else the answer is what it always was.
+        answer["warnings"] = _listed(published.unknown_fields)
+    return answer
 
 
 # Tasks.
@@ -252,7 +257,7 @@ async def _run_once(face: Face, request: Request) -> Any:
 
 async def _signal(face: Face, request: Request) -> Any:
     given = await _fields(request)
-    task_id = _run_id(_text(given, "task_id"))
+    task_id = to_run_id(_text(given, "task_id"))
     if "value" not in given:
         raise InvalidInput("value", "is missing")
     by = caller_of(request.scope)
@@ -294,8 +299,22 @@ async def _node_runs(face: Face, request: Request) -> Any:
 
 
 def _by_start(starts: Sequence[_Start]) -> Iterator[_Start]:
-    """Branches that began at one instant come in their own order, and not in that of their ends."""
-    for _, together in groupby(sorted(starts), key=lambda start: (start.at, start.path)):
+    """Sort node runs by their start.
+
+    Branches that started at the same instant are in branch order, not in the order of their ends.
+    The node run that gathers branches started with the first of them, but is listed after the last.
+    """
+    latest: dict[tuple[str, ...], Instant] = {}
+    placed: list[_Start] = []
+    for start in sorted(starts, key=lambda one: one.seq):
+        at = start.at
+        if start.branch is None:
+            # Branches of an earlier visit to the node started before this one: no harm.
+            at = max(at, latest.get(start.path, at))
+        else:
+            latest[start.path] = max(at, latest.get(start.path, at))
+        placed.append(start._replace(at=at))
+    for _, together in groupby(sorted(placed), key=lambda start: (start.at, start.path)):
         yield from sorted(together, key=lambda start: (start.branch is None, start.branch or 0))
 
 
@@ -371,11 +390,7 @@ def _text(given: Fields, name: str) -> str:
 
 
 def _asked(request: Request, name: str) -> RunId:
-    return _run_id(request.query_params.get(name, ""))
-
-
-def _run_id(task_id: str) -> RunId:
-    return RunId(task_id.removeprefix(TASK_PREFIX))
+    return to_run_id(request.query_params.get(name, ""))
 
 
 def _text_of(value: Any) -> str:

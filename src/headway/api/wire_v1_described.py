@@ -109,8 +109,13 @@ def _exactly(said: Said | list[Said]) -> Schema:
     }
 
 
-def _answers(said: Said | list[Said], refusals: Refusals) -> dict[int | str, dict[str, Any]]:
-    done = {JSON_TYPE: {"schema": _exactly(said), "example": said}}
+def _answers(
+    said: Said | list[Said], refusals: Refusals, optional: Schema
+) -> dict[int | str, dict[str, Any]]:
+    schema = _exactly(said)
+    if optional:
+        schema["properties"] |= optional
+    done = {JSON_TYPE: {"schema": schema, "example": said}}
     # What the guard refuses it refuses everywhere in the same words.
     told: dict[int | str, dict[str, Any]] = {
         200: {"description": "Done.", "content": done},
@@ -125,13 +130,20 @@ def _answers(said: Said | list[Said], refusals: Refusals) -> dict[int | str, dic
 
 
 def _call(
-    words: str, said: Said | list[Said], refusals: Refusals | None = None, **extra: Any
+    words: str,
+    said: Said | list[Said],
+    refusals: Refusals | None = None,
+    optional: Schema | None = None,
+    **extra: Any,
 ) -> Options:
-    """The first sentence is its name."""
+    """Describe a call. The first sentence of `words` is its name.
+
+    `optional` are members that the answer may have beside those of `said`.
+    """
     return {
         "summary": words.partition(".")[0],
         "description": words,
-        "responses": _answers(said, refusals or {}),
+        "responses": _answers(said, refusals or {}, optional or {}),
         "openapi_extra": extra,
     }
 
@@ -166,6 +178,17 @@ _LOST: Final[Refusals] = {404: ("There is none with that id.", {"error": "not fo
 _LATE: Final[Refusals] = {409: ("Right words, wrong moment.", {"error": "key 'ann' is locked"})}
 _FULL: Final[Refusals] = {429: ("Too much for now.", {"error": "lane 'flow' is full"})}
 _FAULTS: Final = [{"place": "start", "problem": "names no node"}]
+_WARNINGS: Final[Schema] = {
+    "type": "array",
+    "description": "Unknown fields of the definition, which have no effect; absent if there are"
+    " none. Fields of other dialects that would change its meaning are refused with 422.",
+    "items": {
+        "type": "object",
+        "required": ["place", "problem"],
+        "properties": {"place": _TEXT, "problem": _TEXT},
+        "additionalProperties": False,
+    },
+}
 _FAULTY: Final[Refusals] = {
     422: ("The definition is at fault.", {"error": "start: names no node", "faults": _FAULTS})
 }
@@ -203,7 +226,7 @@ ALLOCATE: Final = _call(
     "Choose a worker. The live one with the least load.", _WORKER, _NO_WORKER, parameters=[_SERVICE]
 )
 CREATE_FLOW: Final = _call(
-    "Make a flow, or find it. It has nothing published yet.",
+    "Make a flow. It has an id of its own, also when the name is taken, and no version yet.",
     {"id": "flow-1"},
     _LATE,
     requestBody=_body({"Name": "shouting"}),
@@ -212,6 +235,7 @@ PUBLISH: Final = _call(
     "Publish a version of a flow. New tasks get the latest.",
     {"id": "ver-1"},
     {**_LOST, **_LATE, **_FAULTY},
+    optional={"warnings": _WARNINGS},
     requestBody=_body(
         {"FlowID": "flow-1", "DefinitionJSON": _DEFINITION},
         Version=_loose(1, "A whole number from 1; the next one if it is none."),

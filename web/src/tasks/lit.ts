@@ -18,7 +18,8 @@ export function litOf(graph: FlowGraph, task: TaskView, rows: NodeRunView[], isU
     const isOwn = row.path.length <= 1 && (row.branch === null || row.action !== "");
     const count = (states.get(row.node)?.count ?? 0) + (isOwn ? 1 : 0);
     states.set(row.node, { state: row.status, count });
-    if (!isOwn || row.action === "") continue;
+    // A canceled task followed no edge, though its last node run has an action.
+    if (!isOwn || row.action === "" || row.status === "canceled") continue;
     const edge = edgeOf(graph, row.node, row.action);
     if (edge) taken.add(edgeId(edge.source, edge.target));
   }

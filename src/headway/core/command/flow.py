@@ -10,6 +10,8 @@ from headway.core.document import Document, check_text, encode_document
 from headway.core.errors import InvalidInput
 from headway.core.flow.kept import (
     FLOW_JOB,
+    FLOW_PREFIX,
+    VERSION_PREFIX,
     FlowChanges,
     FlowRun,
     SavedFlow,
@@ -110,7 +112,7 @@ class PublishFlow:
 
 def version_id_of(flow: SavedFlow, version: int) -> str:
     """`ver-…`: it follows from the flow's own id."""
-    return f"ver-{flow.id.removeprefix('flow-')}-{version}"
+    return f"{VERSION_PREFIX}{flow.id.removeprefix(FLOW_PREFIX)}-{version}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,13 +7,15 @@ from typing import Any, Final
 
 from headway.core.command.command import Changed
 from headway.core.command.flow import PublishFlow
-from headway.core.document import check_word
+from headway.core.document import NAME_LENGTH_MAX, check_name, check_word
 from headway.core.errors import FlowNotFound, RevisionConflict
 from headway.core.flow.canonical import canonical_json
 from headway.core.flow.faults import Fault
 from headway.core.flow.graph import Offered
 from headway.core.flow.kept import (
     FLOW_JOB,
+    FLOW_PREFIX,
+    VERSION_PREFIX,
     ListedVersion,
     SavedFlow,
     SavedVersion,
@@ -32,6 +34,10 @@ from headway.services.parameters import Parameters
 Definition = str | Mapping[str, Any]
 FLOW_COUNT_MAX: Final = 1_000
 """Of how many a new definition is told whether they exist."""
+NUMBER_LENGTH_MAX: Final = 11
+"""Of a version within the id of a version."""
+VARIANT_LENGTH: Final = 12
+"""Of the end of a new id, which makes a name that is taken into one that is free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,8 @@ class PublishedFlow:
     """False: the newest version is this very definition already."""
     warnings: tuple[Fault, ...]
     """What is suspicious about it, each with its place."""
+    unknown_fields: tuple[Fault, ...]
+    """Those of the warnings that name a field which has no effect."""
 
 
 class FlowBook:
@@ -77,6 +85,7 @@ class FlowBook:
         where 0 is for one that is to be new.
         """
         read = await self._read(definition)
+        name, _ = await self.resolve(name)
         return await self._publish(
             name,
             read,
@@ -87,8 +96,18 @@ class FlowBook:
         )
 
     async def create(self, name: str, *, by: str = "") -> PublishedFlow:
-        """A flow without a version yet, or the one that has this name."""
-        return await self._publish(name, None, by=by)
+        """Make a new flow, without a version yet. If the name is taken, it gets a variant of it.
+
+        Two programs that choose the same name never publish into one flow. A caller that repeats
+        the call because it lost the answer has two flows, of which it uses one.
+        """
+        name = wanted = check_name(name, place="name")
+        while True:  # Until the name is free, which a variant nearly always is.
+            try:
+                return await self._publish(wanted, None, expected_revision=0, by=by)
+            except RevisionConflict:
+                suffix = f"-{self._ids.run_id()[-VARIANT_LENGTH:]}"
+                wanted = f"{name[: NAME_LENGTH_MAX - len(suffix)]}{suffix}"
 
     async def _publish(
         self,
@@ -104,7 +123,7 @@ class FlowBook:
         digest = "" if text is None else hashlib.sha256(text.encode()).hexdigest()
         command = PublishFlow(
             name=name,
-            flow_id=f"flow-{self._ids.run_id()}",
+            flow_id=f"{FLOW_PREFIX}{self._ids.run_id()}",
             definition=text,
             digest=digest,
             status=status,
@@ -125,6 +144,7 @@ class FlowBook:
             digest,
             answer.is_new,
             () if read is None else read.warnings,
+            () if read is None else read.unknown_fields,
         )
 
     async def _read(self, definition: Definition) -> Published:
@@ -138,10 +158,32 @@ class FlowBook:
         return await self.desk.flows.flows(limit=limit, after=after)
 
     async def get(self, name: str) -> SavedFlow:
+        name, _ = await self.resolve(name)
         found = await self.desk.flows.flow(name)
         if found is None:
             raise FlowNotFound(name)
         return found
+
+    async def resolve(self, name: str, version: int | None = None) -> tuple[str, int | None]:
+        """Return the name of a flow, and the version, given either name or id.
+
+        The root paths name flows `flow-…` and versions `ver-…`. A flow that has such a name itself
+        goes first. What is neither is returned as it is.
+        """
+        if not name.startswith((FLOW_PREFIX, VERSION_PREFIX)):
+            return name, version
+        if await self.desk.flows.flow(name) is not None:
+            return name, version
+        flow_id, number = name, ""
+        if name.startswith(VERSION_PREFIX):
+            own_id, _, number = name.removeprefix(VERSION_PREFIX).rpartition("-")
+            flow_id = f"{FLOW_PREFIX}{own_id}"
+        found = await self.desk.flows.flow_by_id(flow_id)
+        if found is None:
+            return name, version
+        if version is None and number.isdecimal() and len(number) < NUMBER_LENGTH_MAX:
+            version = int(number)
+        return found.name, version
 
     async def by_id(self, flow_id: str) -> SavedFlow:
         found = await self.desk.flows.flow_by_id(flow_id)
@@ -151,6 +193,7 @@ class FlowBook:
 
     async def version(self, name: str, version: int | None = None) -> SavedVersion:
         """One version with its definition; the published one unless told."""
+        name, version = await self.resolve(name, version)
         number = (await self.get(name)).published if version is None else version
         found = await self.desk.flows.version(name, number)
         if found is None:
@@ -161,13 +204,13 @@ class FlowBook:
         self, name: str, *, limit: int = 100, before: int | None = None
     ) -> Sequence[ListedVersion]:
         """The newest first, from the one before `before` on; `version` tells the definition."""
-        await self.get(name)
-        return await self.desk.flows.versions(name, limit=limit, before=before)
+        flow = await self.get(name)
+        return await self.desk.flows.versions(flow.name, limit=limit, before=before)
 
     async def graph(self, name: str, version: int | None = None) -> str:
         """A Mermaid diagram."""
         saved = await self.version(name, version)
-        return to_mermaid(await self.desk.definitions.flow(name, saved.version))
+        return to_mermaid(await self.desk.definitions.flow(saved.flow, saved.version))
 
     def schema(self) -> dict[str, Any]:
         """A JSON Schema of definitions, for editors."""

@@ -1,6 +1,7 @@
 """Flows in the hands of a program: start tasks of them, and steer those."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 from headway.core.command.flow import FlowStart, StartFlow
@@ -19,7 +20,7 @@ from headway.core.errors import (
     TooLarge,
 )
 from headway.core.flow.happened import check_signal_key
-from headway.core.flow.kept import FLOW_JOB, encode
+from headway.core.flow.kept import FLOW_JOB, encode, to_run_id
 from headway.core.flow.state import NodeRun
 from headway.core.flow.step import begin
 from headway.core.flow.stored import cursor_of
@@ -100,6 +101,7 @@ class Flows(FlowBook):
         by: str = "",
     ) -> RunHandle:
         """Accept a task of the flow, durably. It keeps its version, whatever is published later."""
+        name, version = await self.resolve(name, version)
         number = await self.desk.definitions.newest(name) if version is None else version
         flow = await self.desk.definitions.flow(name, number)
         start = FlowStart(flow=name, version=number, node=flow.start)
@@ -145,7 +147,7 @@ class Flows(FlowBook):
             lane=run.lane,
             idempotency_key=idempotency_key,
             by=by,
-            said=("rerun", task_id, node),
+            said=("rerun", old.record.run.id, node),
         )
         return await self._start(StartFlow(submission=submission, start=start))
 
@@ -200,6 +202,9 @@ class Flows(FlowBook):
         self, wanted: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
     ) -> AsyncIterator[TaskView]:
         """The same one by one, for whoever has no room for all of them."""
+        if wanted.flow is not None:
+            flow, _ = await self.resolve(wanted.flow)
+            wanted = replace(wanted, flow=flow)
         async for task in self.desk.flows.tasks(wanted, limit=limit, after=after):
             yield await self._views.view(task)
 
@@ -252,7 +257,7 @@ class Flows(FlowBook):
     async def _post(
         self, task_id: str, key: str, value: Any, *, by: str, asked_by: int | None = None
     ) -> None:
-        run_id = RunId(task_id)
+        run_id = to_run_id(task_id)
         document = encode_document(value, place="value")
         name = check_signal_key(key)
         size = beside(await self.desk.flows.shared(run_id), name, document)
@@ -283,7 +288,8 @@ class Flows(FlowBook):
         return explained(found, view, state, offered=await self.desk.workers.offered())
 
     async def _task(self, task_id: str) -> Task:
-        found = await self.desk.flows.task(RunId(task_id))
+        run_id = to_run_id(task_id)
+        found = await self.desk.flows.task(run_id)
         if found is None:
-            raise RunNotFound(RunId(task_id), what="task")
+            raise RunNotFound(run_id, what="task")
         return found

@@ -21,6 +21,7 @@ from headway.services.flow.waiting import APPROVAL, awaited_key
 ROW_COUNT_MAX: Final = 10_000
 """How many node runs are read at once."""
 CANCELED: Final = "canceled"
+"""The last action of a canceled task, and the action of its last node run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ class TaskViews:
             params=json.loads(record.params),
             shared=shown_shared(state),
             node=state.frames[0].node.key,
-            last_action=state.last_action,
+            last_action=CANCELED if record.run.status is RunStatus.CANCELED else state.last_action,
             step_count=state.row_count,
             retry_state=retry_state(state),
             waits_for=flow_run.waits_for if is_active else None,
@@ -139,7 +140,7 @@ def _canceled(task: Task, state: State) -> NodeRun:
         input=frame.input,
         output=None,
         error=reason or CANCELED,
-        action="",
+        action=CANCELED,
         started_at=frame.entered_at if frame.is_entered else run.ended_at,
         finished_at=run.ended_at,
         worker=None,

@@ -1,0 +1,376 @@
+"""Rules of the root paths where the first flow centre left room (WIRE, R5.4, R5.15)."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from headway.worker.program import Worker
+from headway.worker.services import ServiceError, Services
+from tests.api.client import Client
+from tests.api.test_wire_v1 import ended, published, started
+from tests.service.flow.raw_worker import Heard, answer_of, raw_worker
+
+pytestmark = pytest.mark.backend("sqlite")
+
+WAIT = {"start": "w", "nodes": {"w": {"kind": "wait_event", "params": {"signal_key": "go"}}}}
+
+
+def asking(**fields: Any) -> dict[str, Any]:
+    """A definition whose one node calls `work`."""
+    node = {"kind": "executor", "service": "work", "post": {"output_key": "out"}}
+    return {"start": "a", "nodes": {"a": node | fields}}
+
+
+def upper(text: str) -> dict[str, Any]:
+    """A definition that puts `text` into its shared state."""
+    choose = {"kind": "choice", "params": {"said": text}, "prep": {"input_key": "$params.said"}}
+    return {"start": "say", "nodes": {"say": choose | {"post": {"output_key": "said"}}}}
+
+
+async def node_runs(client: Client, task_id: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await client.get(f"/tasks/runs?task_id={task_id}")).body
+    return found
+
+
+# Flows of the same name.
+
+
+@pytest.mark.proves("R5.15")
+async def test_two_programs_with_one_flow_name_run_their_own_definitions(client: Client) -> None:
+    ids = [await published(client, upper(text), "demo") for text in ("ann", "bob", "cleo")]
+    assert len(set(ids)) == 3
+    for flow_id, text in zip(ids, ("ann", "bob", "cleo"), strict=True):
+        task = await client.post("/tasks", {"FlowID": flow_id})
+        shared = json.loads((await ended(client, task["id"]))["SharedJSON"])
+        assert shared == {"said": text}
+    flows = (await client.get("/api/flows"))["flows"]
+    assert [flow["id"] for flow in sorted(flows, key=lambda flow: flow["created_at"])] == ids
+    assert all(flow["name"].startswith("demo") for flow in flows)
+    assert flows[0]["name"] == "demo"
+
+
+@pytest.mark.proves("R5.15")
+async def test_a_name_without_a_version_and_one_of_the_api_are_taken_too(client: Client) -> None:
+    await client.call("PUT", "/api/flows/orders", upper("of the api"))
+    theirs = await published(client, upper("of a program"), "orders")
+    assert (await client.get("/api/flows/orders"))["id"] != theirs
+    own = await client.post("/api/flows/orders/tasks", {})
+    assert await client.hw.run(own["id"]).result(20) == {"said": "of the api"}
+    empty = [(await client.post("/flows", {"Name": "empty"}))["id"] for _ in range(2)]
+    assert len(set(empty)) == 2
+
+
+@pytest.mark.proves("R5.15")
+async def test_a_long_name_that_is_taken_still_makes_a_flow(client: Client) -> None:
+    name = "n" * 255
+    made = [await client.post("/flows", {"Name": f" {name} "}) for _ in range(2)]
+    assert [answer.status for answer in made] == [200, 200]
+    assert made[0]["id"] != made[1]["id"]
+
+
+# Which workers are asked.
+
+
+async def say_garbage(_: Heard, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 500 Oops\r\nContent-Length: 5\r\n\r\noops!")
+
+
+async def speak_no_http(_: Heard, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"what do you want?\r\n\r\n")
+
+
+async def report_an_error(_: Heard, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(answer_of({"error": "out of paper"}))
+
+
+async def hang_up(_: Heard, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    await writer.wait_closed()
+    raise ConnectionResetError
+
+
+async def answer(_: Heard, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(answer_of({"result": "done"}))
+
+
+FAILING = {
+    "1-garbage": say_garbage,
+    "2-no-http": speak_no_http,
+    "3-error": report_an_error,
+    "4-hangs-up": hang_up,
+}
+DEAD = "http://127.0.0.1:1"
+
+
+@asynccontextmanager
+async def registered(client: Client, worker_id: str, serve: Any) -> AsyncIterator[None]:
+    async with raw_worker(serve) as address:
+        await client.post("/register", {"id": worker_id, "url": address, "services": ["work"]})
+        yield
+
+
+@pytest.mark.proves("R5.4")
+@pytest.mark.parametrize("fields", [{}, {"max_attempts": 0}], ids=["absent", "0"])
+@pytest.mark.parametrize("name", [*FAILING, "dead"])
+async def test_a_worker_that_fails_is_passed_over_for_the_next_live_one(
+    client: Client, name: str, fields: dict[str, int]
+) -> None:
+    """In order of load, so that the failing one is asked first."""
+    async with registered(client, "good", answer):
+        await client.post("/heartbeat", {"id": "good", "load": 5})
+        async with registered(client, name, FAILING.get(name, answer)):
+            if name == "dead":
+                body = {"id": name, "url": DEAD, "services": ["work"]}
+                await client.post("/register", body)
+            task_id = await started(client, asking(weighted_by_load=True, **fields), {})
+            task = await ended(client, task_id)
+    assert (task["Status"], json.loads(task["SharedJSON"])) == ("completed", {"out": "done"})
+    (run,) = await node_runs(client, task_id)
+    assert (run["status"], run["attemptNo"], run["workerId"]) == ("ok", 1, "good")
+
+
+@pytest.mark.proves("R5.4")
+async def test_max_attempts_bounds_how_many_workers_are_asked(client: Client) -> None:
+    asked: list[str] = []
+
+    def noting(name: str) -> Any:
+        async def fail(_: Heard, __: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            asked.append(name)
+            writer.write(answer_of({"error": f"{name} is out of paper"}))
+
+        return fail
+
+    async with (
+        registered(client, "c", noting("c")),
+        registered(client, "a", noting("a")),
+        registered(client, "b", noting("b")),
+    ):
+        for worker_id, load in (("a", 3), ("b", 1), ("c", 2)):
+            await client.post("/heartbeat", {"id": worker_id, "load": load})
+        for fields, wanted in (({"max_attempts": 2}, ["b", "c"]), ({}, ["b", "c", "a"])):
+            asked.clear()
+            task_id = await started(client, asking(weighted_by_load=True, **fields), {})
+            assert (await ended(client, task_id))["Status"] == "failed"
+            assert asked == wanted
+            (run,) = await node_runs(client, task_id)
+            last = wanted[-1]
+            assert (run["errorText"], run["workerId"]) == (f"{last} is out of paper", last)
+
+
+@pytest.mark.proves("R5.4")
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("1-garbage", "bad_answer: HTTP 500"),
+        ("2-no-http", "bad_answer: it does not answer in HTTP"),
+        ("3-error", "out of paper"),
+        ("4-hangs-up", "unreachable: "),
+        ("dead", "unreachable: cannot connect"),
+    ],
+)
+async def test_a_node_run_tells_apart_no_connection_garbage_and_a_reported_error(
+    client: Client, name: str, error: str
+) -> None:
+    async with registered(client, name, FAILING.get(name, answer)):
+        if name == "dead":
+            await client.post("/register", {"id": name, "url": DEAD, "services": ["work"]})
+        task_id = await started(client, asking(), {})
+        await ended(client, task_id)
+    (run,) = await node_runs(client, task_id)
+    assert run["errorText"].startswith(error)
+    assert (run["status"], run["workerId"]) == ("error", name)
+
+
+@pytest.mark.proves("R5.4")
+async def test_a_worker_without_a_connection_does_not_hide_what_another_reported(
+    client: Client,
+) -> None:
+    async with registered(client, "1-error", report_an_error):
+        await client.post("/register", {"id": "2-dead", "url": DEAD, "services": ["work"]})
+        task_id = await started(client, asking(weighted_by_load=True), {})
+        await ended(client, task_id)
+    (run,) = await node_runs(client, task_id)
+    assert (run["errorText"], run["workerId"]) == ("out of paper", "1-error")
+
+
+# Fields of other dialects.
+
+
+def with_fields(**fields: Any) -> dict[str, Any]:
+    return {"start": "a", "nodes": {"a": {"kind": "choice", **fields}}}
+
+
+@pytest.mark.proves("R5.15")
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"exec_type": "local_func"},
+        {"func": "shout"},
+        {"script": "echo"},
+        {"parallel_execs": [{"service": "work"}]},
+        {"foreach_execs": [{}]},
+        {"subflow_execs": {"a": 1}},
+        {"other_execs": [1]},
+    ],
+    ids=lambda field: next(iter(field)),
+)
+async def test_a_field_that_changes_the_meaning_is_refused_on_every_face(
+    client: Client, field: dict[str, Any]
+) -> None:
+    flow = await client.post("/flows", {"Name": "demo"})
+    (name,) = field
+    inner = with_fields(**field)
+    nested = {"start": "s", "nodes": {"s": {"kind": "subflow", "subflow": inner}}}
+    for definition, place in (
+        (inner, f"nodes.a.{name}"),
+        (nested, f"nodes.s.subflow.nodes.a.{name}"),
+    ):
+        body = {"FlowID": flow["id"], "DefinitionJSON": json.dumps(definition)}
+        refused = await client.post("/flows/version", body)
+        assert (refused.status, [one["place"] for one in refused["faults"]]) == (422, [place])
+        for method, path in (("PUT", "/api/flows/demo"), ("POST", "/api/flow-check")):
+            refused = await client.call(method, path, definition)
+            assert (refused.status, [one["place"] for one in refused["faults"]]) == (422, [place])
+    nothing = await client.post("/tasks", {"FlowID": flow["id"]})
+    assert (nothing.status, nothing.body) == (400, {"error": "no start"})
+
+
+@pytest.mark.proves("R5.15")
+async def test_unknown_fields_are_warnings_and_without_any_the_answer_is_as_ever(
+    client: Client,
+) -> None:
+    flow = await client.post("/flows", {"Name": "demo"})
+    odd = with_fields(colour="red", exec_type="http", func="") | {"note": "n"}
+    body = {"FlowID": flow["id"], "DefinitionJSON": json.dumps(odd)}
+    made = await client.post("/flows/version", body)
+    assert (made.status, list(made.body)) == (200, ["id", "warnings"])
+    places = {warning["place"] for warning in made["warnings"]}
+    assert places == {"note", "nodes.a.colour"}
+    assert all("no effect" in warning["problem"] for warning in made["warnings"])
+    api = await client.call("PUT", "/api/flows/other", odd)
+    assert {warning["place"] for warning in api["warnings"]} > places
+    # That nobody offers a service yet is told by the API, and not to clients of the root paths.
+    plain = body | {"DefinitionJSON": json.dumps(asking())}
+    assert list((await client.post("/flows/version", plain)).body) == ["id"]
+
+
+# Cancelled tasks.
+
+
+@pytest.mark.proves("R5.4")
+@pytest.mark.parametrize("is_pending", [True, False], ids=["pending", "waiting"])
+async def test_a_cancelled_task_has_the_action_canceled_and_so_has_its_node_run(
+    client: Client, is_pending: bool
+) -> None:
+    if is_pending:
+        await client.hw.lanes.set("flow", max_concurrent=0)
+    task_id = await started(client, WAIT, {})
+    status = "pending" if is_pending else "running"
+    while (await client.get(f"/tasks/get?id={task_id}"))["Status"] != status:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    assert (await client.post(f"/tasks/cancel?id={task_id}")).body == {"ok": "1"}
+    task = await ended(client, task_id)
+    assert (task["Status"], task["LastAction"]) == ("canceled", "canceled")
+    (run,) = await node_runs(client, task_id)
+    assert (run["nodeKey"], run["status"], run["action"]) == ("w", "canceled", "canceled")
+    assert (await client.get(f"/api/tasks/{task_id}"))["last_action"] == "canceled"
+    (row,) = (await client.get(f"/api/tasks/{task_id}/node-runs"))["node_runs"]
+    assert row["action"] == "canceled"
+
+
+# The order of node runs.
+
+
+@pytest.fixture
+async def worker(client: Client) -> AsyncIterator[Worker]:
+    services = Services()
+
+    @services
+    async def name(given: Any) -> Any:
+        return given
+
+    @services
+    async def fail() -> None:
+        raise ServiceError("broken")
+
+    made = Worker(services, url=DEAD, registry_url=client.address, drain_s=0)
+    async with made as worker:
+        await worker.registered()
+        yield worker
+
+
+@pytest.mark.proves("R5.6")
+@pytest.mark.parametrize("mode", ["sequential", "concurrent"])
+@pytest.mark.parametrize("kind", ["parallel", "foreach"])
+async def test_the_node_run_that_gathers_is_listed_after_its_branches(
+    client: Client, worker: Worker, kind: str, mode: str
+) -> None:
+    fan: dict[str, Any] = {"kind": kind, "parallel_mode": mode, "prep": {"input_key": "$params.x"}}
+    fan["post"] = {"output_key": "all"}
+    fan |= {"service": "name"} if kind == "foreach" else {"parallel_services": ["name"] * 3}
+    again = {"kind": "choice"}
+    definition = {
+        "start": "p",
+        "nodes": {"p": fan, "q": fan, "end": again},
+        "edges": [{"from": "p", "to": "q"}, {"from": "q", "to": "end"}],
+    }
+    task_id = await started(client, definition, {"x": [1, 2, 3]})
+    await ended(client, task_id)
+    runs = await node_runs(client, task_id)
+    assert [run["nodeKey"] for run in runs] == ["p"] * 4 + ["q"] * 4 + ["end"]
+    gathered = [json.loads(runs[at]["execOutputJson"]) for at in (3, 7)]
+    branches = [json.loads(run["execOutputJson"]) for run in runs[:3]]
+    assert gathered == [branches, branches]
+    rows = (await client.get(f"/api/tasks/{task_id}/node-runs"))["node_runs"]
+    assert [row["branch"] for row in rows if row["node"] == "p"][-1] is None
+
+
+# Ids.
+
+
+@pytest.mark.proves("R5.6")
+async def test_the_api_takes_ids_as_the_root_paths_spell_them(client: Client) -> None:
+    flow_id = await published(client, WAIT, "waits")
+    task_id = (await client.post("/tasks", {"FlowID": flow_id}))["id"]
+    run_id = task_id.removeprefix("task-")
+    while (await client.get(f"/api/tasks/{task_id}"))["waits_for"] != "event":  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    assert (await client.get(f"/api/tasks/{task_id}"))["id"] == run_id
+    assert (await client.get(f"/api/runs/{task_id}"))["id"] == run_id
+    assert (await client.get(f"/api/runs/{task_id}/explain")).status == 200
+    assert (await client.get(f"/api/tasks/{task_id}/node-runs")).status == 200
+    signal = await client.post(f"/api/tasks/{task_id}/signal", {"key": "go", "value": 5})
+    assert (signal.status, signal["id"]) == (202, run_id)
+    await ended(client, task_id)
+    rerun = await client.post(f"/api/tasks/{task_id}/rerun", {"node": "w"})
+    assert (rerun.status, rerun["rerun_of"]) == (201, run_id)
+    cancelled = await client.post(f"/api/tasks/task-{rerun['id']}/cancel")
+    assert cancelled.status in (202, 409)  # It had its signal already, and may be over.
+    lost = await client.get("/api/tasks/task-none")
+    assert (lost.status, lost["code"]) == (404, "run_not_found")
+
+
+@pytest.mark.proves("R5.6")
+async def test_the_api_takes_the_ids_of_flows_and_versions_for_their_names(client: Client) -> None:
+    flow_id = await published(client, upper("one"), "demo")
+    body = {"FlowID": flow_id, "DefinitionJSON": json.dumps(upper("two")), "Version": 2}
+    assert (await client.post("/flows/version", body)).status == 200
+    first_id = f"ver-{flow_id.removeprefix('flow-')}-1"
+    assert (await client.get(f"/api/flows/{flow_id}"))["name"] == "demo"
+    shown = (await client.get(f"/api/flows/{first_id}"))["definition"]
+    assert shown["nodes"]["say"]["params"] == {"said": "one"}
+    assert len((await client.get(f"/api/flows/{flow_id}/versions"))["versions"]) == 2
+    assert (await client.get(f"/api/flows/{flow_id}/graph")).status == 200
+    for name, text in ((flow_id, "two"), (first_id, "one")):
+        task = await client.post(f"/api/flows/{name}/tasks", {})
+        assert (task.status, task["flow"]) == (201, "demo")
+        assert await client.hw.run(task["id"]).result(20) == {"said": text}
+    assert len((await client.get(f"/api/tasks?flow={flow_id}"))["tasks"]) == 2
+    # A flow whose name looks like an id is that flow.
+    await client.call("PUT", "/api/flows/flow-mine", upper("mine"))
+    assert (await client.get("/api/flows/flow-mine"))["name"] == "flow-mine"
+    assert (await client.get("/api/flows/flow-none")).status == 404
