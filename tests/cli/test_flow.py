@@ -42,3 +42,33 @@ def test_r5_9_a_flow_is_pushed_and_a_task_started_and_canceled(tmp_path: Path) -
     assert watched.out.splitlines()[0].split()[:3] == ["1", "ask", "canceled"]
     missing = headway("flow", "start", "none", folder=tmp_path)
     assert (missing.code, missing.err) == (4, "headway: there is no flow 'none' (published)\n")
+
+
+@pytest.mark.proves("R5.6")
+def test_commands_take_ids_as_the_root_paths_spell_them(tmp_path: Path) -> None:
+    (tmp_path / "ask.json").write_text(json.dumps(ASK))
+    assert headway("db", "upgrade", folder=tmp_path).code == 0
+    pushed = json.loads(headway("flow", "push", "asks", "ask.json", "--json", folder=tmp_path).out)
+    run_id = headway("flow", "start", pushed["id"], folder=tmp_path).out.strip()
+    task_id = f"task-{run_id}"
+    assert headway("task", "get", task_id, folder=tmp_path).out.startswith(run_id)
+    assert headway("explain", task_id, folder=tmp_path).code == 0
+    assert headway("task", "cancel", task_id, folder=tmp_path).out == "canceled\n"
+    watched = headway("task", "watch", task_id, folder=tmp_path)
+    assert watched.out.split()[:5] == ["1", "ask", "canceled", "->", "canceled"]
+    shown = headway("flow", "show", pushed["version_id"], folder=tmp_path)
+    assert json.loads(shown.out)["start"] == "ask"
+
+
+@pytest.mark.proves("R5.15")
+def test_unknown_fields_are_shown_and_those_that_change_the_meaning_refused(tmp_path: Path) -> None:
+    assert headway("db", "upgrade", folder=tmp_path).code == 0
+    (tmp_path / "odd.json").write_text(json.dumps(ASK | {"colour": "red"}))
+    pushed = headway("flow", "push", "asks", "odd.json", folder=tmp_path)
+    assert (pushed.code, pushed.out.splitlines()[-1]) == (0, "asks version 1")
+    assert "warning  colour: " in pushed.out
+    (tmp_path / "later.json").write_text(json.dumps(ASK | {"parallel_execs": [{"func": "f"}]}))
+    for command in (("validate",), ("push", "asks")):
+        refused = headway("flow", *command, "later.json", folder=tmp_path)
+        assert refused.code != 0
+        assert "parallel_execs: is not supported" in refused.out + refused.err

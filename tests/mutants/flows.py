@@ -98,4 +98,35 @@ FLOWS: Final = (
         test_file="tests/contract/test_flows.py",
         test="test_i15_signals_that_find_room_alone_are_not_taken_together",
     ),
+    Mutant(
+        name="a program that creates a flow is given another program's flow of that name",
+        file="services/flow/book.py",
+        edits=(
+            (
+                "return await self._publish(wanted, None, expected_revision=0, by=by)",
+                "return await self._publish(wanted, None, by=by)",
+            ),
+        ),
+        test_file="tests/api/test_wire_rules.py",
+        test="test_two_programs_with_one_flow_name_run_their_own_definitions",
+    ),
+    Mutant(
+        name="without max_attempts only one worker is asked",
+        file="core/flow/calls.py",
+        edits=(("(node.max_attempts or ASKED_COUNT_MAX)", "(node.max_attempts or 1)"),),
+        test_file="tests/api/test_wire_rules.py",
+        test="test_max_attempts_bounds_how_many_workers_are_asked",
+    ),
+    Mutant(
+        name="a worker without a connection hides what another one reported",
+        file="services/flow/workers.py",
+        edits=(
+            (
+                "failed = answer.failed if command.attempt == 1 else failed",
+                "failed = answer.failed",
+            ),
+        ),
+        test_file="tests/api/test_wire_rules.py",
+        test="test_a_worker_without_a_connection_does_not_hide_what_another_reported",
+    ),
 )
