@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from headway.core.run.admission import OnConflict
     from headway.core.run.run import Existing, Files, Mode, Recovery
     from headway.core.run.status import RunStatus
-    from headway.core.run.window import Refusal
+    from headway.core.run.window import Delivery, Refusal
     from headway.process import run_process
     from headway.services.blocking import BlockingChildRun, BlockingRunContext
     from headway.services.context import ChildRun, RunContext
@@ -50,6 +50,7 @@ __all__ = [
     "ChildRun",
     "ConfigurationError",
     "DatabaseUnavailable",
+    "Delivery",
     "Error",
     "Examination",
     "Existing",

@@ -133,9 +133,9 @@ async def test_r1_5_a_busy_key_is_met_as_the_caller_says(client: Client) -> None
 async def test_i6_a_message_is_sent_once(client: Client) -> None:
     run_id = await client.submitted("stay")
     path = f"/api/runs/{run_id}/messages"
+    later = {"content": "hello", "deliver": "when_listening"}
     for _ in range(2):
-        sent = await client.post(path, {"content": "hello"}, idempotency_key="one")
-        assert sent.status == 202
+        assert (await client.post(path, later, idempotency_key="one")).status == 202
     refused = await client.post(path, {"content": "goodbye"}, idempotency_key="one")
     assert (refused.status, refused["code"]) == (422, "idempotency_conflict")
     assert len(await client.hw.store.runs.inbox(RunId(run_id))) == 1

@@ -38,9 +38,10 @@ async def test_i20_a_full_inbox_is_told(client: Client, monkeypatch: pytest.Monk
     run_id = await client.submitted("stay")
     await client.begun(run_id)
     path = f"/api/runs/{run_id}/messages"
-    for n in range(2):
-        assert (await client.post(path, {"content": n})).status == 202
-    answer = await client.post(path, {"content": "one too many"})
+    later = {"content": "hello", "deliver": "when_listening"}
+    for _ in range(2):
+        assert (await client.post(path, later)).status == 202
+    answer = await client.post(path, later)
     refused(answer, 429, "inbox_full")
     assert answer["run_id"] == run_id
 

@@ -97,7 +97,8 @@ async def test_i11_a_cancel_tells_the_truth_and_a_second_is_told_apart(client: C
 
 async def test_i3_messages_and_answers_reach_the_job(client: Client) -> None:
     run_id = await client.submitted("listen")
-    assert (await client.post(f"/api/runs/{run_id}/messages", {"content": "hello"})).status == 202
+    sent = {"content": "hello", "deliver": "when_listening"}
+    assert (await client.post(f"/api/runs/{run_id}/messages", sent)).status == 202
     assert (await client.ended(run_id))["result"] == ["hello"]
     late = await client.post(f"/api/runs/{run_id}/messages", {"content": "hello"})
     assert (late.status, late["code"]) == (409, "run_not_active")
@@ -125,6 +126,8 @@ async def test_a_run_explains_itself(client: Client) -> None:
         ("GET", "/explain"),
         ("GET", "/events"),
         ("POST", "/cancel"),
+        ("GET", "/files"),
+        ("GET", "/messages"),
     ],
 )
 async def test_a_run_that_is_not_there_is_404(client: Client, method: str, path: str) -> None:

@@ -84,7 +84,7 @@ async def test_r1_1_a_busy_key_and_a_run_that_is_not_there_have_codes_of_their_o
 
 async def test_r4_12_a_run_is_sent_messages(said: Said) -> None:
     (run_id,) = await said.lines(runs.submit("listen"))
-    assert await said.lines(runs.send(run_id, "go on")) == ["accepted"]
+    assert await said.lines(runs.send(run_id, "go on", when_listening=True)) == ["accepted"]
     *_, outcome = await said.lines(watch.watch(run_id))
     assert outcome.endswith(': ["go on"]')
     with pytest.raises(Refused) as over:

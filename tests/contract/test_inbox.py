@@ -12,6 +12,7 @@ from headway.core.command.inbox import (
     InboxFull,
     NotActive,
     Posted,
+    UnknownRun,
 )
 from headway.core.ids import RunId
 from headway.core.run.events import EventType
@@ -183,7 +184,7 @@ async def test_r4_11_a_run_that_is_over_or_ending_takes_no_messages(
     run = await given(store, clock, source)
     before = await read_all(store)
     assert await store.apply(a_message(run.run_id)) == NotActive()
-    assert await store.apply(a_message(RunId("none"))) == NotActive()
+    assert await store.apply(a_message(RunId("none"))) == UnknownRun()
     assert await read_all(store) == before
 
 

@@ -9,20 +9,21 @@ from headway.core.command.report import SetWindow
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
-from headway.core.run.window import Refusal, Window
+from headway.core.run.window import Delivery, Refusal, Window
 from headway.testing import claim_of, document
 from tests.contract.scenes import claimed_one, events, instance, orphaned, running, state
 
 TAKEN = None
-WORDS = [
-    (Window.NONE, False, TAKEN),
-    (Window.NONE, True, Refusal.NOT_STREAMING),
-    (Window.STREAMING, False, TAKEN),
-    (Window.STREAMING, True, TAKEN),
-    (Window.COMPACTING, False, Refusal.COMPACTING),
-    (Window.COMPACTING, True, Refusal.COMPACTING),
-    (Window.CLOSED, False, Refusal.NOT_STREAMING),
-    (Window.CLOSED, True, Refusal.NOT_STREAMING),
+NOW, LATER = Delivery.NOW, Delivery.WHEN_LISTENING
+ANSWERS = [
+    (Window.NONE, LATER, TAKEN),
+    (Window.NONE, NOW, NotTaken(Refusal.NOT_STREAMING, can_wait=True)),
+    (Window.STREAMING, LATER, TAKEN),
+    (Window.STREAMING, NOW, TAKEN),
+    (Window.COMPACTING, LATER, TAKEN),
+    (Window.COMPACTING, NOW, NotTaken(Refusal.COMPACTING, can_wait=True)),
+    (Window.CLOSED, LATER, NotTaken(Refusal.NOT_STREAMING)),
+    (Window.CLOSED, NOW, NotTaken(Refusal.NOT_STREAMING)),
 ]
 
 
@@ -32,18 +33,19 @@ async def in_window(store: SqlStore, window: Window) -> Claim:
     return claim
 
 
-@pytest.mark.parametrize(("window", "is_steering", "refusal"), WORDS)
-async def test_r4_11_the_window_decides_who_is_heard(
-    store: SqlStore, *, window: Window, is_steering: bool, refusal: Refusal | None
+@pytest.mark.proves("R4.11", "R4.8", "I26")
+@pytest.mark.parametrize(("window", "delivery", "refusal"), ANSWERS)
+async def test_the_window_of_a_run_decides_whether_a_message_is_accepted(
+    store: SqlStore, *, window: Window, delivery: Delivery, refusal: NotTaken | None
 ) -> None:
     claim = await in_window(store, window)
     answer = await store.apply(
-        PostToInbox(run_id=claim.run_id, payload=document("hi"), is_steering=is_steering)
+        PostToInbox(run_id=claim.run_id, payload=document("hi"), delivery=delivery)
     )
     if refusal is None:
         assert isinstance(answer, Posted)
     else:
-        assert answer == NotTaken(refusal)
+        assert answer == refusal
         assert await store.runs.inbox(claim.run_id) == []
 
 

@@ -158,7 +158,8 @@ class Site:
     def tell(self, run_id: str, *contents: Any) -> None:
         """Say something to the job of a run."""
         for content in contents:
-            self.call("POST", f"/api/runs/{run_id}/messages", {"content": content})
+            body = {"content": content, "deliver": "when_listening"}
+            self.call("POST", f"/api/runs/{run_id}/messages", body)
 
     def run(self, run_id: str) -> Any:
         return self.call("GET", f"/api/runs/{run_id}")

@@ -32,7 +32,7 @@ from headway.core.document import Document
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Claim, Files, Mode, Recovery
-from headway.core.run.window import Window
+from headway.core.run.window import Delivery, Window
 from headway.core.world import Instance
 from tests.property.model import CANCELLING, RUNNING, Told
 from tests.property.oracle import Oracle
@@ -225,9 +225,11 @@ class Drawing:
 
     def exchange(self) -> Any:
         if self.draw(st.booleans()):
-            return ConsumeInbox(self.claim(), self.one_of(["message", "message", "signal"]))
+            kind = self.one_of(["message", "message", "signal"])
+            return ConsumeInbox(self.claim(), kind, opens_window=self.one_of([True, False]))
+        later = {"delivery": Delivery.WHEN_LISTENING}
         more: dict[str, Any] = self.one_of(
-            [{}, {"kind": "signal", "by": "eve", "call_id": "c1"}, {"is_steering": True}]
+            [{}, {"kind": "signal", "by": "eve", "call_id": "c1"}, later, later]
         )
         return PostToInbox(run_id=self.run_id(), payload=self.one_of(DOCUMENTS), **more)
 

@@ -9,30 +9,41 @@ from headway.core.command.inbox import (
     NotTaken,
     Posted,
     PostToInbox,
+    UnknownRun,
 )
-from headway.core.run.window import Refusal
+from headway.core.ids import RunId
+from headway.core.run.window import Delivery, Refusal
 from headway.core.world import InboxItem
 from tests.property.family import Family
 from tests.property.model import QUEUED, RUNNING, Told
 
 
 class Letters(Family):
-    def post_to_inbox(self, wanted: PostToInbox) -> Posted | InboxFull | NotActive | NotTaken:
+    def post_to_inbox(
+        self, wanted: PostToInbox
+    ) -> Posted | InboxFull | NotActive | NotTaken | UnknownRun:
         run = self.run(wanted.run_id)
-        if run is None or run.status not in (QUEUED, RUNNING):
+        if run is None:
+            return UnknownRun()
+        if run.status not in (QUEUED, RUNNING):
             return NotActive()
         if wanted.kind == "message":
-            if run.is_interactive == 2:
-                return NotTaken(Refusal.COMPACTING)
-            if run.is_interactive == 3 or (wanted.is_steering and run.is_interactive == 0):
+            if run.is_interactive == 3:
                 return NotTaken(Refusal.NOT_STREAMING)
+            if wanted.delivery is Delivery.NOW:
+                if run.status is QUEUED:
+                    return NotTaken(Refusal.NOT_STARTED, can_wait=True)
+                if run.is_interactive == 2:
+                    return NotTaken(Refusal.COMPACTING, can_wait=True)
+                if run.is_interactive == 0:
+                    return NotTaken(Refusal.NOT_STREAMING, can_wait=True)
         return self.post(run, wanted)
 
-    def post(self, run: Told, wanted: PostToInbox) -> Posted | InboxFull:
+    def post(self, run: Told, wanted: PostToInbox, **details: str) -> Posted | InboxFull:
         if run.unread_count >= 1_000:
             return InboxFull(1_000)
         run.unread_count += 1
-        seq = self.emit(run, "run_message_posted", {"kind": wanted.kind})
+        seq = self.emit(run, "run_message_posted", {"kind": wanted.kind, **details})
         self.inbox.append(
             InboxItem(
                 *(run.id, seq, wanted.kind, wanted.call_id),
@@ -43,10 +54,24 @@ class Letters(Family):
             self.make_ready(run, "run_woken", {})
         return Posted(seq)
 
+    def carry_over(self, from_run: Told, to_run_id: RunId) -> list[InboxItem]:
+        """Mark the unread messages of a run that is replaced as carried to another."""
+        carried = self.unread_messages(from_run)
+        if carried:
+            for item in carried:
+                self.inbox[self.inbox.index(item)] = item._replace(consumed_by=0)
+            from_run.unread_count -= len(carried)
+            self.emit(
+                from_run, "run_messages_carried", {"count": len(carried), "to": str(to_run_id)}
+            )
+        return carried
+
     def consume(self, wanted: ConsumeInbox) -> tuple[InboxItem, ...] | None:
         run = self.held(wanted.claim)
         if run is None:
             return None
+        if wanted.opens_window and run.is_interactive == 0 and run.status is RUNNING:
+            run.is_interactive = 1
         taken = []
         for place, item in enumerate(self.inbox):
             is_unread = item.run_id == run.id and item.consumed_by is None

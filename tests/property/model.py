@@ -1,6 +1,7 @@
 """What is, in lists and dicts. Whatever can be derived is derived anew each time it is asked for:
 who is the head of a key, what a lane holds, what is due. So there is nothing to keep in step."""
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -148,6 +149,12 @@ class Model:
     def move(self, run: Told, status: RunStatus, **details: Any) -> None:
         """Change the state, with its event. An end frees all, and the next of the key is ready."""
         was_head = self.head_of(run.key) is run
+        if status not in ACTIVE and (unread := self.unread_messages(run)):
+            told = [
+                {"seq": item.seq, "by": item.by, "message": json.loads(item.payload)}
+                for item in unread
+            ]
+            self.emit(run, "run_messages_unread", {"count": len(unread), "messages": told[:20]})
         payload = {"from": run.status.value, "to": status.value, **details}
         seq = self.emit(run, "run_state_changed", payload)
         run.status = status
@@ -167,6 +174,10 @@ class Model:
         heir = self.head_of(run.key)
         if was_head and heir is not None:
             heir.ready_seq = seq
+
+    def unread_messages(self, run: Told) -> list[InboxItem]:
+        unread = [item for item in self.inbox if item.consumed_by is None]
+        return [item for item in unread if item.run_id == run.id and item.kind == "message"]
 
     def make_ready(self, run: Told, kind: str, payload: dict[str, Any]) -> None:
         run.wake_at = None

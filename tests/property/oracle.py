@@ -38,10 +38,12 @@ from headway.core.command.submit import (
     SubmitAnswer,
 )
 from headway.core.command.wait import GiveSlotBack, Park, Retry, Wake, WantSlot
+from headway.core.document import Document
 from headway.core.ids import Instant, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode, Recovery
 from headway.core.run.status import RunStatus
+from headway.core.world import InboxItem
 from tests.property.letters import Letters
 from tests.property.model import CANCELLING, QUEUED, RUNNING, Told
 
@@ -74,7 +76,10 @@ class Oracle(Letters):
                 reason = "busy" if isinstance(refusal, Busy) else "no_room"
                 self.add(wanted, RunStatus.REJECTED, reason=reason).ended_at = self.now
             return refusal
+        carried: list[InboxItem] = []
         if policy is OnConflict.REPLACE:
+            for rival in self.active_of(wanted.key):
+                carried += self.carry_over(rival, wanted.run_id)
             for rival in reversed(self.active_of(wanted.key)):
                 if rival.status is not CANCELLING:
                     self.cancel(
@@ -82,6 +87,9 @@ class Oracle(Letters):
                     )
         self.lanes.setdefault(wanted.lane, self.lane(wanted.lane))
         run = self.add(wanted, QUEUED)
+        for item in carried:
+            again = PostToInbox(run_id=run.id, payload=Document(item.payload), by=item.by)
+            self.post(run, again, carried_from=str(item.run_id))
         return Accepted(run.id, run.seq)
 
     def refusal(self, wanted: Submit, head: Told | None) -> Busy | NoRoom | None:

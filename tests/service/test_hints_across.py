@@ -161,7 +161,7 @@ async def test_i8_a_cancel_and_a_message_from_another_process_reach_the_job(
         await hanging.cancel()
         assert (await hanging.ended()).run.status is RunStatus.CANCELED
         await started(collecting)
-        await collecting.send("hi")
+        await collecting.send("hi", deliver="when_listening")
         assert await collecting.result() == ["hi"]
 
 

@@ -260,7 +260,7 @@ async def test_i3_a_message_that_comes_while_a_question_is_open_survives_a_stop(
     async with asyncio.timeout(60), conversing(url) as hw:
         run = await hw.start("converses")
         await asked(run)
-        await run.send("use the blue one")
+        await run.send("use the blue one", deliver="when_listening")
     async with asyncio.timeout(60), conversing(url) as hw:
         assert await hw.run(run.id).result() == ["use the blue one"]
 
@@ -269,7 +269,7 @@ async def test_i3_a_message_that_comes_while_a_question_is_open_survives_a_retry
     async with asyncio.timeout(60), conversing(url) as hw:
         run = await hw.start("converses")
         await asked(run)
-        await run.send("use the blue one")
+        await run.send("use the blue one", deliver="when_listening")
         await run.answer("1.1", "yes")  # Who hears of it looks, after the message has come.
         assert await run.result() == ["use the blue one"]
 
@@ -287,8 +287,8 @@ async def test_i3_a_message_survives_a_look_that_was_broken_off(url: str) -> Non
 
     async with hw:
         run = await hw.start("reads")
-        await run.send("one")
-        await run.send("two")
+        await run.send("one", deliver="when_listening")
+        await run.send("two", deliver="when_listening")
         may_look.set()
         assert await run.result() == ["one", "two"]
 
@@ -314,7 +314,7 @@ async def test_i3_a_message_survives_a_commit_of_unknown_outcome(
     async with hw:
         await hw.lanes.set("main", is_paused=True)
         run = await hw.start("reads")
-        await run.send("one")
+        await run.send("one", deliver="when_listening")
         monkeypatch.setattr(SqlStore, "apply", lose_the_first)
         await hw.lanes.set("main", is_paused=False)
         assert await run.result() == ["one"]

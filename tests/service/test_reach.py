@@ -112,7 +112,7 @@ async def test_r4_11_a_message_from_another_instance_reaches_the_run(
     ):
         run = await here.start("collect")
         await talk.began.wait()
-        await there.run(run.id).send("hi")
+        await there.run(run.id).send("hi", deliver="when_listening")
         assert await run.result() == ["hi"]
 
 

@@ -115,7 +115,7 @@ async def test_i8_a_slot_whose_answer_was_lost_is_found_also_when_messages_wait(
     async with hw:
         run = await hw.start("waits")
         await until_slotless(run)
-        await run.send("hello")
+        await run.send("hello", deliver="when_listening")
         assert await run.result(20) == ["hello"]
 
 

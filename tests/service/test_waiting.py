@@ -155,7 +155,7 @@ async def test_i3_messages_reach_the_job_in_order_and_none_after_the_end(url: st
     async with hw:
         run = await hw.start("listens")
         for number in range(3):
-            await run.send({"number": number}, by="ann")
+            await run.send({"number": number}, by="ann", deliver="when_listening")
         may_read.set()
         assert await run.result(10) == [[{"number": n} for n in range(3)], []]
         with pytest.raises(RunNotActive):

@@ -55,6 +55,9 @@ class Metrics:
         self._losses = self._counter(
             "headway_runs_taken_over", "Runs whose executor was lost", "lane"
         )
+        self._unread = self._counter(
+            "headway_messages_unread", "Messages that runs had not read when they ended", "lane"
+        )
         self._requests = self._counter("headway_http_requests", "Requests answered", "status")
         self._answers = Histogram(
             "headway_http_request_duration_seconds",
@@ -116,6 +119,8 @@ class Metrics:
             self._retries.labels(self.lane(event.lane)).inc()
         elif event.type == EventType.TAKEN_OVER:
             self._losses.labels(self.lane(event.lane)).inc()
+        elif event.type == EventType.MESSAGES_UNREAD:
+            self._unread.labels(self.lane(event.lane)).inc(json.loads(event.payload)["count"])
 
     def _note_move(self, event: Event, run_id: RunId, to: RunStatus) -> None:
         lane = self.lane(event.lane)

@@ -79,7 +79,7 @@ _REFUSALS: Final[Mapping[type[Error], tuple[int, str, tuple[str, ...]]]] = {
     OutputExists: (409, "output_exists", ()),
     QuestionNotOpen: (409, "stale", ()),
     KeyLocked: (409, "key_locked", ("active_run_id",)),
-    MessageRefused: (409, "message_refused", ("run_id", "reason")),
+    MessageRefused: (409, "message_refused", ("run_id", "reason", "can_wait")),
     RunNotActive: (409, "run_not_active", ("run_id", "reason")),
     IdempotencyConflict: (422, "idempotency_conflict", ("run_id",)),
     RevisionConflict: (412, "revision_conflict", ("revision",)),

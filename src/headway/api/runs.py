@@ -11,13 +11,14 @@ from headway.api.cursor import Cursor, Page, page_of, page_that_fits, read_curso
 from headway.api.face import Face
 from headway.api.strict import StrictRoute
 from headway.api.submit import IdempotencyKey, submitted
-from headway.api.views import explanation_view, file_view, run_view
+from headway.api.views import explanation_view, file_view, message_view, run_view
 from headway.api.wire import (
     CancelBody,
     CancelView,
     ExplanationView,
     FileList,
     MessageBody,
+    MessageList,
     Name,
     RunPage,
     RunView,
@@ -130,6 +131,21 @@ def _look(router: APIRouter, face: Face) -> None:
         onward = None if last is None else write_cursor(last.path)
         return Page("files", (file_view(file).encode() for file in files), onward)
 
+    @router.get(
+        "/{run_id}/messages",
+        response_class=Response,
+        responses={200: {"model": MessageList}, **problems(404)},
+    )
+    async def list_messages(
+        run_id: RunIdPath, limit: PageCount = 100, cursor: Cursor = None
+    ) -> Response:
+        """List the messages that were sent to the run, in order, and whether its job read them."""
+        (after_seq,) = read_cursor(cursor, int) or (None,)
+        run = (await face.run(run_id).record()).run
+        found = face.store.runs.messages(run.id, limit=limit + 1, after_seq=after_seq)
+        texts = (((item.seq,), message_view(item)) async for item in found)
+        return await page_that_fits("messages", texts, limit=limit)
+
 
 def _talk(router: APIRouter, face: Face) -> None:
     @router.post(
@@ -149,8 +165,15 @@ def _talk(router: APIRouter, face: Face) -> None:
     async def send(
         run_id: RunIdPath, body: MessageBody, by: By, idempotency_key: IdempotencyKey = None
     ) -> dict[str, Any]:
-        """A message for the job, durable when it is accepted; with an Idempotency-Key sent once."""
-        await face.run(run_id).send(body.content, by=by, idempotency_key=idempotency_key)
+        """Send a message to the job. With 202 the run will be given it.
+
+        While the job does not listen this is 409 with the `reason`; `"deliver": "when_listening"`
+        keeps the message in the run's inbox until it does. What a run has not read when it ends is
+        reported by the event `run_messages_unread`. With an Idempotency-Key it is sent once.
+        """
+        await face.run(run_id).send(
+            body.content, deliver=body.deliver, by=by, idempotency_key=idempotency_key
+        )
         return {}
 
 

@@ -15,9 +15,10 @@ from headway.core.run.events import Event, EventType
 from headway.core.run.explain import Explanation
 from headway.core.run.run import QueueRank, RunRecord
 from headway.core.run.status import RunStatus, row_word
+from headway.core.run.window import Window
 from headway.core.schedule import SavedSchedule, Schedule
 from headway.core.secret import veiled
-from headway.core.world import Instance, SavedKey
+from headway.core.world import CARRIED, InboxItem, Instance, SavedKey
 from headway.ports.board_reader import Interrupt
 from headway.ports.run_reader import LaneView
 
@@ -58,6 +59,7 @@ def run_view(record: RunRecord) -> str:
         f',"state":"{word}","is_waiting":{_flag(is_waiting)},"is_behind":{_flag(behind)}'
         f',"seq":{run.seq},"ready_seq":{ready_seq},"revision":{run.revision},"generation":{run.generation}'
         f',"attempt":{run.attempt},"unread_count":{run.unread_count}'
+        f',"is_listening":{_flag(run.is_interactive == Window.STREAMING)}'
         f',"queued_at":{_at(run.queued_at)},"started_at":{_at(run.started_at)}'
         f',"ended_at":{_at(run.ended_at)},"wake_at":{_at(run.wake_at)}'
         f',"run_by":{_at(run.run_by)},"cancel_by":{_at(run.cancel_by)}'
@@ -66,6 +68,15 @@ def run_view(record: RunRecord) -> str:
         f',"params":{veiled(record.params)},"progress":{_document(record.progress)}'
         f',"checkpoint":{_document(record.checkpoint)},"result":{_document(record.result)}'
         f',"error":{_document(record.error)},"cancel":{record.cancel or "null"}}}'
+    )
+
+
+def message_view(item: InboxItem) -> str:
+    is_carried = item.consumed_by == CARRIED
+    is_read = item.consumed_by is not None and not is_carried
+    return (
+        f'{{"seq":{item.seq},"by":{_text(item.by)},"at":{_at(item.at)}'
+        f',"content":{veiled(item.payload)},"read":{_flag(is_read)},"carried":{_flag(is_carried)}}}'
     )
 
 

@@ -54,6 +54,13 @@ class MessageBody(Body):
     content: Any = Field(
         description="Any JSON: the job finds it in `ctx.messages()`.", examples=["go on"]
     )
+    deliver: Literal["now", "when_listening"] = Field(
+        "now",
+        description=(
+            "`now`: accept it only while the run listens. `when_listening`: also accept it for a"
+            " run that is queued or does not listen yet, and keep it in its inbox until it does."
+        ),
+    )
 
 
 class ResumeBody(BaseModel):
@@ -117,6 +124,7 @@ class RunView(BaseModel):
     generation: int
     attempt: int
     unread_count: int
+    is_listening: bool = Field(description="Its job takes messages now.")
     queued_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -138,6 +146,20 @@ class RunView(BaseModel):
 
 class RunPage(BaseModel):
     runs: list[RunView]
+    cursor: Onward
+
+
+class MessageView(BaseModel):
+    seq: int
+    by: str
+    at: datetime
+    content: Any
+    read: bool = Field(description="The job has read it.")
+    carried: bool = Field(description="It went on to the run that replaced this one.")
+
+
+class MessageList(BaseModel):
+    messages: list[MessageView]
     cursor: Onward
 
 
@@ -375,7 +397,14 @@ class ProblemView(BaseModel):
     active_run_id: str | None = Field(None, description="The run that is in the way.")
     run_id: str | None = Field(None, description="The run that it is about.")
     reason: str | None = Field(
-        None, description="Why a run takes no message: `no_active_run`, `not_streaming` …"
+        None,
+        description=(
+            "Why a run takes no message: `not_started`, `not_streaming`, `compacting`, `flow_task`"
+            " or `no_active_run`."
+        ),
+    )
+    can_wait: bool | None = Field(
+        None, description='The message would be accepted with `"deliver": "when_listening"`.'
     )
     revision: int | None = Field(None, description="At which it is now; 0: there is none.")
     lane: str | None = Field(None, description="The lane that is full.")

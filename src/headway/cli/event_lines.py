@@ -57,6 +57,11 @@ def _told(event: dict[str, Any], payload: Any) -> str:
             return plain(event["state"]) + _why(payload)
         case "permission_request", {"call_id": call_id, "question": question}:
             return f"{plain(call_id)} asks {short(question)}"
+        case "run_messages_unread", {"count": count, "messages": messages}:
+            texts = "; ".join(short(one.get("message")) for one in messages)
+            return f"{plain(str(count))} not read by the job: {texts}"
+        case "run_messages_carried", {"count": count, "to": to}:
+            return f"{plain(str(count))} carried over to run {plain(str(to))}"
         case "resync", _:
             return GONE
         case _:

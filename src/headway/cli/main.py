@@ -53,6 +53,7 @@ _add(_runs, "watch:watch", "watch", "Show what a run does until it ends.")
 _add(_runs, "runs:explain", "explain", "Say why a run does not move.")
 _add(_runs, "runs:cancel", "cancel", "Ask a run to end.")
 _add(_runs, "runs:send", "send", "Send a message to a run.")
+_add(_runs, "runs:messages", "messages", "List the messages that were sent to a run.")
 _add(_runs, "runs:resume", "resume", "Answer what a run asks.")
 _add(_runs, "watch:events", "events", "Print what has happened to a run.")
 

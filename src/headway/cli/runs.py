@@ -29,6 +29,7 @@ Status = Literal[
 WHERE_JOBS: Final = "name them with --app module:name, or a server that has them with HEADWAY_URL"
 SHOWN_WORDS: Final = {"done": "succeeded", "cancelled": "canceled"}
 """What a list shows for a state whose own word is another."""
+SHOWN_MESSAGE_COUNT: Final = 100
 NOT_SHOWN: Final = ("state", "is_waiting", "is_behind", "seq", "revision", "generation")
 
 
@@ -154,10 +155,16 @@ async def get(run_id: str, /, *, app: App = None, json: Json = False) -> None:
     """
     async with connected(app) as client:
         run = await client.get(f"/api/runs/{named(run_id)}")
-    if json:
-        print_json(run)
-    else:
-        print_facts({name: value for name, value in run.items() if name not in NOT_SHOWN})
+        if json:
+            print_json(run)
+            return
+        facts = {name: value for name, value in run.items() if name not in NOT_SHOWN}
+        if run["unread_count"]:
+            path = f"/api/runs/{named(run_id)}/messages"
+            found = await client.listed(path, "messages", limit=SHOWN_MESSAGE_COUNT)
+            unread = [one["content"] for one in found if not (one["read"] or one["carried"])]
+            facts["unread_messages"] = unread or None
+    print_facts(facts)
 
 
 async def explain(run_id: str, /, *, app: App = None, json: Json = False) -> None:
@@ -205,8 +212,16 @@ async def cancel(
     print_json(told) if json else print(told["answer"])
 
 
-async def send(run_id: str, message: str, /, *, app: App = None, json: Json = False) -> None:
-    """Send a message to a run, for its job to find.
+async def send(
+    run_id: str,
+    message: str,
+    /,
+    *,
+    when_listening: Annotated[bool, Parameter(negative=())] = False,
+    app: App = None,
+    json: Json = False,
+) -> None:
+    """Send a message to a run whose job listens. Ends with 3, and the reason, when it does not.
 
     Parameters
     ----------
@@ -214,11 +229,41 @@ async def send(run_id: str, message: str, /, *, app: App = None, json: Json = Fa
         The run.
     message
         What to say: JSON if it is that, else text.
+    when_listening
+        If the run has not started or does not listen yet, keep the message until it does.
+    """
+    deliver = "when_listening" if when_listening else "now"
+    async with connected(app) as client:
+        path = f"/api/runs/{named(run_id)}/messages"
+        told = await client.post(path, {"content": value_of(message), "deliver": deliver})
+    print_json(told) if json else print("accepted")
+
+
+async def messages(
+    run_id: str,
+    /,
+    *,
+    limit: Annotated[int, Parameter(help="At most so many.")] = 100,
+    app: App = None,
+    json: Json = False,
+) -> None:
+    """List the messages that were sent to a run, and whether its job has read them.
+
+    Parameters
+    ----------
+    run_id
+        The run.
     """
     async with connected(app) as client:
         path = f"/api/runs/{named(run_id)}/messages"
-        told = await client.post(path, {"content": value_of(message)})
-    print_json(told) if json else print("accepted")
+        found = await client.listed(path, "messages", limit=limit)
+    headings = ("sent", "by", "state", "message")
+    print_list(found, headings, _message_columns, empty="it was sent no messages", as_json=json)
+
+
+def _message_columns(message: Any) -> tuple[str, ...]:
+    state = "carried over" if message["carried"] else "read" if message["read"] else "unread"
+    return (f"{ago(message['at'])} ago", message["by"], state, short(message["content"]))
 
 
 async def resume(

@@ -14,7 +14,7 @@ Error
 │   ├── NotWaiting           the task does not wait for an approval, or has one already
 │   ├── ChildRefused         a run's job may not start this child
 │   ├── RunNotActive         the run is over, and takes no more messages
-│   └── MessageRefused       the run is active, and takes no message now
+│   └── MessageRefused       the run is active and does not listen for messages
 ├── LaneFull                 the lane takes no more queued runs for now
 ├── InboxOverflow            the run has too many messages that it has not read
 ├── RunNotFound
@@ -123,10 +123,29 @@ class RunNotActive(ConflictError):
 
 
 class MessageRefused(ConflictError):
-    def __init__(self, run_id: RunId, reason: str) -> None:
-        super().__init__(f"run {run_id} takes no message now: {reason}")
+    """The run does not take the message; `reason` is a `Refusal`.
+
+    `can_wait` is True if `deliver="when_listening"` would leave it in the run's inbox.
+    """
+
+    def __init__(self, run_id: RunId, reason: str, *, can_wait: bool = False) -> None:
+        problem = _NOT_TAKEN.get(reason, "does not listen for messages now").format(run_id)
+        remedy = "; to deliver it as soon as the run listens, send it with " + _WAITS
+        super().__init__(f"run {run_id} {problem}{remedy if can_wait else ''}")
         self.run_id = run_id
         self.reason = reason
+        self.can_wait = can_wait
+
+
+_NOT_TAKEN: Mapping[str, str] = {
+    "not_started": "has not started, and takes no message yet",
+    "compacting": "is compacting, and takes no message until it has finished",
+    "flow_task": (
+        "is a flow task, which takes signals and no messages;"
+        " send one with `headway task signal {0} KEY VALUE` or POST /api/tasks/{0}/signal"
+    ),
+}
+_WAITS = 'deliver="when_listening" (command line: --when-listening)'
 
 
 class QuestionNotOpen(ConflictError):

@@ -8,9 +8,9 @@ as its commands would one by one. Nothing here does I/O.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from headway.core.document import Document
+from headway.core.document import Document, encode_document
 from headway.core.files import FilePlace, KeyOutput, StoredFile
 from headway.core.flow.kept import FlowChanges, LoadedTasks, SavedFlow
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
@@ -21,7 +21,16 @@ from headway.core.run.run import NO_TOKEN, Claim, QueueRank, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL, TRANSITIONS, Trigger
 from headway.core.schedule import SavedSchedule
+from headway.core.secret import veiled
 from headway.core.worker.worker import SavedWorker
+
+MESSAGE: Final = "message"
+"""The kind of an inbox item that a person or a program has sent to a job."""
+CARRIED: Final = 0
+"""`consumed_by` of a message that went on to the run that replaced its own: claims begin at 1."""
+UNREAD_SHOWN_COUNT_MAX: Final = 20
+UNREAD_SHOWN_LENGTH_MAX: Final = 65_536
+"""Bounds of the event that reports unread messages; the inbox rows have all of them."""
 
 
 class Instance(NamedTuple):
@@ -44,7 +53,7 @@ class InboxItem(NamedTuple):
     by: str
     at: Instant
     consumed_by: int | None
-    """The generation that consumed it."""
+    """The generation that consumed it, or CARRIED."""
 
 
 class Question(NamedTuple):
@@ -218,6 +227,10 @@ class World:
             for run_id in list(self.waiting[key]):
                 yield self.runs[run_id]
 
+    def unread_messages(self, run: Run) -> list[InboxItem]:
+        """Return the unread messages of a run that was loaded as one that may end."""
+        return [item for item in self.inbox.get(run.id, ()) if item.kind == MESSAGE]
+
     def pop_ready(self, lane: LaneName) -> Run | None:
         """The next run that may be claimed, taken off the queue; stale entries are dropped."""
         ready = self.lanes[lane].ready
@@ -274,11 +287,15 @@ class World:
     ) -> Run | None:
         """Move `run` along the table with its one event, or return None: it may not move so.
 
-        An end frees everything the run holds and hands its key to the next in line.
+        An end reports the messages that the job has not read, frees everything the run holds and
+        hands its key to the next in line.
         """
         status = TRANSITIONS[trigger].get(run.status)
         if status is None:
             return None
+        if status in TERMINAL and (unread := self.unread_messages(run)):
+            # Before the end itself, which is the last event that a follower of the run waits for.
+            run = self.emit(run, EventType.MESSAGES_UNREAD, _report_unread(unread))
         payload = state_payload(run.status, status, details)
         changes["status"] = status
         run_seq = run.run_seq + 1
@@ -375,6 +392,24 @@ class World:
         if after.ready_seq is not None and (before is None or before.ready_seq != after.ready_seq):
             assert after.queue_rank is not None
             heappush(queue.ready, (after.queue_rank, after.ready_seq, after.id))
+
+
+def describe_message(item: InboxItem) -> str:
+    """Encode a message for events and answers, without the secrets in it."""
+    by = encode_document(item.by, place="by")
+    return f'{{"seq":{item.seq},"by":{by},"message":{veiled(item.payload)}}}'
+
+
+def _report_unread(items: list[InboxItem]) -> str:
+    """Encode how many messages were not read, and the first of them that fit."""
+    shown: list[str] = []
+    length = 0
+    for item in items[:UNREAD_SHOWN_COUNT_MAX]:
+        length += len(item.payload) + len(item.by)
+        if length > UNREAD_SHOWN_LENGTH_MAX:
+            break
+        shown.append(describe_message(item))
+    return f'{{"count":{len(items)},"messages":[{",".join(shown)}]}}'
 
 
 _ENDED: dict[str, Any] = {

@@ -52,10 +52,17 @@ class ActiveRuns:
         self._runs: dict[str, ActiveRun] = {}
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
 
-    def register(self, session_id: str, run: ActiveRun) -> None:
-        event = "run_replaced" if session_id in self._runs else "run_started"
+    def register(self, session_id: str, run: ActiveRun) -> ActiveRun | None:
+        """Make `run` the active one, and return the run that it replaces, or None.
+
+        From here on messages go to `run`. Messages that the replaced run has accepted and not read
+        are in its own queue: a caller that must not lose them hands them to `run`.
+        """
+        replaced = self._runs.get(session_id)
+        event = "run_started" if replaced is None else "run_replaced"
         self._runs[session_id] = run
         log.info(event, extra={"session_id": session_id})
+        return replaced
 
     def clear(self, session_id: str, run: ActiveRun) -> bool:
         """Whether it was `run` that was registered; if not, nothing happens.

@@ -97,6 +97,12 @@ class RunReader(Protocol):
 
     async def inbox(self, run_id: RunId) -> Sequence[InboxItem]: ...
 
+    def messages(
+        self, run_id: RunId, *, limit: int, after_seq: int | None = None
+    ) -> AsyncIterator[InboxItem]:
+        """Yield the messages sent to a run, read or not, in the order in which they came."""
+        ...
+
     async def questions(self, run_id: RunId) -> Sequence[Question]:
         """What its job asks people now and nobody has answered, in order."""
         ...

@@ -30,7 +30,7 @@ from headway.services.inbox import Inbox
 from headway.services.patience import persistently
 from headway.services.report import Report
 from headway.services.slot import Slot
-from headway.services.window import COMPACTION_TIMEOUT_S, compacting, listening
+from headway.services.window import COMPACTION_TIMEOUT_S, MessageWindow
 
 SLOT_KEPT_S: Final = 1.0
 """Who waits for less keeps its slot: to give it back and get it again costs more."""
@@ -120,6 +120,10 @@ class RunContext:
         return Report(self._store, self._claim)
 
     @cached_property
+    def _window(self) -> MessageWindow:
+        return MessageWindow(self._execution, self._store, self._clock)
+
+    @cached_property
     def _inbox(self) -> Inbox:
         return Inbox(self._execution, self._store, before_look=self._flush)
 
@@ -181,8 +185,14 @@ class RunContext:
         await self._report.say(emitted(kind, encode_document(payload, place="payload")))
 
     async def messages(self) -> list[Any]:
-        """What people have sent to the run since the last look, in order."""
-        return await self._inbox.messages()
+        """Return the messages sent to the run since the last call, in order.
+
+        The first call makes the run listen for the rest of this execution, unless the job opens
+        and closes the window itself with `listening()`.
+        """
+        messages = await self._inbox.messages()
+        self._window.opened_by_reading()
+        return messages
 
     async def sleep(self, seconds: float) -> None:
         """Wait; from a second on without a slot, which others use meanwhile."""
@@ -241,18 +251,18 @@ class RunContext:
         return asks
 
     def listening(self) -> AbstractAsyncContextManager[None]:
-        """While inside, the run takes messages; look for them at the top of each step.
+        """Listen for messages inside the block; read them at the top of each step.
 
-        Afterwards neither a message nor a cancel is taken: what remains is to bring the result
-        home. What was accepted before is in `messages()`.
+        After the block neither a message nor a cancel is accepted: what remains is to store the
+        result. Call `messages()` once more then, for what was accepted before.
         """
-        return listening(self._execution, self._store)
+        return self._window.listening()
 
     def compacting(
         self, *, timeout_s: float = COMPACTION_TIMEOUT_S
     ) -> AbstractAsyncContextManager[None]:
         """While inside, messages are refused as `compacting`; TimeoutError after `timeout_s`."""
-        return compacting(self._execution, self._store, self._clock, timeout_s=timeout_s)
+        return self._window.compacting(timeout_s=timeout_s)
 
     async def start(
         self,

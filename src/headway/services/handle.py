@@ -9,11 +9,11 @@ from typing import Any, Final
 from headway.core.command.cancel import GRACE_S, CancelAnswer, RequestCancel
 from headway.core.command.inbox import (
     ANSWER,
-    MESSAGE,
     InboxFull,
     NotActive,
     NotTaken,
     PostToInbox,
+    UnknownRun,
 )
 from headway.core.command.once import OtherRequest
 from headway.core.command.question import NotAsked, Unfit
@@ -35,7 +35,8 @@ from headway.core.run.events import Event
 from headway.core.run.run import Files, RunRecord
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
-from headway.core.run.window import Refusal, Window
+from headway.core.run.window import Delivery, Refusal, Window
+from headway.core.world import MESSAGE
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
@@ -126,20 +127,38 @@ class RunHandle:
                 await end_children(self._store, self._runs, self.id)
         return answer
 
-    async def send(self, message: Any, *, by: str = "", idempotency_key: str | None = None) -> None:
-        """A message for the job to find in `ctx.messages()`, now or when it begins.
+    async def send(
+        self,
+        message: Any,
+        *,
+        deliver: Delivery | str = Delivery.NOW,
+        by: str = "",
+        idempotency_key: str | None = None,
+    ) -> None:
+        """Send a message that the job reads with `ctx.messages()`.
 
-        RunNotActive when it is over, MessageRefused while it compacts or when its loop has ended,
-        InboxOverflow when it has too many unread ones. With the same `idempotency_key` it is sent
-        once, however often; IdempotencyConflict: that was used for something else.
+        It is accepted only while the job listens. Raise MessageRefused, with the reason, if it does
+        not. With `deliver="when_listening"` a run that has not started or does not listen yet keeps
+        the message in its inbox until it does; what it never reads is reported when it ends.
+
+        Raise RunNotActive if the run has ended, RunNotFound if there is no such run and
+        InboxOverflow if it has too many unread messages. With the same `idempotency_key` the
+        message is sent once, however often this is called; raise IdempotencyConflict if the key
+        was used for something else.
         """
-        await self._post(MESSAGE, message, by=by, idempotency_key=idempotency_key)
+        await self._post(
+            MESSAGE,
+            message,
+            by=by,
+            delivery=check_word(Delivery, deliver, place="deliver"),
+            idempotency_key=idempotency_key,
+        )
 
     async def steer(self, message: Any, *, by: str = "") -> Refusal | None:
-        """A message for a loop that listens now; None: it is taken. A refusal is an answer."""
+        """Send a message as `send` does, but return the refusal, or None if it is accepted."""
         try:
-            await self._post(MESSAGE, message, by=by, is_steering=True)
-        except RunNotActive:
+            await self._post(MESSAGE, message, by=by)
+        except (RunNotActive, RunNotFound):
             return Refusal.NO_ACTIVE_RUN
         except MessageRefused as error:
             return Refusal(error.reason)
@@ -170,7 +189,7 @@ class RunHandle:
         *,
         by: str,
         call_id: str | None = None,
-        is_steering: bool = False,
+        delivery: Delivery = Delivery.NOW,
         idempotency_key: str | None = None,
     ) -> None:
         document = encode_document(payload, place=kind)
@@ -181,19 +200,21 @@ class RunHandle:
                 payload=document,
                 by=by,
                 call_id=call_id,
-                is_steering=is_steering,
+                delivery=delivery,
                 idempotency_key=idempotency_key,
             )
         )
         if isinstance(answer, OtherRequest):
             assert idempotency_key is not None
             raise IdempotencyConflict(idempotency_key, answer.run_id)
+        if isinstance(answer, UnknownRun):
+            raise RunNotFound(self.id)
         if isinstance(answer, NotActive):
             raise RunNotActive(self.id)
         if isinstance(answer, InboxFull):
             raise InboxOverflow(self.id, answer.unread_count_max)
         if isinstance(answer, NotTaken):
-            raise MessageRefused(self.id, answer.refusal.value)
+            raise MessageRefused(self.id, answer.refusal.value, can_wait=answer.can_wait)
         if isinstance(answer, Unfit):
             raise InvalidInput(answer.place, answer.problem)
         if isinstance(answer, NotAsked):

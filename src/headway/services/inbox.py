@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from headway.core.command.inbox import ANSWER, MESSAGE, ConsumeInbox
+from headway.core.command.inbox import ANSWER, ConsumeInbox
 from headway.core.run.run import Claim
 from headway.core.secret import opened
-from headway.core.world import InboxItem
+from headway.core.world import MESSAGE, InboxItem
 from headway.ports.store import Store
 from headway.services.execution import Execution
 from headway.services.patience import persistently
@@ -75,4 +75,5 @@ class _Looks:
         # waiting; then the next look asks for it once more.
         again_after = self._read_seq if self._may_have_missed else None
         self._may_have_missed = True
-        return self._store.apply(ConsumeInbox(self._claim, self._kind, again_after))
+        opens_window = self._kind == MESSAGE
+        return self._store.apply(ConsumeInbox(self._claim, self._kind, again_after, opens_window))

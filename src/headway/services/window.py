@@ -1,7 +1,7 @@
-"""The window of a run: when its loop listens, and when it does not.
+"""The window of an execution: when its job listens for messages, and when it does not.
 
-It lives inside the claim: whoever loses the run has no window either, and whoever claims it next
-begins without.
+The window belongs to the claim: an execution that loses the run loses its window with it, and the
+next one begins without. A job opens it with `ctx.listening()`, or by reading its messages.
 """
 
 from collections.abc import AsyncIterator
@@ -19,30 +19,40 @@ from headway.services.patience import persistently
 COMPACTION_TIMEOUT_S: Final = 120.0
 
 
-@asynccontextmanager
-async def listening(execution: Execution, store: Store) -> AsyncIterator[None]:
-    await _put(Window.STREAMING, execution, store)
-    try:
-        yield
-    finally:
-        await _put(Window.CLOSED, execution, store)
+class MessageWindow:
+    def __init__(self, execution: Execution, store: Store, clock: Clock) -> None:
+        self._execution = execution
+        self._store = store
+        self._clock = clock
+        self._window = Window.NONE
 
+    def opened_by_reading(self) -> None:
+        """Record that `ConsumeInbox` has opened the window, unless the job had set one."""
+        if self._window is Window.NONE:
+            self._window = Window.STREAMING
 
-@asynccontextmanager
-async def compacting(
-    execution: Execution, store: Store, clock: Clock, *, timeout_s: float
-) -> AsyncIterator[None]:
-    check_seconds(timeout_s, place="timeout_s")
-    await _put(Window.COMPACTING, execution, store)
-    try:
-        async with clock.timeout(timeout_s):
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        await self._set(Window.STREAMING)
+        try:
             yield
-    finally:
-        await _put(Window.STREAMING, execution, store)
+        finally:
+            await self._set(Window.CLOSED)
 
+    @asynccontextmanager
+    async def compacting(self, *, timeout_s: float) -> AsyncIterator[None]:
+        check_seconds(timeout_s, place="timeout_s")
+        before = self._window
+        await self._set(Window.COMPACTING)
+        try:
+            async with self._clock.timeout(timeout_s):
+                yield
+        finally:
+            await self._set(before)
 
-async def _put(window: Window, execution: Execution, store: Store) -> None:
-    """Nothing when the run is to end: then it takes no messages anyway."""
-    if execution.ending is None:
-        command = SetWindow(execution.claim, window)
-        await persistently(lambda: store.apply(command))
+    async def _set(self, window: Window) -> None:
+        """Store the window; do nothing if the run is to end, because then it takes no messages."""
+        self._window = window
+        if self._execution.ending is None:
+            command = SetWindow(self._execution.claim, window)
+            await persistently(lambda: self._store.apply(command))

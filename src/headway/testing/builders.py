@@ -10,7 +10,7 @@ from uuid import uuid4
 from uuid_utils import uuid7
 
 from headway.core.command.claim import Claimed, ClaimRuns
-from headway.core.command.inbox import MESSAGE, PostToInbox
+from headway.core.command.inbox import PostToInbox
 from headway.core.command.instance import LEASE_TTL_S, RegisterInstance
 from headway.core.command.submit import Submit
 from headway.core.document import Document, encode_document
@@ -18,7 +18,9 @@ from headway.core.ids import MAIN_LANE, InstanceId, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import NO_TOKEN, Claim, Existing, Mode, QueueRank, Recovery, Run
 from headway.core.run.status import RunStatus
+from headway.core.run.window import Delivery
 from headway.core.schedule import Missed, Schedule
+from headway.core.world import MESSAGE
 from headway.testing.clock import NOON
 
 JOB: Final = "mirror"
@@ -178,14 +180,17 @@ def a_message(
     kind: str = MESSAGE,
     call_id: str | None = None,
     by: str = "",
+    delivery: Delivery = Delivery.WHEN_LISTENING,
     idempotency_key: str | None = None,
 ) -> PostToInbox:
+    """Build a message for an inbox, whether or not its run listens."""
     return PostToInbox(
         run_id=run_id,
         kind=kind,
         payload=document(content, place="content"),
         by=by,
         call_id=call_id,
+        delivery=delivery,
         idempotency_key=idempotency_key,
     )
 

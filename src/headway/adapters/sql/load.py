@@ -30,11 +30,12 @@ from headway.adapters.sql.tables import (
     stream,
 )
 from headway.core.command.command import ClaimNeed, Needs
+from headway.core.flow.kept import FLOW_JOB
 from headway.core.ids import Instant, Key, LaneName, RunId
 from headway.core.lane import Lane, default_lane
 from headway.core.run.run import Mode, QueueRank, Run
 from headway.core.schedule import SavedSchedule
-from headway.core.world import Instance, LaneQueue, Remembered, SavedKey, World
+from headway.core.world import MESSAGE, Instance, LaneQueue, Remembered, SavedKey, World
 
 ALL: Final = 1 << 62
 
@@ -203,6 +204,7 @@ async def load_world(
     if needs.child_ids:
         await need_parents(link, needs)
     await _load_runs(link, needs, world)
+    _need_unread(needs, world)
     await load_inbox(link, needs, world)
     if needs.task_ids or needs.ended_ids:
         await load_tasks(link, needs, world)
@@ -218,6 +220,14 @@ async def load_world(
     await load_files(link, needs, world)
     await _recheck_free_keys(link, needs, world)
     return world, epoch
+
+
+def _need_unread(needs: Needs, world: World) -> None:
+    """Need the unread messages of runs that may end: the end reports them, or hands them on."""
+    for run in world.runs.values():
+        may_end = needs.run_ids.get(run.id) or run.key in needs.whole_keys
+        if run.unread_count and may_end and run.job != FLOW_JOB:
+            needs.inbox(run.id, MESSAGE)
 
 
 async def _recheck_free_keys(link: Link, needs: Needs, world: World) -> None:

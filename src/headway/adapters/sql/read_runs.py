@@ -27,7 +27,7 @@ from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.run.explain import Situation
 from headway.core.run.run import Run, RunRecord
 from headway.core.run.status import RunStatus
-from headway.core.world import InboxItem, Instance, Question, SavedKey
+from headway.core.world import MESSAGE, InboxItem, Instance, Question, SavedKey
 from headway.ports.run_reader import HeldRun, LaneView, RunFilter, Snapshot
 
 RECORD_COLUMNS: Final = [*RUN_COLUMNS, *(runs.c[name] for name in RunRecord._fields[1:])]
@@ -128,6 +128,18 @@ class SqlRunReader:
     async def inbox(self, run_id: RunId) -> Sequence[InboxItem]:
         query = sa.select(*inbox.c).where(inbox.c.run_id == run_id).order_by(inbox.c.seq)
         return [InboxItem._make(row) for row in await self._database.rows(query)]
+
+    def messages(
+        self, run_id: RunId, *, limit: int, after_seq: int | None = None
+    ) -> AsyncIterator[InboxItem]:
+        async def read(count: int, after_seq: int | None) -> Sequence[InboxItem]:
+            query = sa.select(*inbox.c).where(inbox.c.run_id == run_id, inbox.c.kind == MESSAGE)
+            if after_seq is not None:
+                query = query.where(inbox.c.seq > after_seq)
+            rows = await self._database.rows(query.order_by(inbox.c.seq).limit(count))
+            return [InboxItem._make(row) for row in rows]
+
+        return few_at_once(read, lambda item: item.seq, limit=limit, after=after_seq)
 
     async def questions(self, run_id: RunId) -> Sequence[Question]:
         query = (

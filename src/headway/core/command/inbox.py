@@ -15,15 +15,14 @@ from headway.core.command.question import CALL_ID_LENGTH_MAX, NotAsked, Unfit, a
 from headway.core.command.wait import wake
 from headway.core.document import Document, check_name, check_text, encode_document
 from headway.core.errors import InvalidInput
+from headway.core.flow.kept import FLOW_JOB
 from headway.core.ids import RunId
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
-from headway.core.run.window import Refusal, refusal_of
-from headway.core.secret import veiled
-from headway.core.world import InboxItem, World
+from headway.core.run.window import Delivery, Refusal, Window, refusal_of
+from headway.core.world import CARRIED, MESSAGE, InboxItem, World, describe_message
 
-MESSAGE: Final = "message"
 ANSWER: Final = "answer"
 """To the question that its `call_id` names."""
 UNREAD_COUNT_MAX: Final = 1_000
@@ -41,29 +40,58 @@ class InboxFull:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownRun:
+    """There is no run with this id."""
+
+
+@dataclass(frozen=True, slots=True)
 class NotActive:
-    """There is no such run, or it is over."""
+    """The run has ended or is cancelling; of a signal also: there is no such task."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotTaken:
-    """The run is active, and takes no message now."""
+    """The run is active, and does not take this message now."""
 
     refusal: Refusal
+    can_wait: bool = False
+    """It would be taken with `Delivery.WHEN_LISTENING`."""
 
 
-PostAnswer = Posted | InboxFull | NotActive | NotAsked | NotTaken | OtherRequest | Repeated | Unfit
+PostAnswer = (
+    Posted
+    | InboxFull
+    | UnknownRun
+    | NotActive
+    | NotAsked
+    | NotTaken
+    | OtherRequest
+    | Repeated
+    | Unfit
+)
 
 
 def post(
-    world: World, run: Run, *, kind: str, payload: Document, by: str, call_id: str | None = None
+    world: World,
+    run: Run,
+    *,
+    kind: str,
+    payload: str,
+    by: str,
+    call_id: str | None = None,
+    details: str = "",
 ) -> Posted | InboxFull:
-    """Put an item into the inbox of an active run, and wake the run if it is parked."""
+    """Put an item into the inbox of an active run, and wake the run if it is parked.
+
+    `details` are more members of the event, already JSON.
+    """
     # There are no more answers than questions, and whoever waits for one reads nothing else.
     if kind != ANSWER and run.unread_count >= UNREAD_COUNT_MAX:
         return InboxFull(UNREAD_COUNT_MAX)
+    if run.unread_count == 0:  # Then its inbox is known without a query: it is empty.
+        world.inbox.setdefault(run.id, [])
     run = world.update(run, unread_count=run.unread_count + 1)
-    told = encode_document({"kind": kind}, place="kind")
+    told = f'{{"kind":{encode_document(kind, place="kind")}{details}}}'
     run = world.emit(run, EventType.MESSAGE_POSTED, told)
     item = InboxItem(run.id, world.seq, kind, call_id, payload, by, world.now, None)
     world.changes.posted.append(item)
@@ -74,6 +102,22 @@ def post(
     return Posted(item.seq)
 
 
+def take_unread(world: World, run: Run, *, to_run_id: RunId, count_max: int) -> list[InboxItem]:
+    """Take the unread messages of a run that is replaced, and record where they go.
+
+    The caller posts them to the run `to_run_id`. The run reports the others when it ends.
+    """
+    items = world.unread_messages(run)[:count_max]
+    if items:
+        taken_seqs = {item.seq for item in items}
+        world.changes.consumed.extend(item._replace(consumed_by=CARRIED) for item in items)
+        world.inbox[run.id] = [item for item in world.inbox[run.id] if item.seq not in taken_seqs]
+        run = world.update(run, unread_count=run.unread_count - len(items))
+        told = f'{{"count":{len(items)},"to":{encode_document(to_run_id, place="to")}}}'
+        world.emit(run, EventType.MESSAGES_CARRIED, told)
+    return items
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostToInbox:
     run_id: RunId
@@ -81,8 +125,8 @@ class PostToInbox:
     payload: Document
     by: str = ""
     call_id: str | None = None
-    is_steering: bool = False
-    """Only for a loop that listens now: it is not left in an inbox that nobody looks into."""
+    delivery: Delivery = Delivery.NOW
+    """Of a message; items of other kinds are always kept until they are read."""
     idempotency_key: str | None = None
 
     def __post_init__(self) -> None:
@@ -106,7 +150,10 @@ class PostToInbox:
     def decide(self, world: World) -> PostAnswer:
         if self.idempotency_key is None:
             return self._post(world)
-        fingerprint = fingerprint_of(self.kind, self.run_id, self.call_id, self.payload)
+        said = [self.kind, self.run_id, self.call_id, self.payload]
+        if self.delivery is not Delivery.NOW:  # So that stored fingerprints keep their meaning.
+            said.append(self.delivery.value)
+        fingerprint = fingerprint_of(*said)
         earlier = recalled(world, self.idempotency_key, fingerprint)
         if earlier is not None:
             return earlier
@@ -116,24 +163,37 @@ class PostToInbox:
         return answer
 
     def _post(self, world: World) -> PostAnswer:
-        """An answer that is taken is the one that stands: there is no other to the question."""
+        """Post the item. The first answer to a question that is accepted is final."""
         run = world.run(self.run_id)
-        if run is None or run.status not in (RunStatus.QUEUED, RunStatus.RUNNING):
+        if run is None:
+            return UnknownRun()
+        if run.status not in (RunStatus.QUEUED, RunStatus.RUNNING):
             return NotActive()
         if self.kind == MESSAGE:
-            not_now = refusal_of(run.is_interactive, is_steering=self.is_steering)
-            if not_now is not None:
-                return NotTaken(not_now)
-        if self.kind == ANSWER:
-            assert self.call_id is not None
-            refusal = answer_question(
-                world, run, call_id=self.call_id, answer=self.payload, by=self.by
-            )
+            refusal = self._refuse_message(run)
             if refusal is not None:
                 return refusal
+        if self.kind == ANSWER:
+            assert self.call_id is not None
+            misfit = answer_question(
+                world, run, call_id=self.call_id, answer=self.payload, by=self.by
+            )
+            if misfit is not None:
+                return misfit
         return post(
             world, run, kind=self.kind, payload=self.payload, by=self.by, call_id=self.call_id
         )
+
+    def _refuse_message(self, run: Run) -> NotTaken | None:
+        """Return why the run does not take the message. None means that it will be given it."""
+        if run.job == FLOW_JOB:
+            return NotTaken(Refusal.FLOW_TASK)
+        if run.status is RunStatus.QUEUED and self.delivery is Delivery.NOW:
+            return NotTaken(Refusal.NOT_STARTED, can_wait=True)
+        refusal = refusal_of(run.is_interactive, self.delivery)
+        if refusal is None:
+            return None
+        return NotTaken(refusal, can_wait=run.is_interactive != Window.CLOSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +204,8 @@ class ConsumeInbox:
     kind: str = MESSAGE
     again_after: int | None = None
     """Also what this claim has consumed after the item with this `seq`: an answer was lost."""
+    opens_window: bool = False
+    """Listen from now on, unless the execution has opened or closed a window itself."""
 
     def need(self, needs: Needs) -> None:
         needs.run(self.claim.run_id)
@@ -155,6 +217,9 @@ class ConsumeInbox:
         run = world.held(self.claim)
         if run is None:
             return None
+        has_no_window = run.is_interactive == Window.NONE and run.status is RunStatus.RUNNING
+        if self.opens_window and has_no_window:
+            run = world.update(run, is_interactive=int(Window.STREAMING))
         unread = world.inbox[run.id]
         items = tuple(
             item._replace(consumed_by=run.generation) for item in unread if item.kind == self.kind
@@ -174,10 +239,5 @@ class ConsumeInbox:
             run = world.emit(run, EventType.MESSAGES_CONSUMED, f'{{"count":{len(items)}}}')
             for item in items:
                 if item.kind == MESSAGE:
-                    run = world.emit(run, EventType.QUEUED_MESSAGE, _told(item))
+                    run = world.emit(run, EventType.QUEUED_MESSAGE, describe_message(item))
         return items if self.again_after is None else again + items
-
-
-def _told(item: InboxItem) -> str:
-    by = encode_document(item.by, place="by")
-    return f'{{"seq":{item.seq},"by":{by},"message":{veiled(item.payload)}}}'

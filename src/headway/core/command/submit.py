@@ -1,21 +1,22 @@
 """Submit: the door for new runs."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from headway.core.command.cancel import RequestCancel, cancel_run
 from headway.core.command.command import RUN_ID_LENGTH_MAX, Needs, trim_names
-from headway.core.command.inbox import MESSAGE, InboxFull, Posted, post
+from headway.core.command.inbox import UNREAD_COUNT_MAX, InboxFull, Posted, post, take_unread
 from headway.core.command.once import OtherRequest, Repeated, recalled, remember
-from headway.core.document import EMPTY_OBJECT, Document, check_text
+from headway.core.document import EMPTY_OBJECT, Document, check_text, encode_document
 from headway.core.duration import check_limit
+from headway.core.flow.kept import FLOW_JOB
 from headway.core.ids import MAIN_LANE, SECOND, Instant, Key, LaneName, RunId, later
 from headway.core.lane import default_lane
 from headway.core.run.admission import Admission, OnConflict, decide_admission
 from headway.core.run.events import state_payload
 from headway.core.run.run import NO_TOKEN, Existing, Mode, QueueRank, Recovery, Run
 from headway.core.run.status import RunStatus
-from headway.core.world import World
+from headway.core.world import MESSAGE, InboxItem, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +163,7 @@ class Submit:
             if self.is_unattended:
                 self._record_rejected(world, refusal)
             return refusal
-        if admission is Admission.SUPERSEDE:
-            self._cancel_others(world)
-        return self._enter(world)
+        return self._replace(world) if admission is Admission.SUPERSEDE else self._enter(world)
 
     def _refusal(
         self, world: World, admission: Admission, head: Run | None
@@ -192,6 +191,27 @@ class Submit:
         if queued_count < queue.lane.max_queued + free_count:
             return None
         return NoRoom(self.lane, queue.lane.max_queued)
+
+    def _replace(self, world: World) -> Accepted:
+        """Cancel the active runs of the key and come after them, with their unread messages."""
+        carried: list[InboxItem] = []
+        if self.job != FLOW_JOB:  # A flow task reads no messages: the replaced runs report them.
+            for run in world.active_of(self.key):
+                count_max = UNREAD_COUNT_MAX - len(carried)
+                carried += take_unread(world, run, to_run_id=self.run_id, count_max=count_max)
+        self._cancel_others(world)
+        accepted = self._enter(world)
+        for item in carried:
+            source = encode_document(item.run_id, place="run_id")
+            post(
+                world,
+                world.runs[self.run_id],
+                kind=MESSAGE,
+                payload=item.payload,
+                by=item.by,
+                details=f',"carried_from":{source}',
+            )
+        return replace(accepted, run=world.runs[self.run_id])
 
     def _cancel_others(self, world: World) -> None:
         # From the back, so that nobody becomes head on the way only to be canceled in turn.

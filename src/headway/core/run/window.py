@@ -1,39 +1,52 @@
-"""When a run can be spoken to: its window, inside the time in which it is held."""
+"""When a run takes messages: the window that its execution opens and closes."""
 
 from enum import IntEnum, StrEnum
 
 
 class Window(IntEnum):
-    """What a run has said about itself, since its claim. As a number it is in the run's row."""
+    """Whether an execution listens for messages. The number is stored in the run's row.
+
+    Each claim begins with NONE, so no window outlives the execution that opened it.
+    """
 
     NONE = 0
-    """Nothing: messages wait in its inbox until it looks."""
+    """It has not listened yet."""
     STREAMING = 1
-    """Its loop takes messages between two steps."""
+    """It listens: it reads its messages between two steps."""
     COMPACTING = 2
-    """Its loop goes on, but takes no messages until it streams again."""
+    """It takes no messages until the compaction has ended."""
     CLOSED = 3
-    """Its loop is over, and it comes to its end: neither a message nor a cancel is taken."""
+    """Its loop has ended: neither a message nor a cancel is accepted any more."""
+
+
+class Delivery(StrEnum):
+    """When a message is to reach its run."""
+
+    NOW = "now"
+    """Accept it only while the run listens."""
+    WHEN_LISTENING = "when_listening"
+    """Keep it in the inbox until the run listens."""
 
 
 class Refusal(StrEnum):
-    """Why a run takes no message now."""
+    """Why a run takes no message."""
 
     NO_ACTIVE_RUN = "no_active_run"
+    """It has ended, or is about to."""
+    NOT_STARTED = "not_started"
     NOT_STREAMING = "not_streaming"
+    """It is running, and does not listen."""
     COMPACTING = "compacting"
+    FLOW_TASK = "flow_task"
+    """A task of a flow takes signals instead."""
     FULL = "full"
-    """It has too many that it has not read."""
+    """It has too many unread messages."""
 
 
-def refusal_of(window: int, *, is_steering: bool) -> Refusal | None:
-    """None: a message is taken. To steer is to speak to a loop that listens now."""
-    match window:
-        case Window.STREAMING:
-            return None
-        case Window.COMPACTING:
-            return Refusal.COMPACTING
-        case Window.NONE if not is_steering:
-            return None
-        case _:
-            return Refusal.NOT_STREAMING
+def refusal_of(window: int, delivery: Delivery) -> Refusal | None:
+    """Return why a run in this window takes no message, or None if it takes it."""
+    if window == Window.CLOSED:  # It will not listen again, so waiting does not help.
+        return Refusal.NOT_STREAMING
+    if window == Window.STREAMING or delivery is Delivery.WHEN_LISTENING:
+        return None
+    return Refusal.COMPACTING if window == Window.COMPACTING else Refusal.NOT_STREAMING

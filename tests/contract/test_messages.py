@@ -1,0 +1,284 @@
+"""Messages that were accepted: read by the job, handed on, or reported when the run ends."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import pytest
+
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.cancel import ForceCancel, RequestCancel
+from headway.core.command.child import CancelChild
+from headway.core.command.clear import ClearRuns
+from headway.core.command.expire import Expire
+from headway.core.command.flow import FlowStart, StartFlow
+from headway.core.command.inbox import ConsumeInbox, NotTaken, Posted
+from headway.core.command.report import SetWindow
+from headway.core.command.settle import Complete, ConfirmCancel, Fail
+from headway.core.command.submit import Accepted, Submit
+from headway.core.command.wait import Park, Retry
+from headway.core.document import EMPTY_OBJECT, NULL
+from headway.core.flow.kept import FLOW_JOB
+from headway.core.ids import FLOW_LANE, MAIN_LANE, Key, RunId
+from headway.core.run.admission import OnConflict
+from headway.core.run.events import EventType
+from headway.core.run.run import Claim
+from headway.core.run.transitions import TERMINAL
+from headway.core.run.window import Delivery, Refusal, Window
+from headway.core.world import UNREAD_SHOWN_COUNT_MAX, UNREAD_SHOWN_LENGTH_MAX
+from headway.testing import FakeClock, a_message, a_submit, an_error, claim_of
+from tests.contract.scenes import (
+    TIMEOUT_S,
+    claimed_one,
+    events,
+    instance,
+    orphaned,
+    running,
+    state,
+    submitted,
+    together,
+)
+
+REPLACE: Final = OnConflict.REPLACE
+
+
+async def payloads(store: SqlStore, run_id: RunId, kind: EventType) -> list[Any]:
+    return [json.loads(e.payload) for e in await events(store, run_id) if e.type == kind]
+
+
+async def reports(store: SqlStore, run_id: RunId) -> list[Any]:
+    return await payloads(store, run_id, EventType.MESSAGES_UNREAD)
+
+
+# Each way in which a run ends, given a run that holds an unread message.
+
+
+async def _complete(store: SqlStore, _: FakeClock, claim: Claim) -> None:
+    await store.apply(Complete(claim, NULL))
+
+
+async def _fail(store: SqlStore, _: FakeClock, claim: Claim) -> None:
+    await store.apply(Fail(claim, an_error()))
+
+
+async def _confirm_cancel(store: SqlStore, _: FakeClock, claim: Claim) -> None:
+    await store.apply(RequestCancel(run_id=claim.run_id))
+    await store.apply(ConfirmCancel(claim))
+
+
+async def _force_cancel(store: SqlStore, clock: FakeClock, claim: Claim) -> None:
+    await store.apply(RequestCancel(run_id=claim.run_id, grace_s=1))
+    clock.advance(2)
+    await store.apply(ForceCancel(claim.run_id))
+
+
+async def _time_out(store: SqlStore, clock: FakeClock, claim: Claim) -> None:
+    clock.advance(TIMEOUT_S)
+    await store.apply(Expire(claim.run_id))
+
+
+async def _poison(store: SqlStore, _: FakeClock, claim: Claim) -> None:
+    await orphaned(store, claim.run_id, times=3)
+
+
+async def _die_while_cancelling(store: SqlStore, _: FakeClock, claim: Claim) -> None:
+    await store.apply(RequestCancel(run_id=claim.run_id))
+    await orphaned(store, claim.run_id)
+
+
+async def _cancel_while_parked(store: SqlStore, _: FakeClock, claim: Claim) -> None:
+    await store.apply(Park(claim))
+    await store.apply(RequestCancel(run_id=claim.run_id))
+
+
+ENDINGS: Final[dict[str, Callable[[SqlStore, FakeClock, Claim], Awaitable[None]]]] = {
+    "complete": _complete,
+    "fail": _fail,
+    "confirm cancel": _confirm_cancel,
+    "force cancel": _force_cancel,
+    "time out": _time_out,
+    "poison": _poison,
+    "die while cancelling": _die_while_cancelling,
+    "cancel while parked": _cancel_while_parked,
+}
+
+
+@pytest.mark.proves("R4.11", "I26")
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_unread_messages_are_reported_whatever_way_a_run_ends(
+    store: SqlStore, clock: FakeClock, ending: str
+) -> None:
+    one = await running(store, timeout_s=TIMEOUT_S)
+    claim = claim_of(one)
+    posted = await store.apply(a_message(one.run_id, {"say": "left"}, by="bob"))
+    assert isinstance(posted, Posted)
+    await ENDINGS[ending](store, clock, claim)
+    assert (await state(store, one.run_id)).status in TERMINAL
+    message = {"seq": posted.seq, "by": "bob", "message": {"say": "left"}}
+    assert await reports(store, one.run_id) == [{"count": 1, "messages": [message]}]
+    *_, report, end = await events(store, one.run_id)
+    assert (report.type, end.type) == (EventType.MESSAGES_UNREAD, EventType.STATE_CHANGED)
+
+
+@pytest.mark.proves("R4.11", "I26")
+@pytest.mark.parametrize("ending", ["cancel", "clear", "queue timeout", "parent ended"])
+async def test_unread_messages_of_a_run_that_never_started_are_reported(
+    store: SqlStore, clock: FakeClock, ending: str
+) -> None:
+    parent_id = RunId("pruned")
+    run_id = await submitted(store, queue_timeout_s=TIMEOUT_S, parent_id=parent_id)
+    await store.apply(a_message(run_id, "early"))
+    match ending:
+        case "cancel":
+            await store.apply(RequestCancel(run_id=run_id))
+        case "clear":
+            assert await store.apply(ClearRuns((run_id,), MAIN_LANE)) == 1
+        case "queue timeout":
+            clock.advance(TIMEOUT_S)
+            assert await store.apply(Expire(run_id))
+        case _:
+            await store.apply(CancelChild(run_id=run_id, parent_id=parent_id))
+    assert (await state(store, run_id)).status in TERMINAL
+    (report,) = await reports(store, run_id)
+    assert (report["count"], report["messages"][0]["message"]) == (1, "early")
+
+
+@pytest.mark.proves("R4.11", "I26")
+async def test_nothing_is_reported_when_every_message_was_read(store: SqlStore) -> None:
+    one = await running(store)
+    await store.apply(a_message(one.run_id, 1))
+    await store.apply(a_message(one.run_id, 2, kind="signal"))
+    await store.apply(ConsumeInbox(claim_of(one)))
+    await store.apply(Complete(claim_of(one), NULL))
+    assert await reports(store, one.run_id) == []
+
+
+@pytest.mark.proves("R4.11", "I26")
+async def test_a_message_that_shares_a_commit_with_the_end_is_refused_or_reported(
+    store: SqlStore,
+) -> None:
+    one = await running(store)
+    before, _, after = await together(
+        store,
+        a_message(one.run_id, "before"),
+        Complete(claim_of(one), NULL),
+        a_message(one.run_id, "after"),
+    )
+    assert (isinstance(before, Posted), isinstance(after, Posted)) == (True, False)
+    (report,) = await reports(store, one.run_id)
+    assert [message["message"] for message in report["messages"]] == ["before"]
+
+
+@pytest.mark.proves("R4.11")
+async def test_a_report_of_unread_messages_is_bounded(store: SqlStore) -> None:
+    many, large = await running(store, "ann"), await running(store, "bob")
+    posts = [a_message(many.run_id, n) for n in range(UNREAD_SHOWN_COUNT_MAX + 5)]
+    await together(store, *posts)
+    await store.apply(a_message(large.run_id, "small"))
+    await store.apply(a_message(large.run_id, "x" * UNREAD_SHOWN_LENGTH_MAX))
+    for one, count, shown_count in ((many, len(posts), UNREAD_SHOWN_COUNT_MAX), (large, 2, 1)):
+        await store.apply(Complete(claim_of(one), NULL))
+        (report,) = await reports(store, one.run_id)
+        assert (report["count"], len(report["messages"])) == (count, shown_count)
+
+
+@pytest.mark.proves("R3.11", "R4.11", "I26")
+async def test_unread_messages_of_replaced_runs_go_to_the_run_that_replaces_them(
+    store: SqlStore,
+) -> None:
+    first = await running(store)
+    behind_id = await submitted(store, on_conflict=OnConflict.ENQUEUE)
+    await store.apply(a_message(first.run_id, "one", by="bob"))
+    await store.apply(a_message(behind_id, "two"))
+    await store.apply(a_message(first.run_id, "three"))
+    await store.apply(a_message(first.run_id, "not a message", kind="signal"))
+    new_id = await submitted(store, on_conflict=REPLACE)
+    posted = await payloads(store, new_id, EventType.MESSAGE_POSTED)
+    assert [one["carried_from"] for one in posted] == [first.run_id, first.run_id, behind_id]
+    carried = await payloads(store, first.run_id, EventType.MESSAGES_CARRIED)
+    assert carried == [{"count": 2, "to": new_id}]
+    await store.apply(ConfirmCancel(claim_of(first)))
+    new = await claimed_one(store, await instance(store))
+    assert (new.run_id, new.unread_count) == (new_id, 3)
+    items = await store.apply(ConsumeInbox(claim_of(new))) or ()
+    assert [(item.payload, item.by) for item in items] == [
+        ('"one"', "bob"),
+        ('"three"', ""),
+        ('"two"', ""),
+    ]
+    assert await reports(store, first.run_id) == await reports(store, behind_id) == []
+    assert (await state(store, first.run_id)).unread_count == 1
+
+
+@pytest.mark.proves("R3.11", "I26")
+async def test_a_message_that_shares_a_commit_with_the_replacement_is_carried_or_refused(
+    store: SqlStore,
+) -> None:
+    one = await running(store)
+    replacing = a_submit("ann", on_conflict=REPLACE)
+    before, accepted, after = await together(
+        store, a_message(one.run_id, "before"), replacing, a_message(one.run_id, "after")
+    )
+    assert isinstance(accepted, Accepted)
+    assert (isinstance(before, Posted), isinstance(after, Posted)) == (True, False)
+    (item,) = await store.runs.inbox(replacing.run_id)
+    assert (item.payload, item.consumed_by) == ('"before"', None)
+
+
+@pytest.mark.proves("R3.11", "I26")
+async def test_a_flow_task_takes_over_no_messages_and_the_replaced_run_reports_them(
+    store: SqlStore,
+) -> None:
+    one = await running(store)
+    await store.apply(a_message(one.run_id, "hello"))
+    submission = Submit(
+        run_id=RunId("task-1"), key=Key("ann"), job=FLOW_JOB, lane=FLOW_LANE, on_conflict=REPLACE
+    )
+    start = FlowStart(flow="orders", version=1, node="a", cursor=EMPTY_OBJECT)
+    assert isinstance(await store.apply(StartFlow(submission=submission, start=start)), Accepted)
+    await store.apply(ConfirmCancel(claim_of(one)))
+    assert [report["count"] for report in await reports(store, one.run_id)] == [1]
+    refused = await store.apply(a_message(RunId("task-1")))
+    assert refused == NotTaken(Refusal.FLOW_TASK)
+
+
+@pytest.mark.proves("R4.8", "R4.11", "I26")
+@pytest.mark.parametrize("way", ["parked", "retried", "orphaned"])
+async def test_between_two_executions_a_message_is_refused(store: SqlStore, way: str) -> None:
+    claim = claim_of(await running(store))
+    await store.apply(SetWindow(claim, Window.STREAMING))
+    match way:
+        case "parked":
+            await store.apply(Park(claim))
+        case "retried":
+            await store.apply(Retry(claim, an_error(), 60))
+        case _:
+            await orphaned(store, claim.run_id)
+    message = a_message(claim.run_id, delivery=Delivery.NOW)
+    assert await store.apply(message) == NotTaken(Refusal.NOT_STREAMING, can_wait=True)
+
+
+@pytest.mark.proves("R4.11", "I26")
+async def test_to_read_messages_opens_the_window_unless_the_job_has_set_one(
+    store: SqlStore,
+) -> None:
+    claim = claim_of(await running(store))
+    look = ConsumeInbox(claim, opens_window=True)
+    assert await store.apply(look) == ()
+    assert (await state(store, claim.run_id)).is_interactive == Window.STREAMING
+    for window in (Window.COMPACTING, Window.CLOSED):
+        await store.apply(SetWindow(claim, window))
+        await store.apply(look)
+        assert (await state(store, claim.run_id)).is_interactive == window
+    await store.apply(SetWindow(claim, Window.NONE))
+    await store.apply(RequestCancel(run_id=claim.run_id))
+    await store.apply(look)
+    assert (await state(store, claim.run_id)).is_interactive == Window.NONE
+
+
+@pytest.mark.proves("R4.11")
+async def test_a_queued_run_takes_only_messages_that_wait(store: SqlStore) -> None:
+    run_id = await submitted(store)
+    refused = await store.apply(a_message(run_id, delivery=Delivery.NOW))
+    assert refused == NotTaken(Refusal.NOT_STARTED, can_wait=True)
+    assert isinstance(await store.apply(a_message(run_id)), Posted)
