@@ -100,6 +100,7 @@ _HOMES: Final = {
     "Mode": "core.run.run",
     "OnConflict": "core.run.admission",
     "Recovery": "core.run.run",
+    "Delivery": "core.run.window",
     "Refusal": "core.run.window",
     "Retention": "services.retention",
     "RunContext": "services.context",

@@ -78,6 +78,13 @@ async def agent(ctx: RunContext, goal: str, model: str = "small") -> Any:
 
 
 @hw.job
+async def ignore(ctx: RunContext) -> None:
+    """Reads no messages until there is a file at the path of its key."""
+    while not is_open(ctx.key):  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+
+
+@hw.job
 async def say(ctx: RunContext, said: Any = None) -> Any:
     if isinstance(said, str):
         await ctx.log(said)

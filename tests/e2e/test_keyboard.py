@@ -91,6 +91,7 @@ async def test_r5_11_whoever_approves_a_task_stays_on_it(viewer: Viewer, site: S
 
 async def test_r4_11_a_message_is_composed_steers_or_follows(viewer: Viewer, site: Site) -> None:
     run_id = site.begun("ann", params={"url": "x"})
+    site.until(run_id, lambda run: run["is_listening"])
     page = await viewer.open(f"runs/{run_id}")
     box = page.get_by_label("A message for the run")
     await box.fill("konnichiwa")

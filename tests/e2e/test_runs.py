@@ -1,5 +1,7 @@
 """The list of runs, and all that is known of one."""
 
+from pathlib import Path
+
 import pytest
 from playwright.async_api import expect
 
@@ -66,6 +68,29 @@ async def test_a_run_shows_its_log_live_takes_messages_and_is_cancelled(
     await page.get_by_role("menuitem", name="Cancel and keep them").click()
     await expect(page.get_by_test_id("pill")).to_have_text("Cancelled")
     await expect(page.get_by_role("button", name="Run again")).to_be_visible()
+
+
+@everywhere
+@pytest.mark.proves("R4.11", "I26")
+async def test_a_message_that_the_run_does_not_take_now_can_wait_and_is_reported_if_unread(
+    viewer: Viewer, site: Site, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    run_id = site.begun(str(gate), "ignore")
+    page = await viewer.open(f"runs/{run_id}")
+    box = page.get_by_label("A message for the run")
+    await box.fill("are you there?")
+    await box.press("Enter")
+    await expect(page.get_by_text("The run does not listen for messages now.")).to_be_visible()
+    await expect(box).to_have_value("are you there?")
+    await page.get_by_role("button", name="Deliver when it listens").click()
+    await expect(page.get_by_role("status")).to_contain_text("It waits until the run listens.")
+    await expect(box).to_have_value("")
+    gate.touch()
+    await expect(page.get_by_test_id("pill")).to_have_text("Done")
+    await page.get_by_role("tab", name="What happened").click()
+    happened = page.get_by_role("log", name="What happened")
+    await expect(happened).to_contain_text("It ended without reading a message: are you there?")
 
 
 async def test_a_run_that_does_not_move_says_why(viewer: Viewer, site: Site) -> None:

@@ -21,7 +21,7 @@ OF_THE_NETWORK: Final = re.compile(r"^Failed to load resource: .*?(?:status of (
 REFUSALS: Final[dict[int, str]] = {
     401: r"/api/.*",
     404: r"/api/(runs|tasks|flows)/[^/]+(/[a-z-]+)?",
-    409: r"/api/(runs(/[^/]+/resume)?|flows/[^/]+/tasks|tasks/[^/]+/approve)",
+    409: r"/api/(runs(/[^/]+/(resume|messages))?|flows/[^/]+/tasks|tasks/[^/]+/approve)",
     412: r"/api/(keys|flows)/[^/]+",
     422: r"/api/(runs(/[^/]+/resume)?|keys/[^/]+|flow-check|flows/[^/]+)",
 }

@@ -15,6 +15,8 @@ export class Refusal extends Error {
     readonly code: string,
     detail: string,
     readonly faults: Fault[] = [],
+    /** Everything that the server says about the problem. */
+    readonly problem: Record<string, unknown> = {},
   ) {
     super(detail);
   }
@@ -37,7 +39,7 @@ export async function answerOf<T>(call: Promise<Answered<T>>): Promise<T> {
   const problem = (typeof error === "object" && error !== null ? error : {}) as Record<string, unknown>;
   const detail = typeof problem.detail === "string" ? problem.detail : `The server answered ${response.status}.`;
   const code = typeof problem.code === "string" ? problem.code : "unknown";
-  throw new Refusal(response.status, code, sentence(detail), faultsOf(problem));
+  throw new Refusal(response.status, code, sentence(detail), faultsOf(problem), problem);
 }
 
 function faultsOf(problem: Record<string, unknown>): Fault[] {

@@ -3,7 +3,7 @@ import { Button, SegmentedControl, Textarea } from "@mantine/core";
 import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { type FormEvent, type KeyboardEvent, useState } from "react";
-import { answerOf, reasonOf } from "../api";
+import { answerOf, reasonOf, Refusal } from "../api";
 import { type RunView, send, submit } from "../client";
 import { live } from "../live";
 import { FLOW_JOB } from "../tasks/words";
@@ -12,6 +12,18 @@ import classes from "./MessageBox.module.css";
 const STEER = "To this run";
 const FOLLOW_UP = "To the next run";
 type To = typeof STEER | typeof FOLLOW_UP;
+type Deliver = "now" | "when_listening";
+const NOT_NOW: Record<string, string> = {
+  not_started: "The run has not started, so it takes no message yet.",
+  not_streaming: "The run does not listen for messages now.",
+  compacting: "The run compacts what it knows, and takes no message meanwhile.",
+};
+
+/** Why the run does not take the message now, if it would take it later; else null. */
+function waitableReason(error: unknown): string | null {
+  if (!(error instanceof Refusal) || error.problem.can_wait !== true) return null;
+  return NOT_NOW[String(error.problem.reason)] ?? "The run does not take a message now.";
+}
 
 /** The next run of the key goes on where this one ends, with the message in its inbox. */
 async function followUp(run: RunView, content: string): Promise<RunView> {
@@ -19,7 +31,7 @@ async function followUp(run: RunView, content: string): Promise<RunView> {
   const body = { job, key, lane, params: params as Record<string, unknown>, mode: "continue", on_conflict: "enqueue" } as const;
   const next = await answerOf(submit({ body }));
   live.put(next);
-  await answerOf(send({ path: { run_id: next.id }, body: { content } }));
+  await answerOf(send({ path: { run_id: next.id }, body: { content, deliver: "when_listening" } }));
   return next;
 }
 
@@ -27,19 +39,21 @@ export function MessageBox({ run, isActive }: { run: RunView; isActive: boolean 
   const [text, setText] = useState("");
   const [to, setTo] = useState<To>(STEER);
   const sending = useMutation({
-    mutationFn: async (content: string) => {
+    mutationFn: async ({ content, deliver }: { content: string; deliver: Deliver }) => {
       if (to === FOLLOW_UP) return followUp(run, content);
-      await answerOf(send({ path: { run_id: run.id }, body: { content } }));
+      await answerOf(send({ path: { run_id: run.id }, body: { content, deliver } }));
       return null;
     },
     onSuccess: () => setText(""),
   });
   const canSend = text.trim() !== "" && !sending.isPending;
+  const notNow = waitableReason(sending.error);
+  const isWaiting = sending.isSuccess && sending.data === null && sending.variables.deliver === "when_listening";
   // Without a key there is no next run.
-  const canFollow = run.key !== run.id && run.job !== FLOW_JOB;
+  const canFollow = run.key !== run.id;
   function begin(event: FormEvent) {
     event.preventDefault();
-    if (canSend) sending.mutate(text);
+    if (canSend) sending.mutate({ content: text, deliver: "now" });
   }
   function sendByKey(event: KeyboardEvent) {
     // Whoever composes a word chooses it with Enter.
@@ -52,6 +66,13 @@ export function MessageBox({ run, isActive }: { run: RunView; isActive: boolean 
     </p>
   );
   if (!isActive) return next;
+  if (run.job === FLOW_JOB) {
+    return (
+      <p className={classes.next}>
+        A task of a flow takes signals and no messages. <Link to="/tasks/$taskId" params={{ taskId: run.id }}>Send it a signal</Link>
+      </p>
+    );
+  }
   return (
     <form className={classes.box} onSubmit={begin}>
       {canFollow && <SegmentedControl className={classes.to} size="xs" aria-label="Who gets the message" data={[STEER, FOLLOW_UP]} value={to} onChange={(chosen) => setTo(chosen as To)} />}
@@ -62,7 +83,7 @@ export function MessageBox({ run, isActive }: { run: RunView; isActive: boolean 
         value={text}
         onChange={(event) => setText(event.currentTarget.value)}
         onKeyDown={sendByKey}
-        error={sending.error ? reasonOf(sending.error) : null}
+        error={sending.error && (notNow ?? reasonOf(sending.error))}
         autosize
         minRows={1}
         maxRows={6}
@@ -70,6 +91,16 @@ export function MessageBox({ run, isActive }: { run: RunView; isActive: boolean 
       <Button type="submit" disabled={!canSend} loading={sending.isPending}>
         Send
       </Button>
+      {notNow !== null && (
+        <Button variant="default" disabled={!canSend} onClick={() => sending.mutate({ content: text, deliver: "when_listening" })}>
+          Deliver when it listens
+        </Button>
+      )}
+      {isWaiting && (
+        <p className={classes.next} role="status">
+          It waits until the run listens. If the run ends before, the message is reported as unread.
+        </p>
+      )}
       {next}
     </form>
   );

@@ -51,9 +51,16 @@ function told(event: EventView, payload: Record<string, unknown>): Words {
     case "run_retried":
       return { words: retryWords(payload), tone: "warning" };
     case "run_message_posted":
+      if (payload.carried_from) return { words: "A message came over from the run that this one replaces.", tone: "state" };
       return { words: payload.kind === "answer" ? "Somebody has answered." : "A message came in.", tone: "state" };
+    case "run_messages_unread":
+      return { words: unreadWords(payload), tone: "warning" };
+    case "run_messages_carried":
+      return { words: `${messageCount(payload.count)} it had not read went to the run that replaces it.`, tone: "state" };
     case "run_messages_consumed":
       return { words: `It has read ${payload.count === 1 ? "a message" : `${String(payload.count)} messages`}.`, tone: "plain" };
+    case "queued_message":
+      return { words: `It was told${payload.by ? ` by ${String(payload.by)}` : ""}: ${briefly(payload.message)}`, tone: "plain" };
     case "node_run":
       return nodeRunWords(payload);
     case "permission_request":
@@ -95,6 +102,16 @@ function stateWords(payload: Record<string, unknown>): string {
 function reasonIn(payload: Record<string, unknown>): string {
   const reason = (payload.cancel as { reason?: unknown } | undefined)?.reason;
   return typeof reason === "string" && reason !== "" ? ` (${reason})` : "";
+}
+
+function messageCount(count: unknown): string {
+  return count === 1 ? "A message that" : `${String(count)} messages that`;
+}
+
+function unreadWords({ count, messages }: Record<string, unknown>): string {
+  const shown = (Array.isArray(messages) ? messages : []) as { message: unknown }[];
+  const texts = shown.map(({ message }) => briefly(message)).join(" · ");
+  return `It ended without reading ${count === 1 ? "a message" : `${String(count)} messages`}: ${texts}${shown.length < Number(count) ? " …" : ""}`;
 }
 
 function logWords(payload: Record<string, unknown>): string {
