@@ -92,6 +92,33 @@ async def test_r4_12_a_run_is_sent_messages(said: Said) -> None:
     assert exit_code(over.value) == EXIT_BUSY
 
 
+@pytest.mark.proves("R4.11", "I26")
+async def test_a_message_for_a_run_that_does_not_listen_is_refused_or_kept_and_shown_as_unread(
+    said: Said,
+) -> None:
+    (run_id,) = await said.lines(runs.submit("stay"))
+    await said.client.begun(run_id)
+    with pytest.raises(Refused, match=r"does not listen.*--when-listening") as refused:
+        await runs.send(run_id, "hello")
+    assert (exit_code(refused.value), refused.value.more["reason"]) == (EXIT_BUSY, "not_streaming")
+    assert await said.lines(runs.send(run_id, "hello", when_listening=True)) == ["accepted"]
+    await said.lines(runs.cancel(run_id))
+    lines = [line.split("\t")[1:] for line in await said.lines(watch.watch(run_id))]
+    assert ["run_messages_unread", "1 not read by the job: hello"] in lines
+    facts = dict(line.split("\t") for line in await said.lines(runs.get(run_id)))
+    assert (facts["unread_count"], facts["unread_messages"]) == ("1", '["hello"]')
+    (message,) = await said.lines(runs.messages(run_id))
+    assert message.split("\t")[2:] == ["unread", "hello"]
+
+
+@pytest.mark.proves("R4.11")
+async def test_a_message_for_an_unknown_run_is_not_found(said: Said) -> None:
+    del said
+    with pytest.raises(Refused, match="there is no run 'none'") as missing:
+        await runs.send("none", "hello")
+    assert exit_code(missing.value) == EXIT_NOT_FOUND
+
+
 async def test_r4_13_a_question_is_answered_without_its_id_when_it_is_the_only_one(
     said: Said,
 ) -> None:

@@ -49,6 +49,20 @@ def test_r3_11_registering_logs_started_or_replaced(
     assert {vars(record)["session_id"] for record in caplog.records} == {"s"}
 
 
+@pytest.mark.proves("R3.11", "I26")
+def test_registering_returns_the_replaced_run_so_that_its_messages_can_be_handed_on(
+    runs: ActiveRuns,
+) -> None:
+    old, new = FakeRun(), FakeRun()
+    assert runs.register("s", old) is None
+    assert runs.queue_message("s", "hello")
+    replaced = runs.register("s", new)
+    assert replaced is old
+    for text in old.messages:
+        assert runs.queue_message("s", text)
+    assert new.messages == ["hello"]
+
+
 def test_r3_11_an_old_finally_cannot_remove_a_new_run(runs: ActiveRuns) -> None:
     old, new = FakeRun(), FakeRun()
     runs.register("s", old)

@@ -6,6 +6,13 @@ from tests.mutants.mutant import Mutant
 
 ADAPTERS: Final = (
     Mutant(
+        name="unread messages are reported only if they came with the end",
+        file="adapters/sql/load.py",
+        edits=(("    _need_unread(needs, world)\n", ""),),
+        test_file="tests/contract/test_messages.py",
+        test="test_unread_messages_are_reported_whatever_way_a_run_ends",
+    ),
+    Mutant(
         name="a row is written whatever has become of it",
         file="adapters/sql/write.py",
         edits=(

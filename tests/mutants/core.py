@@ -6,6 +6,34 @@ from tests.mutants.mutant import Mutant
 
 CORE: Final = (
     Mutant(
+        name="a message to a run that does not listen is accepted",
+        file="core/run/window.py",
+        edits=(("if window == Window.STREAMING or", "if window != Window.COMPACTING or"),),
+        test_file="tests/contract/test_windows.py",
+        test="test_the_window_of_a_run_decides_whether_a_message_is_accepted",
+    ),
+    Mutant(
+        name="a message to a queued run is accepted",
+        file="core/command/inbox.py",
+        edits=(("run.status is RunStatus.QUEUED and self.delivery", "not run and self.delivery"),),
+        test_file="tests/contract/test_messages.py",
+        test="test_a_queued_run_takes_only_messages_that_wait",
+    ),
+    Mutant(
+        name="unread messages are not reported",
+        file="core/world.py",
+        edits=(("if status in TERMINAL and (unread :=", "if not status and (unread :="),),
+        test_file="tests/contract/test_messages.py",
+        test="test_unread_messages_are_reported_whatever_way_a_run_ends",
+    ),
+    Mutant(
+        name="the unread messages of a replaced run end with it",
+        file="core/command/submit.py",
+        edits=(("if self.job != FLOW_JOB:  # A flow task", "if not self.job:  # A flow task"),),
+        test_file="tests/contract/test_messages.py",
+        test="test_unread_messages_of_replaced_runs_go_to_the_run_that_replaces_them",
+    ),
+    Mutant(
         name="a claim that was taken over may still speak",
         file="core/world.py",
         edits=(("run.token == NO_TOKEN or run.token != claim.token", "run.token == NO_TOKEN"),),

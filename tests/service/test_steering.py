@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from headway import (
     RunContext,
     RunHandle,
     RunNotActive,
+    RunNotFound,
 )
 from headway.core.command import inbox
 from headway.core.run.events import EventType
@@ -321,3 +323,88 @@ async def test_r4_8_a_plain_function_listens_too(url: str) -> None:
         await listens.wait()
         assert await run.steer("hi") is None
         assert await run.result() == ["hi"]
+
+
+@pytest.mark.proves("R4.8", "R4.11", "I26")
+async def test_a_plain_function_listens_from_its_first_look_for_messages_on(url: str) -> None:
+    hw, looked = Headway(url), asyncio.Event()
+    may_look = threading.Event()
+    loop = asyncio.get_running_loop()
+
+    @hw.job()
+    def agent(ctx: BlockingRunContext) -> list[Any]:
+        may_look.wait()
+        heard = ctx.messages()
+        loop.call_soon_threadsafe(looked.set)
+        while not heard:
+            heard = ctx.messages()
+            ctx.sleep(0.01)
+        return heard
+
+    async with asyncio.timeout(60), hw:
+        run = await hw.start("agent")
+        while await run.status() is not RunStatus.RUNNING:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        with pytest.raises(MessageRefused, match="does not listen for messages now") as refused:
+            await run.send("too early")
+        assert (refused.value.reason, refused.value.can_wait) == ("not_streaming", True)
+        may_look.set()
+        await looked.wait()
+        await run.send("hi")
+        assert await run.result() == ["hi"]
+
+
+@pytest.mark.proves("R4.14", "I26")
+async def test_to_compact_before_listening_does_not_make_a_run_listen(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def agent(ctx: RunContext) -> list[Refusal | None]:
+        run = hw.run(ctx.run_id)
+        async with ctx.compacting():
+            first = await run.steer("meanwhile")
+        return [first, await run.steer("afterwards")]
+
+    async with asyncio.timeout(60), hw:
+        answers = await (await hw.start("agent")).result()
+    assert answers == [Refusal.COMPACTING, Refusal.NOT_STREAMING]
+
+
+@pytest.mark.proves("R3.11", "R1.5", "I26")
+async def test_a_message_that_steers_a_run_is_not_lost_when_the_run_is_replaced(url: str) -> None:
+    hw, listens = Headway(url), asyncio.Event()
+
+    @hw.job()
+    async def chat(ctx: RunContext, text: str) -> list[Any]:
+        async with ctx.listening():
+            if text == "first":
+                listens.set()
+                await asyncio.Event().wait()
+            return [text, *await ctx.messages()]
+
+    async with asyncio.timeout(60), hw:
+        first = await hw.start("chat", key="ann", params={"text": "first"})
+        await listens.wait()
+        assert await hw.active.queue_message("ann", "by queue_message")
+        steered = await hw.start("chat", key="ann", params={"text": "s"}, on_conflict="steer")
+        assert steered.id == first.id
+        new = await hw.start("chat", key="ann", params={"text": "new"}, on_conflict="replace")
+        assert await new.result() == ["new", "by queue_message", {"text": "s"}]
+
+
+@pytest.mark.proves("R4.11", "R4.9")
+async def test_a_message_or_an_answer_for_an_unknown_run_says_that_there_is_none(url: str) -> None:
+    async with Headway(url) as hw:
+        run = hw.run("nope")
+        with pytest.raises(RunNotFound, match="there is no run 'nope'"):
+            await run.send("hello")
+        with pytest.raises(RunNotFound):
+            await run.answer("1.1", "yes")
+        assert await run.steer("hello") is Refusal.NO_ACTIVE_RUN
+
+
+@pytest.mark.proves("R4.11")
+async def test_an_unknown_way_of_delivery_is_refused(url: str) -> None:
+    async with Headway(url) as hw:
+        with pytest.raises(InvalidInput, match="deliver"):
+            await hw.run("nope").send("hello", deliver="soon")

@@ -1,12 +1,14 @@
 """The clock for tests of whole programs: hours pass, and nobody waits for them."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
 import pytest
 
 from headway import Backoff, Headway, InvalidInput, RunContext, RunFailed, RunStatus
+from headway.adapters.files.part import OpenPart
 from headway.core.ids import SECOND, Instant
 from headway.core.run.admission import OnConflict
 from headway.testing import SteppingClock
@@ -40,6 +42,29 @@ async def test_a_job_that_sleeps_goes_on_when_its_time_has_come_and_not_before(
     await headway_clock.advance(seconds=3 * HOUR_S)
     assert await run.result() == "rested"
     assert [(at - began) / SECOND for at in woken] == [HOUR_S, 2 * HOUR_S, 3 * HOUR_S]
+
+
+async def test_the_clock_waits_for_the_files_that_jobs_write(
+    headway: Headway, headway_clock: SteppingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = OpenPart.finish
+
+    def finish_on_a_slow_disk(part: OpenPart) -> int:
+        time.sleep(0.1)
+        return finish(part)
+
+    monkeypatch.setattr(OpenPart, "finish", finish_on_a_slow_disk)
+
+    @headway.job()
+    async def save(ctx: RunContext) -> None:
+        for number in range(3):
+            await ctx.sleep(HOUR_S)
+            async with ctx.file(f"{number}.txt") as file:
+                await file.write(b"whole")
+
+    run = await headway.start("save")
+    await headway_clock.advance(seconds=3 * HOUR_S)
+    assert await run.status() is RunStatus.SUCCEEDED
 
 
 async def test_r2_8_timeouts_of_the_queue_and_of_the_work_come_when_the_clock_is_moved(

@@ -13,7 +13,7 @@ from headway.ports.file_folder import Hold, PartFile
 from headway.services.execution import Ending, Execution
 from headway.services.output import Output, part_name
 from headway.services.patience import persistently
-from headway.services.thread import in_thread
+from headway.services.thread import Threads
 
 BUFFER_BYTE_COUNT: Final = 1 << 16
 
@@ -23,8 +23,9 @@ log = event_log(__name__)
 class FileWriter:
     """A file of a run, being written. It gets its name when the `async with` block ends."""
 
-    def __init__(self, part: PartFile) -> None:
+    def __init__(self, part: PartFile, threads: Threads) -> None:
         self._part = part
+        self._threads = threads
         self._waiting = bytearray()
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -36,7 +37,7 @@ class FileWriter:
     async def flush(self) -> None:
         """Hand what was written to the system."""
         waiting, self._waiting = self._waiting, bytearray()
-        await in_thread(self._part.write, waiting)
+        await self._threads.run(self._part.write, waiting)
 
 
 class RunFiles:
@@ -60,7 +61,7 @@ class RunFiles:
     @asynccontextmanager
     async def written(self, path: str) -> AsyncIterator[FileWriter]:
         part = await self.begin(path)
-        writer = FileWriter(part)
+        writer = FileWriter(part, self._output.threads)
         try:
             yield writer
             await writer.flush()
@@ -91,7 +92,7 @@ class RunFiles:
 
     async def finish(self, part: PartFile, path: str) -> None:
         """Enter the file in the ledger, then rename it; RunNotActive: the claim is void."""
-        byte_count = await in_thread(part.finish)
+        byte_count = await self._output.threads.run(part.finish)
         self._check_not_ended()
         self._folder.check_place(self._key, path)
         self._whole[part.name] = command = FinishFile(
@@ -105,7 +106,7 @@ class RunFiles:
         if not await persistently(lambda: self._output.store.apply(command)):
             del self._whole[part.name]
             raise RunNotActive(self._run_id)
-        await in_thread(self._folder.place, self._run_id, part.name, self._key, path)
+        await self._output.threads.run(self._folder.place, self._run_id, part.name, self._key, path)
         del self._whole[part.name]
 
     def give_up(self, part: PartFile) -> None:

@@ -28,7 +28,7 @@ from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.execution import Execution
 from headway.services.patience import persistently
-from headway.services.thread import in_thread
+from headway.services.thread import Threads
 
 BATCH_COUNT: Final = 500
 LOCK_AGAIN_S: Final = 0.05
@@ -44,6 +44,8 @@ class Output:
     ) -> None:
         self.store = store
         self.folder = folder
+        self.threads = Threads()
+        """Where files are written, renamed and removed."""
         self._runs = runs
         self._files = files
         self.entered: dict[RunId, Key] = {}
@@ -79,7 +81,7 @@ class Output:
         while files := await self._of_key(claimed.key, after=paths[-1] if paths else ""):
             paths += [file.path for file in files]
         if paths:
-            await in_thread(
+            await self.threads.run(
                 self.folder.pack,
                 claimed.key,
                 paths,
@@ -110,7 +112,7 @@ class Output:
 
     async def _place(self, run_id: RunId, file: StoredFile) -> None:
         try:
-            await in_thread(self.folder.place, run_id, file.part, file.key, file.path)
+            await self.threads.run(self.folder.place, run_id, file.part, file.key, file.path)
         except InvalidInput as error:  # The place was taken by a folder meanwhile.
             log.warning("file_not_placed", extra={"run_id": run_id, "reason": str(error)})
             await self._drop([file])
@@ -176,7 +178,7 @@ class Output:
 
     async def _remove(self, files: Sequence[StoredFile]) -> None:
         # The files first: what the ledger still knows is removed by whoever comes next.
-        await in_thread(self.folder.remove, files[0].key, [file.path for file in files])
+        await self.threads.run(self.folder.remove, files[0].key, [file.path for file in files])
         await self._drop(files)
 
     async def _drop(self, files: Sequence[StoredFile]) -> None:

@@ -8,6 +8,25 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+class Threads:
+    """Runs work that blocks in threads, and knows whether any of it is in flight."""
+
+    def __init__(self) -> None:
+        self._running_count = 0
+
+    @property
+    def is_idle(self) -> bool:
+        return self._running_count == 0
+
+    async def run(self, function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """Call `function` in a thread, as `in_thread` does."""
+        self._running_count += 1
+        try:
+            return await in_thread(function, *arguments, **named)
+        finally:
+            self._running_count -= 1
+
+
 async def in_thread(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
     """What `function` returns. Also when this is cancelled, it is over when this ends."""
     work = asyncio.get_running_loop().run_in_executor(None, partial(function, *arguments, **named))

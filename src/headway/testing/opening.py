@@ -24,7 +24,7 @@ async def opened_for_test(
     hw._lease_ttl_s, hw._stop_wait_s = SECONDS_MAX, 0.0
     try:
         async with hw:
-            clock.drive(hw.store)
+            clock.drive(hw.store, hw._output.threads)
             try:
                 yield hw
             finally:

@@ -15,6 +15,7 @@ from headway.bootstrap import SqlStore
 from headway.core.duration import check_seconds
 from headway.core.ids import SECOND, Instant, later
 from headway.services.sweep import COUNT_MAX, sweep
+from headway.services.thread import Threads
 from headway.testing.clock import NOON
 from headway.testing.locks import NO_LOCKS
 
@@ -33,6 +34,7 @@ class SteppingClock:
     def __init__(self, now: Instant = NOON) -> None:
         self._now = now
         self._store: SqlStore | None = None
+        self._threads = Threads()
         self._numbers = count()
         self._timers: list[tuple[Instant, int, asyncio.Future[None]]] = []
         """A heap. Those whose caller is gone are dropped when their time comes."""
@@ -77,9 +79,13 @@ class SteppingClock:
         await self._ring()
         return goal
 
-    def drive(self, store: SqlStore | None) -> None:
-        """For `opened_for_test`: what is due in this store is seen to whenever the clock moves."""
+    def drive(self, store: SqlStore | None, threads: Threads | None = None) -> None:
+        """For `opened_for_test`: carry out what is due in this store whenever the clock moves.
+
+        `threads` are those in which jobs write files; the clock waits until they are done.
+        """
         self._store = store
+        self._threads = threads or Threads()
 
     def _timer(self, seconds: float) -> "asyncio.Future[None]":
         timer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -111,7 +117,7 @@ class SteppingClock:
         """Return when everybody waits for the clock, or for something that is not headway's."""
         turn_count = 0
         while turn_count < QUIET_TURN_COUNT:
-            if self._store is None or self._store.is_idle:
+            if self._threads.is_idle and (self._store is None or self._store.is_idle):
                 turn_count += 1
                 await asyncio.sleep(0)
             else:
