@@ -36,11 +36,11 @@ def test_i23_upgrade_makes_the_schema_once_and_a_newer_one_is_refused(
 ) -> None:
     settings = {"HEADWAY_DATABASE_URL": server_database.url}
     database = f"database: {shown(server_database.url)}\n"
-    made = Ended(0, f"the schema is at 0001\n{database}", "")
+    made = Ended(0, f"the schema is at 0002\n{database}", "")
     assert headway("db", "upgrade", folder=folder, **settings) == made
     table_count = server_database.table_count()
     assert headway("db", "upgrade", folder=folder, **settings) == made
-    current = Ended(0, f"the schema is current: 0001\n{database}", "")
+    current = Ended(0, f"the schema is current: 0002\n{database}", "")
     assert headway("db", "check", folder=folder, **settings) == current
     server_database.execute("UPDATE alembic_version SET version_num = 'zzzz'")
     for verb in ("check", "upgrade"):
@@ -50,6 +50,37 @@ def test_i23_upgrade_makes_the_schema_once_and_a_newer_one_is_refused(
         )
     assert server_database.execute("SELECT version_num FROM alembic_version") == "zzzz"
     assert server_database.table_count() == table_count
+
+
+@pytest.mark.proves("R8.5")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("db", "check"),
+        ("db", "upgrade"),
+        ("db", "prune"),
+        ("doctor",),
+        ("run", "list"),
+        ("run", "submit", "echo"),
+        ("lane", "list"),
+        ("serve", "--port", "0"),
+    ],
+    ids=" ".join,
+)
+def test_every_command_refuses_another_programs_database_in_one_sentence(
+    folder: Path, server_database: ServerDatabase, command: tuple[str, ...]
+) -> None:
+    server_database.execute("CREATE TABLE events (id INTEGER PRIMARY KEY, title VARCHAR(80))")
+    server_database.execute("INSERT INTO events VALUES (1, 'concert')")
+    (folder / "jobs.py").write_text("from headway import Headway\n\nhw = Headway()\n")
+    settings = {"HEADWAY_DATABASE_URL": server_database.url, "HEADWAY_APP": "jobs:hw"}
+    assert refusal(*command, folder=folder, **settings) == (
+        f"the database {shown(server_database.url)} seems to belong to another program: the table"
+        " events (id, title) is not headway's, but headway needs the name; nothing was changed;"
+        " give headway a database of its own (or restore this one, if it is headway's)"
+    )
+    assert server_database.table_count() == 1
+    assert server_database.execute("SELECT title FROM events") == "concert"
 
 
 def test_i23_a_role_that_may_not_make_tables_is_told_so(

@@ -47,7 +47,8 @@ def test_s7_a_file_of_another_program_is_left_as_it_is(
     path = folder / "letters.db"
     make(path)
     assert refusal("db", verb, folder=folder, **at(path)) == (
-        f"the database file '{path}' belongs to another program; name another file"
+        f"the database file '{path}' belongs to another program (its tables: letters);"
+        " name another file"
     )
 
 
@@ -177,16 +178,16 @@ def test_a_file_that_may_only_be_read_is_named_to_a_program_that_opens_it(
 def test_i23_upgrade_makes_the_schema_once_and_check_says_so(folder: Path) -> None:
     """With nothing configured: `headway.db` in this folder, private to its owner."""
     assert headway("db", "upgrade", folder=folder) == Ended(
-        0, f"the schema is at 0001\ndatabase: sqlite:///{folder}/headway.db\n", ""
+        0, f"the schema is at 0002\ndatabase: sqlite:///{folder}/headway.db\n", ""
     )
     before = contents(folder)
     assert set(before) == {"headway.db", "headway.db.lock"}
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
-    told = f'{{"schema": "0001", "database": "sqlite:///{folder}/headway.db"}}\n'
+    told = f'{{"schema": "0002", "database": "sqlite:///{folder}/headway.db"}}\n'
     again = headway("db", "upgrade", "--json", folder=folder)
     assert again == Ended(0, told, "")
     check = headway("db", "check", folder=folder)
-    assert (check.code, check.out.splitlines()[0]) == (0, "the schema is current: 0001")
+    assert (check.code, check.out.splitlines()[0]) == (0, "the schema is current: 0002")
     as_json = headway("db", "check", "--json", folder=folder)
     assert as_json == Ended(0, told, "")
     assert contents(folder) == before

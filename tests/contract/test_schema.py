@@ -236,7 +236,9 @@ async def test_r4_2_another_programs_file_is_refused_and_untouched(tmp_path: Pat
         theirs.execute("INSERT INTO bookmarks VALUES ('https://example.org')")
         theirs.commit()
     before = contents(tmp_path)
-    with pytest.raises(ConfigurationError, match="belongs to another program; name another file"):
+    with pytest.raises(
+        ConfigurationError, match=r"another program \(its tables: bookmarks\); name another"
+    ):
         await open_store([f"sqlite:///{path}"])
     assert contents(tmp_path) == before
 

@@ -20,7 +20,8 @@ Error
 ├── RunNotFound
 ├── FlowNotFound             there is no such flow, or no such version of it
 ├── ConfigurationError       what was configured cannot work; the program does not start
-│   └── SchemaMismatch       the database's schema is missing, older or newer than the program
+│   ├── SchemaMismatch       the database's schema is missing, older or newer than the program
+│   └── ForeignDatabase      the database has tables of another program, by headway's names
 └── InfrastructureError      something outside did not answer
     ├── DatabaseUnavailable  no address could be used; lists each one's reason
     ├── OutcomeUnknown       it went away while it committed; whether it did is not known
@@ -225,6 +226,18 @@ class SchemaMismatch(ConfigurationError):
         )
         self.problem = problem
         self.remedy = remedy
+
+
+class ForeignDatabase(ConfigurationError):
+    """The database is another program's: it has tables by headway's names with other columns."""
+
+    def __init__(self, database: str, evidence: str) -> None:
+        super().__init__(
+            f"the database {database} seems to belong to another program: {evidence}; nothing was"
+            " changed; give headway a database of its own (or restore this one, if it is headway's)"
+        )
+        self.database = database
+        self.evidence = evidence
 
 
 class InfrastructureError(Error):

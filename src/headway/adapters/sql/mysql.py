@@ -46,8 +46,9 @@ class Mysql:
             rows = await _fetch(
                 connection, "SELECT cluster_id, epoch, seq FROM stream WHERE id = 1"
             )
-        except ProgrammingError as error:
-            if error.args[0] == ER.NO_SUCH_TABLE:
+        except (ProgrammingError, OperationalError) as error:
+            # Before the tables are made, or where another program has such a table.
+            if error.args[0] in {ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR}:
                 return None
             raise
         # Without autocommit the SELECT has begun a transaction, which would hold the table's

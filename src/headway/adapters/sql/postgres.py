@@ -59,8 +59,8 @@ class Postgres:
             row = await connection.fetchrow(
                 "SELECT cluster_id, epoch, seq FROM stream WHERE id = 1"
             )
-        except asyncpg.UndefinedTableError:
-            return None
+        except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
+            return None  # Before the tables are made, or where another program has such a table.
         return None if row is None else Stream(*row)
 
     async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int) -> bool:

@@ -19,8 +19,14 @@ from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import Address
 from headway.adapters.sql.links.source import GATE_SUFFIX
 from headway.adapters.sql.links.sqlite import FileGate
+from headway.adapters.sql.ownership import find_foreign, read_columns, read_revision
 from headway.adapters.sql.sqlite import APPLICATION_ID, create_private, explain_fault, is_ours
-from headway.core.errors import ConfigurationError, InfrastructureError, SchemaMismatch
+from headway.core.errors import (
+    ConfigurationError,
+    ForeignDatabase,
+    InfrastructureError,
+    SchemaMismatch,
+)
 
 UPGRADE: Final = "headway db upgrade"
 LOCK_NAME: Final = "headway_migration"
@@ -44,9 +50,8 @@ async def check_schema(database: Database, address: Address) -> str:
         # A file that is not there yet is not made by looking for it.
         if path is None or await asyncio.to_thread(is_ours, path):
             async with database.session() as session:
-                found = await session.run_sync(_found_revision)
+                found = await session.run_sync(_find_revision, address)
     newest = _revisions()[-1]
-    _refuse_unknown(found, address)
     if found is None:
         raise SchemaMismatch(
             f"the database {address.display} has no headway schema", remedy=UPGRADE
@@ -67,8 +72,7 @@ async def upgrade_schema(database: Database, address: Address) -> str:
         if path is not None:
             await asyncio.to_thread(is_ours, path)  # Another's is refused before it is touched.
         async with _locked(database, address) as connection:
-            found = await connection.run_sync(_found_revision)
-            _refuse_unknown(found, address)
+            found = await connection.run_sync(_find_revision, address)
             if found != newest:
                 if found is not None and path is not None:
                     await asyncio.to_thread(_copy_file, path, found)
@@ -157,18 +161,23 @@ def _revisions() -> list[str]:
     return sorted(file.name[1:5] for file in files)
 
 
-def _found_revision(connection: sa.Connection) -> str | None:
-    if not sa.inspect(connection).has_table("alembic_version"):
-        return None
-    found: str | None = connection.scalar(sa.text("SELECT version_num FROM alembic_version"))
-    return found
+def _find_revision(connection: sa.Connection, address: Address) -> str | None:
+    """Return the schema's revision, None before there is one.
 
-
-def _refuse_unknown(found: str | None, address: Address) -> None:
-    if found is not None and found not in _revisions():
+    Raise ForeignDatabase if the tables are another program's, SchemaMismatch if they are a newer
+    headway's.
+    """
+    columns = read_columns(connection)
+    found = read_revision(connection, columns)
+    known = _revisions()
+    evidence = find_foreign(columns, found, known=known)
+    if evidence is not None:
+        raise ForeignDatabase(address.display, evidence)
+    if found is not None and found not in known:
         raise SchemaMismatch(
             f"the schema of {address.display} is at {found}, which is newer than this program"
         )
+    return found
 
 
 def _copy_file(path: Path, revision: str) -> None:

@@ -17,6 +17,7 @@ Durability = Literal["process", "power"]
 APPLICATION_ID: Final = 0x68647779
 """Written into the head of our files, so that we never touch another program's."""
 BUSY_TIMEOUT_S: Final = 5.0
+TABLE_COUNT_SHOWN: Final = 6
 SAFE_TO_SHARE: Final = (3, 51, 3)
 """Before this version one who checkpoints while another writes can corrupt the log."""
 SYNCHRONOUS: Final = {"process": "NORMAL", "power": "FULL"}
@@ -88,14 +89,19 @@ def is_ours(path: Path) -> bool:
     try:
         with closing(sqlite3.connect(address, timeout=BUSY_TIMEOUT_S, uri=True)) as connection:
             (owner,) = connection.execute("PRAGMA application_id").fetchone()
-            (table_count,) = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+            tables = connection.execute(
+                "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
+            ).fetchall()
     except sqlite3.DatabaseError as error:
         raise ConfigurationError(explain_fault(error, str(path))) from error
-    if table_count and owner != APPLICATION_ID:
+    if tables and owner != APPLICATION_ID:
+        names = ", ".join(name for (name,) in tables[:TABLE_COUNT_SHOWN])
+        more = ", …" if len(tables) > TABLE_COUNT_SHOWN else ""
         raise ConfigurationError(
-            f"the database file {str(path)!r} belongs to another program; name another file"
+            f"the database file {str(path)!r} belongs to another program"
+            f" (its tables: {names}{more}); name another file"
         )
-    return bool(table_count)
+    return bool(tables)
 
 
 def warn_if_old(path: Path) -> None:

@@ -1,0 +1,122 @@
+"""Whether the tables of a database are headway's own. Asked before anything is changed.
+
+Migrations create tables with IF NOT EXISTS, because MariaDB commits each of their statements by
+itself and an interrupted upgrade must be able to go on. So another program's table of the same
+name would be adopted silently. The columns tell the two apart:
+
+- The recorded revision is this program's newest: every table is there, with at least its columns.
+- It is older, or none is recorded (an interrupted first upgrade): of the tables with headway's
+  names, each has its primary key and no column that headway does not have. Migrations only add
+  columns, so this holds for every older schema and for every one that is half upgraded.
+- It is unknown: a newer headway's if the table `stream` is there with its columns, else another
+  program's, for `alembic_version` is the default name of everybody's version table.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+import sqlalchemy as sa
+
+from headway.adapters.sql.tables import metadata, stream
+
+VERSION_TABLE: Final = "alembic_version"
+VERSION_COLUMN: Final = "version_num"
+COLUMN_COUNT_SHOWN: Final = 6
+OWN: Final[Mapping[str, frozenset[str]]] = {
+    table.name: frozenset(column.name for column in table.columns)
+    for table in metadata.sorted_tables
+}
+KEYS: Final[Mapping[str, frozenset[str]]] = {
+    table.name: frozenset(column.name for column in table.primary_key)
+    for table in metadata.sorted_tables
+}
+SIGNATURE: Final = frozenset({"cluster_id", "epoch", "seq"})
+"""Columns of `stream`, which every revision has and hardly another program."""
+# On PostgreSQL not from the information_schema, which hides tables that the role may not use.
+_COLUMNS: Final = {
+    "sqlite": """
+        SELECT found.name, field.name FROM sqlite_master AS found
+        JOIN pragma_table_info(found.name) AS field
+        WHERE found.type IN ('table', 'view') AND found.name IN :names
+        ORDER BY found.name, field.cid""",
+    "postgresql": """
+        SELECT found.relname, field.attname FROM pg_class AS found
+        JOIN pg_attribute AS field ON field.attrelid = found.oid
+        WHERE found.relname IN :names AND found.relkind IN ('r', 'p', 'v', 'm', 'f')
+        AND pg_table_is_visible(found.oid) AND field.attnum > 0 AND NOT field.attisdropped
+        ORDER BY found.relname, field.attnum""",
+    "mysql": """
+        SELECT table_name, column_name FROM information_schema.columns
+        WHERE table_schema = DATABASE() AND table_name IN :names
+        ORDER BY table_name, ordinal_position""",
+}
+
+Columns = Mapping[str, Sequence[str]]
+"""The columns of each table, by its name, in their order."""
+
+
+def read_columns(connection: sa.Connection) -> Columns:
+    """Return the columns of the tables that have a name of headway's, whoever made them."""
+    dialect = "mysql" if connection.dialect.name == "mariadb" else connection.dialect.name
+    query = sa.text(_COLUMNS[dialect]).bindparams(sa.bindparam("names", expanding=True))
+    found: dict[str, list[str]] = {}
+    for table, column in connection.execute(query, {"names": [*OWN, VERSION_TABLE]}):
+        found.setdefault(table.lower(), []).append(column.lower())
+    return found
+
+
+def read_revision(connection: sa.Connection, columns: Columns) -> str | None:
+    """Return the recorded revision, ours or another program's; None if there is none."""
+    if VERSION_COLUMN not in columns.get(VERSION_TABLE, ()):
+        return None
+    query = sa.text(f"SELECT {VERSION_COLUMN} FROM {VERSION_TABLE}")
+    revision: str | None = connection.scalar(query)
+    return revision
+
+
+def find_foreign(columns: Columns, revision: str | None, *, known: Sequence[str]) -> str | None:
+    """Return what shows that another program uses the database; None if nothing does.
+
+    `known` are this program's revisions, oldest first.
+    """
+    if VERSION_TABLE in columns and VERSION_COLUMN not in columns[VERSION_TABLE]:
+        return f"its table {_describe(VERSION_TABLE, columns)} records no revision of headway's"
+    has_stream = SIGNATURE.issubset(columns.get(stream.name, ()))
+    if revision is not None and revision not in known:
+        foreign = f"its {VERSION_TABLE} records revision {revision!r}, which is not headway's"
+        return None if has_stream else foreign
+    if revision == known[-1]:
+        return _find_incomplete(columns, revision)
+    if revision is not None and not has_stream:
+        return f"its {VERSION_TABLE} records revision {revision!r}, but it lacks headway's tables"
+    strange = [
+        name
+        for name, found in columns.items()
+        if name in OWN and not KEYS[name] <= set(found) <= OWN[name]
+    ]
+    if not strange:
+        return None
+    return f"{_describe_all(strange, columns)} not headway's, but headway needs the name"
+
+
+def _find_incomplete(columns: Columns, revision: str) -> str | None:
+    strange = [name for name in columns if name in OWN and not OWN[name] <= set(columns[name])]
+    if strange:
+        return (
+            f"it records revision {revision}, but {_describe_all(strange, columns)} not headway's"
+        )
+    missing = sorted(OWN.keys() - columns.keys())
+    if missing:
+        return f"it records revision {revision}, but lacks the tables {', '.join(missing)}"
+    return None
+
+
+def _describe_all(names: Collection[str], columns: Columns) -> str:
+    described = ", ".join(_describe(name, columns) for name in sorted(names))
+    return f"the table {described} is" if len(names) == 1 else f"the tables {described} are"
+
+
+def _describe(name: str, columns: Columns) -> str:
+    shown = ", ".join(columns[name][:COLUMN_COUNT_SHOWN])
+    more = ", …" if len(columns[name]) > COLUMN_COUNT_SHOWN else ""
+    return f"{name} ({shown}{more})"
