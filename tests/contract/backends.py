@@ -89,7 +89,7 @@ async def opened_beside(store: SqlStore, place: Place, clock: FakeClock) -> Asyn
     listeners = Listeners()
     writer = Writer(
         writer_id=str(uuid4()),
-        source=source_for(store._database, address, durability="process"),
+        source=source_for(store._database, address),
         now=clock,
         on_committed=partial(listeners.tell, whose=Whose.OWN),
     )
@@ -104,7 +104,7 @@ async def opened_beside(store: SqlStore, place: Place, clock: FakeClock) -> Asyn
 async def linked(store: SqlStore, place: Place) -> AsyncIterator[Link]:
     """A connection as writers have it, for tests that take a batch apart."""
     address = parse_addresses(place.urls)[0]
-    link = await source_for(store._database, address, durability="process").connect()
+    link = await source_for(store._database, address).connect()
     try:
         yield link
     finally:

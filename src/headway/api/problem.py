@@ -13,6 +13,7 @@ from typing import Any, Final
 from starlette.exceptions import HTTPException
 
 from headway.core.errors import (
+    DatabaseFileLost,
     Error,
     FlowNotFound,
     IdempotencyConflict,
@@ -86,6 +87,7 @@ _REFUSALS: Final[Mapping[type[Error], tuple[int, str, tuple[str, ...]]]] = {
     FlowNotFound: (404, "flow_not_found", ("flow", "version")),
     NotWaiting: (409, "stale", ("run_id",)),
     RunNotFound: (404, "run_not_found", ("run_id",)),
+    DatabaseFileLost: (503, "database_file_lost", ()),
     LaneFull: (429, "lane_full", ("lane",)),
     InboxOverflow: (429, "inbox_full", ("run_id",)),
 }

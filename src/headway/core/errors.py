@@ -24,6 +24,7 @@ Error
 │   └── ForeignDatabase      the database has tables of another program, by headway's names
 └── InfrastructureError      something outside did not answer
     ├── DatabaseUnavailable  no address could be used; lists each one's reason
+    ├── DatabaseFileLost     the SQLite file was deleted or replaced under the process
     ├── OutcomeUnknown       it went away while it committed; whether it did is not known
     ├── StoreFailed          the database refused the write (disk full, read-only …)
     ├── StoreOverloaded      more writes wait than the limit allows
@@ -249,6 +250,17 @@ class DatabaseUnavailable(InfrastructureError):
         listed = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
         super().__init__(f"no database address can be used: {listed}")
         self.reasons = dict(reasons)
+
+
+class DatabaseFileLost(InfrastructureError):
+    """The SQLite file at the path is not the one that this process has open."""
+
+    def __init__(self, what_happened: str) -> None:
+        super().__init__(
+            f"the database file was {what_happened} while headway used it; nothing is read or"
+            " stored until the same file is back or headway is restarted"
+        )
+        self.what_happened = what_happened
 
 
 class OutcomeUnknown(InfrastructureError):

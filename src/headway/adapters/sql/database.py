@@ -26,6 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from headway.adapters.sql.clock import DatabaseClock
 from headway.adapters.sql.connect import Connector
+from headway.adapters.sql.database_file import DatabaseFile
 from headway.adapters.sql.dsn import Address
 from headway.adapters.sql.engine import READ_ONLY, memory_engine, server_engine, sqlite_engine
 from headway.adapters.sql.faults import first_line, is_disconnect, is_duplicate, is_outage
@@ -68,6 +69,8 @@ class Database:
         # by whoever is inside a transaction of it, so that nobody sees what is not committed.
         self.memory_connection: sqlite3.Connection | None = None
         self.memory_gate: threading.Lock | None = None
+        # The file of a SQLite database that is not in memory.
+        self.file: DatabaseFile | None = None
         self.engine: AsyncEngine
         self._under_way: set[asyncio.Task[Any]] = set()
         if address.driver != "sqlite":
@@ -78,9 +81,8 @@ class Database:
             self.memory_gate = threading.Lock()
             self.engine = memory_engine(self.memory_connection)
         else:
-            self.engine = sqlite_engine(
-                lambda: open_sqlite(address.database, durability=durability)
-            )
+            self.file = DatabaseFile(address.database, durability=durability)
+            self.engine = sqlite_engine(self.file.open)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[AsyncConnection]:
@@ -228,6 +230,8 @@ class Database:
         # The connection is closed inside the gate: closing rolls back, and would undo the
         # writer's transaction.
         async with gate, self.engine.connect() as connection:
+            if self.file is not None:
+                self.file.check()
             await connection.execution_options(**options)
             yield connection
 

@@ -81,7 +81,15 @@ def is_ours(path: Path) -> bool:
     """
     if path.is_dir():
         raise ConfigurationError(f"{str(path)!r} is a folder, not a database file; name a file")
+    # Looked for first: a process that makes a new file writes to it before it makes a log.
+    leftover = _find_log(path)
     if not path.exists() or path.stat().st_size == 0:
+        if leftover is not None:
+            raise ConfigurationError(
+                f"the database file {str(path)!r} is missing or empty, but {leftover.name!r} of it"
+                " is there and may hold commits; put the file back, or remove the files that end"
+                " with -wal and -shm as well to begin with an empty database"
+            )
         return False
     # Without a log beside it the file is all there is, and SQLite needs to make none.
     has_log = Path(f"{path}-wal").exists()
@@ -102,6 +110,12 @@ def is_ours(path: Path) -> bool:
             f" (its tables: {names}{more}); name another file"
         )
     return bool(tables)
+
+
+def _find_log(path: Path) -> Path | None:
+    """Return a file of the write-ahead log that stands beside `path`, if there is one."""
+    beside = (Path(f"{path}{suffix}") for suffix in ("-wal", "-shm"))
+    return next((file for file in beside if file.exists()), None)
 
 
 def warn_if_old(path: Path) -> None:

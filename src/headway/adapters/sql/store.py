@@ -149,7 +149,7 @@ async def open_store(
         await prepare_schema(database, addresses[0])
         writer = Writer(
             writer_id=writer_id,
-            source=source_for(database, addresses[0], durability=durability),
+            source=source_for(database, addresses[0]),
             now=now,
             on_committed=partial(listeners.tell, whose=Whose.OWN),
         )

@@ -38,6 +38,7 @@ from headway.adapters.sql.waiting import Waiting
 from headway.adapters.sql.write import write_world
 from headway.core.command.command import Command, Needs
 from headway.core.errors import (
+    DatabaseFileLost,
     DatabaseUnavailable,
     InfrastructureError,
     OutcomeUnknown,
@@ -162,6 +163,8 @@ class Writer:
         self, error: Exception, give_up_at_s: float
     ) -> InDoubt | InfrastructureError | None:
         """Undo what failed, or reconnect; the batch, if its commit has landed all the same."""
+        if isinstance(error, DatabaseFileLost):
+            return await self._refuse_lost_file(error)
         is_lost = is_disconnect(error) or is_read_only(error) or isinstance(error, TimeoutError)
         # Once COMMIT was sent, nothing but a look tells what became of it.
         if is_lost or self._in_doubt is not None:
@@ -175,6 +178,17 @@ class Writer:
             except Exception as again:
                 return await self._recover(again, give_up_at_s)
         return None
+
+    async def _refuse_lost_file(self, error: DatabaseFileLost) -> InfrastructureError:
+        """Keep the link: work goes on if the same file comes back."""
+        in_doubt = self._in_doubt
+        await self._undo()
+        self._is_out = True
+        if in_doubt is None:
+            return error
+        # COMMIT has succeeded, on a file that was lost by then.
+        self._batch_number = in_doubt.number
+        return OutcomeUnknown(first_line(error))
 
     def _refuse(self, batch: Sequence[Pending], error: BaseException) -> None:
         # A copy each: a traceback grows wherever an error is raised.
@@ -259,6 +273,8 @@ class Writer:
             except Exception as again:  # Whatever it is, the way out is to try again until the end.
                 last = again
                 await self._drop_link()
+                if isinstance(again, DatabaseFileLost):  # Time alone does not bring it back.
+                    break
                 await asyncio.sleep(RECONNECT_DELAY_S)
                 continue
             # Whatever has landed: a batch whose caller was told that nobody knows may have, too.
@@ -267,7 +283,7 @@ class Writer:
         self._is_out = True
         if in_doubt is not None:
             return OutcomeUnknown(first_line(last))
-        if isinstance(last, DatabaseUnavailable):
+        if isinstance(last, InfrastructureError):
             return last
         return DatabaseUnavailable({"database": first_line(last)})
 

@@ -11,7 +11,6 @@ from headway.adapters.sql.dsn import Address, Driver
 from headway.adapters.sql.links.link import Link
 from headway.adapters.sql.links.sqlite import FileGate, MemoryGate, SqliteLink
 from headway.adapters.sql.server import Purpose, RawConnection
-from headway.adapters.sql.sqlite import Durability, open_sqlite
 
 GATE_SUFFIX: Final = ".lock"
 
@@ -38,7 +37,7 @@ class SqliteSource:
         return self._open_link()
 
     def check(self) -> None:
-        """A file is where it is."""
+        """The link compares its file itself, once it holds the gate."""
 
     def saw(self, seq: int, *, epoch: int) -> None:
         """A file cannot be behind itself."""
@@ -68,7 +67,7 @@ class ServerSource:
         self._connector.lost()
 
 
-def source_for(database: Database, address: Address, *, durability: Durability) -> Source:
+def source_for(database: Database, address: Address) -> Source:
     """The source that fits the driver."""
     if database.connector is not None:
         return _server_source(database.connector, database.driver)
@@ -76,14 +75,14 @@ def source_for(database: Database, address: Address, *, durability: Durability) 
         assert database.memory_gate is not None
         shared: sqlite3.Connection = database.memory_connection
         gate = MemoryGate(database.memory_gate)
-        return SqliteSource(lambda: SqliteLink(shared, gate, owns_connection=False))
+        return SqliteSource(lambda: SqliteLink(shared, gate))
+
+    file = database.file
+    assert file is not None
 
     def open_file() -> SqliteLink:
-        return SqliteLink(
-            open_sqlite(address.database, durability=durability),
-            FileGate(Path(address.database + GATE_SUFFIX)),
-            owns_connection=True,
-        )
+        gate = FileGate(Path(address.database + GATE_SUFFIX))
+        return SqliteLink(file.open(), gate, file=file)
 
     return SqliteSource(open_file)
 

@@ -21,6 +21,7 @@ from weakref import WeakSet
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import Dialect
 
+from headway.adapters.sql.database_file import DatabaseFile
 from headway.adapters.sql.statements import (
     Delete,
     Insert,
@@ -32,6 +33,7 @@ from headway.adapters.sql.statements import (
     compile_query,
     compile_write,
 )
+from headway.core.errors import DatabaseFileLost
 from headway.log import event_log
 
 CHECKPOINT_ROW_COUNT: Final = 10_000
@@ -52,44 +54,47 @@ class SqliteLink:
         connection: sqlite3.Connection,
         gate: "FileGate | MemoryGate",
         *,
-        owns_connection: bool,
+        file: DatabaseFile | None = None,
     ) -> None:
+        """Own `connection` if it is one to a `file`; the one in memory is the database's."""
         self._connection = connection
-        self._owns_connection = owns_connection
+        self._file = file
         self._gate = gate
         self._row_count = 0
         self._is_closed = False
         connection.execute(f"PRAGMA journal_size_limit={LOG_BYTE_COUNT_KEPT}")
-        files = {name: path for _, name, path in connection.execute("PRAGMA database_list")}
-        self._log_path = f"{files['main']}-wal" if files.get("main") else None
+        if file is not None:
+            file.remember_log()
 
     async def begin(self) -> None:
         if self._is_closed:
             raise ConnectionError("the link is closed")
         self._gate.acquire()
         try:
+            # Behind the gate: another headway that has made a new file writes behind it, too.
+            if self._file is not None:
+                self._file.check()
             self._connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.Error:
+        except (sqlite3.Error, DatabaseFileLost):
             self._gate.release()
             raise
 
     async def commit(self, _notice: str | None = None, /) -> None:
         self._connection.execute("COMMIT")
+        log_byte_count = 0
+        if self._file is not None:
+            # A commit to a file that is gone is no commit. The caller releases the gate then.
+            self._file.check()
+            log_byte_count = self._file.check_log()
         try:
-            if self._row_count >= CHECKPOINT_ROW_COUNT or self._is_log_long():
+            # A few rows may be many bytes. Once copied back, the log begins anew and is cut.
+            if self._row_count >= CHECKPOINT_ROW_COUNT or log_byte_count > LOG_BYTE_COUNT_MAX:
                 self._row_count = 0
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         except (sqlite3.Error, OSError) as error:
             # The commit stands; only the log stays longer for now (a full disk, say).
             log.warning("checkpoint_failed", extra={"reason": str(error)})
         self._gate.release()
-
-    def _is_log_long(self) -> bool:
-        """A few rows may be many bytes. Once copied back, the log begins anew and is cut."""
-        return (
-            self._log_path is not None
-            and os.stat(self._log_path).st_size > LOG_BYTE_COUNT_MAX  # Twice as fast.
-        )
 
     async def rollback(self) -> None:
         try:
@@ -140,8 +145,8 @@ class SqliteLink:
         # The last connection to close copies the log back, so it too waits for the gate.
         self._gate.acquire()
         try:
-            if self._owns_connection:
-                self._connection.close()
+            if self._file is not None:
+                self._file.close(self._connection)
         finally:
             self._gate.release()
             self._gate.close()

@@ -1,0 +1,117 @@
+"""The SQLite file of one process, and whether it is still the file at its path.
+
+A file that is deleted or replaced stays open: SQLite goes on writing to it without an error, and
+all of it is lost with the last connection. Nothing tells the process, so it compares the identity
+of the file at the path (device and inode) with the one that it has opened: before each
+transaction, and again after COMMIT, before anybody is told that it succeeded. The same for the
+write-ahead log, which holds the newest commits.
+
+The comparison has no memory. When the same file is moved back, work goes on; a different file needs
+a restart, because connections to the old one may be open.
+
+Closing is dangerous, too. The last connection to close a file deletes the log *by its name*, and
+after a replacement that may be the log of another process, with its commits. Such a connection is
+left open until the process ends.
+"""
+
+import ctypes
+import os
+import sqlite3
+from typing import Final, NoReturn
+
+from headway.adapters.sql.sqlite import Durability, open_sqlite
+from headway.core.errors import DatabaseFileLost
+from headway.log import event_log
+
+LOG_SUFFIX: Final = "-wal"
+ADVICE: Final = (
+    "move the same files back, or stop headway, put the database in place (without a -wal and"
+    " -shm file of another one), and start it again"
+)
+
+log = event_log(__name__)
+
+Identity = tuple[int, int]
+
+
+class DatabaseFile:
+    """A SQLite file at a path. Usable from several threads."""
+
+    def __init__(self, path: str, *, durability: Durability) -> None:
+        self.path = path
+        self._durability: Durability = durability
+        self._identity: Identity | None = None
+        self._log_identity: Identity | None = None
+        self._is_log_lost = False
+        self._is_reported = False
+
+    def open(self) -> sqlite3.Connection:
+        """Open a connection; every later one must lead to the file that the first one opened."""
+        self.check()
+        connection = open_sqlite(self.path, durability=self._durability)
+        if self._identity is None:
+            self._identity = _identify(self.path)
+        try:
+            self.check()
+        except DatabaseFileLost:
+            self.close(connection)
+            raise
+        return connection
+
+    def remember_log(self) -> None:
+        """Take the log at its path for the one of the connections; call when one was opened."""
+        self._log_identity = _identify(self.path + LOG_SUFFIX)
+        self._is_log_lost = False
+
+    def check(self) -> None:
+        """Raise DatabaseFileLost if another file, or none, is at the path."""
+        if self._identity is None:
+            return
+        found = _identify(self.path)
+        if found != self._identity:
+            self._refuse("deleted" if found is None else "replaced by another")
+        if self._is_log_lost:
+            self.check_log()
+        self._is_reported = False
+
+    def check_log(self) -> int:
+        """Return how long the log is; raise DatabaseFileLost if it is not ours any more."""
+        try:
+            status = os.stat(self.path + LOG_SUFFIX)  # Twice as fast as by `Path`.
+        except FileNotFoundError:
+            status = None
+        found = None if status is None else (status.st_dev, status.st_ino)
+        self._is_log_lost = found != self._log_identity
+        if status is None or self._is_log_lost:
+            self._refuse("separated from its write-ahead log")
+        return status.st_size
+
+    def close(self, connection: sqlite3.Connection) -> None:
+        """Close a connection, or leave it open if that would delete the log of another process."""
+        found = _identify(self.path + LOG_SUFFIX)
+        is_lost = _identify(self.path) != self._identity
+        if is_lost and found is not None and found != self._log_identity:
+            # A reference that is never given back: also at the end of the interpreter it is not
+            # closed, and the kernel releases its files.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+            return
+        connection.close()
+
+    def _refuse(self, what_happened: str) -> NoReturn:
+        error = DatabaseFileLost(what_happened)
+        if not self._is_reported:
+            self._is_reported = True
+            log.error(
+                "database_file_lost",
+                extra={"path": self.path, "reason": str(error), "advice": ADVICE},
+            )
+        raise error
+
+
+def _identify(path: str) -> Identity | None:
+    """Return the device and the inode of the file at `path`; None if there is none."""
+    try:
+        status = os.stat(path)  # Twice as fast as by `Path`.
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_dev, status.st_ino
