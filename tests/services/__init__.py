@@ -12,6 +12,7 @@ from tests.services.mariadb import (
     start_mariadb,
     start_mariadb_pair,
 )
+from tests.services.pgbouncer import PgBouncer, start_pgbouncer
 from tests.services.postgres import PostgresServer, start_postgres
 from tests.services.postgres_pair import PostgresPair, start_postgres_pair
 from tests.services.process import Missing
@@ -27,12 +28,14 @@ __all__ = [
     "MariaDBPair",
     "MariaDBServer",
     "Missing",
+    "PgBouncer",
     "PostgresPair",
     "PostgresServer",
     "RedisCluster",
     "RedisServer",
     "start_mariadb",
     "start_mariadb_pair",
+    "start_pgbouncer",
     "start_postgres",
     "start_postgres_pair",
     "start_redis",

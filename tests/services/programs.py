@@ -32,6 +32,7 @@ _INSTALL: Final = {
     "PostgreSQL": ("apt-get install postgresql", "brew install postgresql"),
     "MariaDB": ("apt-get install mariadb-server-core mariadb-client-core", "brew install mariadb"),
     "Redis": ("apt-get install redis-server", "brew install redis"),
+    "PgBouncer": ("apt-get install pgbouncer", "brew install pgbouncer"),
     "Chromium": ("apt-get install chromium", "brew install chromium"),
     "Valkey": ("apt-get install valkey-server", "brew install valkey"),
 }
@@ -40,7 +41,9 @@ _INSTALL: Final = {
 def missing(server: str) -> Missing:
     debian, homebrew = _INSTALL[server]
     line = homebrew if sys.platform == "darwin" else debian
-    wheel = "" if server in ("MariaDB", "Chromium") else f" (or the wheel: {_WHEELS_HINT})"
+    wheel = (
+        "" if server in ("MariaDB", "Chromium", "PgBouncer") else f" (or the wheel: {_WHEELS_HINT})"
+    )
     return Missing(f"{server} is not installed here; install it with: {line}{wheel}")
 
 
@@ -76,6 +79,13 @@ def valkey_program() -> Path:
     program = _program("valkey-server") or _valkey_of_the_wheel()
     if program is None:
         raise missing("Valkey")
+    return program
+
+
+def pgbouncer_program() -> Path:
+    program = _program("pgbouncer")
+    if program is None:
+        raise missing("PgBouncer")
     return program
 
 

@@ -1,13 +1,16 @@
 """PostgreSQL through asyncpg."""
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import asyncpg
 
 from headway.adapters.sql.dsn import Address
 from headway.adapters.sql.lineage import Stream
+from headway.adapters.sql.pooler import REFUSAL, is_behind_pooler, shares_sessions
 from headway.adapters.sql.server import Purpose, RawConnection
+from headway.core.errors import ConfigurationError
 
 # Given when the session starts, so that they are its defaults: a RESET ALL comes back to them.
 SESSION_SETTINGS: Final = {
@@ -15,6 +18,7 @@ SESSION_SETTINGS: Final = {
     "default_transaction_isolation": "read committed",
 }
 CLOSE_LIMIT_S: Final = 1.0
+UNKNOWN_SETTING: Final = "unsupported startup parameter"
 WRITE_SETTINGS: Final = {
     "idle_in_transaction_session_timeout": "2s",
     "lock_timeout": "5s",
@@ -37,12 +41,32 @@ class Postgres:
         asyncpg.InternalClientError,
     )
 
+    def __init__(self) -> None:
+        self._session_poolers: set[str] = set()
+        """Addresses of poolers that were found to be in session mode."""
+
     async def open(self, address: Address, purpose: Purpose) -> RawConnection:
-        settings = address.arguments.get("server_settings", {}) | SESSION_SETTINGS
+        settings = dict(SESSION_SETTINGS)
         if purpose is Purpose.WRITE:
             settings |= WRITE_SETTINGS
-        arguments = {**address.arguments, "server_settings": settings}
-        return await asyncpg.connect(**arguments, connection_class=_Connection)
+        connection = await _connect(address, settings)
+        try:
+            if await is_behind_pooler(connection):
+                await self._refuse_shared_sessions(address)
+                # The pooler may have ignored them, and the session may have been another's.
+                for name, value in settings.items():
+                    await connection.execute(f"SET {name} = '{value}'")
+        except BaseException:
+            self.discard(connection)
+            raise
+        return connection
+
+    async def _refuse_shared_sessions(self, address: Address) -> None:
+        if address.display in self._session_poolers:
+            return
+        if await shares_sessions(lambda: _connect(address, {}, statement_cache_size=0)):
+            raise ConfigurationError(f"{address.display} {REFUSAL}")
+        self._session_poolers.add(address.display)
 
     async def why_not_writable(self, connection: RawConnection) -> str | None:
         # Outside a transaction the second is what the next one will get: also what an
@@ -71,6 +95,18 @@ class Postgres:
 
     def discard(self, connection: RawConnection) -> None:
         connection.terminate()
+
+
+async def _connect(address: Address, settings: Mapping[str, str], **options: Any) -> RawConnection:
+    given = address.arguments.get("server_settings", {})
+    arguments = {**address.arguments, **options, "connection_class": _Connection}
+    try:
+        return await asyncpg.connect(**arguments | {"server_settings": {**given, **settings}})
+    except asyncpg.ProtocolViolationError as error:
+        # A pooler refuses those that it does not know; `open` sets them afterwards.
+        if UNKNOWN_SETTING not in str(error):
+            raise
+        return await asyncpg.connect(**arguments | {"server_settings": given})
 
 
 class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver is not typed.
