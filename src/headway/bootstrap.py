@@ -1,5 +1,6 @@
 """The only file that builds adapters and hands them to services."""
 
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from headway.adapters.files.folder import DataFolder
 from headway.adapters.files.mirror import MirrorFolder
 from headway.adapters.memory.runtime_store import MemoryRuntimeStore
+from headway.adapters.sql.connect import Accepted, Connector
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
 from headway.adapters.sql.read_doctor import SqlDoctorReader
@@ -20,6 +22,7 @@ from headway.adapters.system.clock import SystemClock
 from headway.adapters.system.ids import SystemIds
 from headway.adapters.system.life_lock import FileLifeLock, runtime_folder
 from headway.adapters.system.signals import wait_for_signal
+from headway.core.errors import ConfigurationError
 from headway.ports.clock import Clock
 from headway.ports.runtime_store import RuntimeStore, RuntimeTerms
 from headway.ports.worker_client import WorkerClient
@@ -31,6 +34,7 @@ from headway.services.flow.workers import Workers
 from headway.services.reach import Reach
 
 __all__ = [
+    "Accepted",
     "DataFolder",
     "Durability",
     "MirrorFolder",
@@ -38,6 +42,7 @@ __all__ = [
     "SqlStore",
     "SystemClock",
     "SystemIds",
+    "accept_primary",
     "check_database",
     "data_folder",
     "display",
@@ -140,6 +145,17 @@ async def check_database(urls: Sequence[str]) -> str:
         return await check_schema(database, addresses[0])
     finally:
         await database.close()
+
+
+async def accept_primary(urls: Sequence[str]) -> Accepted:
+    """Make every process follow the node that takes writes now, whatever it lacks."""
+    addresses = parse_addresses(urls)
+    if addresses[0].driver == "sqlite":
+        raise ConfigurationError(
+            "SQLite is one file and has no failover; there is nothing to accept"
+        )
+    # Higher than any epoch that was accepted before, and than those that failovers count up.
+    return await Connector(addresses).accept_primary(epoch=int(time.time()))
 
 
 @dataclass(frozen=True, slots=True)

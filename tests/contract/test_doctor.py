@@ -266,3 +266,21 @@ async def test_i19_it_reads_in_pages_and_sees_to_the_end_of_each(
     await plant(store, sa.delete(events).where(events.c.run_id == last))
     places = {place for _, place, _ in await violations(store, clock)}
     assert places == {f"run {last}", f"event {seq}"}
+
+
+@pytest.mark.proves("I21")
+async def test_servers_that_fell_silent_are_noted_with_the_way_back_if_none_is_alive(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    silent = await instance(store, ttl_s=5)
+    assert await findings(store, clock) == []
+    clock.advance(PATIENCE_S + 6)
+    (found,) = await findings(store, clock)
+    assert (found.weight, found.promise, found.place) == (
+        Weight.NOTE,
+        "I21",
+        f"instance {silent}",
+    )
+    assert "headway db accept-primary" in found.sentence
+    await instance(store)
+    assert await findings(store, clock) == []

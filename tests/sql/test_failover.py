@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.dsn import parse_addresses
+from headway.adapters.sql.lineage import OLD_PRIMARY
 from headway.core.errors import DatabaseUnavailable
 from tests.services import MariaDBPair, PostgresPair
 from tests.services.process import wait_until
@@ -123,7 +124,7 @@ async def test_i21_a_pair_fails_over_and_its_old_primary_is_refused(
 
             postgres_pair.standby.kill()
             behind, dead = await reasons_of(database)
-            assert behind == "is behind: an old primary that came back"
+            assert behind == OLD_PRIMARY
             assert "onnect" in dead
         finally:
             postgres_pair.standby.restart()
@@ -194,5 +195,5 @@ async def test_i21_a_primary_that_was_left_is_refused_although_it_takes_writes_a
             mariadb_pair.fail_back()
         await database.engine.dispose()
         behind, standby = await reasons_of(database)
-        assert behind == "is behind: an old primary that came back"
+        assert behind == OLD_PRIMARY
         assert standby == "is read-only (read_only)"

@@ -7,7 +7,7 @@ import pytest
 
 from headway.adapters.sql import connect
 from headway.adapters.sql.connect import Connector
-from headway.adapters.sql.lineage import Stream
+from headway.adapters.sql.lineage import OLD_PRIMARY, Stream
 from headway.adapters.sql.server import Purpose, RawConnection
 from headway.core.errors import DatabaseUnavailable
 from tests.sql.nodes import (
@@ -22,8 +22,6 @@ from tests.sql.nodes import (
 )
 
 MakeNode = Callable[[], Node]
-
-OLD_PRIMARY = "is behind: an old primary that came back"
 
 
 async def refused_by(connector: Connector) -> list[str]:
@@ -313,7 +311,7 @@ async def test_i21_a_failover_that_cannot_be_marked_is_not_made(
     make_stream(second, seq=50)
     connector = connector_to(first, second)
 
-    async def fall_silent(connection: RawConnection, *, seen_epoch: int) -> bool:
+    async def fall_silent(connection: RawConnection, *, seen_epoch: int, epoch: int) -> bool:
         raise TimeoutError
 
     monkeypatch.setattr(connector._server, "raise_epoch", fall_silent)

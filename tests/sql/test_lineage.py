@@ -1,6 +1,14 @@
 """I21: no write reaches a node of another cluster, or one that is behind the newest state seen."""
 
-from headway.adapters.sql.lineage import Choice, Newest, SeenState, Stream, choose, refusal
+from headway.adapters.sql.lineage import (
+    OLD_PRIMARY,
+    Choice,
+    Newest,
+    SeenState,
+    Stream,
+    choose,
+    refusal,
+)
 
 
 def ours(*, epoch: int, seq: int = 0) -> Stream:
@@ -27,7 +35,7 @@ def test_i21_an_empty_database_in_place_of_ours_is_refused() -> None:
 def test_i21_an_old_primary_is_refused_wherever_it_stands_and_whatever_it_has() -> None:
     for address in ("a", "b"):
         problem = refusal(ours(epoch=0, seq=99), at=address, newest=AT_A)
-        assert problem == "is behind: an old primary that came back"
+        assert problem == OLD_PRIMARY
 
 
 def test_i21_home_may_not_go_back() -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from starlette.exceptions import HTTPException
 
 from headway.core.errors import (
+    DatabaseBehind,
     DatabaseFileLost,
     Error,
     FlowNotFound,
@@ -140,6 +141,8 @@ def _outage(error: InfrastructureError) -> Problem:
             " with the same"
         )
         return _told(503, "outcome_unknown", detail, error_id=error_id)
+    if isinstance(error, DatabaseBehind):
+        return _told(503, "database_behind", error.ADVICE, error_id=error_id)
     detail = "something that headway needs does not answer; nothing was changed, try again"
     return _told(503, "unavailable", detail, error_id=error_id)
 

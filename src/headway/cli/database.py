@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from headway.bootstrap import check_database, display, upgrade_database
+from headway.bootstrap import accept_primary, check_database, display, upgrade_database
 from headway.cli.own_database import App, own_database
 from headway.cli.show import Json, print_json
 
@@ -26,6 +26,23 @@ async def check(*, app: App = None, json: Json = False) -> None:
     """Say whether this program can use the schema; changes nothing."""
     urls = own_database("db check", app)
     _say(await check_database(urls), "the schema is current:", urls, as_json=json)
+
+
+async def accept(*, app: App = None, json: Json = False) -> None:
+    """Let all servers use the primary that is up now, although it lacks commits they have seen.
+
+    For after a failover or a restore: running servers refuse such a primary until this is run.
+    Exactly one of the configured addresses must take writes. What it lacks is given up.
+    """
+    accepted = await accept_primary(own_database("db accept-primary", app))
+    if json:
+        print_json(dataclasses.asdict(accepted))
+        return
+    print(
+        f"accepted {accepted.address} as the primary: epoch {accepted.epoch}, its last event is"
+        f" {accepted.seq}\nrunning servers follow within seconds; a node with a lower epoch is"
+        " refused from now on"
+    )
 
 
 async def prune(

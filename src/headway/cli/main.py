@@ -95,6 +95,12 @@ _add(_tasks, "tasks:rerun", "rerun", "Run a task again from a node.")
 _database: Final = _group("db", "Look after the database.")
 _add(_database, "database:upgrade", "upgrade", "Bring the schema to this version.")
 _add(_database, "database:check", "check", "Say whether this program can use the schema.")
+_add(
+    _database,
+    "database:accept",
+    "accept-primary",
+    "Let servers use a primary that lacks commits they have seen.",
+)
 _add(_database, "database:prune", "prune", "Remove what is over and old enough.")
 
 _config: Final = _group("config", "See what is configured.")

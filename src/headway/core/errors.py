@@ -24,6 +24,7 @@ Error
 │   └── ForeignDatabase      the database has tables of another program, by headway's names
 └── InfrastructureError      something outside did not answer
     ├── DatabaseUnavailable  no address could be used; lists each one's reason
+    │   └── DatabaseBehind   the only usable node lacks commits that this process has seen
     ├── DatabaseFileLost     the SQLite file was deleted or replaced under the process
     ├── OutcomeUnknown       it went away while it committed; whether it did is not known
     ├── StoreFailed          the database refused the write (disk full, read-only …)
@@ -34,9 +35,11 @@ Error
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from headway.core.ids import Key, LaneName, RunId
+
+ACCEPT_PRIMARY: Final = "headway db accept-primary"
 
 
 class Error(Exception):
@@ -250,6 +253,17 @@ class DatabaseUnavailable(InfrastructureError):
         listed = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
         super().__init__(f"no database address can be used: {listed}")
         self.reasons = dict(reasons)
+
+
+class DatabaseBehind(DatabaseUnavailable):
+    """No node can be used, and at least one only because it lacks commits that were seen before."""
+
+    ADVICE: Final = (
+        "the database was restored or failed over to a node that lacks commits which this server"
+        " has seen, so it is not used; bring back the node that has them, or give them up with:"
+        f" {ACCEPT_PRIMARY}"
+    )
+    """What happened and what to do, without addresses."""
 
 
 class DatabaseFileLost(InfrastructureError):

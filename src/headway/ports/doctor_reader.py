@@ -5,6 +5,7 @@ from typing import Protocol
 
 from headway.core.doctor.page import RunPage
 from headway.core.doctor.stream import EventPage, Extent, LaneUse
+from headway.core.world import Instance
 
 
 class DoctorReader(Protocol):
@@ -16,6 +17,10 @@ class DoctorReader(Protocol):
 
     async def event_page(self, *, after_seq: int, limit: int) -> EventPage:
         """The next `limit` numbers of the stream, from where it is not pruned, to its end."""
+        ...
+
+    async def instances(self) -> Sequence[Instance]:
+        """Return all instances that are known, alive or not."""
         ...
 
     async def lane_uses(self) -> Sequence[LaneUse]: ...

@@ -10,7 +10,7 @@ from typing import Final
 
 from headway.core.command.instance import LEASE_TTL_S
 from headway.core.doctor.finding import Finding, Weight
-from headway.core.doctor.page import check_page
+from headway.core.doctor.page import check_instances, check_page
 from headway.core.doctor.slots import SlotReplay
 from headway.core.doctor.stream import Extent, check_events, check_extent, check_lane
 from headway.ports.clock import Clock
@@ -80,6 +80,10 @@ async def examine(
     extent = await reader.extent()
     checked.total = extent.seq + extent.seq - extent.pruned_seq
     for finding in check_extent(extent):
+        yield finding
+    for finding in check_instances(
+        await reader.instances(), now=clock.now(), patience_s=PATIENCE_S
+    ):
         yield finding
     uses = await reader.lane_uses()
     for use in uses:

@@ -9,9 +9,22 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from headway.adapters.sql.dsn import Address
-from headway.adapters.sql.lineage import Choice, Newest, SeenState, Stream, choose, refusal
+from headway.adapters.sql.lineage import (
+    BEHIND,
+    Choice,
+    Newest,
+    SeenState,
+    Stream,
+    choose,
+    refusal,
+)
 from headway.adapters.sql.server import Purpose, RawConnection, Server
-from headway.core.errors import DatabaseUnavailable
+from headway.core.errors import (
+    ConfigurationError,
+    DatabaseBehind,
+    DatabaseUnavailable,
+    SchemaMismatch,
+)
 from headway.log import event_log
 
 PROBE_LIMIT_S: Final = 5.0
@@ -37,6 +50,19 @@ class _Look:
     nodes: dict[str, _Node] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     silent_count: int = 0
+
+    def outage(self) -> DatabaseUnavailable:
+        is_behind = any(reason in BEHIND for reason in self.reasons.values())
+        return DatabaseBehind(self.reasons) if is_behind else DatabaseUnavailable(self.reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A primary that everybody follows from now on."""
+
+    address: str
+    epoch: int
+    seq: int
 
 
 class Connector:
@@ -73,6 +99,33 @@ class Connector:
             {address.display: "others are moving to another node" for address in self._addresses}
         )
 
+    async def accept_primary(self, *, epoch: int) -> Accepted:
+        """Raise the epoch of the one node that takes writes to `epoch`, so that all follow it.
+
+        Raise ConfigurationError if several nodes take writes: which one is meant is not known.
+        """
+        look = _Look()
+        try:
+            await self._walk(Purpose.WRITE, None, look)
+            if not look.nodes:
+                raise look.outage()
+            if len(look.nodes) > 1:
+                raise ConfigurationError(
+                    f"several addresses take writes ({', '.join(look.nodes)}); stop the nodes that"
+                    " are not to be the primary, and run this again"
+                )
+            (node,) = look.nodes.values()
+            found, place = node.found, node.address.display
+            if found is None:
+                raise SchemaMismatch(f"{place} has no headway schema", remedy="headway db upgrade")
+            epoch = max(epoch, found.epoch + 1)
+            if not await self._raise_epoch(node, found, to=epoch):
+                raise DatabaseUnavailable({place: "another process raised its epoch; try again"})
+            return Accepted(place, epoch, found.seq)
+        finally:
+            for node in look.nodes.values():
+                self._server.discard(node.connection)
+
     @property
     def cluster_id(self) -> str | None:
         """Of the cluster in which this process works, once it has connected."""
@@ -103,7 +156,7 @@ class Connector:
             choice = _choose(look, newest)
             if choice is None:
                 self.lost()
-                raise DatabaseUnavailable(look.reasons)
+                raise look.outage()
             node = look.nodes[choice.address]
             if not await self._take(node, choice, newest):
                 return None
@@ -154,7 +207,7 @@ class Connector:
         found = node.found
         if found is not None:
             if choice.raises_epoch:
-                if not await self._raise_epoch(node, found):
+                if not await self._raise_epoch(node, found, to=found.epoch + 1):
                     return False
                 found = replace(found, epoch=found.epoch + 1)
             if not self._seen.adopt(found, home=choice.address, expected=newest):
@@ -163,17 +216,17 @@ class Connector:
             self._made_at[node.connection] = choice.address
         return True
 
-    async def _raise_epoch(self, node: _Node, found: Stream) -> bool:
+    async def _raise_epoch(self, node: _Node, found: Stream, *, to: int) -> bool:
         address = node.address
         try:
             async with asyncio.timeout(PROBE_LIMIT_S):
-                raised = await self._server.raise_epoch(node.connection, seen_epoch=found.epoch)
+                raised = await self._server.raise_epoch(
+                    node.connection, seen_epoch=found.epoch, epoch=to
+                )
         except self._server.errors as error:
             raise DatabaseUnavailable({address.display: _reason(error, address)}) from error
         if raised:
-            log.warning(
-                "database_moved", extra={"address": address.display, "epoch": found.epoch + 1}
-            )
+            log.warning("database_moved", extra={"address": address.display, "epoch": to})
         return raised
 
 

@@ -20,11 +20,31 @@ process has no defence; those that are already running have.
 
 When two writable nodes have the same epoch, the chosen one gets a new epoch: the question is
 decided once, for everybody.
+
+Two failovers in a row can leave a primary without the epoch that the first one raised: the node it
+was raised on went away before that was replicated. Running processes refuse such a primary like any
+old one, because it lacks commits that they have seen. Only a person can decide that these are given
+up. `headway db accept-primary` then raises the epoch there above all that anybody has seen, and
+every process follows. That epoch is the time in seconds, so a later one is always higher, whatever
+the node knows of earlier ones.
 """
 
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
+
+from headway.core.errors import ACCEPT_PRIMARY
+
+OLD_PRIMARY: Final = (
+    "is behind: an old primary that came back, or one that was promoted without the last commits;"
+    f" if it is to be the primary from now on, run: {ACCEPT_PRIMARY}"
+)
+WENT_BACK: Final = (
+    "is behind what it has committed before: restored from a backup, or promoted without the last"
+    f" commits; if it is to be used from now on, run: {ACCEPT_PRIMARY}"
+)
+BEHIND: Final = frozenset({OLD_PRIMARY, WENT_BACK})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +85,10 @@ def refusal(found: Stream | None, *, at: str, newest: Newest | None) -> str | No
     if found is None or found.cluster_id != newest.stream.cluster_id:
         return "belongs to another cluster"
     if found.epoch < newest.stream.epoch:
-        return "is behind: an old primary that came back"
+        return OLD_PRIMARY
     is_home = found.epoch == newest.stream.epoch and at == newest.home
     if is_home and found.seq < newest.stream.seq:
-        return "is behind what it has committed before (restored from a backup? restart to accept)"
+        return WENT_BACK
     return None
 
 

@@ -56,10 +56,10 @@ class Mysql:
         await connection.rollback()
         return Stream(*rows[0]) if rows else None
 
-    async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int) -> bool:
+    async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int, epoch: int) -> bool:
         async with connection.cursor() as cursor:
             count = await cursor.execute(
-                "UPDATE stream SET epoch = epoch + 1 WHERE id = 1 AND epoch = %s", (seen_epoch,)
+                "UPDATE stream SET epoch = %s WHERE id = 1 AND epoch = %s", (epoch, seen_epoch)
             )
         await connection.commit()
         return bool(count == 1)

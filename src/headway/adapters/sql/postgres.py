@@ -87,9 +87,9 @@ class Postgres:
             return None  # Before the tables are made, or where another program has such a table.
         return None if row is None else Stream(*row)
 
-    async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int) -> bool:
+    async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int, epoch: int) -> bool:
         status = await connection.execute(
-            "UPDATE stream SET epoch = epoch + 1 WHERE id = 1 AND epoch = $1", seen_epoch
+            "UPDATE stream SET epoch = $2 WHERE id = 1 AND epoch = $1", seen_epoch, epoch
         )
         return bool(status == "UPDATE 1")
 

@@ -160,6 +160,10 @@ class SqlDoctorReader:
             lambda connection: _event_page(connection, after_seq, limit), at_one_instant=True
         )
 
+    async def instances(self) -> Sequence[Instance]:
+        found = await self._database.rows(sa.select(*instances.c))
+        return [Instance(*tuple(row)) for row in found]
+
     async def lane_uses(self) -> Sequence[LaneUse]:
         return await self._database.with_retry(_lane_uses, at_one_instant=True)
 

@@ -32,8 +32,8 @@ class Server(Protocol):
         """The `stream` row, or None as long as there is none."""
         ...
 
-    async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int) -> bool:
-        """Commit `seen_epoch + 1`; False when the epoch is no longer the one that was seen."""
+    async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int, epoch: int) -> bool:
+        """Commit `epoch`; return False if the epoch is no longer the one that was seen."""
         ...
 
     def discard(self, connection: RawConnection) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from headway.core.doctor.finding import Finding, note, violation
 from headway.core.doctor.history import Change, Numbers, check_history, start_seq_of
 from headway.core.doctor.rules import check_run, place_of
+from headway.core.errors import ACCEPT_PRIMARY
 from headway.core.ids import Instant, Key, RunId, later
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
@@ -45,6 +46,25 @@ class RunPage:
     forgotten_by: Mapping[RunId, RunId]
     """Active children that nobody has asked to end, each with a parent that is over, or asked to,
     and thinks that it has none left."""
+
+
+def check_instances(
+    instances: Sequence[Instance], *, now: Instant, patience_s: float
+) -> Iterator[Finding]:
+    """Name servers that have fallen silent, if none is alive: they may refuse this database."""
+    if any(not one.is_dead and one.lease_expires_at > now for one in instances):
+        return
+    late = later(now, seconds=-patience_s)
+    for one in instances:
+        if not one.is_dead and one.lease_expires_at <= late:
+            yield note(
+                "I21",
+                f"instance {one.id}",
+                f"process {one.pid} on {one.host} was not stopped in order and no longer renews its"
+                " lease; if it is running, see its /readyz: after a failover or a restore servers"
+                " refuse a database that lacks commits they have seen; to make them use this one,"
+                f" run: {ACCEPT_PRIMARY} (or restart them)",
+            )
 
 
 def check_page(page: RunPage, *, now: Instant, patience_s: float) -> Iterator[Finding]:
