@@ -1,0 +1,106 @@
+"""I3, I6: the connection is cut at every packet of a short story; the answers tell the truth."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from headway.adapters.sql.store import SqlStore, open_store
+from headway.bootstrap import SystemClock
+from headway.core.command.cancel import RequestCancel
+from headway.core.command.settle import Complete, Settled
+from headway.core.command.submit import Accepted
+from headway.core.ids import InstanceId, RunId
+from headway.core.run.status import RunStatus
+from headway.services.doctor import examined
+from headway.testing import a_submit, claim_of
+from tests.contract.backends import run_apart, upgrade
+from tests.contract.scenes import claimed_one, events, instance, moves, status
+from tests.services.cutting_proxy import CuttingProxy, Direction
+from tests.sql.nodes import MariaDBNode, Node, PostgresNode
+
+PACKET_COUNT_MIN = 12
+"""A story of fewer packets would not be the one that is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a client was told."""
+
+    completed: RunId
+    canceled: RunId
+
+
+@pytest.fixture
+def node(a_node: Callable[[], Node]) -> Node:
+    made = a_node()
+    run_apart(lambda: upgrade(made.url))
+    return made
+
+
+@asynccontextmanager
+async def opened_beside(node: Node) -> AsyncIterator[tuple[CuttingProxy, SqlStore, SqlStore]]:
+    """A store behind a proxy, and one that looks at the database directly."""
+    assert isinstance(node, PostgresNode | MariaDBNode)
+    server = node.server
+    with CuttingProxy(server.host, server.port).run() as proxy:
+        through = node.url.replace(f":{server.port}/", f":{proxy.port}/")
+        store, beside = await open_store([through]), await open_store([node.url])
+        try:
+            yield proxy, store, beside
+        finally:
+            await store.close()
+            await beside.close()
+
+
+async def tell_story(store: SqlStore, holder: InstanceId, name: str) -> Told:
+    """Submit, claim and complete a run; submit another one and cancel it."""
+    first = await store.apply(a_submit(f"{name}-one", job=name))
+    assert isinstance(first, Accepted), first
+    claim = await claimed_one(store, holder, jobs=[name])
+    assert claim.run_id == first.run_id
+    settled: Any = await store.apply(Complete(claim_of(claim)))
+    assert isinstance(settled, Settled), settled
+    second = await store.apply(a_submit(f"{name}-two", job=name))
+    assert isinstance(second, Accepted), second
+    await store.apply(RequestCancel(run_id=second.run_id))
+    return Told(first.run_id, second.run_id)
+
+
+async def check_told(beside: SqlStore, told: Told) -> None:
+    """What was told is there, once."""
+    assert await status(beside, told.completed) is RunStatus.SUCCEEDED
+    assert await status(beside, told.canceled) is RunStatus.CANCELED
+    assert [to for _, to in await moves(beside, told.completed)] == [
+        "queued",
+        "running",
+        "succeeded",
+    ]
+    assert [to for _, to in await moves(beside, told.canceled)] == ["queued", "canceled"]
+
+
+@pytest.mark.proves("I3", "I6", "I20", "I24")
+@pytest.mark.parametrize("direction", list(Direction), ids=lambda one: one.name.lower())
+async def test_cut_at_any_packet_loses_nothing_doubles_nothing_and_tells_the_truth(
+    node: Node, direction: Direction
+) -> None:
+    async with opened_beside(node) as (proxy, store, beside):
+        holder = await instance(store)
+        stories: list[Told] = []
+        number, was_cut = 0, True
+        while was_cut:
+            number += 1
+            proxy.arm(direction, number)
+            stories.append(await tell_story(store, holder, f"story-{number}"))
+            was_cut = proxy.disarm()
+            await check_told(beside, stories[-1])
+        assert number > PACKET_COUNT_MIN
+        accepted = {event.run_id for event in await events(beside) if event.run_id is not None}
+        assert accepted == {
+            run_id for told in stories for run_id in (told.completed, told.canceled)
+        }
+        examination = await examined(beside.doctor, SystemClock())
+        assert examination.findings == ()
+        assert examination.run_count == 2 * number
