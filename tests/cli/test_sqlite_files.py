@@ -191,3 +191,16 @@ def test_i23_upgrade_makes_the_schema_once_and_check_says_so(folder: Path) -> No
     as_json = headway("db", "check", "--json", folder=folder)
     assert as_json == Ended(0, told, "")
     assert contents(folder) == before
+
+
+@pytest.mark.proves("I3")
+@pytest.mark.parametrize("words", [("doctor",), ("db", "check"), ("db", "upgrade")], ids=" ".join)
+def test_missing_file_whose_log_is_there_is_not_replaced_by_an_empty_one(
+    folder: Path, words: tuple[str, ...]
+) -> None:
+    """As it looks while a server runs on a file that was deleted."""
+    log = folder / "headway.db-wal"
+    log.write_bytes(b"commits")
+    sentence = refusal(*words, folder=folder)
+    assert "is missing or empty, but 'headway.db-wal' of it is there" in sentence
+    assert "put the file back, or remove the files" in sentence

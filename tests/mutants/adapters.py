@@ -101,4 +101,53 @@ ADAPTERS: Final = (
         test_file="tests/contract/test_queue_order.py",
         test="test_i9_neither_the_clock_nor_the_ids_decide_who_is_next",
     ),
+    Mutant(
+        name="another program's table of headway's name is adopted",
+        file="adapters/sql/ownership.py",
+        edits=(("not KEYS[name] <= set(found) <= OWN[name]", "False"),),
+        test_file="tests/contract/test_foreign_tables.py",
+        test="test_foreign_table_with_a_name_of_ours_is_refused_and_unchanged",
+        backend="postgres",
+    ),
+    Mutant(
+        name="a commit to a deleted file is a success",
+        file="adapters/sql/links/sqlite.py",
+        edits=(
+            (
+                "            self._file.check()\n            log_byte_count",
+                "            log_byte_count",
+            ),
+        ),
+        test_file="tests/sql/test_lost_file.py",
+        test="test_deletion_during_a_commit_is_an_unknown_outcome",
+    ),
+    Mutant(
+        name="the end of a process deletes the log of the next file",
+        file="adapters/sql/database_file.py",
+        edits=(("if is_lost and found is not None", "if False and found is not None"),),
+        test_file="tests/sql/test_lost_file.py",
+        test="test_ending_leaves_the_log_of_the_next_file_alone",
+    ),
+    Mutant(
+        name="an accepted primary gets the next epoch, which others have seen",
+        file="adapters/sql/connect.py",
+        edits=(("epoch = max(epoch, found.epoch + 1)", "epoch = found.epoch"),),
+        test_file="tests/sql/test_accept_primary.py",
+        test="test_accepted_primary_is_used_by_running_processes_after_two_failovers",
+        backend="postgres",
+    ),
+    Mutant(
+        name="a pooler that shares sessions is taken for one that does not",
+        file="adapters/sql/pooler.py",
+        edits=(
+            ("in sessions:\n            return True", "in sessions:\n            break"),
+            (
+                "if len(sessions) > 1:\n            return True",
+                "if len(sessions) > 1:\n            break",
+            ),
+        ),
+        test_file="tests/sql/test_pgbouncer.py",
+        test="test_transaction_mode_is_noticed_while_others_use_the_pooler",
+        backend="postgres",
+    ),
 )
