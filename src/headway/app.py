@@ -1,10 +1,11 @@
 """The library face: register jobs, start runs, wait for what they give."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from headway.bootstrap import (
     Durability,
@@ -12,6 +13,7 @@ from headway.bootstrap import (
     SqlStore,
     SystemClock,
     SystemIds,
+    call_on_hangup,
     check_database,
     data_folder,
     flow_desk,
@@ -21,19 +23,21 @@ from headway.bootstrap import (
     wait_for_signal,
     worker_client,
 )
-from headway.core.command.instance import LEASE_TTL_S
+from headway.core.command.lane import ConfigureLanes
 from headway.core.command.submit import Submit
-from headway.core.duration import check_seconds
+from headway.core.duration import UNSET, TimeLimit, check_seconds
 from headway.core.errors import InvalidInput
-from headway.core.ids import RunId
+from headway.core.ids import LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
 from headway.core.run.run import Existing, Mode, Recovery
 from headway.core.schedule import Missed, Schedule
+from headway.core.timeouts import Timeouts
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.services.active_runs import ActiveRuns
 from headway.services.admit import submitted_run
+from headway.services.configuration import Reloaded, configure_lanes, reloaded_on
 from headway.services.doctor import Examination, examined
 from headway.services.engine import Engine
 from headway.services.explain import explain_run
@@ -51,11 +55,9 @@ from headway.services.reach import Reach
 from headway.services.retention import Keeper, Retention
 from headway.services.schedule import Timetable, add_schedule
 from headway.services.submission import submission_of
-from headway.settings import load_settings
+from headway.settings import Settings, load_settings
 
 F = TypeVar("F", bound=JobFunction)
-
-LEASE_TTL_S_MIN: Final = 0.5
 
 
 class Headway:
@@ -71,6 +73,9 @@ class Headway:
     `mirror`, the state of every run is also written there, as `runs/<run id>.json`. With a
     `redis_url` other instances are told at once what is new, instead of finding it. A `clock`
     takes the place of the database's own; it is for tests (`headway.testing`).
+
+    The time limits are those of the settings of the same names, unless given. `lane_limits` takes
+    the place of the setting `lanes`: how many runs at once, by the name of the lane.
     """
 
     def __init__(
@@ -78,24 +83,35 @@ class Headway:
         *urls: str,
         durability: Durability | None = None,
         stop_wait_s: float = 10.0,
-        lease_ttl_s: float = LEASE_TTL_S,
+        execution_timeout_s: float | None = None,
+        permission_timeout_s: float | None = None,
+        lease_ttl_s: float | None = None,
+        compaction_timeout_s: float | None = None,
+        sse_ping_interval_s: float | None = None,
+        lane_limits: Mapping[str, int] | None = None,
         retention: Retention | None = None,
         data: str | Path | None = None,
         mirror: bool | None = None,
         redis_url: str | None = None,
         clock: Clock | None = None,
     ) -> None:
-        settings = load_settings()
+        settings = self._settings = load_settings()
         self._urls = urls or settings.urls
         if durability not in (None, "process", "power"):
             raise InvalidInput("durability", "must be one of: process, power")
         self._durability: Durability = durability or settings.durability
-        for place, seconds in (("stop_wait_s", stop_wait_s), ("lease_ttl_s", lease_ttl_s)):
-            check_seconds(seconds, place=place)
-        if lease_ttl_s < LEASE_TTL_S_MIN:
-            raise InvalidInput("lease_ttl_s", f"must be at least {LEASE_TTL_S_MIN:g}")
+        check_seconds(stop_wait_s, place="stop_wait_s")
         self._stop_wait_s = stop_wait_s
-        self._lease_ttl_s = lease_ttl_s
+        self._timeouts = _timeouts(
+            settings,
+            execution_timeout_s=execution_timeout_s,
+            permission_timeout_s=permission_timeout_s,
+            lease_ttl_s=lease_ttl_s,
+            compaction_timeout_s=compaction_timeout_s,
+            sse_ping_interval_s=sse_ping_interval_s,
+        )
+        self._lease_ttl_s = self._timeouts.lease_ttl_s
+        self._lane_limits = None if lane_limits is None else _checked(lane_limits)
         self._retention = retention or Retention()
         self._data = settings.data if data is None else str(data)
         self._has_mirror = settings.mirror if mirror is None else mirror
@@ -106,6 +122,7 @@ class Headway:
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
         self._store: SqlStore | None = None
+        self._engine: Engine | None = None
         self.reach: Reach | None = None
         """How other instances reach what this one executes; None without Redis, and before."""
         self.flows = Flows(self._ids, self._jobs, self.run)
@@ -121,7 +138,7 @@ class Headway:
         name: str | None = None,
         lane: str | None = None,
         concurrency: int | None = None,
-        timeout_s: float | None = None,
+        timeout_s: TimeLimit = UNSET,
         queue_timeout_s: float | None = None,
         retries: int = 0,
         backoff: Backoff | None = None,
@@ -139,12 +156,16 @@ class Headway:
         times, with `backoff` in between. `recovery="fail"`: when its process dies, the run fails
         instead of going on elsewhere from the last checkpoint.
 
+        `timeout_s` is how long a run may take: the setting `execution_timeout_s` (1,800 s) unless
+        given, and None for no limit.
+
         `concurrency`: at most so many runs of this job at once, over all processes. The job then
         has a lane of its own, `job:<name>`, until somebody sets that lane's limit by hand.
         """
 
         def register(function: F) -> F:
-            job = job_of(function, **options)
+            usual_s = self._timeouts.execution_timeout_s
+            job = job_of(function, usual_timeout_s=usual_s, **options)
             if job.name in self._jobs:
                 raise InvalidInput("job", f"{job.name!r} is registered twice")
             self._jobs[job.name] = job
@@ -156,7 +177,7 @@ class Headway:
         self,
         expression: str,
         *,
-        job: str,
+        job: str | JobFunction,
         key: str | None = None,
         params: dict[str, Any] | None = None,
         time_zone: str = "UTC",
@@ -181,7 +202,7 @@ class Headway:
             missed=missed,
         )
 
-    def schema(self, job: str) -> dict[str, Any]:
+    def schema(self, job: str | JobFunction) -> dict[str, Any]:
         """A JSON Schema of the job's parameters."""
         return registered_job(self._jobs, job).parameters.schema()
 
@@ -189,6 +210,11 @@ class Headway:
     def retention(self) -> Retention:
         """How long what is over is kept."""
         return self._retention
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """The time limits of this process, as configured or as given."""
+        return self._timeouts
 
     @property
     def store(self) -> SqlStore:
@@ -221,8 +247,11 @@ class Headway:
     def lanes(self) -> Lanes:
         """The lanes of this database: see them, set their limits, clear them."""
         store = self.store
-        # Looked up when it is called: there may be no engine.
-        return Lanes(store, store.runs, lambda s: self._engine.wait_for_active(s))  # noqa: PLW0108
+        return Lanes(store, store.runs, self._wait_for_active)
+
+    async def _wait_for_active(self, timeout_s: float) -> bool:
+        """Without an engine nothing is executed here, so there is nothing to wait for."""
+        return self._engine is None or await self._engine.wait_for_active(timeout_s)
 
     @property
     def active(self) -> ActiveRuns:
@@ -255,20 +284,42 @@ class Headway:
     async def wait_for_signal(self) -> str:
         """Work on until Ctrl-C or SIGTERM comes; the signal's name. Then leave `async with`.
 
-        Only in the main thread. A second signal does what it would do without headway.
+        Only in the main thread. A second signal does what it would do without headway. SIGHUP
+        reloads the configuration meanwhile.
         """
         _ = self.store  # Says so when there is nothing at work that could be waited for.
-        return (await wait_for_signal()).name
+        async with self.reloaded_on_hangup():
+            return (await wait_for_signal()).name
+
+    async def reload(self) -> Reloaded:
+        """Read the configuration again, and apply what can change while this process works.
+
+        The limits of lanes are applied at once; a limit that a person has set stays until the
+        configured one itself changes. Other settings that differ from those of the start are only
+        named. ConfigurationError: the configuration cannot be used, and nothing was changed.
+        """
+        store, before, settings = self.store, self._settings, load_settings()
+        lanes = await configure_lanes(store, self._configured_lanes(settings))
+        others = (name for name in Settings.model_fields if name != "lanes")
+        changed = [name for name in others if getattr(settings, name) != getattr(before, name)]
+        return Reloaded(lanes, tuple(changed))
+
+    def reloaded_on_hangup(self) -> AbstractAsyncContextManager[None]:
+        """While inside, `reload` when SIGHUP comes, and log the outcome; in the main thread."""
+        return reloaded_on(call_on_hangup, self.reload)
+
+    def _configured_lanes(self, settings: Settings) -> Mapping[LaneName, int]:
+        return settings.lanes if self._lane_limits is None else self._lane_limits
 
     async def submit(
         self,
-        job: str,
+        job: str | JobFunction,
         *,
         key: str | None = None,
         params: dict[str, Any] | None = None,
         mode: Mode | str = Mode.START,
         lane: str | None = None,
-        timeout_s: float | None = None,
+        timeout_s: TimeLimit = UNSET,
         queue_timeout_s: float | None = None,
         on_conflict: OnConflict | str = OnConflict.REJECT,
         existing: Existing | str | None = None,
@@ -277,8 +328,10 @@ class Headway:
     ) -> RunHandle:
         """Accept a run, durably; when this returns, it will not be lost.
 
+        `job` is the name of a registered job, or its function.
         A run without a key is its own key. Without `params` it takes those that were saved for the
-        key and this job, or the job's defaults; lane and timeouts are the job's own, unless told.
+        key and this job, or the job's defaults; lane and timeouts are the job's own, unless told
+        (`timeout_s=None` is no limit).
         With the same `idempotency_key` the same run is answered, however often it is submitted.
         KeyBusy: the key has an active run, and the policy is `reject`. RevisionConflict: what was
         saved changed at this very moment. OutputExists: a run that starts would meet files of
@@ -309,13 +362,23 @@ class Headway:
         return await submitted_run(own, submission, runs=own.runs, events=own.events, news=news)
 
     async def start(
-        self, job: str, *, key: str | None = None, params: dict[str, Any] | None = None, **more: Any
+        self,
+        job: str | JobFunction,
+        *,
+        key: str | None = None,
+        params: dict[str, Any] | None = None,
+        **more: Any,
     ) -> RunHandle:
         """`submit` a run that begins afresh."""
         return await self.submit(job, key=key, params=params, mode=Mode.START, **more)
 
     async def continue_(
-        self, job: str, *, key: str, params: dict[str, Any] | None = None, **more: Any
+        self,
+        job: str | JobFunction,
+        *,
+        key: str,
+        params: dict[str, Any] | None = None,
+        **more: Any,
     ) -> RunHandle:
         """`submit` a run that goes on from the last checkpoint of its key."""
         return await self.submit(job, key=key, params=params, mode=Mode.CONTINUE, **more)
@@ -326,6 +389,7 @@ class Headway:
 
         The schema must be there: SchemaMismatch, and nothing is made.
         """
+        self._check_not_open()
         await check_database(self._urls)
         async with AsyncExitStack() as opened:
             store = self._store = await open_store(self._urls, durability=self._durability)
@@ -339,8 +403,7 @@ class Headway:
             yield self
 
     async def __aenter__(self) -> Self:
-        if self._store is not None:
-            raise RuntimeError("this Headway is open already; make another one")
+        self._check_not_open()
         async with AsyncExitStack() as opened:
             now = None if self._clock is None else self._clock.now
             self._store = await open_store(self._urls, durability=self._durability, now=now)
@@ -348,6 +411,8 @@ class Headway:
             store, clock = self._store, self._clock or SystemClock()
             self._news = RunNews(store, store.runs)
             self._own_lanes = OwnLanes(store)
+            # Before the jobs propose their limits: the configured ones win.
+            await configure_lanes(store, self._configured_lanes(self._settings))
             await self._own_lanes.prepare(self._jobs.values())
             life_lock = life_lock_for(self._urls, store)
             opened.callback(life_lock.release)
@@ -358,7 +423,12 @@ class Headway:
                 await opened.enter_async_context(mirror)
             # Left after the engine: a lease goes only when its run has come to its end here.
             reach = self.reach = await opened.enter_async_context(
-                opened_reach(self._redis_url, store, lease_ttl_s=self._lease_ttl_s)
+                opened_reach(
+                    self._redis_url,
+                    store,
+                    lease_ttl_s=self._lease_ttl_s,
+                    timeouts=self._timeouts,
+                )
             )
             desk = flow_desk(store, clock, self.flows.functions, self._make_client)
             opened.push_async_callback(self.flows.close)
@@ -377,6 +447,7 @@ class Headway:
                 look_around=self.flows.look,
                 output=output,
                 on_start=None if reach is None else reach.began,
+                timeouts=self._timeouts,
             )
             if reach is not None:
                 reach.serves(self._engine.look)
@@ -396,5 +467,21 @@ class Headway:
         await self._opened.__aexit__(kind, error, traceback)
 
     async def _close(self) -> None:
-        store, self._store = self.store, None
+        store, self._store, self._engine = self.store, None, None
         await store.close()
+
+    def _check_not_open(self) -> None:
+        if self._store is not None:
+            raise RuntimeError("this Headway is open already; make another one")
+
+
+def _checked(lane_limits: Mapping[str, int]) -> dict[LaneName, int]:
+    """The limits by the trimmed names of their lanes. InvalidInput names a lane that is wrong."""
+    given = tuple((LaneName(name), limit) for name, limit in lane_limits.items())
+    return dict(ConfigureLanes(given).limits)
+
+
+def _timeouts(settings: Settings, **given: float | None) -> Timeouts:
+    """The time limits that were given, and the settings for the others."""
+    configured = asdict(settings.timeouts)
+    return Timeouts(**configured | {name: s for name, s in given.items() if s is not None})

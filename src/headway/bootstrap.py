@@ -21,8 +21,9 @@ from headway.adapters.sql.store import SqlStore, open_store
 from headway.adapters.system.clock import SystemClock
 from headway.adapters.system.ids import SystemIds
 from headway.adapters.system.life_lock import FileLifeLock, runtime_folder
-from headway.adapters.system.signals import wait_for_signal
+from headway.adapters.system.signals import call_on_hangup, wait_for_signal
 from headway.core.errors import ConfigurationError
+from headway.core.timeouts import Timeouts
 from headway.ports.clock import Clock
 from headway.ports.runtime_store import RuntimeStore, RuntimeTerms
 from headway.ports.worker_client import WorkerClient
@@ -43,6 +44,7 @@ __all__ = [
     "SystemClock",
     "SystemIds",
     "accept_primary",
+    "call_on_hangup",
     "check_database",
     "data_folder",
     "display",
@@ -203,13 +205,17 @@ async def opened_runtime_store(
 
 @asynccontextmanager
 async def opened_reach(
-    redis_url: str | None, store: SqlStore, *, lease_ttl_s: float
+    redis_url: str | None, store: SqlStore, *, lease_ttl_s: float, timeouts: Timeouts
 ) -> AsyncIterator[Reach | None]:
     """None without Redis: one process needs nobody to tell it what it has done itself."""
     if redis_url is None:
         yield None
         return
-    terms = RuntimeTerms(lease_ttl_s=lease_ttl_s)
+    terms = RuntimeTerms(
+        lease_ttl_s=lease_ttl_s,
+        permission_timeout_s=timeouts.permission_timeout_s,
+        execution_timeout_s=timeouts.execution_timeout_s,
+    )
     async with (
         opened_runtime_store(redis_url, terms) as runtime,
         Reach(runtime, store, store.runs, lease_ttl_s=lease_ttl_s) as reach,

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import ValidationError, model_validator
+from pydantic import ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -20,7 +20,17 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from headway.core.errors import ConfigurationError
+from headway.core.command.lane import ConfigureLanes
+from headway.core.errors import ConfigurationError, InvalidInput
+from headway.core.ids import LaneName
+from headway.core.timeouts import (
+    COMPACTION_TIMEOUT_S,
+    EXECUTION_TIMEOUT_S,
+    LEASE_TTL_S,
+    PERMISSION_TIMEOUT_S,
+    SSE_PING_INTERVAL_S,
+    Timeouts,
+)
 
 PREFIX: Final = "HEADWAY_"
 FILE_NAME: Final = "headway.toml"
@@ -76,6 +86,22 @@ class Settings(BaseSettings):
     worker_token: str | None = None
     """What workers are told by who calls them; one that others than this host reach demands it."""
 
+    execution_timeout_s: float = EXECUTION_TIMEOUT_S
+    """How long a run may take whose job names no `timeout_s`."""
+    permission_timeout_s: float = PERMISSION_TIMEOUT_S
+    """How long a question to a person stays open whose job names no time."""
+    compaction_timeout_s: float = COMPACTION_TIMEOUT_S
+    """How long one compaction of a run may take whose job names no time."""
+    lease_ttl_s: float = LEASE_TTL_S
+    """How long an instance that is silent counts as alive; renewed every third of it."""
+    sse_ping_interval_s: float = SSE_PING_INTERVAL_S
+    """How long an event stream may be silent before the server sends a ping."""
+    lanes: Annotated[dict[LaneName, int], NoDecode] = {}
+    """How many runs of a lane may run at once, by the lane's name; `main=5 cron=2` as a variable.
+
+    Applied at start and on reload. A limit that a person sets meanwhile stays until this changes.
+    """
+
     log_format: Literal["text", "json"] = "text"
     """How `serve` and `worker` log: lines for people, or a JSON object on each line."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -90,6 +116,29 @@ class Settings(BaseSettings):
             if isinstance(given, str):
                 split[name] = tuple(given.split())
         return values | split
+
+    @field_validator("lanes", mode="before")
+    @classmethod
+    def _read_lanes(cls, given: object) -> object:
+        limits = _parse_lanes(given) if isinstance(given, str) else given
+        if not isinstance(limits, dict):
+            raise ValueError("it should be a table of lanes and their limits")  # noqa: TRY004
+        try:
+            checked = ConfigureLanes(tuple(limits.items()))
+        except InvalidInput as error:
+            raise ValueError(str(error)) from None
+        return dict(checked.limits)
+
+    @property
+    def timeouts(self) -> Timeouts:
+        """The time limits. Raise InvalidInput if they cannot work together."""
+        return Timeouts(
+            execution_timeout_s=self.execution_timeout_s,
+            permission_timeout_s=self.permission_timeout_s,
+            lease_ttl_s=self.lease_ttl_s,
+            compaction_timeout_s=self.compaction_timeout_s,
+            sse_ping_interval_s=self.sse_ping_interval_s,
+        )
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -161,6 +210,10 @@ def load_settings() -> Settings:
         raise ConfigurationError(f"{FILE_NAME} cannot be read: {error.strerror}") from None
     if settings.database_url and settings.database_urls:
         raise ConfigurationError("both database_url and database_urls are set; keep one of them")
+    try:
+        _ = settings.timeouts
+    except InvalidInput as error:
+        raise ConfigurationError(f"{_place(error.place)} {error.problem}") from None
     return settings
 
 
@@ -170,10 +223,28 @@ def _explained(fault: ErrorDetails) -> str:
     if fault["type"] == "extra_forbidden":
         known = _listed(Settings.model_fields)
         return f"{FILE_NAME} has the unknown key {name!r}; known are {known}"
+    problem = fault["msg"].removeprefix("Value error, ").replace("Input", "it")
+    return f"{_place(name)} cannot be used: {problem}"
+
+
+def _place(name: str) -> str:
+    """Where a setting was set: a secret's file, a variable, or the configuration file."""
     variable = f"{PREFIX}{name.upper()}"
     place = variable if variable in os.environ else f"{name} in {FILE_NAME}"
-    place = str(secret_file(name) or place)
-    return f"{place} cannot be used: {fault['msg'].replace('Input', 'it')}"
+    return str(secret_file(name) or place)
+
+
+def _parse_lanes(text: str) -> dict[str, int]:
+    """Read `main=5 cron=2`, as the environment variable has it."""
+    limits: dict[str, int] = {}
+    for word in text.split():
+        name, _, limit = word.rpartition("=")
+        if not name or not limit.isdecimal():
+            raise ValueError(f"{word!r} should be a lane and its limit, such as main=5")
+        if name in limits:
+            raise ValueError(f"the lane {name!r} is named twice; keep one of them")
+        limits[name] = int(limit)
+    return limits
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -11,7 +11,6 @@ from headway.api.access import Access
 from headway.api.origin import PublicAddress
 from headway.api.server import serve
 from headway.app import Headway
-from headway.core.command.instance import LEASE_TTL_S
 from tests.api.client import Client
 from tests.api.jobs import register, register_schedule
 
@@ -30,9 +29,12 @@ async def served(
     public: PublicAddress | None = None,
     has_schedule: bool = False,
     schedule_name: str | None = None,
-    lease_ttl_s: float = LEASE_TTL_S,
+    lease_ttl_s: float | None = None,
+    sse_ping_interval_s: float | None = None,
 ) -> AsyncIterator[Client]:
-    hw = Headway(url, stop_wait_s=0, lease_ttl_s=lease_ttl_s)
+    hw = Headway(
+        url, stop_wait_s=0, lease_ttl_s=lease_ttl_s, sse_ping_interval_s=sse_ping_interval_s
+    )
     register(hw)
     if has_schedule:
         register_schedule(hw)

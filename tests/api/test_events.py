@@ -107,10 +107,13 @@ async def test_r1_10_state_changes_carry_the_words_of_the_row(client: Client) ->
 
 
 async def test_r4_14_a_filtered_stream_pings_and_moves_on_however_busy_the_server_is(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+    url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "PING_S", 0.2)
+    async with served(url, sse_ping_interval_s=0.2) as client:
+        await check_pings(client, monkeypatch)
 
+
+async def check_pings(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     async def be_busy() -> None:
         while True:  # Until it is cancelled.
             await client.submitted("echo")
@@ -139,12 +142,12 @@ async def test_r4_14_a_filtered_stream_pings_and_moves_on_however_busy_the_serve
 
 
 async def test_r4_14_a_stream_without_a_filter_pings_where_nothing_has_happened_yet(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+    url: str,
 ) -> None:
-    monkeypatch.setattr(events, "PING_S", 0.05)
     headers = {"accept": "text/event-stream"}
     async with (
         asyncio.timeout(20),
+        served(url, sse_ping_interval_s=0.05) as client,
         client.session.get("/api/events?after=0", headers=headers) as answer,
     ):
         lines = [(await answer.content.readline()).decode().strip() for _ in range(10)]
@@ -155,7 +158,7 @@ async def test_i13_a_batch_is_not_taken_for_another_of_the_same_numbers(client: 
     """A database that has lost its last commit numbers the next one alike."""
     store = client.hw.store
     feed = EventFeed(store, store.events, pack=events.pack)
-    streams = events.Streams(feed, Metrics(), Access(()))
+    streams = events.Streams(feed, Metrics(), Access(()), ping_s=15)
 
     for word in ("old", "new"):
         event = Event(1, None, None, None, None, word, "{}", Instant(0))

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from headway.api import events, session
+from headway.api import session
 from headway.api.access import SESSION_S, Access, Scope, Token
 from tests.api.client import Client
 from tests.api.conftest import served
@@ -79,9 +79,8 @@ async def test_s2_a_stream_ends_with_the_session_that_opened_it(
     url: str, monkeypatch: pytest.MonkeyPatch, is_signed_out: bool
 ) -> None:
     """Within a ping, and before anything more is told. One with a token goes on."""
-    monkeypatch.setattr(events, "PING_S", 0.05)
     by_token = {"authorization": f"Bearer {OPERATE}"}
-    async with served(url, access=TOKENS) as client, asyncio.timeout(30):
+    async with served(url, access=TOKENS, sse_ping_interval_s=0.05) as client, asyncio.timeout(30):
         cookie, another = await signed_in(client), await signed_in(client)
         async with (
             client.streamed("/api/events?after=0", cookie=cookie) as ours,
@@ -102,10 +101,9 @@ async def test_s2_a_stream_ends_with_the_session_that_opened_it(
 
 
 async def test_s2_a_silent_stream_ends_with_its_session_within_a_ping(
-    url: str, monkeypatch: pytest.MonkeyPatch
+    url: str,
 ) -> None:
-    monkeypatch.setattr(events, "PING_S", 0.05)
-    async with served(url, access=TOKENS) as client, asyncio.timeout(30):
+    async with served(url, access=TOKENS, sse_ping_interval_s=0.05) as client, asyncio.timeout(30):
         cookie = await signed_in(client)
         async with client.streamed("/api/events?after=0", cookie=cookie) as stream:
             await client.call("DELETE", "/api/session", cookie=cookie)

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from headway import Headway
-from headway.api import events, server
+from headway.api import server
 from headway.api.server import open_listener
 from tests.api.client import LINE_BYTE_COUNT_MAX
 from tests.api.conftest import served_here
@@ -34,9 +34,8 @@ async def test_a_stop_ends_open_streams_and_leaves_those_who_do_not_read(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "STOP_S_MAX", 3_600)  # So nobody is waited for in vain.
-    monkeypatch.setattr(events, "PING_S", 3_600)  # Nothing but the stop itself wakes a stream.
     monkeypatch.setattr(server, "open_listener", _with_small_buffers)
-    hw = Headway(url, stop_wait_s=0)
+    hw = Headway(url, stop_wait_s=0, sse_ping_interval_s=30)  # The stop itself wakes a stream.
     register(hw)
     has_last = asyncio.Event()
     kinds = Counter[str]()

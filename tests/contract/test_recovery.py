@@ -9,7 +9,6 @@ from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import RequestCancel
 from headway.core.command.claim import NotAlive
 from headway.core.command.instance import (
-    LEASE_TTL_S,
     DeclareDead,
     ReleaseOrphan,
     RenewInstance,
@@ -22,6 +21,7 @@ from headway.core.ids import InstanceId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import DEATH_COUNT_MAX, Recovery
 from headway.core.run.status import RunStatus
+from headway.core.timeouts import LEASE_TTL_S
 from headway.services.sweep import sweep
 from headway.testing import FakeClock, a_claim, an_instance, claim_of, document
 from headway.testing.locks import NO_LOCKS

@@ -22,7 +22,7 @@ from headway.core.command.instance import (
     RetireInstance,
 )
 from headway.core.command.key_row import DeleteKey, SaveKey
-from headway.core.command.lane import ProposeLimit, SetLane
+from headway.core.command.lane import ConfigureLanes, ProposeLimit, SetLane
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.report import AppendEvents, Said, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.command.settle import Complete, ConfirmCancel, Fail
@@ -267,7 +267,10 @@ class Drawing:
         run_ids = self.draw(st.lists(st.sampled_from(runs), min_size=1, max_size=5, unique=True))
         return ClearRuns(tuple(run_ids), lane, self.one_of(["", "eve"]))
 
-    def set_lane(self) -> SetLane | ProposeLimit:
+    def set_lane(self) -> SetLane | ProposeLimit | ConfigureLanes:
+        if self.one_of([False, False, False, True]):
+            names = self.draw(st.lists(st.sampled_from(LANES), min_size=1, unique=True))
+            return ConfigureLanes(tuple((name, self.one_of([0, 2, 3, 5])) for name in names))
         if self.one_of([False, False, False, True]):
             return ProposeLimit(self.one_of(LANES), self.one_of([2, 3]))
         changes: dict[str, Any] = self.one_of(

@@ -8,7 +8,7 @@ from headway.core.command.instance import (
     RetireInstance,
 )
 from headway.core.command.key_row import DeleteKey, Locked, SaveKey
-from headway.core.command.lane import ProposeLimit, SetLane
+from headway.core.command.lane import ConfiguredLane, ConfigureLanes, ProposeLimit, SetLane
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.ids import Instant
 from headway.core.lane import Lane
@@ -65,10 +65,20 @@ class Housekeeping(Model):
 
     def propose_limit(self, wanted: ProposeLimit) -> Lane:
         lane = self.lane(wanted.name)
-        is_heard = not lane.is_set_by_hand and lane.max_concurrent != wanted.max_concurrent
-        if not is_heard:
+        is_set = lane.is_set_by_hand or lane.configured_limit is not None
+        if is_set or lane.max_concurrent == wanted.max_concurrent:
             return lane
         return self._change(lane._replace(max_concurrent=wanted.max_concurrent))
+
+    def configure_lanes(self, wanted: ConfigureLanes) -> tuple[ConfiguredLane, ...]:
+        changed = []
+        for name, limit in wanted.limits:
+            lane = self.lane(name)
+            if lane.configured_limit != limit:
+                changed.append(ConfiguredLane(name, lane.max_concurrent, limit))
+                lane = lane._replace(max_concurrent=limit, configured_limit=limit)
+                self._change(lane, by="configuration")
+        return tuple(changed)
 
     def _change(self, lane: Lane, *, by: str = "") -> Lane:
         lane = self.lanes[lane.name] = lane._replace(revision=lane.revision + 1)

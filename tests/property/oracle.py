@@ -23,7 +23,7 @@ from headway.core.command.instance import (
     RetireInstance,
 )
 from headway.core.command.key_row import DeleteKey, SaveKey
-from headway.core.command.lane import ProposeLimit, SetLane
+from headway.core.command.lane import ConfigureLanes, ProposeLimit, SetLane
 from headway.core.command.once import OtherRequest, Repeated
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
 from headway.core.command.report import AppendEvents, SaveCheckpoint, SaveProgress, SetWindow
@@ -349,6 +349,7 @@ _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {
     ReleaseOrphan: Oracle.release,
     SetLane: Oracle.set_lane,
     ProposeLimit: Oracle.propose_limit,
+    ConfigureLanes: Oracle.configure_lanes,
     SaveKey: Oracle.save_key,
     DeleteKey: Oracle.delete_key,
     **dict.fromkeys((PruneRuns, PruneEvents, ForgetSubmissions), Oracle.prune),

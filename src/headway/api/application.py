@@ -10,6 +10,7 @@ from starlette.routing import Match
 
 from headway.api.access import Access
 from headway.api.board import board_router
+from headway.api.config import config_router
 from headway.api.document import Described
 from headway.api.events import Packed, events_router
 from headway.api.face import Face
@@ -80,6 +81,7 @@ def build_routes(
     routers = (
         runs_router(face),
         board_router(face),
+        config_router(face),
         interrupts_router(face),
         schedules_router(face),
         events_router(face, feed, metrics, access),

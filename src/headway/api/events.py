@@ -33,7 +33,6 @@ from headway.log import event_log
 from headway.services.event_feed import Batch, EventFeed
 
 SSE_TYPE: Final = "text/event-stream"
-PING_S: Final = 15.0
 CHUNK_BYTE_COUNT_MAX: Final = 128 << 10
 STREAM_COUNT_MAX: Final = 2_000
 
@@ -122,7 +121,7 @@ def events_router(
     face: Face, feed: EventFeed[Packed], metrics: Metrics, access: Access
 ) -> APIRouter:
     router = APIRouter(prefix="/api", tags=["events"], route_class=StrictRoute)
-    streams = Streams(feed, metrics, access)
+    streams = Streams(feed, metrics, access, ping_s=face.timeouts.sse_ping_interval_s)
     answers: dict[int | str, dict[str, Any]] = {
         200: {
             "model": EventPage,
@@ -183,10 +182,13 @@ def _place(after: int | None, last_event_id: str | None, epoch: int | None) -> P
 
 
 class Streams:
-    def __init__(self, feed: EventFeed[Packed], metrics: Metrics, access: Access) -> None:
+    def __init__(
+        self, feed: EventFeed[Packed], metrics: Metrics, access: Access, *, ping_s: float
+    ) -> None:
         self._feed = feed
         self._metrics = metrics
         self._access = access
+        self._ping_s = ping_s
         self._count = 0
         self._chunk_of: tuple[Batch[Packed] | None, bytes] = (None, b"")
 
@@ -245,7 +247,9 @@ class Streams:
                 if epoch != self._feed.epoch:
                     batch, epoch = Batch((), self._feed.last_seq, is_gap=True), self._feed.epoch
                 if batch.upto_seq == seq and not batch.is_gap:
-                    await self._feed.wait(seq, timeout_s=said_at_s + PING_S - time.monotonic())
+                    await self._feed.wait(
+                        seq, timeout_s=said_at_s + self._ping_s - time.monotonic()
+                    )
                 if session is not None and self._access.is_over(session):
                     return  # Whoever comes back is told that a token is needed.
                 resync = (_resync(batch.upto_seq, epoch),)
@@ -253,7 +257,7 @@ class Streams:
                     yield chunk
                     said_at_s = time.monotonic()
                 seq = batch.upto_seq
-                if time.monotonic() - said_at_s >= PING_S:
+                if time.monotonic() - said_at_s >= self._ping_s:
                     # With the id, or who waits for other events would resume from far behind.
                     yield f": ping\nid: {seq}\n\n".encode()
                     said_at_s = time.monotonic()

@@ -4,14 +4,17 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from headway.core.command.submit import Submit
+from headway.core.duration import UNSET, TimeLimit
 from headway.core.run.explain import Explanation
 from headway.core.schedule import Schedule
+from headway.core.timeouts import Timeouts
 from headway.ports.board_reader import BoardReader
 from headway.ports.event_reader import EventReader
 from headway.ports.file_reader import FileReader
 from headway.ports.id_source import IdSource
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
+from headway.services.configuration import Reloaded
 from headway.services.flow.flows import Flows
 from headway.services.flow.workers import Workers
 from headway.services.handle import RunHandle
@@ -55,6 +58,9 @@ class Face(Protocol):
     def store(self) -> ReadableStore: ...
 
     @property
+    def timeouts(self) -> Timeouts: ...
+
+    @property
     def ids(self) -> IdSource: ...
 
     @property
@@ -75,6 +81,8 @@ class Face(Protocol):
 
     async def explain(self, run_id: str) -> Explanation: ...
 
+    async def reload(self) -> Reloaded: ...
+
     async def submit(
         self,
         job: str,
@@ -83,7 +91,7 @@ class Face(Protocol):
         params: dict[str, Any] | None = None,
         mode: str = "start",
         lane: str | None = None,
-        timeout_s: float | None = None,
+        timeout_s: TimeLimit = UNSET,
         queue_timeout_s: float | None = None,
         on_conflict: str = "reject",
         existing: str | None = None,

@@ -18,6 +18,7 @@ from headway.api.problem import unfit
 from headway.api.strict import check_query, strict_json
 from headway.api.views import run_view
 from headway.api.wire import Name, SubmitBody
+from headway.core.duration import UNSET
 from headway.services.handle import RunHandle
 from headway.written import begin_note
 
@@ -33,7 +34,10 @@ _key: Final[TypeAdapter[str]] = TypeAdapter(Name)
 
 async def submitted(face: Face, body: SubmitBody, idempotency_key: str | None, by: str) -> Response:
     """The answer to a submission that is well-formed."""
-    handle = await face.submit(**vars(body), idempotency_key=idempotency_key, by=by)
+    wanted = vars(body)
+    if "timeout_s" not in body.model_fields_set:  # Left out, it is the job's; null is no limit.
+        wanted = {**wanted, "timeout_s": UNSET}
+    handle = await face.submit(**wanted, idempotency_key=idempotency_key, by=by)
     return await accepted(handle)
 
 

@@ -39,7 +39,11 @@ class SubmitBody(Body):
     existing: Literal["ask", "replace", "archive", "delete"] | None = Field(
         None, description="What becomes of the key's earlier output when a run starts."
     )
-    timeout_s: Seconds | None = None
+    timeout_s: Seconds | None = Field(
+        None,
+        description="How long it may take. Left out: as its job says; null: no limit.",
+        examples=[1800],
+    )
     queue_timeout_s: Seconds | None = None
 
 

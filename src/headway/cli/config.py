@@ -1,10 +1,11 @@
-"""`headway config show`: what is configured, and where that was said."""
+"""`headway config …`: what is configured and where that was said, and reading it again."""
 
 import os
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from headway.cli.show import Json, print_list
+from headway.cli.client.connect import connected
+from headway.cli.show import App, Json, plain, print_json, print_list
 from headway.log import HIDDEN
 from headway.settings import FILE_NAME, FIRST_NAMES, PREFIX, Settings, load_settings, secret_file
 
@@ -23,17 +24,47 @@ async def show(*, json: Json = False) -> None:
     print_list(found, headings, _columns, empty="", as_json=json)
 
 
+async def reload(*, app: App = None, json: Json = False) -> None:
+    """Let the server at HEADWAY_URL read its configuration again; print what has changed.
+
+    Without a server, the limits of lanes that are configured here are applied to the database.
+    """
+    async with connected(app) as client:
+        told = await client.post("/api/config/reload")
+    if json:
+        print_json(told)
+        return
+    for lane in told["lanes"]:
+        limits = f"{lane['previous_limit']} -> {lane['max_concurrent']}"
+        print(f"lane {plain(lane['name'])}: {limits}")
+    if not told["lanes"]:
+        print("no lane has another configured limit than before")
+    if told["restart_to_apply"]:
+        print(f"restart to apply: {', '.join(told['restart_to_apply'])}")
+
+
 def _columns(setting: dict[str, Any]) -> tuple[Any, ...]:
-    value = setting["value"]
-    words = " ".join(value) if isinstance(value, list) else value  # As a variable would have them.
-    return setting["name"], words, setting["source"]
+    return setting["name"], _words(setting["value"]), setting["source"]
 
 
-def _value(name: str, settings: Settings) -> str | int | list[str] | None:
+def _words(value: Any) -> Any:
+    """A value as an environment variable would have it."""
+    match value:
+        case list():
+            return " ".join(value)
+        case dict():
+            return " ".join(f"{name}={limit}" for name, limit in value.items())
+        case float():
+            return f"{value:.15g}"
+        case _:
+            return value
+
+
+def _value(name: str, settings: Settings) -> Any:
     value = getattr(settings, name)
     if name == "database_url" and not settings.database_urls:
         (value,) = settings.urls  # Also when nothing is said: it is what commands look into.
-    if value is None or value == ():
+    if value is None or value in ((), {}):
         return None
     if name in SECRETS:
         return HIDDEN

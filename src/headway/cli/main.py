@@ -103,8 +103,9 @@ _add(
 )
 _add(_database, "database:prune", "prune", "Remove what is over and old enough.")
 
-_config: Final = _group("config", "See what is configured.")
+_config: Final = _group("config", "See what is configured, and reload it.")
 _add(_config, "config:show", "show", "Show every setting and where it was said.")
+_add(_config, "config:reload", "reload", "Let the server read its configuration again.")
 
 
 def main() -> None:

@@ -60,7 +60,10 @@ Existing = Annotated[
     Literal["ask", "replace", "archive", "delete"] | None,
     Parameter(help="What becomes of the key's earlier output."),
 ]
-Timeout = Annotated[float | None, Parameter(help="How long it may take, in seconds.")]
+Timeout = Annotated[
+    float | Literal["none"] | None,
+    Parameter(help="How long it may take, in seconds, or `none`; the job's own unless given."),
+]
 QueueTimeout = Annotated[float | None, Parameter(help="How long it may wait to start, in seconds.")]
 Watch = Annotated[bool, Parameter(negative=(), help="Show what it does until it ends.")]
 
@@ -99,9 +102,10 @@ async def submit(
         "lane": lane,
         "on_conflict": on_conflict,
         "existing": existing,
-        "timeout_s": timeout_s,
         "queue_timeout_s": queue_timeout_s,
     }
+    if timeout_s is not None:  # Left out, it is the job's; null is no limit.
+        wanted["timeout_s"] = None if timeout_s == "none" else timeout_s
     async with connected(app) as client:
         run = await _submitted(client, wanted, idempotency_key)
         if watch:

@@ -56,6 +56,8 @@ def serve(
     """
     # For the whole life of the process, and not only while it serves.
     signal.signal(signal.SIGUSR1, _need_no_reset)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _ignore)  # Until it serves: then it reloads.
     raise_open_file_limit()
     run_process(_serve(app=app, host=host, port=port, public_url=public_url))
 
@@ -66,6 +68,10 @@ def _need_no_reset(*_: object) -> None:
     say = partial(log.info, "reset_not_needed", extra=reason)
     with suppress(RuntimeError):  # Too early or too late to say anything.
         asyncio.get_running_loop().call_soon_threadsafe(say)
+
+
+def _ignore(*_: object) -> None:
+    """A server that starts or stops has no use for a reload, and must not be ended by it."""
 
 
 async def _serve(
@@ -96,7 +102,7 @@ async def _serve(
     listens_at = settings.port if port is None else port
     # Before any job begins: a server that is started twice must not execute anything.
     with open_listener(listens_on, listens_at) as listener:
-        async with load_app(app) as hw:
+        async with load_app(app) as hw, hw.reloaded_on_hangup():
             await serve_http(
                 hw,
                 listener=listener,

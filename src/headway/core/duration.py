@@ -1,11 +1,28 @@
 """Lengths of time, as callers give them: in seconds."""
 
+from enum import Enum
 from typing import Final
 
 from headway.core.errors import InvalidInput
 
+
+class Unset(Enum):
+    """The value of an argument that was not given, where None has a meaning of its own."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+TimeLimit = float | None | Unset
+"""Seconds; None for no limit; UNSET for the usual limit."""
+
 SECONDS_MAX: Final = 100 * 366 * 24 * 60 * 60
 """A century: what is added to the present still fits everywhere."""
+
+
+def limit_or(given: TimeLimit, usual_s: float | None) -> float | None:
+    """Return the limit that was given, or `usual_s` if none was."""
+    return usual_s if given is UNSET else given
 
 
 def check_limit(seconds: float | None, *, place: str) -> None:

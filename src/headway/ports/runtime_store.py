@@ -14,6 +14,7 @@ from headway.core.document import Document
 from headway.core.errors import ConfigurationError
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
+from headway.core.timeouts import EXECUTION_TIMEOUT_S, LEASE_TTL_S, PERMISSION_TIMEOUT_S
 
 CANCELLED: Final = Document('{"approved":false,"reason":"cancelled"}')
 """What an open question is answered with when its run is to be cancelled."""
@@ -64,9 +65,9 @@ class RuntimeTerms:
     A lease, the time a run may take and the time a person may take are three separate clocks.
     """
 
-    lease_ttl_s: float = 90.0
-    permission_timeout_s: float = 300.0
-    execution_timeout_s: float = 1800.0
+    lease_ttl_s: float = LEASE_TTL_S
+    permission_timeout_s: float = PERMISSION_TIMEOUT_S
+    execution_timeout_s: float = EXECUTION_TIMEOUT_S
     message_count_max: int = 1_000
     """Of a run, not yet drained."""
     interrupt_count_max: int = 10_000

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from headway.core.command.question import ANSWER_TIMEOUT_S
 from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode
@@ -18,6 +17,7 @@ from headway.ports.file_folder import PartFile
 from headway.services.context import ChildRun, RunContext
 from headway.services.execution import Ending
 from headway.services.files import check_data
+from headway.services.job import JobFunction
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ class BlockingRunContext:
         self,
         question: Any,
         *,
-        timeout_s: float = ANSWER_TIMEOUT_S,
+        timeout_s: float | None = None,
         default: Any = None,
         schema: dict[str, Any] | None = None,
         call_id: str | None = None,
@@ -122,7 +122,7 @@ class BlockingRunContext:
 
     def start(
         self,
-        job: str,
+        job: str | JobFunction,
         *,
         key: str | None = None,
         params: dict[str, Any] | None = None,
@@ -136,7 +136,7 @@ class BlockingRunContext:
 
     def call(
         self,
-        job: str,
+        job: str | JobFunction,
         *,
         key: str | None = None,
         params: dict[str, Any] | None = None,

@@ -29,7 +29,7 @@ from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.admit import admitted
 from headway.services.execution import Execution
-from headway.services.job import Job, encoded_params, registered_job
+from headway.services.job import Job, JobFunction, encoded_params, registered_job
 from headway.services.patience import is_set_within, persistently
 from headway.trace import current_trace
 
@@ -53,7 +53,7 @@ class Children:
 
     async def start(
         self,
-        job: str,
+        job: str | JobFunction,
         *,
         key: str | None,
         params: dict[str, Any] | None,
@@ -70,12 +70,12 @@ class Children:
         child_key = None if key is None else check_name(key, place="key")
         await self._check_family(child_key)
         claimed = self._execution.claimed
-        step = self._step(name, job, child_key or "", document)
+        step = self._step(name, registered.name, child_key or "", document)
         run_id = child_id(claimed.run_id, step, claimed.attempt)
         submission = Submit(
             run_id=run_id,
             key=Key(run_id if child_key is None else child_key),
-            job=job,
+            job=registered.name,
             lane=registered.lane,
             params=document,
             timeout_s=registered.timeout_s,

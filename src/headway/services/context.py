@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from headway.core.answer_schema import misfit
 from headway.core.command.command import Command
-from headway.core.command.question import ANSWER_TIMEOUT_S, AskQuestion
+from headway.core.command.question import AskQuestion
 from headway.core.command.report import Said, SaveCheckpoint, emitted
 from headway.core.document import encode_document
 from headway.core.duration import check_seconds
@@ -27,10 +27,11 @@ from headway.services.execution import Ending, Execution
 from headway.services.files import FileWriter, RunFiles
 from headway.services.handle import outcome_of
 from headway.services.inbox import Inbox
+from headway.services.job import JobFunction
 from headway.services.patience import persistently
 from headway.services.report import Report
 from headway.services.slot import Slot
-from headway.services.window import COMPACTION_TIMEOUT_S, MessageWindow
+from headway.services.window import MessageWindow
 
 SLOT_KEPT_S: Final = 1.0
 """Who waits for less keeps its slot: to give it back and get it again costs more."""
@@ -208,7 +209,7 @@ class RunContext:
         self,
         question: Any,
         *,
-        timeout_s: float = ANSWER_TIMEOUT_S,
+        timeout_s: float | None = None,
         default: Any = None,
         schema: dict[str, Any] | None = None,
         call_id: str | None = None,
@@ -218,6 +219,7 @@ class RunContext:
         With a JSON `schema` an answer that does not fit is refused, and a page can show a form.
         Several questions may be open at once; `call_id` names this one, if the job has a name for
         it. When the run is to end meanwhile, the answer is `{"approved": false, "reason": …}`.
+        Without `timeout_s` people have as long as the setting `permission_timeout_s` says.
         """
         asks = self._question(
             question, timeout_s=timeout_s, default=default, schema=schema, call_id=call_id
@@ -228,7 +230,7 @@ class RunContext:
         self,
         question: Any,
         *,
-        timeout_s: float,
+        timeout_s: float | None,
         default: Any,
         schema: dict[str, Any] | None,
         call_id: str | None,
@@ -241,7 +243,7 @@ class RunContext:
             None
             if schema is None
             else encode_document(schema, place="schema", byte_count_max=SCHEMA_BYTE_COUNT_MAX),
-            timeout_s,
+            self._execution.timeouts.permission_timeout_s if timeout_s is None else timeout_s,
             None if default is None else encode_document(default, place="default"),
         )
         fault = None if schema is None or default is None else misfit(schema, default)
@@ -258,15 +260,17 @@ class RunContext:
         """
         return self._window.listening()
 
-    def compacting(
-        self, *, timeout_s: float = COMPACTION_TIMEOUT_S
-    ) -> AbstractAsyncContextManager[None]:
-        """While inside, messages are refused as `compacting`; TimeoutError after `timeout_s`."""
-        return self._window.compacting(timeout_s=timeout_s)
+    def compacting(self, *, timeout_s: float | None = None) -> AbstractAsyncContextManager[None]:
+        """While inside, messages are refused as `compacting`; TimeoutError after `timeout_s`.
+
+        Without `timeout_s` it is the setting `compaction_timeout_s`.
+        """
+        usual_s = self._execution.timeouts.compaction_timeout_s
+        return self._window.compacting(timeout_s=usual_s if timeout_s is None else timeout_s)
 
     async def start(
         self,
-        job: str,
+        job: str | JobFunction,
         *,
         key: str | None = None,
         params: dict[str, Any] | None = None,
@@ -275,6 +279,7 @@ class RunContext:
     ) -> "ChildRun":
         """Start a run of `job` as a child of this one, once, however often this run is executed.
 
+        `job` is the name of a job, or its function.
         Asked for the same again (job, key and parameters, for the same time in this execution),
         or under the same `name`, it is the same child. A retry starts anew what has failed. What
         is still active when this run ends is cancelled. KeyBusy, LaneFull: as for any run.
@@ -287,7 +292,7 @@ class RunContext:
 
     async def call(
         self,
-        job: str,
+        job: str | JobFunction,
         *,
         key: str | None = None,
         params: dict[str, Any] | None = None,

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from headway.core.command.instance import LEASE_TTL_S
 from headway.core.doctor.finding import Finding, Weight
 from headway.core.doctor.page import check_instances, check_page
 from headway.core.doctor.slots import SlotReplay
 from headway.core.doctor.stream import Extent, check_events, check_extent, check_lane
+from headway.core.timeouts import LEASE_TTL_S
 from headway.ports.clock import Clock
 from headway.ports.doctor_reader import DoctorReader
 from headway.services.engine import SWEEP_S

@@ -21,6 +21,7 @@ from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
+from headway.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 from headway.log import event_log
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
@@ -38,6 +39,8 @@ from headway.services.sweep import clean_locks, sweep, wake_on_time
 
 SWEEP_S: Final = 1.0
 LOOK_S: Final = 1.0
+LOOK_AT_ALL_S: Final = 5.0
+"""How often the rows of all runs that are executed here are read, in case a hint was lost."""
 KEEP_S: Final = 60.0
 FILES_SWEEP_S: Final = 2.0
 LEASE_LOOK_S: Final = 0.2
@@ -70,6 +73,7 @@ class Engine:
         look_around: Callable[[], Awaitable[None]],
         output: Output,
         on_start: Callable[[Execution], None] | None = None,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         """`keep` removes what is over and old; `look_around` finds jobs that others have runs of.
 
@@ -82,6 +86,7 @@ class Engine:
         self._jobs = jobs
         self._stop_wait_s = stop_wait_s
         self._lease_ttl_s = lease_ttl_s
+        self._timeouts = timeouts
         self._life_lock = life_lock
         self._keep = keep
         self._look_around = look_around
@@ -98,8 +103,10 @@ class Engine:
         self._executing: dict[RunId, Execution] = {}
         """The latest of each run: one that was lost may live on beside it, and is told no more."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._heartbeat_s = lease_ttl_s / 3
-        self._look_every_s = min(LOOK_S, self._heartbeat_s / 2)
+        # How late a decision of another instance may be noticed does not depend on how long a
+        # lease is; only with a very short lease the runs are read more often.
+        self._look_at_all_s = min(LOOK_AT_ALL_S, lease_ttl_s / 3)
+        self._look_every_s = min(LOOK_S, self._look_at_all_s / 2)
         self._looked_at_s = float("-inf")
         self._unknown: set[Claim] = set()
         self._waking: set[RunId] = set()
@@ -239,7 +246,7 @@ class Engine:
                 self._start(one)
 
     def _start(self, claimed: Claimed) -> None:
-        execution = self._executing[claimed.run_id] = Execution(claimed)
+        execution = self._executing[claimed.run_id] = Execution(claimed, self._timeouts)
         task = asyncio.create_task(self._execute(execution))
         execution.runs_as(task)
         self._tasks.add(task)
@@ -292,10 +299,10 @@ class Engine:
     async def _look_after(self) -> None:
         """What others have decided about our runs: hints tell us sooner, this is certain.
 
-        Whoever waits for a person is looked at every time, all others before a heartbeat is over.
+        Runs that wait for a person are read every time, all others every LOOK_AT_ALL_S.
         """
         now_s = time.monotonic()
-        if now_s - self._looked_at_s + self._look_every_s > self._heartbeat_s:
+        if now_s - self._looked_at_s + self._look_every_s > self._look_at_all_s:
             self._looked_at_s = now_s
             await self._look_at_all()
         else:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from headway.core.command.claim import Claimed
 from headway.core.run.run import Claim
+from headway.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
 DENIED_GRACE_S: Final = 1.0
 """How long a job that was answered instead of cancelled may go on with the answer."""
@@ -25,9 +26,11 @@ class Ending(StrEnum):
 class Execution:
     """Told by the engine of news, of a slot and of its end. Belongs to one event loop."""
 
-    def __init__(self, claimed: Claimed) -> None:
+    def __init__(self, claimed: Claimed, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
         self.claimed = claimed
         self.claim = Claim(claimed.run_id, claimed.token)
+        self.timeouts = timeouts
+        """For the waits of a job that does not say how long."""
         self.ending: Ending | None = None
         self.is_settling = False
         """Its end is on the way to the store: that it is heard of is no surprise."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from headway.core.command.lane import LIMIT_MAX
 from headway.core.document import Document, check_name, check_word
-from headway.core.duration import check_limit, check_seconds
+from headway.core.duration import UNSET, TimeLimit, check_limit, check_seconds, limit_or
 from headway.core.errors import InvalidInput
 from headway.core.ids import MAIN_LANE, LaneName
 from headway.core.nearest import nearest
@@ -69,8 +69,17 @@ def is_own(name: str) -> bool:
     return name.startswith(OWN_PREFIX)
 
 
-def registered_job(jobs: Mapping[str, Job], name: str) -> Job:
-    """The job of that name; InvalidInput names those that there are, the likeliest first."""
+def registered_job(jobs: Mapping[str, Job], job: str | JobFunction) -> Job:
+    """Return the job of that name, or the one whose function it is.
+
+    InvalidInput names the jobs that are registered, the likeliest first.
+    """
+    name: object = job
+    if callable(name):
+        return _job_of_function(jobs, name)
+    if not isinstance(name, str):
+        problem = f"must be a job's name or its function, and is {type(name).__name__}"
+        raise InvalidInput("job", problem)
     if is_own(name):
         problem = f"{name!r} is headway's own; a task of a flow is started by `flows.start`"
         raise InvalidInput("job", problem)
@@ -78,6 +87,21 @@ def registered_job(jobs: Mapping[str, Job], name: str) -> Job:
         known = nearest(name, (one for one in jobs if not is_own(one)))
         raise InvalidInput("job", f"{name!r} is not registered; registered are: {known}")
     return jobs[name]
+
+
+def _job_of_function(jobs: Mapping[str, Job], function: JobFunction) -> Job:
+    # By equality: each access to a method makes another object, equal to those before.
+    found = [job for job in jobs.values() if job.function == function and not is_own(job.name)]
+    if len(found) == 1:
+        return found[0]
+    called = getattr(function, "__name__", type(function).__name__)
+    if found:
+        names = ", ".join(sorted(job.name for job in found))
+        problem = f"the function {called!r} is registered several times; name one of: {names}"
+        raise InvalidInput("job", problem)
+    known = nearest(called, (name for name in jobs if not is_own(name)))
+    problem = f"the function {called!r} is not registered with this Headway; add @hw.job to it"
+    raise InvalidInput("job", f"{problem}, or name one of: {known}")
 
 
 def encoded_params(
@@ -98,13 +122,17 @@ def job_of(
     name: str | None = None,
     lane: str | None = None,
     concurrency: int | None = None,
-    timeout_s: float | None = None,
+    timeout_s: TimeLimit = UNSET,
     queue_timeout_s: float | None = None,
     retries: int = 0,
     backoff: Backoff | None = None,
     recovery: Recovery | str = Recovery.RESUME,
+    usual_timeout_s: float | None = None,
 ) -> Job:
-    """A job of `function`; InvalidInput says what it cannot be."""
+    """A job of `function`; InvalidInput says what it cannot be.
+
+    `usual_timeout_s` is the limit of a job that names none; None as `timeout_s` is no limit.
+    """
     if not callable(function):
         raise InvalidInput("job", "must be a function")
     checked = check_name(function.__name__ if name is None else name, place="job")
@@ -118,7 +146,7 @@ def job_of(
         function=function,
         lane=_lane_of(checked, lane, concurrency),
         concurrency=concurrency,
-        timeout_s=timeout_s,
+        timeout_s=limit_or(timeout_s, usual_timeout_s),
         queue_timeout_s=queue_timeout_s,
         retries=retries,
         backoff=Backoff() if backoff is None else backoff,

@@ -13,7 +13,7 @@ from headway.core.secret import SHOWN, is_veiled, sealed
 from headway.core.world import SavedKey
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
-from headway.services.job import Job
+from headway.services.job import Job, JobFunction, registered_job
 
 PAGE_COUNT: Final = 1_000
 
@@ -65,7 +65,7 @@ class Keys:
         self,
         key: str,
         *,
-        job: str,
+        job: str | JobFunction,
         params: Mapping[str, Any] | None = None,
         expected_revision: int | None = None,
         by: str = "",
@@ -77,7 +77,10 @@ class Keys:
         What is kept may be half done: the parameters are checked when the run is started.
         A secret of which is only said that it is set stays as it was.
         """
-        key, job = check_name(key, place="key"), check_name(job, place="job")
+        key = check_name(key, place="key")
+        # A row may be saved for a job of another program: only a function must be known here.
+        name = registered_job(self._jobs, job).name if callable(job) else job
+        job = check_name(name, place="job")
         values = params or {}
         kept: dict[str, Any] | None = None
         if is_veiled(values):

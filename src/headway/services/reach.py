@@ -31,6 +31,8 @@ SETTLED_S: Final = 0.05
 SETTLED_TOGETHER_S: Final = 0.01
 UNSAID_COUNT_MAX: Final = 10_000
 UNWIND_S: Final = 5.0
+AGAIN_S: Final = 5.0
+"""How long to wait before the next attempt to listen for a run's hints, after an outage."""
 _TO_CANCELLING: Final = f'"to":"{RunStatus.CANCELLING.value}"'
 _ANSWERED: Final = f'"kind":"{ANSWER}"'
 
@@ -158,7 +160,7 @@ class Reach:
                         execution.claim.run_id, lambda hint: self._hear(execution, hint)
                     )
                 if stop is None:
-                    await execution.over(within_s=self._lease_ttl_s / 3)
+                    await execution.over(within_s=min(AGAIN_S, self._lease_ttl_s / 3))
             # What was said before we listened was heard by nobody, and is in the database.
             self.heard.add(execution.claim.run_id)
             self._hear(execution, Hint.LOOK)

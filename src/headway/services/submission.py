@@ -5,6 +5,7 @@ from typing import Any
 from headway.core.command.once import fingerprint_of
 from headway.core.command.submit import Submit
 from headway.core.document import check_name, check_word, encode_document
+from headway.core.duration import UNSET, TimeLimit, limit_or
 from headway.core.errors import InvalidInput
 from headway.core.ids import Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
@@ -25,7 +26,7 @@ async def submission_of(
     params: dict[str, Any] | None,
     mode: Mode | str,
     lane: str | None,
-    timeout_s: float | None,
+    timeout_s: TimeLimit,
     queue_timeout_s: float | None,
     on_conflict: OnConflict | str,
     existing: Existing | str | None,
@@ -39,7 +40,7 @@ async def submission_of(
         taken, row_revision = await saved_params(runs, checked_key, job=job.name)
     elif isinstance(params, dict) and is_veiled(params):
         kept, row_revision = await saved_params(runs, checked_key, job=job.name)
-    said = (job.name, key, mode, lane, on_conflict, existing, timeout_s, queue_timeout_s)
+    said = (job.name, key, mode, lane, on_conflict, existing, _said(timeout_s), queue_timeout_s)
     return Submit(
         run_id=run_id,
         key=checked_key,
@@ -47,7 +48,7 @@ async def submission_of(
         lane=job.lane if lane is None else LaneName(lane),
         params=encoded_params(job, taken, kept=kept or {}),
         row_revision=row_revision,
-        timeout_s=_given(timeout_s, job.timeout_s),
+        timeout_s=limit_or(timeout_s, job.timeout_s),
         queue_timeout_s=_given(queue_timeout_s, job.queue_timeout_s),
         recovery=job.recovery,
         on_conflict=check_word(OnConflict, on_conflict, place="on_conflict"),
@@ -64,6 +65,13 @@ def _fingerprint(params: dict[str, Any] | None, *said: object) -> str:
     """Before anything is filled in: neither defaults nor what was saved for the key."""
     given = None if params is None else encode_document(params, place="params")
     return fingerprint_of("run", given, *said)
+
+
+def _said(limit: TimeLimit) -> float | str | None:
+    """Return the limit as it is in a fingerprint, where None has always been one not given."""
+    if limit is UNSET:
+        return None
+    return "none" if limit is None else limit
 
 
 def _given(seconds: float | None, usual_s: float | None) -> float | None:

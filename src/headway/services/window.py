@@ -6,7 +6,6 @@ next one begins without. A job opens it with `ctx.listening()`, or by reading it
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
 
 from headway.core.command.report import SetWindow
 from headway.core.duration import check_seconds
@@ -15,8 +14,6 @@ from headway.ports.clock import Clock
 from headway.ports.store import Store
 from headway.services.execution import Execution
 from headway.services.patience import persistently
-
-COMPACTION_TIMEOUT_S: Final = 120.0
 
 
 class MessageWindow:

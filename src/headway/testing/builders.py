@@ -11,7 +11,7 @@ from uuid_utils import uuid7
 
 from headway.core.command.claim import Claimed, ClaimRuns
 from headway.core.command.inbox import PostToInbox
-from headway.core.command.instance import LEASE_TTL_S, RegisterInstance
+from headway.core.command.instance import RegisterInstance
 from headway.core.command.submit import Submit
 from headway.core.document import Document, encode_document
 from headway.core.ids import MAIN_LANE, InstanceId, Key, LaneName, RunId
@@ -20,6 +20,7 @@ from headway.core.run.run import NO_TOKEN, Claim, Existing, Mode, QueueRank, Rec
 from headway.core.run.status import RunStatus
 from headway.core.run.window import Delivery
 from headway.core.schedule import Missed, Schedule
+from headway.core.timeouts import LEASE_TTL_S
 from headway.core.world import MESSAGE
 from headway.testing.clock import NOON
 

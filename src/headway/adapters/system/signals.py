@@ -1,10 +1,34 @@
-"""The signals with which a person or an operating system asks a program to end."""
+"""The signals with which a person or an operating system asks a program to end, or to reload."""
 
 import asyncio
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def call_on_hangup(action: Callable[[], None]) -> Iterator[None]:
+    """While inside, call `action` in the event loop when SIGHUP comes.
+
+    A process that was started to ignore it (by `nohup`) goes on ignoring it.
+    """
+    before = signal.getsignal(signal.SIGHUP)
+    if before is signal.SIG_IGN:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    try:
+        loop.add_signal_handler(signal.SIGHUP, action)
+    except (RuntimeError, ValueError) as error:
+        raise RuntimeError("signals can be awaited in the main thread only") from error
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+        signal.signal(signal.SIGHUP, before or signal.SIG_DFL)
 
 
 async def wait_for_signal() -> signal.Signals:

@@ -12,9 +12,9 @@ from headway.core.run.events import EventType
 from headway.core.run.run import DEATH_COUNT_MAX, NO_TOKEN, QueueRank, Recovery
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import Trigger
+from headway.core.timeouts import LEASE_TTL_S
 from headway.core.world import Instance, World
 
-LEASE_TTL_S: Final = 15.0
 INSTANCE_ID_LENGTH_MAX: Final = 36
 LIFE_LOCK_LENGTH_MAX: Final = 128
 _POISON: Final = '{"code":"poison","message":"its executor died %d times without progress"}'

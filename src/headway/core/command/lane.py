@@ -12,6 +12,8 @@ from headway.core.run.events import EventType
 from headway.core.world import World
 
 LIMIT_MAX: Final = 1_000_000
+BY_CONFIGURATION: Final = "configuration"
+"""Who changed a lane, as its event says, when nobody did but the configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,7 @@ class SetLane:
 
 @dataclass(frozen=True, slots=True)
 class ProposeLimit:
-    """What a job wishes for its own lane; it counts until somebody sets the limit by hand."""
+    """What a job wishes for its own lane, until a person or the configuration sets the limit."""
 
     name: LaneName
     max_concurrent: int
@@ -73,9 +75,69 @@ class ProposeLimit:
     def decide(self, world: World) -> Lane:
         """The lane as it is then."""
         lane = world.known_lanes.get(self.name) or default_lane(self.name)
-        if lane.is_set_by_hand or lane.max_concurrent == self.max_concurrent:
+        is_set = lane.is_set_by_hand or lane.configured_limit is not None
+        if is_set or lane.max_concurrent == self.max_concurrent:
             return lane
         return _changed(world, lane, {"max_concurrent": self.max_concurrent})
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredLane:
+    """A lane to which the configuration has given another limit than before."""
+
+    name: LaneName
+    previous_limit: int
+    max_concurrent: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureLanes:
+    """Apply the limits that the configuration names, all of them or, if one is wrong, none.
+
+    Each lane stores the limit that the configuration named last. A lane is changed only if the
+    configuration names another limit now, so a limit that a person has set meanwhile stays. Several
+    instances with the same configuration therefore change a lane once. A lane that the
+    configuration no longer names keeps its limit.
+    """
+
+    limits: tuple[tuple[LaneName, int], ...]
+
+    def __post_init__(self) -> None:
+        limits: dict[LaneName, int] = {}
+        for given, limit in self.limits:
+            name = _check_configured(given, limit)
+            if name in limits:
+                raise InvalidInput("lanes", f"the lane {name!r} is named twice; keep one of them")
+            limits[name] = limit
+        object.__setattr__(self, "limits", tuple(limits.items()))
+
+    def need(self, needs: Needs) -> None:
+        for name, _ in self.limits:
+            needs.lanes[name] = None
+            needs.changed_lanes[name] = None
+
+    def decide(self, world: World) -> tuple[ConfiguredLane, ...]:
+        """Return the lanes whose configured limit is new."""
+        changed: list[ConfiguredLane] = []
+        for name, limit in self.limits:
+            lane = world.known_lanes.get(name) or default_lane(name)
+            if lane.configured_limit == limit:
+                continue
+            changes = {"max_concurrent": limit, "configured_limit": limit}
+            _changed(world, lane, changes, by=BY_CONFIGURATION)
+            changed.append(ConfiguredLane(name, lane.max_concurrent, limit))
+        return tuple(changed)
+
+
+def _check_configured(name: LaneName, limit: int | None) -> LaneName:
+    """Return the name of the lane, trimmed. InvalidInput names the lane and what is wrong."""
+    if limit is None:
+        raise InvalidInput(f"lanes.{name}", "must be a whole number")
+    try:
+        return SetLane(name=name, max_concurrent=limit).name
+    except InvalidInput as error:
+        place = "lanes" if error.place == "name" else f"lanes.{name}"
+        raise InvalidInput(place, error.problem) from None
 
 
 def _changed(world: World, lane: Lane, changes: dict[str, Any], *, by: str = "") -> Lane:

@@ -17,10 +17,10 @@ from headway.core.duration import check_seconds
 from headway.core.ids import SECOND, later
 from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN, Claim, Run
+from headway.core.timeouts import PERMISSION_TIMEOUT_S
 from headway.core.world import Question, World
 
 CALL_ID_LENGTH_MAX: Final = 64
-ANSWER_TIMEOUT_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class AskQuestion:
     question: Document
     schema: Document | None = None
     """A JSON Schema; an answer that does not fit is refused."""
-    timeout_s: float = ANSWER_TIMEOUT_S
+    timeout_s: float = PERMISSION_TIMEOUT_S
     """How long whoever asks will wait, if the run has that long: for people to know."""
     default: Document | None = None
     """With what whoever asks goes on when nobody answers in time: for people to know."""

@@ -1,0 +1,116 @@
+"""The limits of lanes that the configuration names, beside those that people and jobs set."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.lane import LIMIT_MAX, ConfiguredLane, ConfigureLanes, ProposeLimit
+from headway.core.command.lane import SetLane as Set
+from headway.core.errors import InvalidInput
+from headway.core.ids import LaneName
+from headway.testing import a_claim
+from tests.contract.scenes import claimed, events, instance, lane_view, submitted
+
+MAIN = LaneName("main")
+
+
+def configuration(**limits: Any) -> ConfigureLanes:
+    return ConfigureLanes(tuple((LaneName(name), limit) for name, limit in limits.items()))
+
+
+async def limit_of(store: SqlStore, name: str = "main") -> int:
+    return (await lane_view(store, LaneName(name))).lane.max_concurrent
+
+
+@pytest.mark.proves("R3.10")
+async def test_configured_limits_are_applied_once_and_their_events_name_the_configuration(
+    store: SqlStore,
+) -> None:
+    wanted = configuration(main=5, new=2)
+    expected = ConfiguredLane(MAIN, 3, 5), ConfiguredLane(LaneName("new"), 1, 2)
+    assert await store.apply(wanted) == expected
+    assert (await limit_of(store), await limit_of(store, "new")) == (5, 2)
+    payloads = [json.loads(event.payload) for event in await events(store)]
+    assert [(one["max_concurrent"], one["by"]) for one in payloads] == [
+        (5, "configuration"),
+        (2, "configuration"),
+    ]
+    assert await store.apply(wanted) == ()
+    assert len(await events(store)) == 2
+
+
+@pytest.mark.proves("R3.10")
+async def test_limit_that_a_person_sets_stays_until_the_configured_one_changes(
+    store: SqlStore,
+) -> None:
+    await store.apply(configuration(main=5))
+    await store.apply(Set(name=MAIN, max_concurrent=9))
+    assert await store.apply(configuration(main=5)) == ()
+    assert await limit_of(store) == 9
+    assert await store.apply(configuration(main=4)) == (ConfiguredLane(MAIN, 9, 4),)
+    assert await limit_of(store) == 4
+
+
+@pytest.mark.proves("R3.10")
+async def test_lane_that_the_configuration_no_longer_names_keeps_its_limit(store: SqlStore) -> None:
+    await store.apply(configuration(main=5, cron=2))
+    assert await store.apply(configuration(cron=2)) == ()
+    assert await limit_of(store) == 5
+
+
+@pytest.mark.proves("R3.10")
+async def test_configured_limit_wins_over_the_one_that_a_job_proposes(store: SqlStore) -> None:
+    lane = LaneName("job:mail")
+    await store.apply(ProposeLimit(lane, 4))
+    await store.apply(ConfigureLanes(((lane, 2),)))
+    assert (await store.apply(ProposeLimit(lane, 7))).max_concurrent == 2
+
+
+@pytest.mark.proves("R3.10")
+async def test_instances_with_the_same_configuration_change_a_lane_once(
+    store: SqlStore, another_store: SqlStore
+) -> None:
+    for number in range(5):
+        lane = LaneName(f"lane-{number}")
+        wanted = ConfigureLanes(((MAIN, 10 + number), (lane, 7)))
+        answers = await asyncio.gather(store.apply(wanted), another_store.apply(wanted))
+        assert sorted(map(len, answers)) == [0, 2]
+        view = await lane_view(store, lane)
+        assert (view.lane.max_concurrent, view.lane.revision) == (7, 1)
+
+
+@pytest.mark.proves("R3.10")
+async def test_raised_limit_lets_waiting_runs_start_at_once(store: SqlStore) -> None:
+    run_ids = [await submitted(store, f"key-{number}") for number in range(5)]
+    holder = await instance(store)
+    await claimed(store, a_claim(holder, count=9))
+    await store.apply(configuration(main=4))
+    assert [one.run_id for one in await claimed(store, a_claim(holder, count=9))] == run_ids[3:4]
+
+
+@pytest.mark.proves("R3.4", "R3.12")
+@pytest.mark.parametrize(
+    ("limits", "problem"),
+    [
+        ({"main": -1}, f"lanes.main: must be 0 to {LIMIT_MAX:,}"),
+        ({"main": 1.5}, "lanes.main: must be a whole number"),
+        ({"main": True}, "lanes.main: must be a whole number"),
+        ({"main": None}, "lanes.main: must be a whole number"),
+        ({"main": 5, " main ": 5}, "lanes: the lane 'main' is named twice; keep one of them"),
+        ({" ": 5}, "lanes: must not be empty"),
+    ],
+)
+def test_configuration_that_is_wrong_in_one_lane_is_refused_as_a_whole(
+    limits: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        configuration(cron=2, **limits)
+    assert str(refused.value).startswith(problem)
+
+
+@pytest.mark.proves("R3.4")
+def test_configured_names_are_trimmed() -> None:
+    assert configuration(**{" main ": 5}).limits == ((MAIN, 5),)
