@@ -12,9 +12,10 @@ from headway.worker.program import Worker
 from tests.cli.command import SECRET, headway, refusal
 
 KEYS = (
-    "allowed_hosts, app, data, database_url, database_urls, durability, host, log_format,"
-    " log_level, mirror, port, public_url, redis_url, token, tokens, url, worker_networks,"
-    " worker_token"
+    "allowed_hosts, app, compaction_timeout_s, data, database_url, database_urls, durability,"
+    " execution_timeout_s, host, lanes, lease_ttl_s, log_format, log_level, mirror,"
+    " permission_timeout_s, port, public_url, redis_url, sse_ping_interval_s, token, tokens, url,"
+    " worker_networks, worker_token"
 )
 VARIABLES = ", ".join(f"HEADWAY_{key.upper()}" for key in KEYS.split(", "))
 

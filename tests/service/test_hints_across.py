@@ -51,6 +51,7 @@ async def elsewhere(url: str) -> AsyncIterator[SqlStore]:
 def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claiming, "POLL_S", HOUR_S)
     monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
+    monkeypatch.setattr(engine, "LOOK_AT_ALL_S", HOUR_S)
     monkeypatch.setattr(news, "LOOK_S", HOUR_S)
 
 
@@ -207,6 +208,7 @@ async def test_i8_a_listener_whose_connection_was_killed_catches_up(
 ) -> None:
     monkeypatch.setattr(claiming, "POLL_S", HOUR_S)
     monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
+    monkeypatch.setattr(engine, "LOOK_AT_ALL_S", HOUR_S)
     async with with_jobs(url) as hw, asyncio.timeout(60):
         await until_heard(hw.store, elsewhere)
         listening = await asyncio.to_thread(ear_of, postgres_server, database)

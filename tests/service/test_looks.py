@@ -60,6 +60,7 @@ async def test_i8_only_who_waits_for_a_person_is_looked_at_often(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "LOOK_S", 0.01)
+    monkeypatch.setattr(engine, "LOOK_AT_ALL_S", HOUR_S)
     hw, looks = working(url, lease_ttl_s=HOUR_S), Looks(monkeypatch)
     async with asyncio.timeout(60), hw, looked_at(url) as elsewhere:
         await hw.start("hang", key="ann")
@@ -80,6 +81,20 @@ async def test_r4_10_without_a_hint_a_cancel_is_found_within_a_heartbeat(
     """However seldom an engine looks otherwise: a third of the lease is the most."""
     monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
     async with asyncio.timeout(60), working(url, lease_ttl_s=1) as hw:
+        run = await hw.start("hang")
+        await until(lambda: _runs(hw, run.id), what="it runs")
+        async with looked_at(url) as elsewhere:
+            await elsewhere.apply(RequestCancel(run_id=run.id))
+        assert (await run.ended()).run.status is RunStatus.CANCELED
+
+
+@pytest.mark.proves("R4.10", "R4.14")
+async def test_without_a_hint_a_cancel_is_found_soon_however_long_the_lease_is(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert engine.LOOK_AT_ALL_S == 5
+    monkeypatch.setattr(engine, "LOOK_AT_ALL_S", 0.2)
+    async with asyncio.timeout(60), working(url, lease_ttl_s=HOUR_S) as hw:
         run = await hw.start("hang")
         await until(lambda: _runs(hw, run.id), what="it runs")
         async with looked_at(url) as elsewhere:

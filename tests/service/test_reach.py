@@ -30,6 +30,7 @@ pytestmark = pytest.mark.backend("redis")
 @pytest.fixture
 def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
+    monkeypatch.setattr(engine, "LOOK_AT_ALL_S", HOUR_S)
 
 
 class Talk:
@@ -256,6 +257,7 @@ async def test_r4_13_who_lost_the_claim_stops_by_itself_when_it_loses_the_lease(
 ) -> None:
     """The database has given the run away, and every other way of learning it is cut."""
     monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
+    monkeypatch.setattr(engine, "LOOK_AT_ALL_S", HOUR_S)
     talk = Talk()
     hw = instance(url, redis_server.url, talk)
     async with asyncio.timeout(LIMIT_S), hw as here:
