@@ -411,9 +411,7 @@ class Headway:
             store, clock = self._store, self._clock or SystemClock()
             self._news = RunNews(store, store.runs)
             self._own_lanes = OwnLanes(store)
-            # Before the jobs propose their limits: the configured ones win.
-            await configure_lanes(store, self._configured_lanes(self._settings))
-            await self._own_lanes.prepare(self._jobs.values())
+            await self._set_limits(store)
             life_lock = life_lock_for(self._urls, store)
             opened.callback(life_lock.release)
             folder = data_folder(self._urls, self._data)
@@ -423,12 +421,7 @@ class Headway:
                 await opened.enter_async_context(mirror)
             # Left after the engine: a lease goes only when its run has come to its end here.
             reach = self.reach = await opened.enter_async_context(
-                opened_reach(
-                    self._redis_url,
-                    store,
-                    lease_ttl_s=self._lease_ttl_s,
-                    timeouts=self._timeouts,
-                )
+                opened_reach(self._redis_url, store, self._timeouts, lease_ttl_s=self._lease_ttl_s)
             )
             desk = flow_desk(store, clock, self.flows.functions, self._make_client)
             opened.push_async_callback(self.flows.close)
@@ -457,6 +450,11 @@ class Headway:
             await opened.enter_async_context(Timetable(store, self._ids, clock, schedules))
             self._opened = opened.pop_all()
         return self
+
+    async def _set_limits(self, store: SqlStore) -> None:
+        """Apply the configured limits of lanes, which win over those that jobs propose."""
+        await configure_lanes(store, self._configured_lanes(self._settings))
+        await self._own_lanes.prepare(self._jobs.values())
 
     async def __aexit__(
         self,

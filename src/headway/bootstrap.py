@@ -205,7 +205,7 @@ async def opened_runtime_store(
 
 @asynccontextmanager
 async def opened_reach(
-    redis_url: str | None, store: SqlStore, *, lease_ttl_s: float, timeouts: Timeouts
+    redis_url: str | None, store: SqlStore, timeouts: Timeouts, *, lease_ttl_s: float
 ) -> AsyncIterator[Reach | None]:
     """None without Redis: one process needs nobody to tell it what it has done itself."""
     if redis_url is None:

@@ -36,7 +36,7 @@ INTRODUCTION: Final = """\
 
 From the call of `run.answer` or `run.cancel` to the next line of the job, on SQLite, one at a time,
 with default settings. *another instance* is a second `Headway` on the same file. Without Redis it
-is found by a poll: of a run that asks every second, of any other every 5 s (a third of the lease).
+is found by a poll: of a run that asks every second, of any other every 5 s.
 """
 
 

@@ -40,8 +40,8 @@ class Stage:
         self.hw = Headway(place, clock=clock, lease_ttl_s=HOUR_S)
         self.gauge = Gauge()
         self.release = asyncio.Event()
-        self.hw.job()(self.resumes)
-        self.hw.job(recovery="fail")(self.fails)
+        self.hw.job(timeout_s=None)(self.resumes)
+        self.hw.job(recovery="fail", timeout_s=None)(self.fails)
         self.hw.job()(self.answers)
 
     async def resumes(self, ctx: RunContext) -> int:

@@ -343,7 +343,7 @@ async def test_i20_an_engine_whose_store_has_closed_ends_and_says_so(url: str) -
     """Or it would stand there for ever, and do nothing."""
 
     async def lose_the_store() -> None:
-        async with asyncio.timeout(20), Headway(url) as hw:
+        async with asyncio.timeout(20), Headway(url, lease_ttl_s=3) as hw:
             await hw.store.writer.close()
             await asyncio.Event().wait()
 

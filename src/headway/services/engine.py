@@ -40,7 +40,11 @@ from headway.services.sweep import clean_locks, sweep, wake_on_time
 SWEEP_S: Final = 1.0
 LOOK_S: Final = 1.0
 LOOK_AT_ALL_S: Final = 5.0
-"""How often the rows of all runs that are executed here are read, in case a hint was lost."""
+"""How often the rows of all runs that are executed here are read, in case a hint was lost.
+
+So it does not depend on the length of the lease how late the decision of another instance is
+noticed; only with a very short lease they are read more often.
+"""
 KEEP_S: Final = 60.0
 FILES_SWEEP_S: Final = 2.0
 LEASE_LOOK_S: Final = 0.2
@@ -103,10 +107,6 @@ class Engine:
         self._executing: dict[RunId, Execution] = {}
         """The latest of each run: one that was lost may live on beside it, and is told no more."""
         self._tasks: set[asyncio.Task[None]] = set()
-        # How late a decision of another instance may be noticed does not depend on how long a
-        # lease is; only with a very short lease the runs are read more often.
-        self._look_at_all_s = min(LOOK_AT_ALL_S, lease_ttl_s / 3)
-        self._look_every_s = min(LOOK_S, self._look_at_all_s / 2)
         self._looked_at_s = float("-inf")
         self._unknown: set[Claim] = set()
         self._waking: set[RunId] = set()
@@ -296,13 +296,18 @@ class Engine:
             )
             self._group.create_task(waking)
 
+    @property
+    def _look_every_s(self) -> float:
+        return min(LOOK_S, LOOK_AT_ALL_S / 2, self._lease_ttl_s / 6)
+
     async def _look_after(self) -> None:
         """What others have decided about our runs: hints tell us sooner, this is certain.
 
         Runs that wait for a person are read every time, all others every LOOK_AT_ALL_S.
         """
         now_s = time.monotonic()
-        if now_s - self._looked_at_s + self._look_every_s > self._look_at_all_s:
+        look_at_all_s = min(LOOK_AT_ALL_S, self._lease_ttl_s / 3)
+        if now_s - self._looked_at_s + self._look_every_s > look_at_all_s:
             self._looked_at_s = now_s
             await self._look_at_all()
         else:
