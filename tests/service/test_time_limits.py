@@ -176,3 +176,17 @@ async def test_compaction_without_a_time_ends_after_the_compaction_timeout(url: 
 
     async with asyncio.timeout(30), hw:
         assert await (await hw.start(compact)).result() == "timed out"
+
+
+@pytest.mark.proves("R4.12")
+async def test_keys_in_redis_live_as_long_as_the_settings_say(url: str) -> None:
+    nobody = "redis://127.0.0.1:1"  # Nothing is stored: only the terms are looked at.
+    limits: dict[str, Any] = {
+        "lease_ttl_s": 40,
+        "permission_timeout_s": 50,
+        "execution_timeout_s": 600,
+    }
+    async with Headway(url, redis_url=nobody, **limits) as hw:
+        assert hw.reach is not None
+        runtime: Any = hw.reach._runtime
+        assert {name: getattr(runtime._terms, name) for name in limits} == limits
