@@ -142,6 +142,21 @@ async def test_r3_3_a_lane_is_cleared_and_what_is_active_goes_on(client: Client)
     assert (missing.status, missing["code"]) == (404, "lane_not_found")
 
 
+@pytest.mark.proves("R7.10")
+async def test_a_key_is_stopped_with_all_its_runs_and_none_of_them_starts(client: Client) -> None:
+    active = await client.submitted("stay", key="ann")
+    await client.begun(active)
+    queued = [await client.submitted("echo", key="ann", on_conflict="enqueue") for _ in range(2)]
+    stopped = await client.post("/api/keys/ann/stop", {"reason": "enough", "files": "delete"})
+    answers = [(run["run_id"], run["answer"]) for run in stopped["runs"]]
+    assert stopped.status == 202
+    assert answers == [(queued[1], "canceled"), (queued[0], "canceled"), (active, "requested")]
+    ended = [await client.ended(run_id) for run_id in (active, *queued)]
+    assert {run["status"] for run in ended} == {"canceled"}
+    assert [run["started_at"] is None for run in ended] == [False, True, True]
+    assert (await client.post("/api/keys/ann/stop")).body == {"runs": []}
+
+
 async def test_schedules_are_listed_with_their_next_slot_and_can_be_run_now(url: str) -> None:
     async with served(url, has_schedule=True) as client:
         async with client.streamed("/api/events?after=0&type=schedule_changed") as events:

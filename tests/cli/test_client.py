@@ -135,6 +135,17 @@ async def test_r4_13_a_question_is_answered_without_its_id_when_it_is_the_only_o
         await runs.resume("none", approve=False)
 
 
+@pytest.mark.proves("R7.10")
+async def test_a_key_is_stopped_with_all_its_runs(said: Said) -> None:
+    (active,) = await said.lines(runs.submit("stay", key="ann"))
+    await said.client.begun(active)
+    (queued,) = await said.lines(runs.submit("echo", key="ann", on_conflict="enqueue"))
+    lines = await said.lines(keys.stop("ann", reason="enough"))
+    assert lines == [f"{queued}\tcanceled", f"{active}\trequested"]
+    assert (await said.client.ended(active))["cancel"]["reason"] == "enough"
+    assert await said.json(keys.stop("ann", json=True)) == []
+
+
 async def test_r1_2_lanes_are_set_paused_resumed_and_cleared(said: Said) -> None:
     (line,) = await said.lines(lanes.set_("narrow", max_concurrent=1, max_queued=5))
     assert line.split("\t") == ["narrow", "0", "1", "0", "0", "5", ""]

@@ -188,6 +188,34 @@ async def test_r3_11_the_active_run_of_a_key_on_whichever_instance(url: str) -> 
         assert (await run.ended()).run.status is RunStatus.CANCELED
 
 
+@pytest.mark.proves("R3.11", "R7.10")
+async def test_to_abort_a_key_starts_none_of_its_queued_turns(url: str) -> None:
+    hw, begun, started = Headway(url), list[int](), asyncio.Event()
+
+    @hw.job()
+    async def turn(ctx: RunContext, number: int) -> None:
+        begun.append(number)
+        started.set()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(60), hw, Headway(url) as elsewhere:
+        turns = [
+            await hw.start("turn", key="ann", params={"number": n}, on_conflict="enqueue")
+            for n in range(3)
+        ]
+        await started.wait()
+        assert await elsewhere.active.abort("ann", by="eve") is True
+        ended = [await run.ended() for run in turns]
+        assert await elsewhere.active.abort("ann") is False
+        after = await hw.start("turn", key="ann", params={"number": 9})  # The key is free.
+        while 9 not in begun:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await after.cancel()
+    assert [one.run.status for one in ended] == [RunStatus.CANCELED] * 3
+    assert [json.loads(one.cancel or "")["by"] for one in ended] == ["eve"] * 3
+    assert begun == [0, 9]
+
+
 async def test_r3_11_the_end_of_a_run_wakes_all_who_wait_for_it(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from headway.api.state import StateView, state_text
 from headway.api.strict import StrictRoute
 from headway.api.views import holder_view, key_view, lane_view, listed
 from headway.api.wire import (
+    CancelBody,
     ClearView,
     InstanceList,
     JobList,
@@ -30,6 +31,7 @@ from headway.api.wire import (
     LaneBody,
     LaneList,
     LaneView,
+    StopView,
 )
 from headway.core.ids import LaneName
 from headway.core.world import SavedKey
@@ -218,6 +220,26 @@ def _keys(router: APIRouter, face: Face) -> None:
         return json_answer(key_view(row), etag=f'"{row.revision}"')
 
     _control_keys(router, face, found_key)
+    _stop_keys(router, face)
+
+
+def _stop_keys(router: APIRouter, face: Face) -> None:
+    @router.post(
+        "/keys/{key:name}/stop",
+        tags=["keys"],
+        status_code=202,
+        response_class=Response,
+        responses={202: {"model": StopView}, **problems()},
+    )
+    async def stop_key(key: NamePath, by: By, body: CancelBody | None = None) -> Response:
+        """Cancel all runs of the key, the queued ones first, so that none of them starts.
+
+        The list is empty when the key has no active run.
+        """
+        wanted = body or CancelBody(files="keep", reason="")
+        stopped = await face.active.stop(key, files=wanted.files, reason=wanted.reason, by=by)
+        runs = [{"run_id": run.run_id, "answer": run.answer.value} for run in stopped]
+        return json_answer(json.dumps({"runs": runs}), status=202)
 
 
 def _control_keys(

@@ -14,6 +14,7 @@ from headway.ports.file_reader import FileReader
 from headway.ports.id_source import IdSource
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
+from headway.services.active_runs import ActiveRuns
 from headway.services.configuration import Reloaded
 from headway.services.flow.flows import Flows
 from headway.services.flow.workers import Workers
@@ -74,6 +75,9 @@ class Face(Protocol):
 
     @property
     def keys(self) -> Keys: ...
+
+    @property
+    def active(self) -> ActiveRuns: ...
 
     def run(self, run_id: str) -> RunHandle: ...
 

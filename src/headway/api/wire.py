@@ -189,6 +189,17 @@ class CancelView(BaseModel):
     run: RunView
 
 
+class StoppedRunView(BaseModel):
+    run_id: str
+    answer: CancelAnswerWord
+
+
+class StopView(BaseModel):
+    runs: list[StoppedRunView] = Field(
+        description="Every run of the key that was active; the one that had started comes last."
+    )
+
+
 class ExplanationView(BaseModel):
     run_id: str
     status: Status

@@ -1,6 +1,9 @@
-"""`headway key …`: what is saved for the next run of a key."""
+"""`headway key …`: what is saved for the next run of a key, and the end of all its runs."""
 
-from typing import Any
+from operator import itemgetter
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from headway.cli.client.client import named
 from headway.cli.client.connect import connected
@@ -44,6 +47,35 @@ async def rm(key: str, /, *, app: App = None, json: Json = False) -> None:
     async with connected(app) as client:
         await client.delete(f"/api/keys/{named(key)}")
     print_json({"key": key}) if json else print("removed")
+
+
+async def stop(
+    key: str,
+    /,
+    *,
+    delete_files: Annotated[bool, Parameter(negative=())] = False,
+    reason: str = "",
+    app: App = None,
+    json: Json = False,
+) -> None:
+    """Cancel all runs of a key, the queued ones first, so that none of them starts.
+
+    Parameters
+    ----------
+    key
+        The key.
+    delete_files
+        Delete the files that its active run has finished, too.
+    reason
+        Why, for whoever looks later.
+    """
+    files = "delete" if delete_files else "keep"
+    async with connected(app) as client:
+        path = f"/api/keys/{named(key)}/stop"
+        stopped = await client.post(path, {"files": files, "reason": reason})
+    empty = "the key has no active run"
+    columns = itemgetter("run_id", "answer")
+    print_list(stopped["runs"], ("run", "answer"), columns, empty=empty, as_json=json)
 
 
 def _show(rows: list[Any], *, as_json: bool) -> None:

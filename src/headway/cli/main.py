@@ -64,10 +64,11 @@ _add(_lanes, "lanes:pause", "pause", "Start no more runs of a lane.")
 _add(_lanes, "lanes:resume", "resume", "Start runs of a paused lane again.")
 _add(_lanes, "lanes:clear", "clear", "Cancel all runs that wait in a lane.")
 
-_keys: Final = _group("key", "See and change what is saved for the next run of a key.")
+_keys: Final = _group("key", "See and change what is saved for a key; stop all its runs.")
 _add(_keys, "keys:list_", "list", "List the saved rows.")
 _add(_keys, "keys:set_", "set", "Save what the key's next run is to be.")
 _add(_keys, "keys:rm", "rm", "Forget what was saved for a key.")
+_add(_keys, "keys:stop", "stop", "Cancel all runs of a key.")
 
 _schedules: Final = _group("schedule", "See what runs again and again, pause it.")
 _add(_schedules, "schedules:list_", "list", "List the schedules.")

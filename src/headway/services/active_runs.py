@@ -5,21 +5,27 @@ to register and nothing that an old `finally` could remove.
 """
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from headway.core.command.cancel import CancelAnswer
-from headway.core.document import check_name
+from headway.core.command.cancel import GRACE_S, CancelAnswer, StopKey, StoppedRun
+from headway.core.document import check_name, check_word
+from headway.core.errors import InfrastructureError
 from headway.core.ids import Key
+from headway.core.run.run import Files
 from headway.core.run.status import RunStatus
 from headway.core.run.window import Refusal
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunFilter, RunReader
 from headway.ports.store import Store
+from headway.services.family import end_children
 from headway.services.handle import RunHandle
 from headway.services.news import RunNews
 
 WAIT_S: Final = 15.0
 WAIT_S_MIN: Final = 0.1
+_ENDING: Final = (CancelAnswer.CANCELED, CancelAnswer.REQUESTED)
 _ACTIVE: Final = frozenset({RunStatus.RUNNING, RunStatus.CANCELLING})
 
 
@@ -60,12 +66,40 @@ class ActiveRuns:
             return Queueing(Refusal.NO_ACTIVE_RUN)
         return Queueing(await run.steer(message, by=by))
 
+    async def stop(
+        self,
+        key: str,
+        *,
+        files: Files | str = Files.KEEP,
+        reason: str = "",
+        by: str = "",
+        grace_s: float = GRACE_S,
+    ) -> Sequence[StoppedRun]:
+        """Cancel all runs of the key, so that none of them starts when another one ends.
+
+        Return what became of each, the active run last; empty if the key has none.
+        """
+        stopped = await self._store.apply(
+            StopKey(
+                key=Key(check_name(key, place="key")),
+                files=check_word(Files, files, place="files"),
+                reason=reason,
+                by=by,
+                grace_s=grace_s,
+            )
+        )
+        if stopped and stopped[-1].answer in _ENDING:  # The others have not started any child.
+            # The answer stands, whatever becomes of this: the sweep ends the children, too.
+            with suppress(InfrastructureError):
+                await end_children(self._store, self._runs, stopped[-1].run_id)
+        return stopped
+
     async def abort(self, key: str, *, by: str = "") -> bool:
-        """Ask the active run to stop; False if there is none, or its loop is over."""
-        run = await self.get(key)
-        if run is None:
-            return False
-        return await run.cancel(by=by) in (CancelAnswer.CANCELED, CancelAnswer.REQUESTED)
+        """Stop the key: cancel its queued runs, then the active one.
+
+        Return False if there was nothing to stop, or the loop of the active run is over.
+        """
+        return any(run.answer in _ENDING for run in await self.stop(key, by=by))
 
     async def wait_for_end(self, key: str, timeout_s: float = WAIT_S) -> bool:
         """Whether the key has come to have no active run, within at least 100 ms."""

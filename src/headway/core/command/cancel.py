@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
-from headway.core.command.command import Needs
+from headway.core.command.command import Needs, trim_names
 from headway.core.command.tell import tell_parent
 from headway.core.document import Document, encode_document
 from headway.core.duration import check_seconds
-from headway.core.ids import RunId, later
+from headway.core.ids import Key, RunId, later
 from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN, Claim, Files, Run
 from headway.core.run.status import RunStatus
@@ -93,6 +93,49 @@ def cancel_run(world: World, run: Run, wanted: RequestCancel) -> CancelAnswer:
         world.move(moved, Trigger.FORCE_CANCEL, generation=moved.generation + 1)
         return CancelAnswer.CANCELED
     return CancelAnswer.REQUESTED
+
+
+class StoppedRun(NamedTuple):
+    run_id: RunId
+    answer: CancelAnswer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopKey:
+    """Cancel every run of a key: those that wait behind its head first, then the head itself.
+
+    In one decision, so that the end of one run cannot start the next.
+    """
+
+    key: Key
+    files: Files = Files.KEEP
+    reason: str = ""
+    by: str = ""
+    grace_s: float = GRACE_S
+
+    def __post_init__(self) -> None:
+        trim_names(self, "key")
+        self._request(RunId(""))  # Refused here, where the caller is.
+
+    def need(self, needs: Needs) -> None:
+        needs.head_keys[self.key] = None
+        needs.whole_keys[self.key] = None
+
+    def decide(self, world: World) -> tuple[StoppedRun, ...]:
+        """Return what became of each active run, the head last; empty if there is none."""
+        return tuple(
+            StoppedRun(run.id, self._request(run.id).decide(world))
+            for run in reversed(list(world.active_of(self.key)))
+        )
+
+    def _request(self, run_id: RunId) -> RequestCancel:
+        return RequestCancel(
+            run_id=run_id,
+            files=self.files,
+            reason=self.reason,
+            by=self.by,
+            grace_s=self.grace_s,
+        )
 
 
 @dataclass(frozen=True, slots=True)
