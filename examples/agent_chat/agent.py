@@ -56,34 +56,49 @@ class Endpoint:
                     yield choices[0]["delta"]
 
 
+def said(messages: list[Any]) -> list[Message]:
+    return [{"role": "user", "content": one["text"]} for one in messages]
+
+
+def tool_result(call: Message, result: str) -> Message:
+    return {"role": "tool", "tool_call_id": call["id"], "content": result}
+
+
 class Agent:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
 
     async def chat(self, ctx: RunContext, text: str) -> str:
         """The job: one turn of a conversation; what it said last."""
-        history: list[Message] = ctx.checkpoint or []
-        heard: list[Any] = [{"text": text}]
-        while heard:  # More than once only if a message came while the loop was ending.
-            history += [{"role": "user", "content": one["text"]} for one in heard]
+        saved = ctx.checkpoint or {"run_id": None, "history": []}
+        history: list[Message] = saved["history"]
+        if saved["run_id"] != ctx.run_id:  # Otherwise it is executed again, and goes on.
+            left = history[-1].get("tool_calls", ()) if history else ()
+            history += [tool_result(call, "cancelled") for call in left]
+            history += said([{"text": text}])
+        while True:  # More than once only if a message came while the loop was ending.
             async with ctx.listening():
                 history = await self._loop(ctx, history)
-            heard = await ctx.messages()
-        return str(history[-1]["content"])
+            heard = [] if ctx.cancelled else await ctx.messages()
+            if not heard:
+                return str(history[-1]["content"])
+            history += said(heard)
 
     async def _loop(self, ctx: RunContext, history: list[Message]) -> list[Message]:
         for _ in range(STEPS_MAX):
-            heard = await ctx.messages()
-            history += [{"role": "user", "content": one["text"]} for one in heard]
+            for call in history[-1].get("tool_calls", ()):  # Also when it is executed again here.
+                is_allowed = await self._ask(ctx, call)
+                if ctx.cancelled:  # Nobody has said no: nothing is done or stored, and it ends.
+                    return history
+                history.append(await self._use(ctx, call, is_allowed=is_allowed))
+            history += said(await ctx.messages())
+            await ctx.save_checkpoint({"run_id": ctx.run_id, "history": history})
+            if history[-1]["role"] == "assistant":
+                return history
             if sum(len(str(one["content"])) for one in history) > COMPACT_AT:
                 history = await self._compacted(ctx, history)
-            reply = await self._reply(ctx, history)
-            history.append(reply)
-            for call in reply.get("tool_calls", ()):
-                history.append(await self._used(ctx, call))
-            await ctx.save_checkpoint(history)
-            if "tool_calls" not in reply:
-                return history
+            history.append(await self._reply(ctx, history))
+            await ctx.save_checkpoint({"run_id": ctx.run_id, "history": history})
         raise RuntimeError(f"it did not come to an end within {STEPS_MAX} steps")
 
     async def _reply(self, ctx: RunContext, history: list[Message]) -> Message:
@@ -102,15 +117,18 @@ class Agent:
         reply: Message = {"role": "assistant", "content": content}
         return reply | {"tool_calls": list(calls.values())} if calls else reply
 
-    async def _used(self, ctx: RunContext, call: Message) -> Message:
-        """Nothing is done unless a person says so; no answer within five minutes is a no."""
-        name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
-        question = {"tool": name, "arguments": arguments}
+    async def _ask(self, ctx: RunContext, call: Message) -> bool:
+        """Ask a person; no answer within five minutes is a no."""
+        function = call["function"]
+        question = {"tool": function["name"], "arguments": json.loads(function["arguments"])}
         answer = await ctx.interrupt(question, schema=PERMISSION, call_id=call["id"])
-        is_allowed = bool(answer and answer["approved"])
+        return bool(answer and answer["approved"])
+
+    async def _use(self, ctx: RunContext, call: Message, *, is_allowed: bool) -> Message:
+        name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
         result = f"{arguments.get('count', 1)} notes deleted" if is_allowed else "not allowed"
         await ctx.emit("tool", {"name": name, "result": result})
-        return {"role": "tool", "tool_call_id": call["id"], "content": result}
+        return tool_result(call, result)
 
     async def _compacted(self, ctx: RunContext, history: list[Message]) -> list[Message]:
         """A summary instead of all but the last word; if that takes too long, all of it."""

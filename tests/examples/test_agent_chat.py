@@ -17,7 +17,7 @@ from headway import Headway, InvalidInput, Refusal, RunFailed, RunHandle, RunSta
 from tests.cli.command import TIMEOUT_S, environment
 
 ROOT: Final = Path(__file__).parents[2]
-LINES_MAX: Final = 300
+LINES_MAX: Final = 320
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -128,6 +128,47 @@ async def test_r4_10_a_cancel_ends_an_answer_in_the_middle(hw: Headway) -> None:
         await run.result()
     assert await run.status() is RunStatus.CANCELED
     assert await (await said(hw, "hello")).result() == "you said: hello "
+
+
+@pytest.mark.proves("R1.8", "R4.9", "R4.10")
+async def test_a_turn_cancelled_while_it_asks_ends_canceled_and_calls_the_model_no_more(
+    hw: Headway, script: Script
+) -> None:
+    run = await said(hw, "delete my notes")
+    await asked(run)
+    await run.cancel(by="ann")
+    assert (await run.ended()).run.status is RunStatus.CANCELED
+    assert len(script.asked) == 1
+    assert await told(run, "tool") == []
+    assert (await told(run, "permission_result"))[0]["outcome"] == "cancelled"
+    assert await (await said(hw, "hello")).result() == "you said: hello "
+    history = [(one["role"], one["content"]) for one in script.asked[-1]]
+    assert history[-2:] == [("tool", "cancelled"), ("user", "hello")]
+
+
+def opened(url: str, address: str) -> Headway:
+    hw = Headway(url)
+    hw.job(name="chat")(Agent(Endpoint(address)).chat)
+    return hw
+
+
+@pytest.mark.proves("R4.9", "R6.5", "I25")
+async def test_a_turn_restarted_while_it_asks_keeps_its_question_and_its_step(
+    url: str, script: Script
+) -> None:
+    async with asyncio.timeout(60), served(script) as address:
+        async with opened(url, address) as hw:
+            run = await said(hw, "delete my notes")
+            call_id = await asked(run)
+        async with Headway(url) as elsewhere:
+            await elsewhere.run(run.id).answer(call_id, {"approved": True}, by="ann")
+        async with opened(url, address) as hw:
+            run = hw.run(run.id)
+            assert await run.result() == "you said: 9 notes deleted "
+            assert [one["result"] for one in await told(run, "tool")] == ["9 notes deleted"]
+    assert len(script.asked) == 2  # The model was not asked again for what it had said already.
+    roles = [one["role"] for one in script.asked[-1]]
+    assert roles == ["user", "assistant", "tool"]
 
 
 def test_one_command_shows_it_all(tmp_path: Path) -> None:

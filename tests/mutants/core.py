@@ -135,4 +135,43 @@ CORE: Final = (
         test_file="tests/contract/test_schedules.py",
         test="test_i18_in_one_batch_a_slot_is_fired_once",
     ),
+    Mutant(
+        name="abort promotes the next",
+        file="core/command/cancel.py",
+        edits=(
+            (
+                "for run in reversed(list(world.active_of(self.key)))",
+                "for run in list(world.active_of(self.key))[:1]",
+            ),
+        ),
+        test_file="tests/contract/test_stop_key.py",
+        test="test_the_runs_behind_the_active_one_are_canceled_before_it_ends",
+    ),
+    Mutant(
+        name="a question is open only while its run is executed",
+        file="core/command/question.py",
+        edits=(
+            (
+                "    is_asked = question.generation != WITHDRAWN and question.answer is None\n",
+                (
+                    "    is_asked = run.instance_id is not None and question.answer is None\n"
+                    "    is_asked = is_asked and question.generation == run.generation\n"
+                ),
+            ),
+        ),
+        test_file="tests/contract/test_open_questions.py",
+        test="test_an_answer_between_two_executions_is_taken_once_and_heard_once",
+    ),
+    Mutant(
+        name="a question that is not asked again can still be answered",
+        file="core/command/question.py",
+        edits=(
+            (
+                "                _put(world, other._replace(generation=WITHDRAWN))\n",
+                "                _put(world, other)\n",
+            ),
+        ),
+        test_file="tests/contract/test_open_questions.py",
+        test="test_an_answer_to_a_question_that_is_not_asked_again_is_refused_as_stale",
+    ),
 )

@@ -88,4 +88,47 @@ SERVICES: Final = (
         test_file="tests/service/test_looks.py",
         test="test_i8_only_who_waits_for_a_person_is_looked_at_often",
     ),
+    Mutant(
+        name="a told job that returns succeeds",
+        file="services/execution.py",
+        edits=(
+            (
+                "        return ending is Ending.SHUTDOWN and not is_interrupted\n",
+                "        return ending is Ending.CANCELLED or not is_interrupted\n",
+            ),
+        ),
+        test_file="tests/service/test_told.py",
+        test="test_a_job_that_returns_after_it_was_told_of_a_cancel_ends_canceled",
+    ),
+    Mutant(
+        name="a job that its process has interrupted has finished",
+        file="services/execution.py",
+        edits=(
+            (
+                "        return ending is Ending.SHUTDOWN and not is_interrupted\n",
+                "        return ending is Ending.SHUTDOWN\n",
+            ),
+        ),
+        test_file="tests/service/test_told.py",
+        test="test_a_job_that_returns_because_its_process_stops_is_executed_again",
+    ),
+    Mutant(
+        name="a stop closes the question",
+        file="services/asking.py",
+        edits=(
+            (
+                "            if self._execution.ending is None:\n",
+                "            if self._execution.ending is not Ending.LOST:\n",
+            ),
+        ),
+        test_file="tests/service/test_open_questions.py",
+        test="test_a_stop_leaves_the_question_open_and_the_next_execution_waits_for_it",
+    ),
+    Mutant(
+        name="who is executed again asks under a name of its own",
+        file="services/asking.py",
+        edits=(("        if not is_named:\n", "        if False:\n"),),
+        test_file="tests/service/test_open_questions.py",
+        test="test_a_stop_leaves_the_question_open_and_the_next_execution_waits_for_it",
+    ),
 )

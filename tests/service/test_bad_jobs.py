@@ -237,26 +237,6 @@ async def test_r1_8_a_plain_function_that_waits_in_its_context_is_cancelled_ther
     assert unwound == [run.id]
 
 
-async def test_i1_a_plain_function_that_ends_during_the_stop_is_not_executed_again(
-    url: str,
-) -> None:
-    hw, started = Headway(url, stop_wait_s=0), asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    @hw.job()
-    def plain(ctx: BlockingRunContext) -> str:
-        loop.call_soon_threadsafe(started.set)
-        while not ctx.cancelled:
-            time.sleep(0.005)
-        return "done"
-
-    async with hw:
-        run = await hw.start("plain")
-        await started.wait()
-    async with Headway(url) as hw:
-        assert await hw.run(run.id).result(10) == "done"
-
-
 async def test_i3_a_job_that_fails_while_it_is_stopped_goes_on_elsewhere(url: str) -> None:
     started = asyncio.Event()
 

@@ -4,16 +4,21 @@ import asyncio
 import fcntl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headway import Backoff, BlockingRunContext, Headway, RunContext
 from headway.adapters.files.folder import DataFolder
-from headway.core.command.cancel import CancelAnswer
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.cancel import CancelAnswer, RequestCancel
+from headway.core.command.command import Command
+from headway.core.command.settle import Complete
 from headway.core.ids import Key
 from headway.core.run.events import EventType
+from headway.core.run.run import Files
 from headway.core.run.status import RunStatus
 from headway.services import engine, execution, output
 from tests.service.folders import contents, ledger, parts, until
@@ -92,23 +97,26 @@ async def test_r1_12_delete_removes_the_files_of_this_run_only_and_continue_fetc
     assert parts(tmp_path) == []
 
 
-async def test_r1_12_a_run_that_ends_before_it_sees_the_cancel_keeps_its_files(
-    url: str, tmp_path: Path
+@pytest.mark.proves("R1.8", "R1.12")
+async def test_a_run_whose_job_ends_before_it_is_told_of_the_cancel_keeps_its_files(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hw, made = Headway(url), asyncio.Event()
+    hw, apply = Headway(url), SqlStore.apply
+
+    async def cancel_at_the_end(store: SqlStore, command: Command[Any]) -> Any:
+        if isinstance(command, Complete):
+            request = RequestCancel(run_id=command.claim.run_id, files=Files.DELETE)
+            assert await apply(store, request) is CancelAnswer.REQUESTED
+        return await apply(store, command)
 
     @hw.job()
     async def work(ctx: RunContext) -> None:
         async with ctx.file("1.txt") as file:
             await file.write(b"whole")
-        made.set()
-        with suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
 
     async with hw:
+        monkeypatch.setattr(SqlStore, "apply", cancel_at_the_end)
         run = await hw.start("work", key="ann")
-        await made.wait()
-        await run.cancel(files="delete")
         assert (await run.ended()).run.status is RunStatus.SUCCEEDED
         await until(lambda: not parts(tmp_path))
     assert contents(tmp_path) == {"1.txt": "whole"}
@@ -255,7 +263,8 @@ def held_gate(url: str) -> Iterator[None]:
         yield
 
 
-async def test_r1_12_a_denied_job_that_succeeds_keeps_its_files_however_slowly_that_is_stored(
+@pytest.mark.proves("R1.8", "R1.12")
+async def test_a_denied_job_that_returns_is_canceled_however_slowly_that_is_stored(
     url: str, tmp_path: Path
 ) -> None:
     """It is cancelled if it goes on for too long, and not while its end is on the way."""
@@ -279,5 +288,6 @@ async def test_r1_12_a_denied_job_that_succeeds_keeps_its_files_however_slowly_t
         with held_gate(url):
             go.set()
             await asyncio.sleep(1.5 * execution.DENIED_GRACE_S)
-        assert (await run.ended()).run.status is RunStatus.SUCCEEDED
-        assert contents(tmp_path) == {"1.txt": "whole"}
+        ended = await run.ended()
+        assert (ended.run.status, ended.result) == (RunStatus.CANCELED, None)
+        await until(lambda: contents(tmp_path) == {})

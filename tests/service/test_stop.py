@@ -318,27 +318,6 @@ async def test_an_engine_that_cannot_begin_says_why_and_leaves_nothing_open(
         _ = hw.store
 
 
-async def test_a_job_that_holds_out_against_its_cancel_may_end_well_while_others_stop(
-    url: str,
-) -> None:
-    hw, started = Headway(url, stop_wait_s=0), asyncio.Event()
-
-    @hw.job()
-    async def work(ctx: RunContext) -> str:
-        started.set()
-        with suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
-        return "done all the same"
-
-    async with hw:
-        run = await hw.start("work")
-        await started.wait()
-    async with looked_at(url) as store:
-        record = await store.runs.run(run.id)
-    assert record is not None
-    assert record.result == '"done all the same"'
-
-
 async def test_i20_an_engine_whose_store_has_closed_ends_and_says_so(url: str) -> None:
     """Or it would stand there for ever, and do nothing."""
 

@@ -97,32 +97,6 @@ async def test_r4_9_a_cancel_answers_the_question_and_then_ends_the_job(url: str
     assert answers == [{"approved": False, "reason": "cancelled"}, True]
 
 
-async def test_r4_9_a_shutdown_answers_the_question_and_the_run_goes_on_elsewhere(
-    url: str,
-) -> None:
-    answers: list[Any] = []
-
-    def opened() -> Headway:
-        hw = Headway(url)
-
-        @hw.job()
-        async def asks(ctx: RunContext) -> str:
-            if ctx.generation > 1:
-                return "asked before"
-            answers.append(await ctx.interrupt("may I?"))
-            await asyncio.Event().wait()
-            return "never"
-
-        return hw
-
-    async with opened() as hw:
-        run = await hw.start("asks")
-        await until_asked(hw, 1)
-    assert answers == [{"approved": False, "reason": "shutdown"}]
-    async with opened() as hw:
-        assert await hw.run(run.id).result(10) == "asked before"
-
-
 async def test_i5_a_sleep_gives_its_slot_to_others(url: str) -> None:
     hw, order = Headway(url), list[str]()
 

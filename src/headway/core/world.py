@@ -62,7 +62,7 @@ class Question(NamedTuple):
     run_id: RunId
     call_id: str
     generation: int
-    """Of the execution that asks."""
+    """Of the execution that asked last, or 0 once the question is withdrawn."""
     question: Document
     asked_at: Instant
     answer_by: Instant

@@ -6,8 +6,7 @@ import contextvars
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
@@ -64,6 +63,10 @@ class BlockingRunContext:
     def cancelled(self) -> bool:
         return self._context.cancelled
 
+    @property
+    def ending(self) -> str | None:
+        return self._context.ending
+
     def progress(self, **figures: Any) -> None:
         self._wait(self._context.progress(**figures))
 
@@ -104,9 +107,15 @@ class BlockingRunContext:
         default: Any = None,
         schema: dict[str, Any] | None = None,
         call_id: str | None = None,
+        on_shutdown: Literal["hand_over", "deny"] = "hand_over",
     ) -> Any:
         asking = self._context.interrupt(
-            question, timeout_s=timeout_s, default=default, schema=schema, call_id=call_id
+            question,
+            timeout_s=timeout_s,
+            default=default,
+            schema=schema,
+            call_id=call_id,
+            on_shutdown=on_shutdown,
         )
         return self._wait(asking)
 
@@ -117,7 +126,7 @@ class BlockingRunContext:
         try:
             yield
         finally:
-            if not self.cancelled:
+            if self._context.execution.ending is None:
                 self._wait(window.__aexit__(None, None, None))
 
     def start(
@@ -154,6 +163,7 @@ class BlockingRunContext:
         try:
             return waiting.result()
         except concurrent.futures.CancelledError:
+            self._context.execution.note_ending()
             raise asyncio.CancelledError from None
 
     async def _watched(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -177,23 +187,30 @@ class BlockingFileWriter:
 async def call_in_thread(
     function: Callable[..., Any], context: RunContext, arguments: dict[str, Any]
 ) -> Any:
-    """What `function` returns or raises. Cancelled, it still waits for the thread to end.
+    """Return what `function` returns, or raise what it raises; cancelled, wait for the thread.
 
-    A thread of its own, so that one that never ends takes no place from the others.
+    A thread of its own, so that one that never ends takes no place from the others. Raise
+    CancelledError if the function returned because it was told to end.
     """
+    execution = context.execution
     blocking = BlockingRunContext(context, asyncio.get_running_loop())
-    answer = begin_in_thread(
-        partial(function, blocking, **arguments), name=f"headway-job-{context.run_id}"
-    )
+
+    def call() -> tuple[Any, Ending | None]:
+        result = function(blocking, **arguments)
+        return result, execution.ending  # As of now: the event loop may change it at any time.
+
+    answer = begin_in_thread(call, name=f"headway-job-{context.run_id}")
     try:
-        return await asyncio.shield(answer)
+        result, ending = await asyncio.shield(answer)
     except asyncio.CancelledError:
         if not answer.done():
             await asyncio.wait([answer])
-        is_ours = context.execution.ending is not Ending.LOST
-        if is_ours and not answer.cancelled() and answer.exception() is None:
-            return answer.result()  # It came to its end before it noticed.
-        raise
+        if answer.cancelled() or answer.exception() is not None:
+            raise
+        result, ending = answer.result()
+    if not execution.has_finished(ending, is_interrupted=execution.has_noticed):
+        raise asyncio.CancelledError
+    return result
 
 
 def begin_in_thread(function: Callable[[], Any], *, name: str) -> "asyncio.Future[Any]":

@@ -24,7 +24,7 @@ from headway.core.command.key_row import DeleteKey, SaveKey
 from headway.core.command.look import HearNews, LoadTask
 from headway.core.command.pause import PauseSchedule
 from headway.core.command.prune import CountPrunable, ForgetSubmissions, PruneEvents, PruneRuns
-from headway.core.command.question import AskQuestion, CloseQuestion
+from headway.core.command.question import AskQuestion, CloseQuestion, RecallQuestions
 from headway.core.command.report import AppendEvents, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import CRON_LANE, InstanceId, LaneName
@@ -72,6 +72,7 @@ MAKES_NO_ROOM: Final = frozenset[type](
         PauseSchedule,
         PruneEvents,
         PruneRuns,
+        RecallQuestions,
         RegisterInstance,
         RenewInstance,
         SaveCheckpoint,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from headway.core.answer_schema import misfit
 from headway.core.command.command import Command
@@ -21,7 +21,7 @@ from headway.core.run.status import RunStatus
 from headway.core.secret import opened
 from headway.ports.clock import Clock
 from headway.ports.store import Store
-from headway.services.asking import Asking
+from headway.services.asking import Asking, check_on_shutdown
 from headway.services.children import Children
 from headway.services.execution import Ending, Execution
 from headway.services.files import FileWriter, RunFiles
@@ -147,8 +147,18 @@ class RunContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the job should come to its end. An async job is cancelled besides."""
-        return self._execution.ending is not None
+        """Whether the job should come to its end. An async job is cancelled as well."""
+        return self._execution.note_ending() is not None
+
+    @property
+    def ending(self) -> str | None:
+        """Why the job should come to its end; None while it may go on.
+
+        `cancelled`: somebody cancelled the run, which ends canceled. `shutdown`: the process
+        stops, and the run is executed again elsewhere. `lost`: it already is.
+        """
+        ending = self._execution.note_ending()
+        return None if ending is None else ending.value
 
     async def progress(self, /, **figures: Any) -> None:
         """Replace the run's progress by `figures`; ten times a second it is written down."""
@@ -213,18 +223,26 @@ class RunContext:
         default: Any = None,
         schema: dict[str, Any] | None = None,
         call_id: str | None = None,
+        on_shutdown: Literal["hand_over", "deny"] = "hand_over",
     ) -> Any:
-        """A person's answer to `question`; `default` when nobody answers in time: None is a no.
+        """Ask people, and return their answer; `default` if nobody answers in time (None: no).
 
         With a JSON `schema` an answer that does not fit is refused, and a page can show a form.
         Several questions may be open at once; `call_id` names this one, if the job has a name for
-        it. When the run is to end meanwhile, the answer is `{"approved": false, "reason": …}`.
-        Without `timeout_s` people have as long as the setting `permission_timeout_s` says.
+        it. Without `timeout_s` people have as long as the setting `permission_timeout_s` says.
+
+        A cancel answers with `{"approved": false, "reason": "cancelled"}`, or cancels the job if
+        the schema does not allow that. When the process stops, the question stays open, and the
+        next execution that asks the same waits for the same answer; with `on_shutdown="deny"` the
+        answer is `{"approved": false, "reason": "shutdown"}` instead.
         """
+        is_denied = check_on_shutdown(on_shutdown, schema)
         asks = self._question(
             question, timeout_s=timeout_s, default=default, schema=schema, call_id=call_id
         )
-        return await self._asking.ask(asks, default=default)
+        return await self._asking.ask(
+            asks, default=default, is_named=call_id is not None, is_denied=is_denied
+        )
 
     def _question(
         self,

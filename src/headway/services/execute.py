@@ -131,6 +131,10 @@ async def _outcome(job: Job, context: RunContext, execution: Execution) -> Outco
         if execution.ending is not None:  # Whatever it says on its way out.
             raise asyncio.CancelledError from error
         return _failure(job, execution, error)
+    if job.is_async:
+        is_interrupted = execution.is_cancelled or execution.has_noticed
+        if not execution.has_finished(execution.ending, is_interrupted=is_interrupted):
+            raise asyncio.CancelledError
     if isinstance(result, AdvanceFlow):  # The last step of a flow task says it all.
         return result
     return _result(claim, result)

@@ -18,9 +18,11 @@ class Ending(StrEnum):
     """Why an execution is to end before its job has."""
 
     CANCELLED = "cancelled"
+    """Somebody cancelled the run."""
     SHUTDOWN = "shutdown"
+    """The process stops. The run is handed over, and executed again."""
     LOST = "lost"
-    """Its claim is void: whatever it says, nobody listens any more."""
+    """Its claim is stale: whatever it writes is refused."""
 
 
 class Execution:
@@ -36,6 +38,12 @@ class Execution:
         """Its end is on the way to the store: that it is heard of is no surprise."""
         self.asking_count = 0
         """For how many answers of people the job waits."""
+        self.denied_count = 0
+        """How many of these are answered with a denial when the process stops."""
+        self.is_cancelled = False
+        """Its task was cancelled; a job that is a plain `def` does not see that."""
+        self.has_noticed = False
+        """The job has read that it is to end."""
         self.wait_count = 0
         """For how many things the job waits without a slot."""
         self.news = asyncio.Event()
@@ -93,14 +101,21 @@ class Execution:
     def end(self, ending: Ending) -> None:
         """Ask the job for its end, once: a second time would disturb it while it cleans up.
 
-        Who waits for an answer gets one, and a moment to act on it. A lost claim overrules all.
+        A cancel answers the job's open questions, and leaves it a moment to act on the answers. A
+        shutdown answers only those that ask for it; all others stay open for the next execution.
+        A lost claim overrides everything.
         """
         if self.ending is not None and (self.ending is ending or ending is not Ending.LOST):
             return
         is_first = self.ending is None
         self.ending = ending
         self.news.set()
-        if self.asking_count and ending is not Ending.LOST:
+        is_answered = {
+            Ending.CANCELLED: self.asking_count > 0,
+            Ending.SHUTDOWN: self.denied_count > 0,
+            Ending.LOST: False,
+        }
+        if is_answered[ending]:
             self._grace = asyncio.get_running_loop().call_later(DENIED_GRACE_S, self._cancel)
         elif is_first:
             self._cancel()
@@ -110,7 +125,25 @@ class Execution:
         if self._grace is not None:
             self._grace.cancel()
 
+    def note_ending(self) -> Ending | None:
+        """Return why the job should come to its end, and remember that it knows."""
+        ending = self.ending  # Read once: a job may call this in a thread of its own.
+        self.has_noticed = self.has_noticed or ending is not None
+        return ending
+
+    def has_finished(self, ending: Ending | None, *, is_interrupted: bool) -> bool:
+        """Return whether a job that has returned has done its work, so that its result counts.
+
+        `ending` is what the job had been asked to end for when it returned. After a cancel the run
+        ends canceled, whatever the job returns. A job that a shutdown has interrupted may have
+        returned because of that, so its run is executed again.
+        """
+        if ending is None:
+            return self.ending is not Ending.LOST
+        return ending is Ending.SHUTDOWN and not is_interrupted
+
     def _cancel(self) -> None:
+        self.is_cancelled = True
         assert self._task is not None
         if self._has_begun:  # A task that has not would do nothing at all, not even say so.
             self._task.cancel()

@@ -66,9 +66,24 @@ function told(event: EventView, payload: Record<string, unknown>): Words {
     case "permission_request":
       return { words: `It asks: ${briefly(payload.question)}`, tone: "warning" };
     case "permission_result":
-      return { words: `It was answered: ${briefly(payload.answer)}`, tone: "state" };
+      return { words: questionEnd(payload), tone: "state" };
     default:
       return { words: `${event.type}: ${briefly(event.payload)}`, tone: "plain" };
+  }
+}
+
+function questionEnd({ outcome, answer }: Record<string, unknown>): string {
+  switch (outcome) {
+    case "timed_out":
+      return `Nobody answered in time; it went on with: ${briefly(answer)}`;
+    case "cancelled":
+      return "Its question was closed: the run was cancelled.";
+    case "shutdown":
+      return "Its question was denied, because its process stopped.";
+    case "withdrawn":
+      return "Its question was withdrawn: the run was executed again, and asks something else.";
+    default:
+      return `It was answered: ${briefly(answer)}`;
   }
 }
 

@@ -9,9 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.keyset import beyond, few_at_once
 from headway.adapters.sql.tables import instances, lanes, questions, runs, schedules, stream
+from headway.core.command.question import WITHDRAWN
 from headway.core.ids import Instant, LaneName, RunId
 from headway.core.lane import Lane
-from headway.core.run.run import NO_TOKEN, QueueRank
+from headway.core.run.run import QueueRank
 from headway.core.run.status import RunStatus
 from headway.core.schedule import SavedSchedule
 from headway.core.world import Question
@@ -45,12 +46,11 @@ LANES: Final = (
     .order_by(lanes.c.name)
 )
 IS_OPEN: Final = (
-    (questions.c.generation == runs.c.generation)
+    (questions.c.generation != WITHDRAWN)
     & questions.c.answer.is_(None)
     & (runs.c.status == RunStatus.RUNNING.value)
-    & (runs.c.token != NO_TOKEN)
 )
-"""A question whose execution still waits for the answer."""
+"""A question that people may answer, also while no process executes its run."""
 _ASKED: Final = questions.join(runs, runs.c.id == questions.c.run_id)
 _ASKED_ORDER: Final = (questions.c.asked_at, questions.c.run_id, questions.c.call_id)
 _INTERRUPTS: Final = (

@@ -1,8 +1,12 @@
-"""Questions to people: asked under a claim, answered once, and closed by whoever asked.
+"""Questions to people: asked under a claim, answered once, and closed by the job that asked.
 
-A question is a row until it is closed, so any instance knows what is asked. It is its claim's: who
-executes the run again asks again, and what a person has answered meanwhile to the same question
-stands.
+A question is a row until it is closed, and it belongs to its run, not to one execution of it. When
+an execution ends before its question is answered (a crash, a restart), the row stays: people still
+see the question and can answer it. The next execution that asks the same question under the same
+`call_id` takes the row over, with its deadline and with an answer given in the meantime. If that
+execution asks something else instead, the questions of earlier executions that nobody has answered
+are withdrawn: their rows are hidden, and answers to them are refused, unless the same question is
+asked again after all.
 """
 
 import json
@@ -12,15 +16,18 @@ from typing import Final
 
 from headway.core.answer_schema import check_schema, misfit
 from headway.core.command.command import Needs
-from headway.core.document import Document, check_name, encode_document
+from headway.core.document import NULL, Document, check_name, encode_document
 from headway.core.duration import check_seconds
-from headway.core.ids import SECOND, later
+from headway.core.ids import SECOND, Instant, later
 from headway.core.run.events import EventType
-from headway.core.run.run import NO_TOKEN, Claim, Run
+from headway.core.run.run import Claim, Run
+from headway.core.run.status import RunStatus
 from headway.core.timeouts import PERMISSION_TIMEOUT_S
 from headway.core.world import Question, World
 
 CALL_ID_LENGTH_MAX: Final = 64
+WITHDRAWN: Final = 0
+"""The `generation` of a withdrawn question. Executions count from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +55,15 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
     SHUTDOWN = "shutdown"
+    """The process stopped, and the job wants a denial then (`on_shutdown="deny"`)."""
+    WITHDRAWN = "withdrawn"
+    """A later execution of the run asks something else."""
 
 
 def is_open(question: Question, run: Run) -> bool:
-    """Whether whoever asked still waits for the answer."""
-    is_asking = run.token != NO_TOKEN and question.generation == run.generation
-    return is_asking and question.answer is None
+    """Return whether people may answer, also while no process executes the run."""
+    is_asked = question.generation != WITHDRAWN and question.answer is None
+    return is_asked and run.status is RunStatus.RUNNING
 
 
 def answer_question(
@@ -77,9 +87,27 @@ def answer_question(
 @dataclass(frozen=True, slots=True)
 class Asked:
     answer: Document | None
-    """What a person said to the same question before, and whoever asked has not heard."""
+    """What a person said to the same question before, if no job has heard it yet."""
     seq: int
     """An answer that came before this was to another question, though its name was the same."""
+    timeout_s: float
+    """How long to wait for an answer: what is left since the question was first asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecallQuestions:
+    """Read the questions that earlier executions of the run have left behind."""
+
+    claim: Claim
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.claim.run_id)
+        needs.question_run_ids[self.claim.run_id] = None
+
+    def decide(self, world: World) -> tuple[Question, ...]:
+        """Return them in the order in which they were asked; none if the claim is stale."""
+        run = world.held(self.claim)
+        return () if run is None else tuple(world.questions[run.id].values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,29 +133,26 @@ class AskQuestion:
         needs.question_run_ids[self.claim.run_id] = None
 
     def decide(self, world: World) -> Asked | None:
-        """None: the claim is void. Asked twice, it is asked once.
+        """Return None if the claim is stale. To ask the same twice is to ask it once.
 
-        Another question under the same name takes the place of the first: people answer what they
-        see, and the job hears answers to what it asks.
+        Another question under the same `call_id` replaces the first: people answer what they
+        see, and the job receives answers to what it asks.
         """
         run = world.held(self.claim)
         if run is None:
             return None
         known = world.questions[run.id].get(self.call_id)
-        is_asked = known is not None and known.generation == run.generation
-        if known is not None and is_asked and self._is_the_same(known):
-            return Asked(known.answer, world.seq)
-        earlier = self._earlier(world, run)
-        answer_by = later(world.now, seconds=self.timeout_s)
-        if run.run_by is not None:  # Waiting for a person is part of the time that it may take.
-            answer_by = min(answer_by, max(run.run_by, world.now))
+        if known is not None and self.is_same_as(known):
+            return self._take_over(world, run, known)
+        earlier = self._take_answered(world, run)
+        run = self._withdraw_others(world, run)
         question = Question(
             run.id,
             self.call_id,
             run.generation,
             self.question,
             world.now,
-            answer_by,
+            self._answer_by(run, asked_at=world.now, now=world.now),
             self.schema,
             self.default,
             None,
@@ -141,35 +166,61 @@ class AskQuestion:
                 answered_at=earlier.answered_at,
             )
         _put(world, question)
-        timeout_s = min(self.timeout_s, (answer_by - world.now) / SECOND)
-        world.emit(run, EventType.PERMISSION_REQUEST, self._told(timeout_s))
-        return Asked(question.answer, world.seq)
+        self._announce(world, run, question)
+        return Asked(question.answer, world.seq, self.timeout_s)
 
-    def _told(self, timeout_s: float) -> str:
+    def is_same_as(self, other: Question) -> bool:
+        """Return whether a person who answers `other` answers this."""
+        return (other.question, other.answer_schema) == (self.question, self.schema)
+
+    def _take_over(self, world: World, run: Run, known: Question) -> Asked:
+        if known.generation != run.generation:
+            answer_by = self._answer_by(run, asked_at=known.asked_at, now=world.now)
+            question = known._replace(
+                generation=run.generation, answer_by=answer_by, default_answer=self.default
+            )
+            _put(world, question)
+            if known.generation == WITHDRAWN:
+                self._announce(world, run, question)
+        left_us = max(0, later(known.asked_at, seconds=self.timeout_s) - world.now)
+        return Asked(known.answer, world.seq, left_us / SECOND)
+
+    def _answer_by(self, run: Run, *, asked_at: Instant, now: Instant) -> Instant:
+        answer_by = later(asked_at, seconds=self.timeout_s)
+        if run.run_by is not None:  # Waiting for a person is part of the time that it may take.
+            answer_by = min(answer_by, max(run.run_by, now))
+        return answer_by
+
+    def _announce(self, world: World, run: Run, question: Question) -> None:
         call_id = encode_document(self.call_id, place="call_id")
         schema = "null" if self.schema is None else self.schema
-        return (
+        left_s = max(0, question.answer_by - world.now) / SECOND
+        payload = (
             f'{{"call_id":{call_id},"question":{self.question},"schema":{schema},'
-            f'"timeout_s":{json.dumps(timeout_s)}}}'
+            f'"timeout_s":{json.dumps(min(self.timeout_s, left_s))}}}'
         )
+        world.emit(run, EventType.PERMISSION_REQUEST, payload)
 
-    def _earlier(self, world: World, run: Run) -> Question | None:
-        """The same question, answered and never closed; what nobody will close is removed."""
-        found = None
-        for one in list(world.questions[run.id].values()):
-            if one.generation == run.generation:
-                continue
-            if one.answer is None:
-                _remove(world, one)
-            elif found is None and self._is_the_same(one):
-                found = one
-                _remove(world, one)
-            elif one.call_id == self.call_id:  # Another question, under the same name.
-                _remove(world, one)
-        return found
+    def _take_answered(self, world: World, run: Run) -> Question | None:
+        """Remove and return the same question under another name, answered but never heard."""
+        for other in world.questions[run.id].values():
+            is_earlier = other.generation != run.generation and other.answer is not None
+            if is_earlier and self.is_same_as(other):
+                _remove(world, other)
+                return other
+        return None
 
-    def _is_the_same(self, other: Question) -> bool:
-        return (other.question, other.answer_schema) == (self.question, self.schema)
+    def _withdraw_others(self, world: World, run: Run) -> Run:
+        """Withdraw what earlier executions asked: this one asks something else.
+
+        Answered questions stay, until a job asks them again.
+        """
+        for other in list(world.questions[run.id].values()):
+            is_earlier = other.generation not in (run.generation, WITHDRAWN)
+            if is_earlier and other.answer is None:
+                _put(world, other._replace(generation=WITHDRAWN))
+                run = _announce_result(world, run, other, Outcome.WITHDRAWN, NULL)
+        return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,16 +243,25 @@ class CloseQuestion:
         question = None if run is None else world.questions[run.id].get(self.call_id)
         if run is None or question is None:
             return None
+        is_answered = question.answer is not None
         answer = self.otherwise if question.answer is None else question.answer
         _remove(world, question)
-        is_answered = question.answer is not None
         outcome = Outcome.ANSWERED if is_answered else self.outcome
-        said = {"by": question.answered_by, "answered_at": question.answered_at}
-        told = encode_document(
-            {"call_id": self.call_id, "outcome": outcome.value, **said}, place="call_id"
-        )
-        world.emit(run, EventType.PERMISSION_RESULT, f'{told[:-1]},"answer":{answer}}}')
+        _announce_result(world, run, question, outcome, answer)
         return answer
+
+
+def _announce_result(
+    world: World, run: Run, question: Question, outcome: Outcome, answer: Document
+) -> Run:
+    result = {
+        "call_id": question.call_id,
+        "outcome": outcome.value,
+        "by": question.answered_by,
+        "answered_at": question.answered_at,
+    }
+    text = encode_document(result, place="call_id")
+    return world.emit(run, EventType.PERMISSION_RESULT, f'{text[:-1]},"answer":{answer}}}')
 
 
 def _put(world: World, question: Question) -> None:

@@ -183,7 +183,7 @@ def _ready(situation: Situation, now: Instant) -> Explanation:
         run_id=run.id,
         status=run.status,
         gate=gate,
-        sentence=_history(run) + sentence,
+        sentence=_history(run) + sentence + _left_open(situation),
         remedy=remedy,
         since=situation.ready_at,
         held_by=held_by,
@@ -237,6 +237,15 @@ def _history(run: Run) -> str:
     if run.death_count > 0:
         return f"Its executor died ({run.death_count} in a row) and it wants another one. "
     return "It was woken and wants a slot again. "
+
+
+def _left_open(situation: Situation) -> str:
+    """Name the questions of a run that no process executes now: people can answer them."""
+    run, asked = situation.run, situation.questions
+    if run.token != NO_TOKEN or not asked:
+        return ""
+    several = _of_several(asked, "open questions")
+    return f" Its question {asked[0]!r}{several} is open, and can be answered meanwhile."
 
 
 def _executing(situation: Situation) -> Explanation:

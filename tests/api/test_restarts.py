@@ -1,0 +1,79 @@
+"""A server that is stopped or killed while a question is open: nobody answers it but a person."""
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.api.program import served_apart
+from tests.cli.command import headway
+
+
+async def call(address: str, method: str, path: str, body: Any = None) -> Any:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, f"{address}{path}", json=body) as answer,
+    ):
+        assert answer.status < 300, await answer.text()
+        return await answer.json()
+
+
+async def submit_ask(address: str, key: str) -> str:
+    run_id: str = (await call(address, "POST", "/api/runs", {"job": "ask", "key": key}))["id"]
+    return run_id
+
+
+async def interrupts(address: str, count: int) -> dict[str, str]:
+    """The open questions, once there are so many: the call ids by key."""
+    while True:
+        listed = (await call(address, "GET", "/api/interrupts"))["interrupts"]
+        if len(listed) == count:
+            return {one["key"]: one["call_id"] for one in listed}
+        await asyncio.sleep(0.05)
+
+
+async def run_with(address: str, run_id: str, name: str, values: set[Any]) -> Any:
+    """The run, once `name` is one of these."""
+    while (run := await call(address, "GET", f"/api/runs/{run_id}"))[name] not in values:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    return run
+
+
+@pytest.mark.proves("R4.9", "R6.5", "I3", "I25")
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("backend", ["sqlite", "postgres", "mariadb"])
+async def test_questions_outlive_their_server_and_each_answer_is_heard_once(
+    place: str, tmp_path: Path, end: signal.Signals
+) -> None:
+    settings = {"HEADWAY_DATABASE_URL": place, "HEADWAY_DATA": str(tmp_path / "data")}
+    async with asyncio.timeout(120):
+        with served_apart(tmp_path, **settings) as first:
+            run_ids = {key: await submit_ask(first.address, key) for key in ("ann", "bob")}
+            call_ids = await interrupts(first.address, 2)
+            os.kill(first.pid, end)
+        # Nobody executes them now. The command line answers one, on the database itself.
+        resume = ("run", "resume", run_ids["ann"], "--approve")
+        answered = await asyncio.to_thread(headway, *resume, folder=tmp_path, **settings)
+        assert (answered.code, answered.out) == (0, "answered\n")
+        with served_apart(tmp_path, **settings) as second:
+            assert await interrupts(second.address, 1) == {"bob": call_ids["bob"]}
+            await run_with(second.address, run_ids["bob"], "generation", {2})
+            assert await interrupts(second.address, 1) == {"bob": call_ids["bob"]}
+            answer = {"call_id": call_ids["bob"], "approved": False, "why": "not now"}
+            await call(second.address, "POST", f"/api/runs/{run_ids['bob']}/resume", answer)
+            ended = {
+                key: await run_with(second.address, run_id, "status", {"succeeded", "failed"})
+                for key, run_id in run_ids.items()
+            }
+            told = await call(second.address, "GET", "/api/events?after=0")
+    assert ended["ann"]["result"] == {"approved": True}
+    assert ended["bob"]["result"] == {"approved": False, "why": "not now"}
+    kinds = Counter((event["run_id"], event["type"]) for event in told["events"])
+    for run_id in run_ids.values():
+        assert kinds[run_id, "permission_request"] == 1
+        assert kinds[run_id, "permission_result"] == 1

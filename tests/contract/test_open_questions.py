@@ -1,0 +1,241 @@
+"""Questions outlive the execution that asked them: through a crash, a stop and a take-over."""
+
+import json
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from headway.adapters.sql.store import SqlStore
+from headway.core.command.cancel import CancelAnswer, RequestCancel
+from headway.core.command.inbox import ANSWER, NotActive, Posted, PostToInbox
+from headway.core.command.prune import PruneRuns
+from headway.core.command.question import (
+    Asked,
+    AskQuestion,
+    CloseQuestion,
+    NotAsked,
+    RecallQuestions,
+)
+from headway.core.command.wait import Park
+from headway.core.document import Document
+from headway.core.ids import Instant, RunId, later
+from headway.core.run.events import EventType
+from headway.core.run.explain import explain
+from headway.core.run.run import Claim
+from headway.testing import FakeClock, a_message, claim_of, document
+from tests.contract.backends import read_all
+from tests.contract.scenes import claimed_one, events, instance, orphaned, running
+
+YES, NO = document(True), document(False)
+QUESTION, OTHER = document({"tool": "delete", "count": 9}), document({"tool": "delete", "count": 1})
+
+EndExecution = Callable[[SqlStore, Claim], Awaitable[None]]
+
+
+async def crash(store: SqlStore, claim: Claim) -> None:
+    """As after SIGKILL: the instance is declared dead and the run is taken from it."""
+    await orphaned(store, claim.run_id)
+
+
+async def stop(store: SqlStore, claim: Claim) -> None:
+    """As a graceful stop gives its runs up."""
+    assert await store.apply(Park(claim, wake_at=Instant(0)))
+
+
+either_end = pytest.mark.parametrize("end_execution", [crash, stop])
+
+
+def an_answer(run_id: RunId, call_id: str = "1.1", said: object = True) -> PostToInbox:
+    return a_message(run_id, said, kind=ANSWER, call_id=call_id, by="eve")
+
+
+async def ask(
+    store: SqlStore,
+    claim: Claim,
+    call_id: str = "1.1",
+    question: Document = QUESTION,
+    *,
+    timeout_s: float = 300,
+) -> Asked:
+    asked = await store.apply(AskQuestion(claim, call_id, question, timeout_s=timeout_s))
+    assert asked is not None
+    return asked
+
+
+async def ask_first(store: SqlStore) -> Claim:
+    claim = claim_of(await running(store))
+    assert (await ask(store, claim)).answer is None
+    return claim
+
+
+async def claim_again(store: SqlStore) -> Claim:
+    return claim_of(await claimed_one(store, await instance(store)))
+
+
+async def open_ids(store: SqlStore, run_id: RunId) -> list[str]:
+    return [question.call_id for question in await store.runs.questions(run_id)]
+
+
+async def told(store: SqlStore, run_id: RunId) -> list[tuple[str, str, str | None]]:
+    """What happened to the questions of a run, as its events tell it."""
+    kinds = (EventType.PERMISSION_REQUEST, EventType.PERMISSION_RESULT)
+    found = [event for event in await events(store, run_id) if event.type in kinds]
+    payloads = [(event.type, json.loads(event.payload)) for event in found]
+    return [(kind, one["call_id"], one.get("outcome")) for kind, one in payloads]
+
+
+@pytest.mark.proves("R4.9", "R6.5", "I25")
+@either_end
+async def test_a_question_stays_open_between_two_executions(
+    store: SqlStore, another_store: SqlStore, end_execution: EndExecution
+) -> None:
+    claim = await ask_first(store)
+    await end_execution(store, claim)
+    assert await open_ids(another_store, claim.run_id) == ["1.1"]
+    (listed,) = [one async for one in another_store.board.interrupts(limit=9)]
+    assert (listed.question.run_id, listed.question.call_id) == (claim.run_id, "1.1")
+    assert (await another_store.board.figures()).interrupt_count == 1
+    again = await claim_again(store)
+    (left,) = await store.apply(RecallQuestions(again))
+    assert (left.call_id, left.question) == ("1.1", QUESTION)
+    assert await open_ids(store, claim.run_id) == ["1.1"]
+    assert (await ask(store, again)).answer is None
+    assert await open_ids(store, claim.run_id) == ["1.1"]
+    assert await told(store, claim.run_id) == [("permission_request", "1.1", None)]
+
+
+@pytest.mark.proves("R4.9", "R6.5", "I3")
+@either_end
+async def test_an_answer_between_two_executions_is_taken_once_and_heard_once(
+    store: SqlStore, end_execution: EndExecution
+) -> None:
+    claim = await ask_first(store)
+    await end_execution(store, claim)
+    assert isinstance(await store.apply(an_answer(claim.run_id)), Posted)
+    second = an_answer(claim.run_id, said=False)
+    assert await store.apply(second) == NotAsked(is_answered=True, open_call_ids=())
+    again = await claim_again(store)
+    assert (await ask(store, again)).answer == YES
+    assert await store.apply(CloseQuestion(again, "1.1", NO)) == YES
+    assert (await ask(store, again, "2.1")).answer is None
+    assert await told(store, claim.run_id) == [
+        ("permission_request", "1.1", None),
+        ("permission_result", "1.1", "answered"),
+        ("permission_request", "2.1", None),
+    ]
+
+
+@pytest.mark.proves("R4.9", "R6.5")
+@either_end
+async def test_the_next_execution_waits_for_the_rest_of_the_time(
+    store: SqlStore, clock: FakeClock, end_execution: EndExecution
+) -> None:
+    claim = claim_of(await running(store))
+    asked_at = clock()
+    assert (await ask(store, claim, timeout_s=60)).timeout_s == 60
+    clock.advance(20)
+    await end_execution(store, claim)
+    again = await claim_again(store)
+    assert (await ask(store, again, timeout_s=60)).timeout_s == 40
+    (question,) = await store.runs.questions(claim.run_id)
+    assert question.answer_by == later(asked_at, seconds=60)
+    clock.advance(50)
+    await end_execution(store, again)
+    assert (await ask(store, await claim_again(store), timeout_s=60)).timeout_s == 0
+
+
+@pytest.mark.proves("R4.14")
+async def test_time_that_a_run_is_held_by_nobody_does_not_shorten_its_question(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """A question is cut short by the time that its run has left, which a stop does not use up."""
+    claim = claim_of(await running(store, timeout_s=100))
+    await ask(store, claim, timeout_s=300)
+    await stop(store, claim)
+    clock.advance(50)
+    assert (await ask(store, await claim_again(store), timeout_s=300)).timeout_s == 250
+    (question,) = await store.runs.questions(claim.run_id)
+    assert question.answer_by == later(clock(), seconds=100)
+
+
+@pytest.mark.proves("R4.15")
+@either_end
+async def test_an_answer_to_a_question_that_is_not_asked_again_is_refused_as_stale(
+    store: SqlStore, end_execution: EndExecution
+) -> None:
+    claim = await ask_first(store)
+    await end_execution(store, claim)
+    again = await claim_again(store)
+    await ask(store, again, "2.1", OTHER)
+    stale = await store.apply(an_answer(claim.run_id))
+    assert stale == NotAsked(is_answered=False, open_call_ids=("2.1",))
+    assert await told(store, claim.run_id) == [
+        ("permission_request", "1.1", None),
+        ("permission_result", "1.1", "withdrawn"),
+        ("permission_request", "2.1", None),
+    ]
+    assert (await ask(store, again)).answer is None  # It is asked after all, as before.
+    assert await open_ids(store, claim.run_id) == ["1.1", "2.1"]
+    assert (await told(store, claim.run_id))[-1] == ("permission_request", "1.1", None)
+    assert isinstance(await store.apply(an_answer(claim.run_id)), Posted)
+
+
+@pytest.mark.proves("R4.15", "I3")
+async def test_an_answer_to_one_question_is_none_to_another_under_its_name(
+    store: SqlStore,
+) -> None:
+    claim = await ask_first(store)
+    assert isinstance(await store.apply(an_answer(claim.run_id)), Posted)
+    await crash(store, claim)
+    again = await claim_again(store)
+    assert (await ask(store, again, "1.1", OTHER)).answer is None
+    assert await store.apply(CloseQuestion(again, "1.1", NO)) == NO
+
+
+@pytest.mark.proves("R6.5")
+async def test_of_several_questions_each_is_taken_over_under_its_own_name(store: SqlStore) -> None:
+    claim = await ask_first(store)
+    await ask(store, claim, "1.2", OTHER)
+    await stop(store, claim)
+    assert isinstance(await store.apply(an_answer(claim.run_id, "1.2")), Posted)
+    again = await claim_again(store)
+    assert (await ask(store, again, "1.2", OTHER)).answer == YES
+    assert await open_ids(store, claim.run_id) == ["1.1"]
+    assert (await ask(store, again)).answer is None
+
+
+@pytest.mark.proves("I6")
+async def test_to_take_a_question_over_twice_is_to_do_it_once(store: SqlStore) -> None:
+    claim = await ask_first(store)
+    await stop(store, claim)
+    again = await claim_again(store)
+    await ask(store, again)
+    before = await read_all(store)
+    await ask(store, again)
+    assert await read_all(store) == before
+
+
+@pytest.mark.proves("I11")
+async def test_the_question_of_a_run_that_is_canceled_between_executions_is_closed(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    claim = await ask_first(store)
+    await stop(store, claim)
+    assert await store.apply(RequestCancel(run_id=claim.run_id)) is CancelAnswer.CANCELED
+    assert await open_ids(store, claim.run_id) == []
+    assert await store.apply(an_answer(claim.run_id)) == NotActive()
+    assert await store.apply(PruneRuns((claim.run_id,), ended_before=Instant(clock() + 1))) == 1
+    assert (await read_all(store))["questions"] == []
+
+
+@pytest.mark.proves("R6.5")
+@either_end
+async def test_explain_names_the_open_question_of_a_run_that_nobody_executes(
+    store: SqlStore, clock: FakeClock, end_execution: EndExecution
+) -> None:
+    claim = await ask_first(store)
+    await end_execution(store, claim)
+    situation = await store.runs.situation(claim.run_id)
+    assert situation is not None
+    sentence = explain(situation, clock()).sentence
+    assert "'1.1' is open, and can be answered meanwhile" in sentence
