@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from hypothesis import strategies as st
 
-from headway.core.command.cancel import ForceCancel, RequestCancel
+from headway.core.command.cancel import ForceCancel, RequestCancel, StopKey
 from headway.core.command.child import CancelChild, ForgetChildren, StartChild, child_id
 from headway.core.command.claim import ClaimRuns
 from headway.core.command.clear import ClearRuns
@@ -155,10 +155,12 @@ class Drawing:
         confirms = [ConfirmCancel(claim)] * (1 if run is None or run.status is RUNNING else 4)
         return self.one_of([complete, Fail(claim, self.one_of(ERRORS)), *confirms])
 
-    def request_cancel(self) -> RequestCancel:
+    def request_cancel(self) -> RequestCancel | StopKey:
         more: dict[str, Any] = self.one_of(
             [{}, {"grace_s": 0.0, "files": Files.DELETE}, {"reason": 'enough of "it"', "by": "eve"}]
         )
+        if self.one_of([False, False, False, True]):
+            return StopKey(key=self.one_of(KEYS), **more)
         return RequestCancel(run_id=self.run_id(), **more)
 
     def family(self) -> Any:

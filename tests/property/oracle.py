@@ -8,7 +8,13 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from headway.core.command.cancel import CancelAnswer, ForceCancel, RequestCancel
+from headway.core.command.cancel import (
+    CancelAnswer,
+    ForceCancel,
+    RequestCancel,
+    StopKey,
+    StoppedRun,
+)
 from headway.core.command.child import CancelChild, ForgetChildren, StartChild
 from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
 from headway.core.command.clear import ClearRuns
@@ -204,6 +210,19 @@ class Oracle(Letters):
         is_open = run.is_active and run.is_interactive != 3
         return self.cancel(run, wanted) if is_open else CancelAnswer.TOO_LATE
 
+    def stop_key(self, wanted: StopKey) -> tuple[StoppedRun, ...]:
+        stopped = []
+        for run in reversed(self.active_of(wanted.key)):
+            cancel = RequestCancel(
+                run_id=run.id,
+                files=wanted.files,
+                reason=wanted.reason,
+                by=wanted.by,
+                grace_s=wanted.grace_s,
+            )
+            stopped.append(StoppedRun(run.id, self.request_cancel(cancel)))
+        return tuple(stopped)
+
     def clear(self, wanted: ClearRuns) -> int:
         found = [self.run(run_id) for run_id in wanted.run_ids]
         queued = [run for run in found if run and run.status is QUEUED and run.lane == wanted.lane]
@@ -334,6 +353,7 @@ _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {
     ClaimRuns: Oracle.claim,
     **dict.fromkeys((Complete, Fail, ConfirmCancel), Oracle.settle),
     RequestCancel: Oracle.request_cancel,
+    StopKey: Oracle.stop_key,
     StartChild: Oracle.start_child,
     CancelChild: Oracle.cancel_child,
     ForgetChildren: Oracle.forget_children,
