@@ -79,7 +79,7 @@ async def agent(ctx: RunContext, goal: str, model: str = "small") -> Any:
 
 @hw.job
 async def ignore(ctx: RunContext) -> None:
-    """Reads no messages until there is a file at the path of its key."""
+    """Reads no messages, and ends when there is a file at the path that is its key."""
     while not is_open(ctx.key):  # noqa: ASYNC110
         await asyncio.sleep(0.02)
 
