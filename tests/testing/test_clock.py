@@ -28,7 +28,7 @@ async def test_a_job_that_sleeps_goes_on_when_its_time_has_come_and_not_before(
 ) -> None:
     woken: list[Instant] = []
 
-    @headway.job()
+    @headway.job(timeout_s=None)
     async def nap(ctx: RunContext) -> str:
         for _ in range(3):
             await ctx.sleep(HOUR_S)
@@ -159,7 +159,7 @@ async def test_i1_a_run_whose_time_is_not_over_is_left_alone_by_the_leases(
 ) -> None:
     release = asyncio.Event()
 
-    @headway.job()
+    @headway.job(timeout_s=None)
     async def work(ctx: RunContext) -> int:
         await release.wait()
         return ctx.generation
