@@ -122,13 +122,6 @@ ADAPTERS: Final = (
         test="test_deletion_during_a_commit_is_an_unknown_outcome",
     ),
     Mutant(
-        name="the end of a process deletes the log of the next file",
-        file="adapters/sql/database_file.py",
-        edits=(("if is_lost and found is not None", "if False and found is not None"),),
-        test_file="tests/sql/test_lost_file.py",
-        test="test_ending_leaves_the_log_of_the_next_file_alone",
-    ),
-    Mutant(
         name="an accepted primary gets the next epoch, which others have seen",
         file="adapters/sql/connect.py",
         edits=(("epoch = max(epoch, found.epoch + 1)", "epoch = found.epoch"),),

@@ -9,12 +9,10 @@ write-ahead log, which holds the newest commits.
 The comparison has no memory. When the same file is moved back, work goes on; a different file needs
 a restart, because connections to the old one may be open.
 
-Closing is dangerous, too. The last connection to close a file deletes the log *by its name*, and
-after a replacement that may be the log of another process, with its commits. Such a connection is
-left open until the process ends.
+SQLite takes the same precaution when it closes: it deletes the log, which it does by name, only if
+the file is still at its path. So the log of a file that took its place is left alone.
 """
 
-import ctypes
 import os
 import sqlite3
 from typing import Final, NoReturn
@@ -54,7 +52,7 @@ class DatabaseFile:
         try:
             self.check()
         except DatabaseFileLost:
-            self.close(connection)
+            connection.close()
             raise
         return connection
 
@@ -85,17 +83,6 @@ class DatabaseFile:
         if status is None or self._is_log_lost:
             self._refuse("separated from its write-ahead log")
         return status.st_size
-
-    def close(self, connection: sqlite3.Connection) -> None:
-        """Close a connection, or leave it open if that would delete the log of another process."""
-        found = _identify(self.path + LOG_SUFFIX)
-        is_lost = _identify(self.path) != self._identity
-        if is_lost and found is not None and found != self._log_identity:
-            # A reference that is never given back: also at the end of the interpreter it is not
-            # closed, and the kernel releases its files.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-            return
-        connection.close()
 
     def _refuse(self, what_happened: str) -> NoReturn:
         error = DatabaseFileLost(what_happened)

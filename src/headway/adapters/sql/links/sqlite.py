@@ -146,7 +146,7 @@ class SqliteLink:
         self._gate.acquire()
         try:
             if self._file is not None:
-                self._file.close(self._connection)
+                self._connection.close()
         finally:
             self._gate.release()
             self._gate.close()
