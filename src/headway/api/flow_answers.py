@@ -58,6 +58,12 @@ class VersionList(BaseModel):
     cursor: Onward
 
 
+class AwaitedWorkerView(BaseModel):
+    services: list[str] = Field(description="For which no worker could be reached.")
+    since: datetime
+    until: datetime = Field(description="When the wait is a failure.")
+
+
 class TaskView(BaseModel):
     id: str
     flow: str
@@ -72,6 +78,9 @@ class TaskView(BaseModel):
     retry_state: dict[str, Any]
     waits_for: str | None
     awaited_key: str | None = Field(description="What a signal has to set for it to go on.")
+    awaited_worker: AwaitedWorkerView | None = Field(
+        description="The wait for a worker that offers the services of its node."
+    )
     error: Any
     parent_id: str | None
     rerun_of: str | None

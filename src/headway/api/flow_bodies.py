@@ -9,6 +9,7 @@ from pydantic import Field
 from headway.api.cursor import SMALL_NUMBER_MAX
 from headway.api.views import instant
 from headway.api.wire import Body, Name, Seconds
+from headway.core.flow.definition import ErrorPolicy
 from headway.core.flow.faults import Fault
 from headway.core.flow.kept import SavedFlow
 from headway.core.flow.state import NodeRun
@@ -16,6 +17,7 @@ from headway.core.ids import Instant
 from headway.core.secret import veiled_value
 from headway.core.worker.worker import LiveWorker
 from headway.services.flow.task_view import TaskView
+from headway.services.flow.waiting import AwaitedWorker
 from headway.services.flow.workers import HeldCall
 
 
@@ -80,6 +82,17 @@ DEFINITION_BODY: Final[dict[str, Any]] = {
                         "items": {"type": "object"},
                         "examples": [[{"from": "ask", "action": "approved", "to": ""}]],
                     },
+                    "error_policy": {
+                        "type": "string",
+                        "enum": [policy.value for policy in ErrorPolicy],
+                        "description": "What follows a failed node without an `error` edge:"
+                        " the task fails (the default here), or its `default` edge.",
+                    },
+                    "worker_wait_ms": {
+                        "type": "integer",
+                        "description": "How long a missing worker is waited for, if"
+                        " `error_policy` is `fail`.",
+                    },
                 },
             }
         }
@@ -119,6 +132,7 @@ def task_view(task: TaskView) -> dict[str, Any]:
         "retry_state": task.retry_state,
         "waits_for": task.waits_for,
         "awaited_key": task.awaited_key,
+        "awaited_worker": _awaited_worker_view(task.awaited_worker),
         "error": veiled_value(task.error),
         "parent_id": task.run.parent_id,
         "rerun_of": task.rerun_of,
@@ -126,6 +140,16 @@ def task_view(task: TaskView) -> dict[str, Any]:
         "started_at": _instant_or_none(task.run.started_at),
         "ended_at": _instant_or_none(task.run.ended_at),
         "updated_at": instant(task.updated_at),
+    }
+
+
+def _awaited_worker_view(awaited: AwaitedWorker | None) -> dict[str, Any] | None:
+    if awaited is None:
+        return None
+    return {
+        "services": list(awaited.services),
+        "since": instant(awaited.since),
+        "until": instant(awaited.until),
     }
 
 

@@ -30,6 +30,7 @@ from headway.api.problem import Problem
 from headway.api.strict import StrictRoute
 from headway.core.errors import FlowNotFound, InvalidFlow
 
+Strict = Annotated[bool, Query(description="Refuse a definition that has warnings.")]
 Version = Annotated[int | None, Query(ge=1, le=SMALL_NUMBER_MAX)]
 SCHEMA_ANSWER: Final[dict[str, Any]] = {
     "description": "A JSON Schema.",
@@ -83,10 +84,10 @@ def _checking(router: APIRouter, face: Face) -> None:
         responses={200: {"model": CheckView}, **problems()},
         openapi_extra={"requestBody": DEFINITION_BODY},
     )
-    async def check_flow(request: Request) -> Response:
+    async def check_flow(request: Request, strict: Strict = False) -> Response:
         """Whether the definition in the body could be published; what is suspicious about it."""
         try:
-            warnings = await face.flows.validate(await _text(request))
+            warnings = await face.flows.validate(await _text(request), strict=strict)
         except InvalidFlow as error:
             raise _faulty(error) from None
         return json_answer(encoded({"warnings": fault_views(warnings)}))
@@ -111,13 +112,19 @@ def _publishing(router: APIRouter, face: Face) -> None:
         openapi_extra={"requestBody": DEFINITION_BODY},
     )
     async def publish_flow(
-        name: NamePath, request: Request, by: By, if_match: IfMatch = None
+        name: NamePath,
+        request: Request,
+        by: By,
+        if_match: IfMatch = None,
+        strict: Strict = False,
     ) -> Response:
         """Publish the definition in the body as the newest version; tasks keep theirs."""
         expected = await expected_revision(if_match, f"flow {name!r}", lambda: revision(name))
         try:
             text = await _text(request)
-            made = await face.flows.publish(name, text, expected_revision=expected, by=by)
+            made = await face.flows.publish(
+                name, text, expected_revision=expected, strict=strict, by=by
+            )
         except InvalidFlow as error:
             raise _faulty(error) from None
         body = {
@@ -147,8 +154,8 @@ def _versions(router: APIRouter, face: Face) -> None:
         head = encoded(flow_view(flow))[:-1]
         definition, warnings = "null", "[]"
         if version is not None or flow.published:
-            definition = (await face.flows.version(name, version)).definition
-            warnings = encoded(fault_views(await face.flows.validate(definition)))
+            saved = await face.flows.definition(name, version)
+            definition, warnings = saved.text, encoded(fault_views(saved.warnings))
         text = f'{head},"definition":{definition},"warnings":{warnings}}}'
         return json_answer(text, etag=f'"{flow.revision}"')
 

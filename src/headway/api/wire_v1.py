@@ -30,6 +30,7 @@ from headway.core.errors import (
     RunNotActive,
     RunNotFound,
 )
+from headway.core.flow.definition import ErrorPolicy
 from headway.core.flow.kept import TASK_PREFIX, VersionStatus, to_run_id
 from headway.core.flow.state import NodeRun
 from headway.core.ids import SECOND, InstanceId, Instant, RunId
@@ -202,6 +203,7 @@ async def _publish(face: Face, request: Request) -> Any:
         _text(given, "definitionjson"),
         version=version if isinstance(version, int) and 0 < version <= SMALL_NUMBER_MAX else None,
         status=VersionStatus.PUBLISHED if is_published else VersionStatus.DRAFT,
+        default_policy=ErrorPolicy.FOLLOW_DEFAULT,
         by=caller_of(request.scope),
     )
     answer: dict[str, Any] = {"id": published.version_id}

@@ -12,6 +12,7 @@ from headway.cli.client.client import named
 from headway.cli.client.connect import connected
 from headway.cli.show import App, IdempotencyKey, Json, ago, print_json, print_list
 from headway.core.errors import ConfigurationError, InvalidFlow, InvalidInput
+from headway.core.flow.definition import ErrorPolicy
 from headway.core.flow.parse import read_flow
 
 Fault = tuple[str, str]
@@ -19,10 +20,11 @@ OnConflict = Annotated[
     Literal["reject", "enqueue", "replace", "join"],
     Parameter(help="What to do when the key has an active run."),
 ]
+Strict = Annotated[bool, Parameter(negative=(), help="Refuse a definition that has warnings, too.")]
 EXIT_FAULTY: Final = 1
 
 
-def validate(file: Path, /, *, json: Json = False) -> None:
+def validate(file: Path, /, *, strict: Strict = False, json: Json = False) -> None:
     """Check a definition without a database; ends with 1 when it has faults.
 
     Parameters
@@ -33,9 +35,11 @@ def validate(file: Path, /, *, json: Json = False) -> None:
     faults: tuple[Fault, ...] = ()
     warnings: tuple[Fault, ...] = ()
     try:
-        warnings = read_flow(_read(file)).warnings
+        warnings = read_flow(_read(file), default_policy=ErrorPolicy.FAIL).warnings
     except InvalidFlow as error:
         faults = error.faults
+    if strict:
+        faults, warnings = (*faults, *warnings), ()
     if json:
         print_json({"faults": _listed(faults), "warnings": _listed(warnings)})
     else:
@@ -48,7 +52,9 @@ def validate(file: Path, /, *, json: Json = False) -> None:
         sys.exit(EXIT_FAULTY)
 
 
-async def push(name: str, file: Path, /, *, app: App = None, json: Json = False) -> None:
+async def push(
+    name: str, file: Path, /, *, strict: Strict = False, app: App = None, json: Json = False
+) -> None:
     """Publish a definition as the newest version of a flow.
 
     Parameters
@@ -60,7 +66,8 @@ async def push(name: str, file: Path, /, *, app: App = None, json: Json = False)
     """
     definition = _read(file).encode()
     async with connected(app) as client:
-        made = await client.put(f"/api/flows/{named(name)}", definition)
+        query = "?strict=true" if strict else ""
+        made = await client.put(f"/api/flows/{named(name)}{query}", definition)
     if json:
         print_json(made)
         return

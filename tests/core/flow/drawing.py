@@ -97,9 +97,18 @@ def a_flow(chance: Random, feature: Feature, depth: int = 2) -> Json:
     return {"start": keys[0], "nodes": nodes, "edges": edges}
 
 
+def a_definition(chance: Random, feature: Feature) -> Json:
+    """A whole flow, with one error policy for itself and its subflows."""
+    policy = chance.choice(["follow_default", "fail"])
+    drawn = a_flow(chance, feature) | {"error_policy": policy}
+    if policy == "fail":
+        drawn["worker_wait_ms"] = feature.ms(chance, 0, 40, 90)
+    return drawn
+
+
 def a_node(chance: Random, feature: Feature, depth: int) -> Json:
     kinds = ["executor", "executor", "local", "choice", "parallel", "foreach", "flow_ref"]
-    kinds += ["timer", "wait_event", "approval"] + (["subflow"] * 3 if depth else [])
+    kinds += ["timer", "wait_event", "approval", "fail"] + (["subflow"] * 3 if depth else [])
     kind = chance.choice(kinds)
     node: Json = {"kind": kind, "post": _post(chance)}
     if chance.randrange(2):
@@ -109,7 +118,7 @@ def a_node(chance: Random, feature: Feature, depth: int) -> Json:
     if not chance.randrange(3):
         mapping = {"timeout": "late", "bad": "x", "*": "y"}
         node["on_error"] = chance.choice([mapping, "late", {"no worker": "y"}])
-    if kind not in ("choice", "timer") and chance.randrange(2):
+    if kind not in ("choice", "timer", "fail") and chance.randrange(2):
         node["max_retries"] = chance.randrange(3)
         node["wait_ms"] = feature.ms(chance, 0, 20, 30)
     match kind:
@@ -124,6 +133,8 @@ def a_node(chance: Random, feature: Feature, depth: int) -> Json:
                 {"action": chance.choice(ACTIONS), "expr": expression(chance)}
                 for _ in range(chance.randrange(4))
             ]
+        case "fail":
+            node["params"] = {"message": chance.choice(["boom", "$shared.a", "$params.word"])}
         case "timer" | "wait_event" | "approval":
             _fill_wait(chance, node, feature)
         case _:

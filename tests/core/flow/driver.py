@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 
 from headway.core.flow.commands import CallFunction, CallService, CancelCall, Command, StartChild
 from headway.core.flow.definition import Flow
-from headway.core.flow.happened import Answered, Failed, Happened, Signalled, Woken, Worker
+from headway.core.flow.happened import (
+    Answered,
+    Failed,
+    Happened,
+    Signalled,
+    Untaken,
+    Woken,
+    Worker,
+)
 from headway.core.flow.state import Commit, NodeRun, NodeRunStatus, State
 from headway.core.flow.step import begin, step, wake_at
 from headway.core.flow.stored import Stored, cursor_of, first_row_needed, load_state
@@ -195,7 +203,7 @@ class Driver:
     # The loop.
 
     def _step(self, happened: Happened) -> Commit:
-        if isinstance(happened, Answered | Failed):
+        if isinstance(happened, Answered | Failed | Untaken):
             self.under_way.pop(happened.call_id, None)
         commit = step(self.state, happened, self.now)
         self._wake_at = commit.wake_at
@@ -245,9 +253,10 @@ class Driver:
             return
         worker = None if reply.worker_id is None else Worker(reply.worker_id, "http://w")
         at = Instant(self.now + reply.after_ms * MS)
-        if reply.error:
-            failure = Failed(call.call_id, reply.error, worker, reply.is_final, reply.is_last)
-            end: Happened = failure
+        if reply.error and isinstance(call, CallService) and worker is None:
+            end: Happened = Untaken(call.call_id, reply.error)
+        elif reply.error:
+            end = Failed(call.call_id, reply.error, worker, reply.is_final, reply.is_last)
         else:
             end = Answered(call.call_id, reply.result, worker)
         self._push(at, 1, end)

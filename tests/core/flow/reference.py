@@ -4,6 +4,7 @@ Nothing of the engine is used here.
 """
 
 import json
+from collections.abc import Generator
 from typing import Any
 
 from tests.core.flow.driver import Crash
@@ -58,6 +59,9 @@ class Reference(Timeline):
         self.rows: list[Row] = []
         self.status: str | None = None
         self.error = ""
+        self.is_strict = definition.get("error_policy") == "fail"
+        self.worker_wait_ms = definition.get("worker_wait_ms", 300_000) if self.is_strict else 0
+        self.failed_path: tuple[str, ...] = ()
 
     def run(self) -> "Reference":
         try:
@@ -81,9 +85,14 @@ class Reference(Timeline):
                 for edge in flow.get("edges", [])
                 if edge["from"] == key
             }
-            target = edges.get(action, edges.get("default"))
+            is_meant = action in edges
+            if error and self.is_strict:
+                is_meant = is_meant or "error" in edges
+                target = edges.get(action, edges.get("error"))
+            else:
+                target = edges.get(action, edges.get("default"))
             if not target:
-                return "" if not error or action in edges else error
+                return "" if not error or is_meant else error
             if len(self.rows) >= self.row_count_max:
                 raise Over("too_many_steps")
             key = target
@@ -96,12 +105,13 @@ class Reference(Timeline):
         merged = {**params, **node.get("params", {})}
         while True:
             given = prepared(node, merged, params, shared)
-            place = Place(node, merged, shared, given, path, self.now)
+            place = Place(node, merged, shared, given, path, self.now, {})
             try:
                 return self.kind_of(place, try_no)
             except Lost as lost:
                 if lost.is_final or try_no > node.get("max_retries", 0):
                     action = self.failure(place, lost.error)
+                    self.failed_path = lost.path or path
                     self.row(place, error=lost.error, action=action, attempt=try_no)
                     return action, lost.error
                 self.row(place, error=lost.error, attempt=try_no, is_settled=False)
@@ -122,6 +132,8 @@ class Reference(Timeline):
                 inner = self.subflow(place)
                 self.keep(place, inner)
                 return self.action(place, inner), ""
+            case "fail":
+                raise Over(self.fail(place))
             case "timer":
                 delay = place.merged["delay_ms"]
                 if delay:
@@ -137,6 +149,17 @@ class Reference(Timeline):
                 return str(case["action"])
         return ""
 
+    def fail(self, place: Place) -> str:
+        message: Any = place.node["params"]["message"]
+        if message.startswith("$"):
+            message = found(message, place.merged, place.shared, place.given)
+        if message in (None, ""):
+            message = "failed"
+        text = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
+        self.failed_path = place.path
+        self.row(place, error=text)
+        return text
+
     # Calls.
 
     def one_call(self, place: Place) -> tuple[str, str]:
@@ -146,6 +169,7 @@ class Reference(Timeline):
         row["worker"] = tried.worker
         if tried.error:
             action = self.failure(place, tried.error)
+            self.failed_path = place.path
             self.row(place, error=tried.error, action=action, **row)
             return action, tried.error
         return self.succeeded(place, tried.output, **row)
@@ -169,6 +193,7 @@ class Reference(Timeline):
     def one_try(self, place: Place, index: int, branches: Branches, try_no: int) -> Tries:
         node = place.node
         lost = Tried(try_no, self.now)
+        began = self.now
         timeout = node.get("timeout_ms", 0)
         due = self.due(timeout)
         attempt = 1
@@ -180,13 +205,23 @@ class Reference(Timeline):
             reply = self.world(*callee, heard, try_no, attempt)
             is_child = callee[0] == "flow"
             times = (self.now + reply.after_ms, due, reply.after_ms, timeout)
-            since = 0 if try_no == 1 else lost.started
+            since = 0 if try_no == 1 else began
             yield Call(self.call_count, since, index, *times, is_child).event()
             if branches.is_late:
                 return lost._replace(error="timeout", worker=None)
+            if callee[0] == "service" and reply.worker_id is not None:
+                place.missing.pop(callee[1], None)
             if not reply.error:
                 return lost._replace(output=reply.result, error="", worker=reply.worker_id)
             is_asked = reply.worker_id is not None
+            is_missing = callee[0] == "service" and not is_asked and attempt == 1
+            if is_missing and self.worker_wait_ms and not branches.is_stopped:
+                error = yield from self.await_worker(place, index, branches, try_no, callee[1])
+                if error:
+                    started = place.missing[callee[1]]
+                    return lost._replace(error=f"{reply.error}: {error}", started=started)
+                lost, due = lost._replace(started=self.now), self.due(timeout)
+                continue
             lost = lost._replace(is_final=reply.is_final)
             if is_asked or not lost.error:
                 lost = lost._replace(error=reply.error, worker=reply.worker_id)
@@ -204,6 +239,17 @@ class Reference(Timeline):
                 if at == due:
                     return lost._replace(error="timeout", worker=None)
 
+    def await_worker(
+        self, place: Place, index: int, branches: Branches, try_no: int, service: str
+    ) -> Generator[Event, None, str]:
+        """Why there is no more waiting for a worker; empty: it is to be called again."""
+        until = place.missing.setdefault(service, self.now) + self.worker_wait_ms
+        if self.now >= until:
+            return f"nobody offered {service!r} within {self.worker_wait_ms / 1_000:g} s"
+        branches.idle[index] = (try_no, -1)
+        yield Event(until, is_alarm=True, order=index)
+        return ""
+
     def fan(self, place: Place) -> tuple[str, str]:
         inputs, names = self.list_branches(place)
         branches = self.all_branches(place, inputs)
@@ -217,7 +263,9 @@ class Reference(Timeline):
         error = next(iter(errors.values()))
         self.failure(place, error)
         self.keep(place, results)
-        action = mapped_action(place.node, error) or self.action(place, results)
+        ordinary = "error" if self.is_strict else self.action(place, results)
+        action = mapped_action(place.node, error) or ordinary
+        self.failed_path = place.path
         self.rows[-1] = self.rows[-1]._replace(action=action)
         return action, error
 
@@ -302,14 +350,15 @@ class Reference(Timeline):
             self.deadlines.append((self.now + node["timeout_ms"], depth))
         try:
             error = self.flow(node["subflow"], params, inner, place.path)
+            failed_path = self.failed_path
         except OutOfTime as late:
             if late.depth != depth:
                 raise
-            error = "timeout"
+            error, failed_path = "timeout", ()
         finally:
             self.deadlines = [one for one in self.deadlines if one[1] != depth]
         if error:
-            raise Lost(error)
+            raise Lost(error, path=failed_path)
         return inner
 
     def wait(self, place: Place) -> tuple[Any, str]:

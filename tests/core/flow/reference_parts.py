@@ -37,6 +37,8 @@ class Place(NamedTuple):
     given: Any
     path: tuple[str, ...]
     entered: int
+    missing: dict[str, int]
+    """Since when no worker was found for a service."""
 
     @property
     def post(self) -> Json:
@@ -100,9 +102,10 @@ class OutOfTime(Exception):
 class Lost(Exception):
     """This try of a node has failed."""
 
-    def __init__(self, error: str, *, is_final: bool = False) -> None:
+    def __init__(self, error: str, *, is_final: bool = False, path: tuple[str, ...] = ()) -> None:
         self.error = error
         self.is_final = is_final
+        self.path = path
 
 
 class Stuck(Exception):

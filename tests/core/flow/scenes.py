@@ -25,8 +25,8 @@ def a_definition(nodes: Mapping[str, Json], edges: Edges | None = None) -> Json:
     }
 
 
-def a_flow(nodes: Mapping[str, Json], edges: Edges | None = None) -> Flow:
-    return read_flow(a_definition(nodes, edges)).flow
+def a_flow(nodes: Mapping[str, Json], edges: Edges | None = None, **settings: Any) -> Flow:
+    return read_flow(a_definition(nodes, edges) | settings).flow
 
 
 def a_driver(
@@ -35,9 +35,11 @@ def a_driver(
     answer: Answer = lambda _: None,
     *,
     params: Json | None = None,
+    settings: Json | None = None,
     **more: Any,
 ) -> Driver:
-    return Driver(a_flow(nodes, edges), params, answer, **more)
+    """`settings` are fields of the whole definition, such as `error_policy`."""
+    return Driver(a_flow(nodes, edges, **(settings or {})), params, answer, **more)
 
 
 def executor(**fields: Any) -> Json:

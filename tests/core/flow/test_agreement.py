@@ -13,7 +13,7 @@ from headway.core.flow import walk
 from headway.core.flow.commands import CallFunction, CallService
 from headway.core.flow.parse import read_flow
 from headway.core.flow.state import NodeRun
-from tests.core.flow.drawing import PARAMS, Feature, a_flow, signals, world_of
+from tests.core.flow.drawing import PARAMS, Feature, a_definition, signals, world_of
 from tests.core.flow.driver import MS, START, Call, Crash, Driver, Reply
 from tests.core.flow.reference import Reference
 from tests.core.flow.reference_parts import Huge, Row, Tie
@@ -44,7 +44,7 @@ def few_rows() -> Any:
 
 
 def both(chance: Random, feature: Feature, crash: Crash) -> tuple[Driver, Reference]:
-    definition = a_flow(chance, feature)
+    definition = a_definition(chance, feature)
     told = signals(chance, feature)
     world = world_of(chance.randrange(1_000))
     note(json.dumps({"definition": definition, "signals": told}))
@@ -93,6 +93,8 @@ def without_times(row: Row) -> Row:
 
 def ends_alike(driver: Driver, reference: Reference) -> None:
     assert (driver.end or (None, "")) == (reference.status, reference.error)
+    if driver.end is not None and driver.end[1] not in ("", walk.TOO_MANY_STEPS):
+        assert driver.state.failed_path == reference.failed_path
     assert driver.shared == reference.root
     assert [run.seq for run in driver.rows] == list(range(1, len(driver.rows) + 1))
 

@@ -118,6 +118,7 @@ def test_r5_3_each_kind_is_taken_with_little(kind: Kind) -> None:
         Kind.FLOW_REF: {"flow": "f"},
         Kind.FOREACH: {"function": "f", "prep": {"input_key": "list"}},
         Kind.SUBFLOW: {"subflow": a_definition({"a": executor()})},
+        Kind.FAIL: {"params": {"message": "no"}},
     }
     node = {"kind": kind.value, **needs.get(kind, {})}
     assert read_flow(a_definition({"a": node})).flow.nodes["a"].kind is kind
@@ -364,6 +365,7 @@ def test_r5_2_the_canonical_form_has_only_what_means_something() -> None:
         "start": "a",
         "nodes": {"a": {"kind": "executor", "service": "s"}},
         "edges": [{"from": "a", "action": "default", "to": ""}],
+        "error_policy": "follow_default",
     }
 
 

@@ -18,9 +18,10 @@ from headway.core.command.advance import AdvanceFlow, Go
 from headway.core.errors import DatabaseUnavailable
 from headway.core.flow import walk
 from headway.core.flow.commands import CallFunction, CallService
-from headway.core.flow.happened import Answered, Failed, Worker
+from headway.core.flow.happened import Answered, Ended, Failed, Untaken, Worker
 from headway.services.flow import drive
-from tests.core.flow.drawing import PARAMS, Feature, a_flow, world_of
+from tests.core.flow import drawing
+from tests.core.flow.drawing import PARAMS, Feature, world_of
 from tests.core.flow.driver import Reply
 from tests.core.flow.reference import Reference
 from tests.core.flow.reference_parts import Row
@@ -45,7 +46,7 @@ def few_rows_and_no_rest(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def a_definition(chance: Random) -> Any:
     """A random flow without child flows: what those say is a flow's own affair."""
-    drawn: dict[str, Any] = json.loads(json.dumps(a_flow(chance, FEATURE)))
+    drawn: dict[str, Any] = json.loads(json.dumps(drawing.a_definition(chance, FEATURE)))
     _without_children(drawn)
     return drawn
 
@@ -61,7 +62,7 @@ def _without_children(definition: dict[str, Any]) -> None:
                 node["kind"] = "executor"
 
 
-def outcome(call_id: str, reply: Reply) -> Answered | Failed:
+def outcome(call_id: str, reply: Reply) -> Ended:
     worker = None if reply.worker_id is None else Worker(reply.worker_id, "http://w")
     if reply.error:
         return Failed(call_id, reply.error, worker, reply.is_final)
@@ -69,13 +70,16 @@ def outcome(call_id: str, reply: Reply) -> Answered | Failed:
 
 
 def give_worlds(hw: Headway, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def by_worker(command: CallService, **_: Any) -> Answered | Failed:
+    async def by_worker(command: CallService, **_: Any) -> Ended:
         world = world_of(command.params[WHICH])
         await asyncio.sleep(0)
         given = (command.service, command.input, command.try_no, command.attempt)
-        return outcome(command.call_id, world("service", *given))
+        reply = world("service", *given)
+        if reply.worker_id is None:
+            return Untaken(command.call_id, reply.error)
+        return outcome(command.call_id, reply)
 
-    async def by_function(command: CallFunction) -> Answered | Failed:
+    async def by_function(command: CallFunction) -> Ended:
         world = world_of(command.params[WHICH])
         await asyncio.sleep(0)
         given = (command.function, command.input, command.try_no)
@@ -146,6 +150,9 @@ async def agrees(hw: Headway, task_id: str, seed: int, definition: Any) -> None:
     assert made == Counter(in_text(row) for row in said.rows), seed
     status = None if view.run.is_active else view.status.value
     error = "" if view.error is None else view.error["message"]
-    assert (status, error) == (said.status, said.error), seed
+    expected = said.error
+    if said.is_strict and said.failed_path and said.error not in ("", walk.TOO_MANY_STEPS):
+        expected = f"node {'/'.join(said.failed_path)!r} failed: {said.error}"
+    assert (status, error) == (said.status, expected), seed
     shared = {key: value for key, value in view.shared.items() if key != "_rt"}
     assert shared == said.root, seed

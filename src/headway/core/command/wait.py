@@ -149,6 +149,26 @@ class Wake:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class WakeParked:
+    """What a parked run waits for is there: make it ready, whatever its timer says."""
+
+    run_id: RunId
+    generation: int
+    """Of the claim that parked it: what another one waits for is not known to the caller."""
+
+    def need(self, needs: Needs) -> None:
+        needs.run(self.run_id, may_wake=True)
+
+    def decide(self, world: World) -> bool:
+        """Return False if it is not parked any more, or was parked again since."""
+        run = world.run(self.run_id)
+        if run is None or not run.is_parked or run.generation != self.generation:
+            return False
+        wake(world, run)
+        return True
+
+
 def wake(world: World, run: Run) -> None:
     """Make a parked run ready, whatever its timer says."""
     _make_ready(world, world.update(run, wake_at=None))

@@ -105,18 +105,23 @@ class CallRules(Rules):
         if branch is None:
             return False
         del frame.open[branch.index]
+        frame.missing_since.pop(frame.service_of(branch), None)
         frame.done[branch.index] = answer.result
         self.settle(walk, frame, branch, output=answer.result, error="", by=answer.worker)
         return True
 
-    def failed(self, walk: Walk, frame: Frame, failure: Failed) -> bool:
-        """False when nobody waits for it."""
+    def failed(
+        self, walk: Walk, frame: Frame, failure: Failed, *, is_untaken: bool = False
+    ) -> bool:
+        """Return False if nobody waits for it. `is_untaken`: no worker has begun with it."""
         branch = branch_of(frame, failure.call_id)
         if branch is None:
             return False
         node = frame.node
         error, worker = failure.error[:ERROR_LENGTH_MAX] or UNTOLD, failure.worker
-        is_last = failure.is_final or failure.is_last or frame.is_stopped
+        if worker is not None and not is_untaken:
+            frame.missing_since.pop(frame.service_of(branch), None)
+        is_last = failure.is_final or failure.is_last or is_untaken or frame.is_stopped
         if worker is None and branch.error:
             # The error of the worker that was asked last tells more than that there is no other.
             error, worker = branch.error, branch.worker
@@ -133,18 +138,60 @@ class CallRules(Rules):
     def untaken(self, walk: Walk, frame: Frame, call: Untaken) -> bool:
         """Put it off, each time for about as long as it has been waited for; its time runs on."""
         branch = branch_of(frame, call.call_id)
-        if branch is None or branch.started_at is None:
+        if branch is None:
+            return False
+        if not frame.node.function:
+            return self._await_worker(walk, frame, branch, call)
+        if branch.started_at is None:
             return False
         if frame.is_stopped:
             self._lose(walk, frame, branch, call.error, is_final=True)
             return True
-        waited_us = walk.now - branch.started_at
-        rest_us = min(max(waited_us, UNTAKEN_US_MIN), UNTAKEN_US_MAX)
+        self._rest(frame, branch, Instant(walk.now + rest_us(walk.now - branch.started_at)))
+        return True
+
+    def offered(self, walk: Walk, frame: Frame, service: str) -> bool:
+        """Make the calls that wait for this service. Return False if there are none."""
+        waiting = [one for one in frame.open.values() if one.awaited_service == service]
+        for branch in waiting:
+            self._call(walk, frame, branch)
+        return bool(waiting)
+
+    def _await_worker(self, walk: Walk, frame: Frame, branch: Branch, call: Untaken) -> bool:
+        """Wait for a worker if the flow's policy says so and its time is not over, else fail.
+
+        Without any live worker the call waits until one is there. A worker that is registered and
+        cannot be reached is asked again after a rest, as long as the wait lasts. The time of a try
+        begins when a worker has taken the call: the wait has its own bound.
+        """
+        flow = frame.flow
+        may_wait = flow.fails_on_error and flow.worker_wait_ms and not frame.is_stopped
+        failure = Failed(call.call_id, call.error, call.worker)
+        if not may_wait or branch.excluded:
+            return self.failed(walk, frame, failure, is_untaken=True)
+        service = frame.service_of(branch)
+        since = frame.missing_since.setdefault(service, walk.now)
+        until = Instant(since + flow.worker_wait_ms * MILLISECOND)
+        if walk.now >= until:
+            branch.started_at = since
+            if call.worker is None:
+                waited = f"nobody offered {service!r} within {flow.worker_wait_ms / 1_000:g} s"
+                failure = failure._replace(error=f"{call.error}: {waited}")
+            return self.failed(walk, frame, failure, is_untaken=True)
+        branch.started_at = branch.due_at = None
+        if call.worker is None:
+            branch.awaited_service = service
+            self._rest(frame, branch, until)
+        else:
+            again_at = Instant(walk.now + rest_us(walk.now - since))
+            self._rest(frame, branch, min(again_at, until))
+        return True
+
+    def _rest(self, frame: Frame, branch: Branch, until: Instant) -> None:
         branch.is_untaken = True
         branch.is_issued = False
-        branch.call_at = Instant(walk.now + rest_us)
+        branch.call_at = until
         self.set_alarm(frame, branch)
-        return True
 
     def _lose(
         self,
@@ -172,6 +219,7 @@ class CallRules(Rules):
         branch.error, branch.worker = "", None
         branch.started_at = branch.due_at = None
         branch.is_untaken = False
+        branch.awaited_service = ""
         self._put_off(walk, frame, branch, node.wait_ms)
 
     def abandon(self, walk: Walk, frame: Frame) -> None:
@@ -201,6 +249,7 @@ class CallRules(Rules):
         branch.call_at = None
         branch.is_issued = True
         branch.is_untaken = False
+        branch.awaited_service = ""
         if branch.started_at is None:
             branch.started_at = walk.now
             timeout_ms = frame.node.timeout_ms
@@ -227,7 +276,7 @@ class CallRules(Rules):
             )
         return CallService(
             branch.call_id,
-            frame.services[branch.index] if frame.services else node.service,
+            frame.service_of(branch),
             given,
             frame.merged,
             branch.try_no,
@@ -262,6 +311,11 @@ class OneCall(CallRules):
 
 def _may_ask_another(node: Node, branch: Branch) -> bool:
     return branch.attempt < (node.max_attempts or ASKED_COUNT_MAX)
+
+
+def rest_us(waited_us: int) -> int:
+    """Return how long a call that nobody took rests: as long as it has waited, within limits."""
+    return min(max(waited_us, UNTAKEN_US_MIN), UNTAKEN_US_MAX)
 
 
 def open_count_max(node: Node) -> int:

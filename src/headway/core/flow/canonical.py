@@ -5,14 +5,19 @@ from typing import Any, Final
 
 from headway.core.document import Document
 from headway.core.flow.definition import Flow, Kind, Node
-from headway.core.flow.fields import NODE_FIELDS
+from headway.core.flow.fields import FLOW_SETTINGS, NODE_FIELDS
 
 _encode: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
 
 
 def canonical_json(flow: Flow) -> Document:
-    """Text that is read as the same flow."""
-    return Document(_encode(to_value(flow)))
+    """Return text that is read as the same flow. It names the error policy, whoever reads it."""
+    settings = {
+        name: shape.write(getattr(flow, name))
+        for name, (shape, _) in FLOW_SETTINGS.items()
+        if name != "worker_wait_ms" or flow.fails_on_error
+    }
+    return Document(_encode(to_value(flow) | settings))
 
 
 def to_value(flow: Flow) -> dict[str, Any]:

@@ -18,6 +18,8 @@ ERROR: Final = "error"
 ANY_ERROR: Final = "*"
 RESERVED_KEY: Final = "_rt"
 """Where readers of the shared state find the run state; no node may write there."""
+WORKER_WAIT_MS: Final = 300_000
+"""How long a task waits for a worker before that is a failure, unless its flow says otherwise."""
 KEY_LENGTH_MAX: Final = 520
 """Of a key of the shared state as JSON text, as which it is stored."""
 
@@ -43,6 +45,16 @@ class Kind(StrEnum):
     TIMER = "timer"
     WAIT_EVENT = "wait_event"
     APPROVAL = "approval"
+    FAIL = "fail"
+
+
+class ErrorPolicy(StrEnum):
+    """What follows a node that failed with its retries used up, and names no action for it."""
+
+    FOLLOW_DEFAULT = "follow_default"
+    """Its `error` edge, else its `default` edge, else the task fails."""
+    FAIL = "fail"
+    """Its `error` edge, else the task fails. A missing worker is waited for first."""
 
 
 class Mode(StrEnum):
@@ -52,7 +64,10 @@ class Mode(StrEnum):
 
 class Strategy(StrEnum):
     FAIL_FAST = "fail_fast"
-    """Start no more branches; what is under way ends; the successes are the result."""
+    """Start no more branches; those in flight end; the successes are the result.
+
+    The node has then failed under `ErrorPolicy.FAIL`; else the task moves on.
+    """
     COLLECT_ERRORS = "collect_errors"
     IGNORE_ERRORS = "ignore_errors"
 
@@ -128,3 +143,11 @@ class Flow:
     nodes: Mapping[str, Node]
     edges: tuple[Edge, ...]
     """Sorted: their order in the definition means nothing."""
+    error_policy: ErrorPolicy = ErrorPolicy.FOLLOW_DEFAULT
+    """A subflow has the policy of the definition that it is part of."""
+    worker_wait_ms: int = WORKER_WAIT_MS
+    """How long a call waits for a worker under `ErrorPolicy.FAIL`; 0: not at all."""
+
+    @property
+    def fails_on_error(self) -> bool:
+        return self.error_policy is ErrorPolicy.FAIL

@@ -9,7 +9,7 @@ from headway.core.flow.definition import Strategy
 from headway.core.flow.happened import Worker
 from headway.core.flow.kept import encode
 from headway.core.flow.state import Branch, Frame, NodeRunStatus
-from headway.core.flow.walk import Walk, choose_action
+from headway.core.flow.walk import Failure, Walk, choose_action
 
 TOO_LARGE: Final = f"too_large: what its branches say is more than {BYTE_COUNT_MAX:,} bytes"
 
@@ -51,17 +51,19 @@ class Fan(CallRules):
             walk.succeed(frame, self._gathered(frame))
 
     def _move_on(self, walk: Walk, frame: Frame) -> None:
-        """After a failure: with the successes, along the edge of the node's ordinary action.
+        """Keep the successes after a failed branch, and follow the action that comes of it.
 
-        Only with `on_error` it is another one. The node run that came last tells which.
+        That is the action of `on_error`, else `error` if the flow fails on errors, else the
+        node's ordinary action. The last branch's node run has it.
         """
         first_error = next(iter(frame.errors.values()))
-        walk.note_error(frame, first_error)
+        action = walk.note_error(frame, first_error)
         output = self._gathered(frame)
         walk.keep(frame, output)
-        action = frame.node.action_for(first_error) or choose_action(frame, output)
+        if not frame.flow.fails_on_error:
+            action = frame.node.action_for(first_error) or choose_action(frame, output)
         walk.commit.rows[-1] = walk.commit.rows[-1]._replace(action=action)
-        walk.follow(frame, action, error=first_error)
+        walk.follow(frame, action, failure=Failure(first_error, walk.path_of(frame)))
 
     def _gathered(self, frame: Frame) -> Any:
         """In the order of the branches, whatever the order of their ends."""

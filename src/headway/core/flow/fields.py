@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from headway.core.flow.definition import Kind, Mode, Post, Prep, Strategy
+from headway.core.flow.definition import ErrorPolicy, Kind, Mode, Post, Prep, Strategy
 from headway.core.flow.faults import Report, member
 from headway.core.flow.rules import DELAY_MS_MAX
 from headway.core.flow.shapes import (
@@ -89,6 +89,18 @@ POST: Final = Record(
         "error_key": Text(is_key=True),
     },
 )
+
+FLOW_SETTINGS: Final[Mapping[str, tuple[Shape, str]]] = {
+    "error_policy": (
+        Word(ErrorPolicy),
+        "What follows a failed node without an `error` edge: its `default` edge, or the task fails",
+    ),
+    "worker_wait_ms": (
+        Count(DELAY_MS_MAX),
+        "How long a call waits for a worker if `error_policy` is `fail`; 0: not at all",
+    ),
+}
+"""The fields of a whole definition, with what they are about. Subflows have none of their own."""
 
 # All but `kind`, which says what the others mean, and `subflow`, which holds a flow again.
 NODE_FIELDS: Final[Mapping[str, Field]] = {

@@ -20,7 +20,7 @@ class Offered:
 
 
 def warn_of_graph(flow: Flow, report: Report, *, offered: Offered | None) -> None:
-    for place, inside in _all_flows(flow):
+    for place, inside in all_flows(flow):
         nodes_place = member(place, "nodes")
         reached = _reached(inside)
         for key in inside.nodes:
@@ -35,7 +35,8 @@ def warn_of_graph(flow: Flow, report: Report, *, offered: Offered | None) -> Non
                 _warn_of_missing(node, member(nodes_place, node.key), report, offered)
 
 
-def _all_flows(flow: Flow) -> Iterator[tuple[str, Flow]]:
+def all_flows(flow: Flow) -> Iterator[tuple[str, Flow]]:
+    """Yield the flow and its subflows, each with its place in the definition."""
     waiting = [("", flow)]
     while waiting:
         place, one = waiting.pop()
@@ -69,6 +70,8 @@ def _reached(flow: Flow) -> set[str]:
 
 
 def _targets(node: Node) -> set[str]:
+    if node.kind is Kind.FAIL:
+        return set()
     return set(node.edges.values()) - {END}
 
 

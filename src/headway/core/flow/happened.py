@@ -38,11 +38,22 @@ class Failed(NamedTuple):
 
 
 class Untaken(NamedTuple):
-    """Nobody here can make the call, and elsewhere somebody may: it is to be asked for again."""
+    """Nobody took the call, and nothing was done: it may be asked for again.
+
+    This program does not have the function, or no worker for the service could be reached.
+    """
 
     call_id: str
     error: str
     """What is missing, should there be no next time."""
+    worker: Worker | None = None
+    """The last worker that is registered for the service and could not be reached, if any."""
+
+
+class ServiceOffered(NamedTuple):
+    """A live worker offers a service that calls wait for: they are made now."""
+
+    service: str
 
 
 class Signalled(NamedTuple):
@@ -58,7 +69,7 @@ class Aborted(NamedTuple):
 
 Ended = Answered | Failed | Untaken
 """What becomes of a call."""
-Happened = Woken | Ended | Signalled | Aborted
+Happened = Woken | Ended | ServiceOffered | Signalled | Aborted
 
 
 def check_signal_key(key: str) -> str:

@@ -84,7 +84,9 @@ class FlowRun(NamedTuple):
     inner_shared: str | None
     frozen_input: str | None
     waits_for: str | None
-    """What it is parked for: `timer`, `event`, `approval`, `child`, `function` or `retry`."""
+    """What it is parked for: `timer`, `event`, `approval`, `child`, `function`,
+    `worker` or `retry`.
+    """
     updated_at: Instant
     rerun_of: RunId | None
 

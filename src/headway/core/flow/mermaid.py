@@ -16,6 +16,7 @@ _SHAPES: Final[dict[Kind, tuple[str, str]]] = {
     Kind.PARALLEL: ("[[", "]]"),
     Kind.FOREACH: ("[[", "]]"),
     Kind.FLOW_REF: ("[[", "]]"),
+    Kind.FAIL: ("((", "))"),
 }
 
 

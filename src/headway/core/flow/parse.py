@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from headway.core.document import check_value, decode_document
 from headway.core.errors import InvalidFlow, InvalidInput
-from headway.core.flow.definition import DEFAULT, END, Edge, Flow, Kind, Node
+from headway.core.flow.definition import DEFAULT, END, Edge, ErrorPolicy, Flow, Kind, Node
 from headway.core.flow.faults import Fault, Report, member, shown
-from headway.core.flow.fields import NODE_FIELDS
+from headway.core.flow.fields import FLOW_SETTINGS, NODE_FIELDS
 from headway.core.flow.graph import Offered, warn_of_graph
+from headway.core.flow.handling import check_handling
 from headway.core.flow.kinds import KINDS
 from headway.core.flow.shapes import Text, Word, members_of
 
@@ -20,7 +21,8 @@ SUBFLOW_DEPTH_MAX: Final = 16
 JSON_DEPTH_MAX: Final = 160
 """Sixteen subflows, and in the innermost an expression as deep as it may be."""
 
-_FLOW_FIELDS: Final = dict.fromkeys(("start", "nodes", "edges"))
+_SUBFLOW_FIELDS: Final = dict.fromkeys(("start", "nodes", "edges"))
+_FLOW_FIELDS: Final = {**_SUBFLOW_FIELDS, **FLOW_SETTINGS}
 _EDGE_FIELDS: Final = dict.fromkeys(("from", "action", "to"))
 _ALL_NODE_FIELDS: Final = {**NODE_FIELDS, "kind": None, "subflow": None}
 
@@ -34,20 +36,28 @@ class Published:
     """Those of the warnings that name a field which has no effect."""
 
 
-def read_flow(definition: str | Mapping[str, Any], *, offered: Offered | None = None) -> Published:
+def read_flow(
+    definition: str | Mapping[str, Any],
+    *,
+    offered: Offered | None = None,
+    default_policy: ErrorPolicy = ErrorPolicy.FOLLOW_DEFAULT,
+) -> Published:
     """The flow that JSON text, or the value it holds, describes; else InvalidFlow with every fault.
 
-    What `offered` does not have is only a warning: it may come later.
+    What `offered` does not have is only a warning: it may come later. `default_policy` is for a
+    definition that names none, as those that were stored before there was a policy.
     """
     report = Report()
     try:
         value = _as_value(definition)
     except InvalidInput as error:
         raise InvalidFlow([Fault(error.place, error.problem)]) from None
-    flow = _Reader(report).flow(value, "", depth=0)
+    flow = _Reader(report, default_policy).flow(value, "", depth=0)
+    if not report.fault_count:
+        warn_of_graph(flow, report, offered=offered)
+        check_handling(flow, report)
     if report.fault_count:
         raise InvalidFlow(report.faults)
-    warn_of_graph(flow, report, offered=offered)
     return Published(flow, report.warnings, report.unknown_fields)
 
 
@@ -59,8 +69,9 @@ def _as_value(definition: str | Mapping[str, Any]) -> Any:
 
 
 class _Reader:
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, default_policy: ErrorPolicy) -> None:
         self._report = report
+        self._settings: dict[str, Any] = {"error_policy": default_policy}
         self._node_count = 0
         self._edge_count = 0
 
@@ -70,7 +81,11 @@ class _Reader:
         if not isinstance(value, dict):
             report.fault(place or "definition", "must be an object with start, nodes and edges")
             return Flow("", {}, ())
-        members = dict(members_of(value, _FLOW_FIELDS, place, report))
+        fields = _SUBFLOW_FIELDS if depth else _FLOW_FIELDS
+        members = dict(members_of(value, fields, place, report))
+        for name in FLOW_SETTINGS.keys() & members.keys():
+            shape, _ = FLOW_SETTINGS[name]
+            self._settings[name] = shape.read(members[name], member(place, name), report)
         nodes_place = member(place, "nodes")
         found = members.get("nodes")
         if not isinstance(found, dict) or not found:
@@ -82,7 +97,8 @@ class _Reader:
             report.fault(member(place, "start"), "must be the key of the first node")
         elif found and start not in found:
             report.fault(member(place, "start"), f"there is no node {shown(start)}")
-        return Flow(str(start), self._nodes(found, nodes_place, edges, depth), edges)
+        nodes = self._nodes(found, nodes_place, edges, depth)
+        return Flow(str(start), nodes, edges, **self._settings)
 
     def _nodes(
         self, found: dict[str, Any], place: str, edges: tuple[Edge, ...], depth: int

@@ -7,7 +7,7 @@ is published. Names are matched in lower case here; publishing takes any.
 from typing import Any
 
 from headway.core.flow.definition import Kind
-from headway.core.flow.fields import NODE_FIELDS, or_nothing
+from headway.core.flow.fields import FLOW_SETTINGS, NODE_FIELDS, or_nothing
 from headway.core.flow.parse import EDGE_COUNT_MAX, NODE_COUNT_MAX
 from headway.core.flow.shapes import (
     EXEC_TYPE,
@@ -26,6 +26,10 @@ def definition_schema() -> JsonSchema:
         "$schema": DIALECT,
         "title": "A flow",
         "$ref": "#/$defs/flow",
+        "properties": {
+            name: or_nothing(shape.schema()) | {"description": about}
+            for name, (shape, about) in FLOW_SETTINGS.items()
+        },
         "$defs": {"flow": _flow(), "node": _node(), "edge": _edge()},
     }
 

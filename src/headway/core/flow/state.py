@@ -72,6 +72,8 @@ class Branch:
     """Whether somebody may be at work on `call_id`; after a crash nobody knows better."""
     is_untaken: bool = False
     """Whether nobody could make the call where it was tried last, and it is to be tried again."""
+    awaited_service: str = ""
+    """The service that no live worker offered. It is called when one does, or at `call_at`."""
 
     @property
     def rings_at(self) -> Instant | None:
@@ -116,6 +118,11 @@ class Frame:
     """How many bytes its branches have said, results and errors, as JSON."""
     has_asked_another: bool = False
     """Whether a branch may be at its second worker or a later one."""
+    missing_since: dict[str, Instant] = field(default_factory=dict)
+    """When a call first found no worker for a service, until a worker has taken one.
+
+    All branches and tries of the node share it, so that their wait for a worker is bounded as one.
+    """
 
     @property
     def is_stopped(self) -> bool:
@@ -126,6 +133,14 @@ class Frame:
     def is_untaken(self) -> bool:
         """Whether there is a call that nobody could make so far."""
         return any(one.is_untaken for one in self.open.values())
+
+    @property
+    def awaited_services(self) -> set[str]:
+        """The services for which calls wait until a live worker offers them."""
+        return {one.awaited_service for one in self.open.values() if one.awaited_service}
+
+    def service_of(self, branch: Branch) -> str:
+        return self.services[branch.index] if self.services else self.node.service
 
     def input_of(self, branch: Branch) -> Any:
         return self.input if self.items is None else self.items[branch.index]
@@ -142,6 +157,7 @@ class Frame:
     def forget(self) -> None:
         """Of this try, all that was found out."""
         self.input = None
+        self.missing_since = {}
         if self.branch_count or self.items is not None:
             self.services, self.items = (), None
             self.branch_count = self.launched = self.told_size = 0
@@ -156,6 +172,10 @@ class State:
     last_action: str = ""
     status: RunStatus = RunStatus.RUNNING
     error: str = ""
+    error_code: str = ""
+    """Of a `fail` node that gives one."""
+    failed_path: tuple[str, ...] = ()
+    """The node whose failure ended the run, from the run's own node inwards. It is not stored."""
     frozen_input: tuple[Any] | None = None
     """The input of the run's node as it was, when a signal has changed what it came from."""
 

@@ -17,6 +17,7 @@ from headway.core.flow.happened import (
     Answered,
     Failed,
     Happened,
+    ServiceOffered,
     Signalled,
     Untaken,
     Woken,
@@ -100,6 +101,8 @@ def _take(walk: Walk, happened: Happened) -> bool:
             return isinstance(rules, CallRules) and rules.failed(walk, frame, happened)
         case Untaken():
             return isinstance(rules, CallRules) and rules.untaken(walk, frame, happened)
+        case ServiceOffered(service):
+            return isinstance(rules, CallRules) and rules.offered(walk, frame, service)
         case Woken():
             _wake(walk)
         case Signalled(key, value):

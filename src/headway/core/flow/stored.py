@@ -48,6 +48,12 @@ def first_row_needed(cursor: Mapping[str, Any]) -> int | None:
     return int(frame["since"]) + 1 if "launched" in frame else None
 
 
+def awaited_services(cursor: Mapping[str, Any]) -> set[str]:
+    """Return the services for which calls of the run wait, without loading its state."""
+    open_documents = cursor["frames"][-1].get("open", {}).values()
+    return {one["awaits"] for one in open_documents if "awaits" in one}
+
+
 def load_state(
     flow: Flow, params: Mapping[str, Any], stored: Stored, rows: Iterable[NodeRun]
 ) -> State:
@@ -92,6 +98,8 @@ def _frame_document(frame: Frame) -> dict[str, Any]:
         document |= {"at": frame.entered_at, "since": frame.since}
     if frame.until is not None:
         document["until"] = frame.until
+    if frame.missing_since:
+        document["missing"] = frame.missing_since
     if frame.launched:
         document["launched"] = frame.launched
     if _has_more_to_tell(frame):
@@ -107,7 +115,7 @@ def _has_more_to_tell(frame: Frame) -> bool:
     node = frame.node
     if frame.has_asked_another or (node.flow and node.timeout_ms):
         return True
-    return bool(node.function) and frame.is_untaken
+    return frame.is_untaken
 
 
 def _branch_document(frame: Frame, branch: Branch) -> dict[str, Any]:
@@ -118,6 +126,8 @@ def _branch_document(frame: Frame, branch: Branch) -> dict[str, Any]:
         document["started"] = branch.started_at
     if branch.is_untaken:
         document |= {"started": branch.started_at, "at": branch.call_at, "untaken": True}
+    if branch.awaited_service:
+        document["awaits"] = branch.awaited_service
     if branch.attempt > 1:
         document |= {"attempt": branch.attempt, "error": branch.error, "at": branch.call_at}
         document["excluded"] = list(branch.excluded)
@@ -145,6 +155,7 @@ def _frame(
         until=document.get("until"),
         again_at=document.get("again"),
         launched=document.get("launched", 0),
+        missing_since=dict(document.get("missing", {})),
     )
     if frame.is_entered:
         frame.input, frame.merged = given_to(frame)
@@ -200,6 +211,7 @@ def _branch(
         call_at=document.get("at") or call_at,
         is_issued=document.get("at") is None,
         is_untaken=document.get("untaken", False),
+        awaited_service=document.get("awaits", ""),
     )
     if branch.started_at is not None and frame.node.timeout_ms:
         branch.due_at = Instant(branch.started_at + frame.node.timeout_ms * MILLISECOND)

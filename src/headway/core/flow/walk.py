@@ -1,7 +1,7 @@
 """One step under way: the state that it changes, and what comes of it."""
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from headway.core.document import NAME_LENGTH_MAX
 from headway.core.flow.commands import CancelCall
@@ -16,6 +16,12 @@ MILLISECOND: Final = 1_000
 """In the microseconds of an instant."""
 ROW_COUNT_MAX: Final = 1_000_000
 TOO_MANY_STEPS: Final = "too_many_steps"
+
+
+class Failure(NamedTuple):
+    error: str
+    path: tuple[str, ...]
+    """The node that failed, from the run's own node inwards."""
 
 
 class Walk:
@@ -61,27 +67,34 @@ class Walk:
         if post.output_key:
             self.set_shared(frame, post.output_key, output)
 
-    def follow(self, frame: Frame, action: str, *, error: str = "") -> None:
-        """Along the edge of `action`, else along the default edge, else to the end.
+    def follow(self, frame: Frame, action: str, *, failure: Failure | None = None) -> None:
+        """Take the edge of `action`, else the fallback edge, else end the flow.
 
-        After an error, an end that was not drawn for this very action is the end of a failure.
+        The fallback of a success is the `default` edge. That of a failure is the definition's
+        policy: the `error` edge and no other, or the `default` edge as after a success. A `default`
+        edge to the end never turns a failure into a success.
         """
         self.state.last_action = action
-        target = frame.node.edges.get(action)
+        edges = frame.node.edges
+        is_strict = failure is not None and frame.flow.fails_on_error
+        target = edges.get(action, edges.get(ERROR) if is_strict else None)
         is_meant = target is not None
-        if target is None:
-            target = frame.node.edges.get(DEFAULT)
+        if target is None and not is_strict:
+            target = edges.get(DEFAULT)
         if target is not None and target != END:
             self._move(frame, target)
-        elif error and not (is_meant and target == END):
-            self._end(error)
         else:
-            self._end("")
+            self._end(None if is_meant else failure)
 
     # Failures.
 
-    def fail_try(self, frame: Frame, error: str, *, is_final: bool = False) -> None:
-        """This try of the whole node is lost; another may follow."""
+    def fail_try(
+        self, frame: Frame, error: str, *, is_final: bool = False, path: tuple[str, ...] = ()
+    ) -> None:
+        """This try of the whole node is lost; another may follow.
+
+        `path`: the node within its subflow that caused it.
+        """
         node = frame.node
         if not is_final and frame.try_no <= node.max_retries:
             self.record(frame, NodeRunStatus.ERROR, error=error, is_settled=False)
@@ -91,7 +104,7 @@ class Walk:
             frame.forget()
             frame.again_at = Instant(self.now + node.wait_ms * MILLISECOND)
             return
-        self.fail(frame, error)
+        self.fail(frame, error, path=path)
 
     def fail(
         self,
@@ -100,13 +113,14 @@ class Walk:
         *,
         branch: Branch | None = None,
         worker: Worker | None = None,
+        path: tuple[str, ...] = (),
     ) -> None:
         """The node has failed for good: record it, follow what its error asks for."""
         action = self.note_error(frame, error)
         self.record(
             frame, NodeRunStatus.ERROR, error=error, action=action, branch=branch, worker=worker
         )
-        self.follow(frame, action, error=error)
+        self.follow(frame, action, failure=Failure(error, path or self.path_of(frame)))
 
     def note_error(self, frame: Frame, error: str) -> str:
         """The action that a failure asks for. Its text is kept where the node wants it."""
@@ -131,8 +145,7 @@ class Walk:
         """A try of the node is over, or of one of its branches."""
         state = self.state
         state.row_count += 1
-        frames = state.frames
-        path = tuple([one.node.key for one in frames[: frames.index(frame) + 1]])
+        path = self.path_of(frame)
         started_at = frame.entered_at if frame.is_entered else self.now
         if branch is not None:
             started_at = self.now if branch.started_at is None else branch.started_at
@@ -154,6 +167,11 @@ class Walk:
             is_settled,
         )
         self.commit.rows.append(row)
+
+    def path_of(self, frame: Frame) -> tuple[str, ...]:
+        """Return the keys from the run's own node inwards to the node of `frame`."""
+        frames = self.state.frames
+        return tuple([one.node.key for one in frames[: frames.index(frame) + 1]])
 
     def set_shared(self, frame: Frame, key: str, value: Any) -> None:
         frame.shared[key] = value
@@ -215,16 +233,20 @@ class Walk:
             return
         frame.move(frame.flow.nodes[target])
 
-    def _end(self, error: str) -> None:
+    def _end(self, failure: Failure | None) -> None:
         frames = self.state.frames
         if len(frames) == 1:
-            self.finish(RunStatus.FAILED if error else RunStatus.SUCCEEDED, error)
+            if failure is None:
+                self.finish(RunStatus.SUCCEEDED)
+            else:
+                self.finish(RunStatus.FAILED, failure.error)
+                self.state.failed_path = failure.path
             return
         inner = frames.pop()
         self.commit.is_inner_changed = True
         outer = frames[-1]
-        if error:
-            self.fail_try(outer, error)
+        if failure is not None:
+            self.fail_try(outer, failure.error, path=failure.path)
         else:
             # Its node runs say it all: the subflow has none of its own (R5.12).
             self.keep(outer, inner.shared)

@@ -3,13 +3,14 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headway.core.command.command import Changed
 from headway.core.command.flow import PublishFlow
 from headway.core.document import NAME_LENGTH_MAX, check_name, check_word
-from headway.core.errors import FlowNotFound, RevisionConflict
+from headway.core.errors import FlowNotFound, InvalidFlow, RevisionConflict
 from headway.core.flow.canonical import canonical_json
+from headway.core.flow.definition import ErrorPolicy
 from headway.core.flow.faults import Fault
 from headway.core.flow.graph import Offered
 from headway.core.flow.kept import (
@@ -28,6 +29,7 @@ from headway.core.ids import FLOW_LANE
 from headway.ports.id_source import IdSource
 from headway.services.flow.drive import Desk
 from headway.services.flow.functions import Functions
+from headway.services.flow.worker_watch import WorkerWatch
 from headway.services.job import Job
 from headway.services.parameters import Parameters
 
@@ -56,6 +58,11 @@ class PublishedFlow:
     """Those of the warnings that name a field which has no effect."""
 
 
+class ShownDefinition(NamedTuple):
+    text: str
+    warnings: tuple[Fault, ...]
+
+
 class FlowBook:
     """All of it wants an open Headway."""
 
@@ -65,9 +72,20 @@ class FlowBook:
         self._jobs = jobs
         self._desk: Desk | None = None
 
-    async def validate(self, definition: Definition) -> tuple[Fault, ...]:
-        """The warnings about a definition that could be published; else InvalidFlow."""
-        return (await self._read(definition)).warnings
+    async def validate(
+        self,
+        definition: Definition,
+        *,
+        strict: bool = False,
+        default_policy: ErrorPolicy = ErrorPolicy.FAIL,
+    ) -> tuple[Fault, ...]:
+        """Return the warnings about a definition that could be published.
+
+        Raise InvalidFlow with every fault if it could not be, or if it is to be `strict` and there
+        are warnings. `default_policy` is for a definition that names none.
+        """
+        read = await self._read(definition, strict=strict, default_policy=default_policy)
+        return read.warnings
 
     async def publish(
         self,
@@ -77,14 +95,17 @@ class FlowBook:
         expected_revision: int | None = None,
         status: VersionStatus | str = VersionStatus.PUBLISHED,
         version: int | None = None,
+        strict: bool = False,
+        default_policy: ErrorPolicy = ErrorPolicy.FAIL,
         by: str = "",
     ) -> PublishedFlow:
         """Make `definition` the newest version; tasks that run keep theirs.
 
-        InvalidFlow lists every fault. RevisionConflict: the flow is not at `expected_revision`,
-        where 0 is for one that is to be new.
+        InvalidFlow lists every fault, and if it is to be `strict` every warning. RevisionConflict:
+        the flow is not at `expected_revision`, where 0 is for one that is to be new.
+        `default_policy` is for a definition that names none, and is stored with it.
         """
-        read = await self._read(definition)
+        read = await self._read(definition, strict=strict, default_policy=default_policy)
         name, _ = await self.resolve(name)
         return await self._publish(
             name,
@@ -147,11 +168,16 @@ class FlowBook:
             () if read is None else read.unknown_fields,
         )
 
-    async def _read(self, definition: Definition) -> Published:
+    async def _read(
+        self, definition: Definition, *, strict: bool, default_policy: ErrorPolicy
+    ) -> Published:
         known = [flow.name for flow in await self.desk.flows.flows(limit=FLOW_COUNT_MAX)]
         services = await self.desk.workers.offered()
         offered = Offered(services=services, functions=self.functions.names, flows=known)
-        return read_flow(definition, offered=offered)
+        read = read_flow(definition, offered=offered, default_policy=default_policy)
+        if strict and read.warnings:
+            raise InvalidFlow(read.warnings)
+        return read
 
     async def list(self, *, limit: int = 100, after: str = "") -> Sequence[SavedFlow]:
         """By name, from the one after `after` on."""
@@ -200,6 +226,16 @@ class FlowBook:
             raise FlowNotFound(name, version)
         return found
 
+    async def definition(self, name: str, version: int | None = None) -> ShownDefinition:
+        """Return the definition of a version as it works, with its error policy, and warnings.
+
+        A version that was stored before there was a policy does not name one.
+        """
+        saved = await self.version(name, version)
+        stored = ErrorPolicy.FOLLOW_DEFAULT
+        read = await self._read(saved.definition, strict=False, default_policy=stored)
+        return ShownDefinition(canonical_json(read.flow), read.warnings)
+
     async def versions(
         self, name: str, *, limit: int = 100, before: int | None = None
     ) -> Sequence[ListedVersion]:
@@ -227,6 +263,7 @@ class FlowBook:
     async def open(self, desk: Desk) -> None:
         """From now on tasks can be started, and are driven if there are any flows."""
         self._desk = desk
+        self._worker_watch = WorkerWatch(desk.store, desk.flows, desk.workers)
         desk.clock.heard(await desk.runs.now())  # Before any worker is judged by it.
         if self.functions.names or await desk.flows.has_flows():
             self.serve()
@@ -237,9 +274,11 @@ class FlowBook:
         await desk.workers.close()
 
     async def look(self) -> None:
-        """For the engine: the first flow may be published by another process."""
+        """For the engine: the first flow, or a worker, may come by way of another process."""
         if FLOW_JOB not in self._jobs and await self.desk.flows.has_flows():
             self.serve()
+        if FLOW_JOB in self._jobs:
+            await self._worker_watch.look()
 
     def serve(self) -> None:
         """Let the engine of this process drive tasks."""

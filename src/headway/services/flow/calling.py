@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from headway.core.flow.commands import CallFunction, CallService, CancelCall, Command, StartChild
-from headway.core.flow.happened import Answered, Ended, Failed
+from headway.core.flow.happened import Ended
 from headway.services.context import RunContext
 from headway.services.flow.children import ChildTasks
 from headway.services.flow.functions import Functions
@@ -140,13 +140,12 @@ class Calls:
     async def _outcome(self, command: CallService | CallFunction) -> Ended:
         if isinstance(command, CallFunction):
             return await self._callees.functions.call(command)
-        outcome: Answered | Failed = await self._callees.workers.call(
+        return await self._callees.workers.call(
             command,
             run_id=self._context.run_id,
             generation=self._context.generation,
             tell=lambda figures: self._tell(command.call_id, figures),
         )
-        return outcome
 
     def _tell(self, call_id: str, figures: dict[str, Any]) -> None:
         """What a worker says of a call is the progress of the task, with the place in the flow."""

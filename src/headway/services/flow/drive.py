@@ -17,7 +17,7 @@ from headway.core.command.advance import Advanced, AdvanceFlow, End, Go, ParkFor
 from headway.core.command.look import HearNews, KeptTask, LoadTask, News
 from headway.core.document import NULL, encode_document
 from headway.core.errors import InfrastructureError, InvalidInput, StoreClosed, TooLarge
-from headway.core.flow.happened import Aborted, Ended, Happened, Signalled, Woken
+from headway.core.flow.happened import Aborted, Ended, Happened, ServiceOffered, Signalled, Woken
 from headway.core.flow.kept import CHILD_ENDED, SIGNAL
 from headway.core.flow.state import Commit, State
 from headway.core.flow.step import begin, step, wake_at
@@ -45,6 +45,8 @@ SLOT_KEPT_US: Final = SECOND
 """Who waits for less stays: to park and be claimed again costs more."""
 CHILD_LOOK_US: Final = 10 * SECOND
 """How often a task that waits for its children looks at them, should nobody tell it."""
+WORKER_LOOK_US: Final = SECOND
+"""How often a driver looks for a worker that one branch waits for, while others are in flight."""
 
 log = event_log(__name__)
 
@@ -235,7 +237,7 @@ class Drive:
         state = self._state
         end = End(None, encode_document(state.shared, place="result"))
         if state.status is not RunStatus.SUCCEEDED:
-            error = {"code": "flow_failed", "message": state.error}
+            error = failure_of(state)
             end = End(encode_document(error, place="error"), NULL)
         return self._advance(commit, end)
 
@@ -273,7 +275,8 @@ class Drive:
         at = self._begun_at
         first = list(takewhile(lambda one: at is None or one.at <= at, signals))
         later = signals[len(first) :]
-        return [*map(_signal, first), Woken(), *map(_signal, later), *children]
+        resumed = [*map(_signal, first), Woken(), *map(_signal, later), *children]
+        return [*resumed, *await self._offers()]
 
     async def _next(self, wakes_at: Instant | None) -> Sequence[Happened]:
         """What has happened, as soon as anything has; nothing: the task may be parked."""
@@ -289,16 +292,29 @@ class Drive:
             now = self._desk.clock.now()
             if wakes_at is not None and wakes_at <= now:
                 happened.append(Woken())
+            happened += await self._offers()
             if happened or self._is_idle():
                 return happened
-            if wakes_at is None:
+            look_at = wakes_at
+            if self._state.frames[-1].awaited_services:
+                soon = Instant(now + WORKER_LOOK_US)
+                look_at = soon if wakes_at is None else min(soon, wakes_at)
+            if look_at is None:
                 await self._news.wait()
                 continue
             try:
-                async with self._desk.clock.timeout((wakes_at - now) / SECOND):
+                async with self._desk.clock.timeout((look_at - now) / SECOND):
                     await self._news.wait()
             except TimeoutError:
                 continue
+
+    async def _offers(self) -> list[Happened]:
+        """Which services that calls wait for are offered by now."""
+        awaited = self._state.frames[-1].awaited_services
+        if not awaited or self._state.is_over:
+            return []
+        offered = await persistently(lambda: self._desk.workers.offered_of(awaited))
+        return [ServiceOffered(service) for service in sorted(offered)]
 
     async def _inbox(self) -> tuple[list[InboxItem], list[Ended]]:
         """Signals, in their order, and the ends of children."""
@@ -321,6 +337,17 @@ class Drive:
     async def _news_of(self, *child_ids: RunId) -> News:
         news = await persistently(lambda: self._desk.store.apply(HearNews(self._claim, child_ids)))
         return news or await _told_soon()
+
+
+def failure_of(state: State) -> dict[str, Any]:
+    """Return the error of a task that failed, for its readers: which node, and why."""
+    error = {"code": state.error_code or "flow_failed", "message": state.error}
+    if not state.failed_path or not state.frames[0].flow.fails_on_error:
+        return error
+    node = "/".join(state.failed_path)
+    if not state.error_code:
+        error["message"] = f"node {node!r} failed: {state.error}"
+    return error | {"node": node}
 
 
 async def _told_soon() -> Never:

@@ -16,7 +16,10 @@ from headway.services.flow.waiting import (
     EVENT,
     FUNCTION,
     TIMER,
+    WORKER,
+    AwaitedWorker,
     awaited_path,
+    awaited_worker,
     waited_for,
 )
 
@@ -39,6 +42,8 @@ def explained(
             told = replace(found, sentence=sentence, remedy="Nothing: it goes on by itself.")
         case kind if kind in (APPROVAL, EVENT):
             told = _awaiting(found, task.id, node, kind, awaited_path(state))
+        case kind if kind == WORKER and (awaited := awaited_worker(state)) is not None:
+            return _awaiting_worker(found, node, awaited)
         case _ if missing:
             told = _without_worker(found, node, missing, frame)
         case kind if kind == FUNCTION:
@@ -86,6 +91,24 @@ def _awaiting(
         found,
         sentence=f"Its node {node!r} waits for {what}, in {key!r} of the shared state.",
         remedy=f"headway task approve {task_id}" if kind == APPROVAL else command,
+    )
+
+
+def _awaiting_worker(found: Explanation, node: str, awaited: AwaitedWorker) -> Explanation:
+    names = ", ".join(repr(one) for one in awaited.services)
+    sentence = f"Its node {node!r} waits for a worker that offers {names}."
+    if awaited.is_offered:
+        sentence += " Those that do cannot be reached, and are asked again."
+    return replace(
+        found,
+        gate=Gate.NO_WORKER,
+        sentence=sentence,
+        remedy=(
+            f"A worker that offers {names}: `headway worker <module:name>`."
+            " The node fails if there is none in time."
+        ),
+        since=awaited.since,
+        until=awaited.until,
     )
 
 

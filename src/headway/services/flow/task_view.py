@@ -16,7 +16,7 @@ from headway.core.run.status import RunStatus
 from headway.ports.flow_reader import FlowReader, Task
 from headway.services.flow.definitions import Definitions
 from headway.services.flow.ledger import stored
-from headway.services.flow.waiting import APPROVAL, awaited_key
+from headway.services.flow.waiting import APPROVAL, AwaitedWorker, awaited_key, awaited_worker
 
 ROW_COUNT_MAX: Final = 10_000
 """How many node runs are read at once."""
@@ -41,6 +41,8 @@ class TaskView:
     waits_for: str | None
     awaited_key: str | None
     """What a signal would have to set for it to go on, if it waits for one."""
+    awaited_worker: AwaitedWorker | None
+    """The wait for a worker, if its node waits for one."""
     error: dict[str, Any] | None
     rerun_of: RunId | None
     updated_at: Instant
@@ -85,6 +87,7 @@ class TaskViews:
             retry_state=retry_state(state),
             waits_for=flow_run.waits_for if is_active else None,
             awaited_key=awaited_key(state),
+            awaited_worker=awaited_worker(state) if is_active else None,
             error=None if record.error is None else json.loads(record.error),
             rerun_of=flow_run.rerun_of,
             updated_at=flow_run.updated_at,

@@ -1,16 +1,19 @@
 """What a task that is not moving waits for, in a word."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from headway.core.flow.definition import Kind
 from headway.core.flow.paths import BadPath, Path, parse_path
 from headway.core.flow.state import State
+from headway.core.flow.walk import MILLISECOND
+from headway.core.ids import Instant
 
 APPROVAL: Final = "approval"
 EVENT: Final = "event"
 FUNCTION: Final = "function"
 TIMER: Final = "timer"
-LEFT_TO_OTHERS: Final = frozenset({APPROVAL, EVENT, FUNCTION})
+WORKER: Final = "worker"
+LEFT_TO_OTHERS: Final = frozenset({APPROVAL, EVENT, FUNCTION, WORKER})
 """These another process may end at any time, so that nobody waits for them here."""
 _BY_KIND: Final = {
     Kind.TIMER: TIMER,
@@ -28,7 +31,34 @@ def waited_for(state: State) -> str:
         return _BY_KIND[frame.node.kind]
     if frame.node.flow:
         return "child"
-    return FUNCTION if frame.is_untaken else "retry"
+    if not frame.is_untaken:
+        return "retry"
+    return FUNCTION if frame.node.function else WORKER
+
+
+class AwaitedWorker(NamedTuple):
+    """A task's wait for a worker."""
+
+    services: tuple[str, ...]
+    """That no live worker offers; or whose workers cannot be reached."""
+    since: Instant
+    until: Instant
+    """When the wait is a failure."""
+    is_offered: bool
+    """Whether workers offered the services when they were called last, and could not be reached."""
+
+
+def awaited_worker(state: State) -> AwaitedWorker | None:
+    """Return which worker the task waits for; None if it does not."""
+    frame = state.frames[-1]
+    waiting = [one for one in frame.open.values() if one.is_untaken]
+    if state.is_over or not frame.is_entered or frame.node.function or not waiting:
+        return None
+    services = tuple(dict.fromkeys(frame.service_of(one) for one in waiting))
+    since = min(frame.missing_since[one] for one in services)
+    until = Instant(since + frame.flow.worker_wait_ms * MILLISECOND)
+    is_offered = not any(one.awaited_service for one in waiting)
+    return AwaitedWorker(services, since, until, is_offered)
 
 
 def awaited_path(state: State) -> Path | None:

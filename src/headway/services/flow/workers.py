@@ -13,7 +13,7 @@ from headway.core.command.worker import HearWorker, RegisterWorker
 from headway.core.document import decode_document, storable
 from headway.core.errors import InfrastructureError, InvalidInput
 from headway.core.flow.commands import CallService
-from headway.core.flow.happened import Answered, Failed, Worker
+from headway.core.flow.happened import Answered, Ended, Failed, Untaken, Worker
 from headway.core.flow.kept import encode
 from headway.core.ids import SECOND, Instant, RunId, later
 from headway.core.secret import opened_text
@@ -119,6 +119,12 @@ class Workers:
     async def offered(self) -> Collection[str]:
         return {service for one in await self.list() for service in one.services}
 
+    async def offered_of(self, services: Collection[str]) -> set[str]:
+        """Return those of `services` that a live worker offers, as of about a second ago."""
+        await self._look(unless_since_s=time.monotonic() - REGISTRY_KEPT_S)
+        alive = [one for one in self._known if self.is_alive(one)]
+        return {service for one in alive for service in one.services}.intersection(services)
+
     # Calls.
 
     async def call(
@@ -128,19 +134,19 @@ class Workers:
         run_id: RunId,
         generation: int,
         tell: Tell,
-    ) -> Answered | Failed:
+    ) -> Ended:
         """Ask one live worker that offers the service, and tell how it went.
 
-        Those that are gone, or leave, are passed over: they have done nothing. What it says of its
-        progress meanwhile is told to `tell`. Whoever cancels this has the worker told, and does not
-        wait long for it.
+        Those that are gone, or leave, are passed over: they have done nothing. Return Untaken if
+        nobody is left. What it says of its progress meanwhile is told to `tell`. Whoever cancels
+        this has the worker told, and does not wait long for it.
         """
-        failed = Failed(command.call_id, NO_WORKER)
+        untaken = Untaken(command.call_id, NO_WORKER)
         for _ in range(PASSED_OVER_COUNT_MAX):
             try:
                 chosen = await self._choose(command)
             except InfrastructureError as error:
-                return Failed(command.call_id, f"{NO_WORKER}: {error}")
+                return Untaken(command.call_id, f"{NO_WORKER}: {error}")
             if chosen is None:
                 break
             answer = await self._call(chosen, command, run_id, generation, tell)
@@ -149,9 +155,10 @@ class Workers:
                 return answer._replace(is_last=not await self._has_another(command))
             if isinstance(answer, Answered):
                 return answer
-            # A worker that was asked before tells more by its error than one without a connection.
-            failed = answer.failed if command.attempt == 1 else failed
-        return failed._replace(is_last=True)
+            # The error of a worker that was asked before tells more than a failed connection.
+            if command.attempt == 1:
+                untaken = Untaken(command.call_id, answer.failed.error, answer.failed.worker)
+        return untaken
 
     async def _call(
         self,

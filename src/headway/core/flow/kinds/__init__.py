@@ -7,6 +7,7 @@ from headway.core.flow.definition import Kind
 from headway.core.flow.kinds.approval import Approval
 from headway.core.flow.kinds.choice import Choice
 from headway.core.flow.kinds.executor import Executor
+from headway.core.flow.kinds.fail import Fail
 from headway.core.flow.kinds.flow_ref import FlowRef
 from headway.core.flow.kinds.foreach import Foreach
 from headway.core.flow.kinds.local import Local
@@ -27,4 +28,5 @@ KINDS: Final[Mapping[Kind, Rules]] = {
     Kind.TIMER: Timer(),
     Kind.WAIT_EVENT: WaitEvent(),
     Kind.APPROVAL: Approval(),
+    Kind.FAIL: Fail(),
 }
