@@ -72,3 +72,38 @@ def test_unknown_fields_are_shown_and_those_that_change_the_meaning_refused(tmp_
         refused = headway("flow", *command, "later.json", folder=tmp_path)
         assert refused.code != 0
         assert "parallel_execs: is not supported" in refused.out + refused.err
+
+
+@pytest.mark.proves("R5.14")
+def test_strict_turns_warnings_into_refusals(tmp_path: Path) -> None:
+    ship = {"kind": "timer", "params": {"delay_ms": 1}}
+    flow = {
+        "start": "credit",
+        "nodes": {"credit": {"kind": "executor", "service": "s"}, "ship": ship},
+        "edges": [{"from": "credit", "to": "ship"}],
+        "error_policy": "follow_default",
+    }
+    (tmp_path / "lenient.json").write_text(json.dumps(flow))
+    warned = headway("flow", "validate", "lenient.json", folder=tmp_path)
+    assert (warned.code, warned.out.splitlines()[-1]) == (0, "good")
+    assert 'warning  nodes.credit: goes on to "ship" after a failure too' in warned.out
+    refused = headway("flow", "validate", "lenient.json", "--strict", folder=tmp_path)
+    assert refused.code == 1
+    assert refused.out.startswith("fault    nodes.credit: ")
+    (tmp_path / "strict.json").write_text(json.dumps(flow | {"error_policy": "fail"}))
+    assert headway("flow", "validate", "strict.json", "--strict", folder=tmp_path).code == 0
+    assert headway("db", "upgrade", folder=tmp_path).code == 0
+    pushed = headway("flow", "push", "s", "lenient.json", "--strict", folder=tmp_path)
+    assert (pushed.code, pushed.out) == (2, "")
+    assert "nodes.credit" in pushed.err
+
+
+@pytest.mark.proves("R5.14")
+def test_a_definition_that_names_no_policy_is_checked_as_one_that_fails_on_errors(
+    tmp_path: Path,
+) -> None:
+    node = {"kind": "executor", "service": "s", "prep": {"input_key": "order.total"}}
+    (tmp_path / "f.json").write_text(json.dumps({"start": "a", "nodes": {"a": node}}))
+    refused = headway("flow", "validate", "f.json", folder=tmp_path)
+    assert refused.code == 1
+    assert '"$shared.order.total"' in refused.out

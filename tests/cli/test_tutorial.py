@@ -69,6 +69,40 @@ def test_r5_9_the_tutorial_does_what_it_says(folder: Path, tmp_path: Path) -> No
             shell.type(command.replace("8070", port), expected)
 
 
+@pytest.mark.proves("R5.14")
+def test_the_tutorial_started_without_a_worker_waits_for_one_and_says_so(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Cancelled while it waits, and restarted in the middle."""
+    for name, text in files().items():
+        (folder / name).write_text(text)
+    port = a_free_port()
+    variables = environment(
+        PATH=f"{a_headway_command(tmp_path)}:{os.environ['PATH']}",
+        PYTHONPATH=f"{ROOT / 'src'}",
+        HEADWAY_PORT=port,
+        HEADWAY_URL=f"http://127.0.0.1:{port}",
+        REGISTRY_URL=f"http://127.0.0.1:{port}",
+    )
+    starting = next(command for command, _ in commands() if command.startswith("TASK="))
+    shell = Shell(folder, variables)
+    with shell.programs:
+        shell.type("headway serve", [])
+        shell.type("headway flow push order order.json", ["…", "order version 1"])
+        for name in ("TASK", "OTHER"):
+            shell.type(starting.replace("TASK=", f"{name}="), [])
+            waits = "order v1  running at check, waits for a worker that offers 'stock', 'credit'"
+            shell.type(f"headway task watch ${name}", [f"…  {waits} until …"])
+        sentence = "Its node 'check' waits for a worker that offers 'stock', 'credit'."
+        shell.type("headway explain $TASK", [sentence, "…"])
+        shell.type("headway task cancel $OTHER", ["canceled"])
+    with shell.programs:
+        shell.type("headway serve", [])
+        shell.type("headway worker work:services", [])
+        shell.type("headway task watch $TASK", ["…", "…  order v1  running at approve, waits …"])
+        shell.type("headway task watch $OTHER", ["…", "…  order v1  canceled at check"])
+
+
 def a_free_port() -> str:
     with socket.create_server(("127.0.0.1", 0)) as free:
         return str(free.getsockname()[1])

@@ -122,11 +122,34 @@ FLOWS: Final = (
         file="services/flow/workers.py",
         edits=(
             (
-                "failed = answer.failed if command.attempt == 1 else failed",
-                "failed = answer.failed",
+                "            if command.attempt == 1:\n                untaken",
+                "            if True:\n                untaken",
             ),
         ),
         test_file="tests/api/test_wire_rules.py",
         test="test_a_worker_without_a_connection_does_not_hide_what_another_reported",
+    ),
+    Mutant(
+        name="a failure follows the default edge though the flow fails on errors",
+        file="core/flow/walk.py",
+        edits=(("        if target is None and not is_strict:\n", "        if target is None:\n"),),
+        test_file="tests/api/test_error_policy.py",
+        test=(
+            "test_a_failed_step_is_not_followed_by_the_next_one_unless_the_root_paths_published_it"
+        ),
+    ),
+    Mutant(
+        name="the wait for a worker begins again after a restart",
+        file="core/flow/stored.py",
+        edits=(('missing_since=dict(document.get("missing", {}))', "missing_since={}"),),
+        test_file="tests/service/flow/test_worker_wait.py",
+        test="test_the_wait_for_a_worker_does_not_begin_again_after_a_restart",
+    ),
+    Mutant(
+        name="nobody wakes a task whose worker has come",
+        file="services/flow/book.py",
+        edits=(("            await self._worker_watch.look()\n", "            pass\n"),),
+        test_file="tests/service/flow/test_worker_wait.py",
+        test="test_a_task_without_a_worker_is_parked_and_goes_on_when_one_registers",
     ),
 )

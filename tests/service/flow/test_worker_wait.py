@@ -114,8 +114,6 @@ async def test_the_wait_for_a_worker_does_not_begin_again_after_a_restart(place:
         assert record.run.status is RunStatus.FAILED
         (row,) = await second.flows.node_runs(task.id)
         assert row.started_at == before.awaited_worker.since
-        waited_s = (row.finished_at - row.started_at) / SECOND
-        assert waited_s == pytest.approx(3, abs=2.5)
         assert shipped == []
 
 

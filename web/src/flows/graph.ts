@@ -20,16 +20,20 @@ export interface FlowGraph {
   start: string;
   nodes: Map<string, FlowNode>;
   edges: FlowEdge[];
+  /** Whether a failed node without an `error` edge fails the task; else its `default` edge is followed. */
+  failsOnError: boolean;
 }
 
 export const DEFAULT = "default";
+export const ERROR = "error";
 const SUBFLOW_DEPTH_MAX = 16;
 
 export function readGraph(definition: unknown, depth = 0): FlowGraph {
-  const { start, nodes, edges } = objectOf(definition);
+  const { start, nodes, edges, error_policy } = objectOf(definition);
   const found = new Map<string, FlowNode>();
   for (const [key, node] of Object.entries(objectOf(nodes))) found.set(key, readNode(key, objectOf(node), depth));
-  return { start: typeof start === "string" ? start : "", nodes: found, edges: readEdges(edges, found) };
+  const failsOnError = error_policy === "fail";
+  return { start: typeof start === "string" ? start : "", nodes: found, edges: readEdges(edges, found), failsOnError };
 }
 
 function readNode(key: string, value: Record<string, unknown>, depth: number): FlowNode {
@@ -42,7 +46,7 @@ function aboutOf(value: Record<string, unknown>, inside: FlowGraph | null): stri
   const params = objectOf(value.params);
   const services = value.parallel_services ?? params.services;
   if (Array.isArray(services)) return services.map(textOf).join(", ");
-  const named = [value.service, value.function, value.flow, params.signal_key, params.approval_key].map(textOf).find((one) => one !== "");
+  const named = [value.service, value.function, value.flow, params.signal_key, params.approval_key, params.message].map(textOf).find((one) => one !== "");
   if (named !== undefined) return named;
   return typeof params.delay_ms === "number" ? `${params.delay_ms.toLocaleString("en")} ms` : "";
 }
@@ -66,10 +70,11 @@ export function edgeId(source: string, target: string): string {
   return JSON.stringify([source, target]);
 }
 
-/** The edge that an action takes: its own, else the fallback. */
-export function edgeOf(graph: FlowGraph, source: string, action: string): FlowEdge | undefined {
+/** The edge that an action takes: its own, else the fallback, which after a failure is the definition's policy. */
+export function edgeOf(graph: FlowGraph, source: string, action: string, isFailure: boolean): FlowEdge | undefined {
   const leaving = graph.edges.filter((edge) => edge.source === source);
-  return leaving.find((edge) => edge.actions.includes(action)) ?? leaving.find((edge) => edge.actions.includes(DEFAULT));
+  const fallback = isFailure && graph.failsOnError ? ERROR : DEFAULT;
+  return leaving.find((edge) => edge.actions.includes(action)) ?? leaving.find((edge) => edge.actions.includes(fallback));
 }
 
 /** All nodes from the start on: a node stands behind those that lead to it, unless the way goes in a circle. */

@@ -1,5 +1,5 @@
 /** What a node does, at a glance. */
-import { AgainIcon, CheckIcon, drawn, OpenIcon } from "../parts/icons";
+import { AgainIcon, CheckIcon, CrossIcon, drawn, OpenIcon } from "../parts/icons";
 
 const KIND_ICONS = new Map([
   ["approval", CheckIcon],
@@ -14,6 +14,7 @@ const KIND_ICONS = new Map([
       </>,
     ),
   ],
+  ["fail", CrossIcon],
   ["flow_ref", OpenIcon],
   ["foreach", AgainIcon],
   ["local", drawn(<path d="M5.5 2.5c-2.5 0-.5 4.5-3 5.5 2.5 1 .5 5.5 3 5.5M10.5 2.5c2.5 0 .5 4.5 3 5.5-2.5 1-.5 5.5-3 5.5" />)],

@@ -1,6 +1,6 @@
 /** Which way a task has gone through its flow, and how each of its nodes stands. */
 import type { NodeRunView, TaskView } from "../client";
-import { edgeId, edgeOf, type FlowGraph } from "../flows/graph";
+import { edgeId, edgeOf, ERROR, type FlowGraph } from "../flows/graph";
 import type { Lit, NodeState } from "../flows/Drawing";
 
 export function litOf(graph: FlowGraph, task: TaskView, rows: NodeRunView[], isUnderWay: boolean): Lit {
@@ -20,7 +20,8 @@ export function litOf(graph: FlowGraph, task: TaskView, rows: NodeRunView[], isU
     states.set(row.node, { state: row.status, count });
     // A canceled task followed no edge, though its last node run has an action.
     if (!isOwn || row.action === "" || row.status === "canceled") continue;
-    const edge = edgeOf(graph, row.node, row.action);
+    const isFailure = row.status === "error" || row.action === ERROR;
+    const edge = edgeOf(graph, row.node, row.action, isFailure);
     if (edge) taken.add(edgeId(edge.source, edge.target));
   }
   if (isUnderWay && graph.nodes.has(task.node)) {

@@ -3,6 +3,7 @@ import type { TaskView } from "../client";
 import { live, useLive } from "../live";
 import { STATES } from "../parts/Pill";
 import { isActive, type LiveRun } from "../stream/model";
+import { moment } from "../time";
 
 export const FLOW_JOB = "headway.flow";
 
@@ -40,6 +41,15 @@ export function waitWords(task: TaskView): string | null {
       return `It waits at “${task.node}” until its time has come.`;
     case "child":
       return `It waits at “${task.node}” for tasks that it has started.`;
+    case "worker": {
+      const awaited = task.awaited_worker;
+      if (!awaited) return `It waits at “${task.node}” for a worker.`;
+      const services = awaited.services.map((one) => `“${one}”`).join(", ");
+      const times = `since ${moment(awaited.since)}, at most until ${moment(awaited.until)}`;
+      return `It waits at “${task.node}” for a worker that offers ${services}: ${times}.`;
+    }
+    case "function":
+      return `It waits at “${task.node}” for a program that has its function.`;
     case "retry":
       return `“${task.node}” has failed, and is tried again soon.`;
     default:

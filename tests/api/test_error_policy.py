@@ -1,0 +1,134 @@
+"""What follows a failed step, by the door through which a flow was published (R5.14)."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import pytest
+
+from headway.worker.program import Worker
+from headway.worker.services import Services
+from tests.api.client import Client
+from tests.api.test_wire_v1 import BRANCH, FAIL_FAST, PARALLEL, SUBFLOW, ended, published, started
+
+pytestmark = pytest.mark.backend("sqlite")
+
+SHIPPING: Final[dict[str, Any]] = {
+    "start": "credit",
+    "nodes": {
+        "credit": {"kind": "executor", "service": "transform", "params": {"op": "sideways"}},
+        "ship": {"kind": "timer", "params": {"delay_ms": 0}, "post": {"output_key": "shipped"}},
+    },
+    "edges": [{"from": "credit", "to": "ship"}],
+}
+NOT_WAITING: Final = {"worker_wait_ms": 0}
+
+
+@pytest.fixture
+async def worker(client: Client) -> AsyncIterator[Worker]:
+    made = Worker(Services(), url="http://127.0.0.1:8080", registry_url=client.address, drain_s=0)
+    async with made as worker:
+        await worker.registered()
+        yield worker
+
+
+async def over(client: Client, definition: Any, params: Any) -> Any:
+    """A task of a flow that is published through `/api`, when it is over."""
+    made = await client.call("PUT", "/api/flows/own", definition)
+    assert made.status in (200, 201), made.body
+    task = await client.post("/api/flows/own/tasks", {"params": params})
+    await client.hw.run(task["id"]).ended()
+    return (await client.get(f"/api/tasks/{task['id']}")).body
+
+
+@pytest.mark.proves("R5.14")
+@pytest.mark.parametrize(
+    ("definition", "params", "shared"),
+    [
+        (BRANCH, {"text": "Hi", "action": "goB"}, {"result": "HI"}),
+        (PARALLEL, {"val": 2}, {"agg": [6, {"action": "goX"}]}),
+        (SUBFLOW, {"val": 2}, {"sub_out": {"m": 10}}),
+    ],
+    ids=["branch", "parallel-agg", "subflow-demo"],
+)
+async def test_the_golden_flows_that_succeed_do_so_through_api_as_well(
+    client: Client, worker: Worker, definition: Any, params: Any, shared: Any
+) -> None:
+    task = await over(client, definition, params)
+    assert (task["status"], task["shared"]) == ("succeeded", shared)
+
+
+@pytest.mark.proves("R5.14")
+async def test_the_golden_flow_with_a_failed_branch_fails_through_api(
+    client: Client, worker: Worker
+) -> None:
+    task = await over(client, {**FAIL_FAST, **NOT_WAITING}, {"val": 2})
+    assert (task["status"], task["node"], task["shared"]) == ("failed", "p", {"agg": [4]})
+    assert task["error"]["message"] == "node 'p' failed: no worker"
+    by_wire = await ended(client, await started(client, FAIL_FAST, {"val": 2}))
+    assert (by_wire["Status"], json.loads(by_wire["SharedJSON"])) == ("completed", {"agg": [4]})
+
+
+@pytest.mark.proves("R5.14")
+async def test_a_failed_step_is_not_followed_by_the_next_one_unless_the_root_paths_published_it(
+    client: Client, worker: Worker
+) -> None:
+    task = await over(client, SHIPPING, {})
+    assert (task["status"], task["node"], task["shared"]) == ("failed", "credit", {})
+    assert task["error"]["node"] == "credit"
+    by_wire = await ended(client, await started(client, SHIPPING, {}))
+    assert (by_wire["Status"], json.loads(by_wire["SharedJSON"])) == (
+        "completed",
+        {"shipped": None},
+    )
+
+
+@pytest.mark.proves("R5.14")
+async def test_each_door_stores_its_policy_with_the_definition(client: Client) -> None:
+    await client.call("PUT", "/api/flows/own", SHIPPING)
+    await published(client, SHIPPING, "theirs")
+    policies = {}
+    for flow in (await client.get("/api/flows"))["flows"]:
+        shown = await client.get(f"/api/flows/{flow['name']}")
+        policies[flow["name"]] = shown["definition"]["error_policy"]
+    assert sorted(policies.values()) == ["fail", "follow_default"]
+    assert policies["own"] == "fail"
+    named = SHIPPING | {"error_policy": "fail"}
+    flow_id = await published(client, named, "named")
+    saved = await client.hw.flows.by_id(flow_id)
+    assert (await client.get(f"/api/flows/{saved.name}"))["definition"]["error_policy"] == "fail"
+
+
+@pytest.mark.proves("R5.14")
+async def test_a_strict_check_refuses_what_is_only_suspicious(
+    client: Client, worker: Worker
+) -> None:
+    lenient = SHIPPING | {"error_policy": "follow_default"}
+    checked = await client.post("/api/flow-check", lenient)
+    assert [one["place"] for one in checked["warnings"]] == ["nodes.credit"]
+    for method, path in (("PUT", "/api/flows/own"), ("POST", "/api/flow-check")):
+        refused = await client.call(method, f"{path}?strict=true", lenient)
+        assert (refused.status, refused["code"]) == (422, "invalid_flow")
+        assert [one["place"] for one in refused["faults"]] == ["nodes.credit"]
+    assert (await client.get("/api/flows"))["flows"] == []
+    made = await client.call("PUT", "/api/flows/own?strict=true", SHIPPING)
+    assert (made.status, made["warnings"]) == (201, [])
+
+
+@pytest.mark.proves("R5.14")
+async def test_a_task_that_waits_for_a_worker_shows_which_and_until_when(client: Client) -> None:
+    await client.call("PUT", "/api/flows/own", SHIPPING)
+    task_id = (await client.post("/api/flows/own/tasks", {}))["id"]
+    while (task := await client.get(f"/api/tasks/{task_id}"))["waits_for"] != "worker":  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    awaited = task["awaited_worker"]
+    assert awaited["services"] == ["transform"]
+    why = await client.get(f"/api/runs/{task_id}/explain")
+    assert (why["gate"], why["since"], why["until"]) == (
+        "no_worker",
+        awaited["since"],
+        awaited["until"],
+    )
+    listed = (await client.get("/api/tasks?waits_for=worker"))["tasks"]
+    assert [one["id"] for one in listed] == [task_id]
