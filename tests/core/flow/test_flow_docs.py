@@ -1,4 +1,4 @@
-"""The definitions in docs/flows.md are good, and the example of `choice_cases` does what it says."""
+"""The definitions in docs/flows.md are good; its example of `choice_cases` does what it says."""
 
 import json
 import re
