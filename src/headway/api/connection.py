@@ -3,12 +3,17 @@
 uvicorn waits for ever for a request to begin or to go on, and for a client to read. So who opens
 connections and says nothing would lock everybody out, without any token. Here silence has an end,
 and when all places are taken, the oldest connection goes that has not said who it is.
+
+Closing a socket with unread bytes in its receive buffer makes the kernel send a reset, and a reset
+discards the answer that the client has not read yet. So a connection whose request was answered
+before it was read (413, for example) is drained first: the answer and the end of the stream are
+sent, and what the client still sends is read and dropped, within a limit of bytes and time.
 """
 
 import asyncio
 import sys
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
@@ -20,6 +25,9 @@ HEAD_S_MAX: Final = 15.0
 """From the opening, or the last answer, to the end of the next request's headers."""
 STALL_S_MAX: Final = 60.0
 """How long an answer waits for a client that does not read."""
+DRAIN_S_MAX: Final = 5.0
+DRAIN_BYTE_COUNT_MAX: Final = 32 << 20
+"""How long, and how much, a client may go on sending after an answer that ends its connection."""
 CONNECTION_COUNT_MAX: Final = 10_000
 BACKLOG_COUNT_MAX: Final = 2_048
 
@@ -116,6 +124,9 @@ class Connection(H11Protocol):
         self._all = connections
         self._noted: dict[str, Any] = {}
         """What the guard notes of the last request."""
+        self._drained_byte_count: int | None = None
+        """What arrived since the connection began to drain; None if it does not drain."""
+        self._drain_timer: asyncio.TimerHandle | None = None
 
     @property
     def is_known(self) -> bool:
@@ -132,12 +143,42 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.leave(self)
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._drained_byte_count is None:
+            super().data_received(data)
+            return
+        self._drained_byte_count += len(data)
+        if self._drained_byte_count > DRAIN_BYTE_COUNT_MAX:
+            self.transport.close()
+
+    def close_drained(self) -> None:
+        """Close the connection once the client has read the answer, or the limits are reached.
+
+        The transport closes itself when the client closes its side.
+        """
+        if self.transport.is_closing() or self._drained_byte_count is not None:
+            return
+        self._drained_byte_count = 0
+        self._drain_timer = self.loop.call_later(DRAIN_S_MAX, self.transport.close)
+        self.transport.write_eof()
+        self.flow.resume_reading()
+
+    def shutdown(self) -> None:
+        if self._drained_byte_count is None:
+            super().shutdown()
+        else:
+            self.transport.close()
 
     def handle_events(self) -> None:
         before = self.cycle
         super().handle_events()
         if self.cycle is not before:
+            # Its task has not begun: it finds this transport when it ends the answer.
+            self.cycle.transport = cast(asyncio.Transport, _AnswerTransport(self, self.cycle))
             self._noted = self.scope["state"]
             self._all.begin(self)
 
@@ -149,11 +190,13 @@ class Connection(H11Protocol):
             self.transport.write(_raw(_unreadable(sys.exc_info()[1])))
         if cycle is not None:
             cycle.disconnected = True  # Whatever it has yet to say, nobody hears.
-        self.transport.close()
+        self.close_drained()
 
     def on_response_complete(self) -> None:
         self._all.end(self, now_s=self.loop.time())
         super().on_response_complete()
+        if self._drained_byte_count is not None:
+            self._unset_keepalive_if_required()
 
     def pause_writing(self) -> None:
         self._all.stall(self, now_s=self.loop.time())
@@ -162,6 +205,22 @@ class Connection(H11Protocol):
     def resume_writing(self) -> None:
         self._all.go_on(self)
         super().resume_writing()
+
+
+class _AnswerTransport:
+    """The transport as one answer uses it: closing it lets a client finish that still sends."""
+
+    def __init__(self, connection: Connection, cycle: RequestResponseCycle) -> None:
+        self._connection = connection
+        self._cycle = cycle
+        self.write = connection.transport.write
+        self.is_closing = connection.transport.is_closing
+
+    def close(self) -> None:
+        if self._cycle.response_complete and self._cycle.more_body:
+            self._connection.close_drained()
+        else:
+            self._connection.transport.close()
 
 
 def _unreadable(error: BaseException | None) -> Problem:
