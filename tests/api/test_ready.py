@@ -1,9 +1,11 @@
-"""`/readyz`: whether the work can be done now, asked by the way by which it is done (I20)."""
+"""`/readyz`: whether the server can commit a write now (I20)."""
 
 import asyncio
 import json
 import sqlite3
 from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,8 @@ from headway.cli.client.local import LocalTransport
 from headway.core.command.probe import Probe
 from headway.services.event_feed import EventFeed
 from tests.api.client import Client
+from tests.api.conftest import served
+from tests.cli.disk import SmallDisk, limited_disk, mounted_disk
 
 pytestmark = pytest.mark.backend("sqlite")
 
@@ -44,6 +48,48 @@ async def test_i20_a_database_that_takes_no_writes_makes_a_server_unready(
     async with asyncio.timeout(BOUND_S):
         while (await client.get("/readyz")).status != 200:
             pass
+
+
+@pytest.fixture(params=["no space left", "an error of the disk"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk]:
+    folder = tmp_path / "disk"
+    if request.param == "no space left":
+        with mounted_disk(folder, byte_count=16 << 20) as mounted:
+            yield mounted
+    else:
+        with limited_disk(folder) as limited:
+            yield limited
+
+
+@pytest.mark.proves("I20")
+async def test_full_disk_makes_a_server_unready_until_there_is_room(
+    disk: SmallDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "ASKED_AGAIN_S", 0.0)
+    async with served(f"sqlite:///{disk.folder}/headway.db") as client:
+        assert (await client.get("/readyz")).status == 200
+        disk.fill()
+        assert (await client.post("/api/runs", {"job": "echo"})).status == 503
+        answer = await client.get("/readyz")
+        assert (answer.status, answer["code"]) == (503, "unavailable")
+        assert answer["detail"] == "the database refuses writes; see whether its disk is full"
+        assert answer.headers["retry-after"]
+        disk.free()
+        async with asyncio.timeout(BOUND_S):
+            while (await client.get("/readyz")).status != 200:
+                pass
+        assert (await client.post("/api/runs", {"job": "echo"})).status == 201
+
+
+@pytest.mark.proves("I20")
+async def test_readiness_check_commits_a_write(client: Client, url: str) -> None:
+    def batch_number() -> int:
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
+            return int(database.execute("SELECT max(batch) FROM writers").fetchone()[0])
+
+    before = batch_number()
+    assert (await client.get("/readyz")).status == 200
+    assert batch_number() > before
 
 
 async def test_i20_however_many_ask_the_database_is_asked_once(

@@ -5,11 +5,14 @@ import sqlite3
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from headway.adapters.sql.store import SqlStore
+from headway.adapters.sql.tables import writers
 from headway.adapters.sql.waiting import BATCH_COUNT_MAX
 from headway.core.command.command import Needs
 from headway.core.command.instance import RegisterInstance
+from headway.core.command.probe import Probe
 from headway.core.command.report import SaveProgress
 from headway.core.command.settle import Complete, Settled
 from headway.core.command.submit import Accepted, Busy
@@ -18,7 +21,7 @@ from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus
 from headway.core.world import World
 from headway.testing import FakeClock, a_claim, a_submit, an_instance, claim_of, document
-from tests.contract.backends import Place, opened
+from tests.contract.backends import Place, opened, read_all
 from tests.contract.scenes import (
     claimed,
     events,
@@ -165,3 +168,16 @@ async def test_i20_a_database_that_refuses_every_write_is_said_to(
     stranger.commit()
     stranger.close()
     await submitted(store)
+
+
+@pytest.mark.proves("I20")
+async def test_probe_commits_a_write_and_changes_nothing_else(store: SqlStore) -> None:
+    async def batch_number() -> int:
+        async with store._database.snapshot() as connection:
+            return int(await connection.scalar(sa.select(sa.func.max(writers.c.batch))) or 0)
+
+    await submitted(store)
+    before, rows = await batch_number(), await read_all(store)
+    await store.apply(Probe())
+    assert await batch_number() == before + 1
+    assert await read_all(store) == rows

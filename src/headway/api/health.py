@@ -13,9 +13,12 @@ from headway.api.face import Face
 from headway.api.problem import unavailable
 from headway.api.wire import HealthView
 from headway.core.command.probe import Probe
-from headway.core.errors import Error
+from headway.core.errors import Error, StoreFailed
+from headway.log import event_log
 from headway.ports.store import Store
 from headway.services.event_feed import EventFeed
+
+log = event_log(__name__)
 
 READY_S_MAX: Final = 2.0
 ASKED_AGAIN_S: Final = 1.0
@@ -32,7 +35,7 @@ def health_router(face: Face, feed: EventFeed[Packed]) -> APIRouter:
 
     @router.get("/readyz", responses=problems())
     async def readyz() -> HealthView:
-        """The database takes writes, too; 503 when it does not, and when the server stops."""
+        """A write was committed just now; 503 with the reason when none can be, or at a stop."""
         if feed.is_closed:
             raise unavailable("this server is stopping", code="stopping")
         await readiness.check()
@@ -42,7 +45,7 @@ def health_router(face: Face, feed: EventFeed[Packed]) -> APIRouter:
 
 
 class _Readiness:
-    """Whoever asks, and however often: the database is asked once a second at most."""
+    """Shares one probe among all callers: the database is written to at most once per second."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -51,13 +54,17 @@ class _Readiness:
         self._fault: Error | None = None
 
     async def check(self) -> None:
-        """Raise what is wrong, or return in time."""
+        """Return in time if the last probe was committed, else raise the reason."""
         try:
             async with asyncio.timeout(READY_S_MAX), self._turn:
                 if time.monotonic() - self._asked_at_s >= ASKED_AGAIN_S:
                     await self._ask()
         except TimeoutError:
             raise unavailable("the database does not take writes in time") from None
+        if isinstance(self._fault, StoreFailed):
+            # Its sentence quotes the database, and anybody may call: the log has the rest.
+            log.warning("readiness_probe_failed", extra={"reason": str(self._fault)})
+            raise unavailable("the database refuses writes; see whether its disk is full")
         if self._fault is not None:
             raise copy(self._fault)  # A traceback grows wherever an error is raised.
 

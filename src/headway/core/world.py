@@ -128,6 +128,8 @@ class Changes:
     files: dict[FilePlace, StoredFile | None] = field(default_factory=dict)
     events_pruned_to: int | None = None
     flow: FlowChanges | None = None
+    is_probed: bool = False
+    """Commit although nothing else has changed: a caller asks whether the store can."""
 
 
 class World:

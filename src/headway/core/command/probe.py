@@ -1,4 +1,4 @@
-"""Whether this process can write, without writing anything."""
+"""Find out whether the store can commit a write."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,13 @@ from headway.core.world import World
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The store begins a transaction that may write, and locks the counter of the stream."""
+    """Commit a transaction that writes the writer's own row, and nothing else.
+
+    A transaction that is rolled back would not do: a full disk refuses only what is written.
+    """
 
     def need(self, needs: Needs) -> None:
-        """Nothing besides."""
+        """Need nothing: every batch locks the stream's counter."""
 
     def decide(self, world: World) -> None:
-        """That it was asked is the answer."""
+        world.changes.is_probed = True
