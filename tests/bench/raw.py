@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from headway.adapters.sql.dsn import parse_addresses
-from headway.adapters.sql.links.mysql import MysqlLink, _update_together
+from headway.adapters.sql.links.mysql import MysqlLink, _write_joined
 from headway.adapters.sql.links.postgres import COPY_ROW_COUNT_MIN, _set_based
 from headway.adapters.sql.links.sqlite import CHECKPOINT_ROW_COUNT, SqliteLink
 from headway.adapters.sql.mysql import Mysql
@@ -121,7 +121,7 @@ class RawMysql:
 
     def prepare(self, statement: Write, rows: Sequence[Row]) -> Prepared:
         if isinstance(statement, Update) and len(rows) > 1:
-            return Prepared(partial(_update_together, update=statement, rows=rows), len(rows))
+            return Prepared(partial(_write_joined, statement=statement, rows=rows), len(rows))
         sql = compile_write(statement, MysqlLink.dialect)
         return Prepared(lambda cursor: cursor.executemany(sql, rows), len(rows))
 

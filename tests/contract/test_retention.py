@@ -5,7 +5,8 @@ import sqlalchemy as sa
 
 from headway.adapters.sql.statements import Insert
 from headway.adapters.sql.store import SqlStore
-from headway.adapters.sql.tables import writers
+from headway.adapters.sql.tables import events as stream_events
+from headway.adapters.sql.tables import runs, stream, writers
 from headway.core.command.cancel import RequestCancel
 from headway.core.command.once import Repeated
 from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
@@ -17,6 +18,7 @@ from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE, TERMINAL
+from headway.services.retention import BATCH_COUNT, DAY_S, Keeper, Retention
 from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, document
 from tests.contract.backends import Place, linked, opened_beside, read_all
 from tests.contract.scenes import (
@@ -292,3 +294,48 @@ async def test_i8_a_store_that_closes_leaves_no_row_of_its_own(
     async with store._database.session() as session:
         rows = await session.exec_driver_sql("SELECT COUNT(*) FROM writers")
         assert rows.scalar_one() == 1
+
+
+async def add_copies(store: SqlStore, run_id: RunId, count: int) -> None:
+    """Add `count` runs that ended as `run_id` did, each with an event of its own."""
+    async with store._database.session() as connection:
+        (row,) = (await connection.execute(sa.select(*runs.c).where(runs.c.id == run_id))).all()
+        told = (await connection.execute(sa.select(*stream_events.c).limit(1))).one()
+        seq = int(await connection.scalar(sa.select(stream.c.seq)) or 0)
+        numbers = range(1, count + 1)
+        old = [
+            {**row._mapping, "id": f"{number:036}", "key": f"key-{number}", "seq": seq + number}
+            for number in numbers
+        ]
+        events_of_old = [
+            {**told._mapping, "seq": seq + number, "run_id": f"{number:036}"} for number in numbers
+        ]
+        await connection.execute(sa.insert(runs), old)
+        await connection.execute(sa.insert(stream_events), events_of_old)
+        await connection.execute(sa.update(stream).values(seq=seq + count))
+        await connection.commit()
+
+
+@pytest.mark.proves("I19")
+async def test_one_round_removes_a_backlog_of_12_000_runs_and_events(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """With a fixed number of batches per round, a busy engine made more than was removed."""
+    await add_copies(store, await ended(store), 12_000)
+    clock.advance(31 * DAY_S)
+    keeper = Keeper(store, store.runs, store.events, store.workers, Retention())
+    removed = await keeper.prune()
+    assert removed.run_count == 12_001
+    assert removed.event_count > 12_000
+    assert await store.runs.oldest_runs(after_seq=0, limit=1) == []
+    page = await store.events.events(after_seq=0, limit=1)
+    assert (page.events, page.pruned_seq) == ([], page.last_seq)
+
+
+@pytest.mark.proves("I19")
+async def test_round_ends_early_when_its_engine_stops(store: SqlStore, clock: FakeClock) -> None:
+    await add_copies(store, await ended(store), 1_000)
+    clock.advance(31 * DAY_S)
+    keeper = Keeper(store, store.runs, store.events, store.workers, Retention())
+    assert (await keeper.prune(lambda: True)).run_count == BATCH_COUNT
+    assert (await keeper.prune()).run_count == 1_001 - BATCH_COUNT

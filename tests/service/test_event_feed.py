@@ -1,7 +1,7 @@
 """The feed: every event once and in order for each watcher, in bounded memory (I13, I16)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 from headway.adapters.sql.store import SqlStore, open_store
 from headway.core.command.prune import PruneEvents
 from headway.core.command.report import AppendEvents, Said
+from headway.core.ids import Instant
 from headway.core.run.events import Event
 from headway.ports.event_reader import EventReader, Page
 from headway.services import event_feed
@@ -29,6 +30,9 @@ class CountedReader:
     async def events(self, **asked: Any) -> Page:
         self.count += 1
         return await self._reader.events(**asked)
+
+    async def event_times(self, **asked: Any) -> Sequence[tuple[int, Instant]]:
+        return await self._reader.event_times(**asked)
 
 
 @pytest.fixture
@@ -176,6 +180,9 @@ class Primary:
         last_seq = page.last_seq - self.lost_count
         kept = [event for event in page.events if event.seq <= last_seq]
         return replace(page, events=kept, last_seq=last_seq, epoch=self.epoch)
+
+    async def event_times(self, **asked: Any) -> Sequence[tuple[int, Instant]]:
+        return await self._reader.event_times(**asked)
 
 
 async def test_i14_after_a_failover_nothing_that_was_held_before_is_told(store: SqlStore) -> None:

@@ -57,7 +57,7 @@ async def test_i19_what_would_go_is_told_before_it_goes(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "BATCH_COUNT", 2)
-    monkeypatch.setattr(retention, "BATCHES_MAX", 1)
+    monkeypatch.setattr(retention, "EVENT_BATCH_COUNT", 2)
     clock = FakeClock()
     store = await open_store([url], now=clock)
     keeper = Keeper(store, store.runs, store.events, store.workers, Retention())
@@ -88,6 +88,7 @@ async def test_i19_what_may_not_go_keeps_nothing_younger_from_going(
 ) -> None:
     """Each round looks at two runs, and the first three stay for ever."""
     monkeypatch.setattr(retention, "BATCH_COUNT", 2)
+    monkeypatch.setattr(retention, "PARTIAL_BATCHES_MAX", 1)
     clock = FakeClock()
     store = await open_store([url], now=clock)
     keeper = Keeper(store, store.runs, store.events, store.workers, Retention())
@@ -97,7 +98,7 @@ async def test_i19_what_may_not_go_keeps_nothing_younger_from_going(
             one = await running(store, "old", lane="other")
             await store.apply(Complete(claim_of(one)))
             clock.advance(31 * DAY_S)
-            removed = [(await keeper.prune(batches_max=1)).run_count for _ in range(3)]
+            removed = [(await keeper.prune()).run_count for _ in range(3)]
             assert sum(removed) == 1
         left = await store.runs.oldest_runs(after_seq=0, limit=100)
         assert [run.id for run in left] == stay

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from headway.core.ids import RunId
+from headway.core.ids import Instant, RunId
 from headway.core.run.events import Event
 
 
@@ -37,4 +37,8 @@ class EventReader(Protocol):
         Payloads together are no longer than `length_max`, unless the first alone is, and no more
         than that is ever in memory.
         """
+        ...
+
+    async def event_times(self, *, after_seq: int, limit: int) -> Sequence[tuple[int, Instant]]:
+        """Return the number and the time of the next events, in order, without their payloads."""
         ...

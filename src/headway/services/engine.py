@@ -73,7 +73,7 @@ class Engine:
         stop_wait_s: float,
         lease_ttl_s: float,
         life_lock: LifeLock,
-        keep: Callable[[], Awaitable[object]],
+        keep: Callable[[Callable[[], bool]], Awaitable[object]],
         look_around: Callable[[], Awaitable[None]],
         output: Output,
         on_start: Callable[[Execution], None] | None = None,
@@ -123,7 +123,9 @@ class Engine:
             self._group.create_task(self._claiming.poll()),
             self._group.create_task(self._repeat(SWEEP_S, self._sweep)),
             self._group.create_task(self._repeat(self._look_every_s, self._look_after)),
-            self._group.create_task(self._repeat(KEEP_S, self._keep)),
+            self._group.create_task(
+                self._repeat(KEEP_S, lambda: self._keep(self._has_stopped.is_set))
+            ),
             self._group.create_task(self._repeat(LOOK_S, self._look_around)),
             self._group.create_task(self._repeat(FILES_SWEEP_S, self._output.sweep)),
             self._group.create_task(self._repeat(LEASE_LOOK_S, self._begin_anew_if_lost)),

@@ -1,9 +1,14 @@
-"""Retention: what is over and old enough goes, a few rows at a time, beside the work.
+"""Retention: remove what is over and old enough, in batches, beside the work.
 
-Several instances may do so at once: each command looks again, on locked rows.
+A round goes on for as long as it finds full batches, so it keeps up with an engine at full rate
+(I19). After each batch it pauses for as long as the batch took: other commands have at least half
+of the writer's time. Several instances may prune at once: each command checks again, on locked
+rows.
 """
 
+import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
@@ -23,8 +28,11 @@ from headway.ports.worker_reader import WorkerReader
 T = TypeVar("T")
 DAY_S: Final = 86_400.0
 BATCH_COUNT: Final = 500
-BATCHES_MAX: Final = 20
-"""Of each kind in one round: what is left over waits for the next."""
+EVENT_BATCH_COUNT: Final = 5_000
+"""More than of the others: a prefix of the stream is removed without reading it first."""
+PARTIAL_BATCHES_MAX: Final = 20
+"""How many batches of a round may hold runs that must stay. The next round goes on behind them."""
+PAUSE_S_MAX: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,31 +84,34 @@ class Keeper:
         self._looked_at_seq = 0
         """Where the next round goes on to look at runs; 0: the last came to the end."""
 
-    async def prune(self, *, batches_max: int = BATCHES_MAX) -> Removed:
-        """One round, which leaves to the next what is more than so many batches of a kind."""
-        now, kept = await self._runs.now(), self._retention
-        return Removed(
-            await self._prune_runs(later(now, seconds=-kept.runs_s), batches_max),
-            await self._prune_events(later(now, seconds=-kept.events_s), batches_max),
-            await self._forget(later(now, seconds=-kept.idempotency_keys_s), batches_max),
-            await self._forget_workers(later(now, seconds=-kept.workers_s), batches_max),
-        )
+    async def prune(self, is_stopping: Callable[[], bool] = lambda: False) -> Removed:
+        """Remove what is old enough now, in one round; end early if `is_stopping`."""
+        return await self._prune(_Round(is_stopping))
 
     async def prune_all(self) -> Removed:
-        """To the end: all that was old enough when it began."""
+        """Remove everything that is old enough now, without pauses."""
         self._looked_at_seq = 0
-        return await self.prune(batches_max=sys.maxsize)
+        return await self._prune(_Round(partial_batches_max=sys.maxsize, pause_s_max=0.0))
+
+    async def _prune(self, step: "_Round") -> Removed:
+        now, kept = await self._runs.now(), self._retention
+        return Removed(
+            await self._prune_runs(later(now, seconds=-kept.runs_s), step),
+            await self._prune_events(later(now, seconds=-kept.events_s), step),
+            await self._forget(later(now, seconds=-kept.idempotency_keys_s), step),
+            await self._forget_workers(later(now, seconds=-kept.workers_s), step),
+        )
 
     async def prunable(self) -> Removed:
         """What `prune_all` would remove; changes nothing."""
         now, kept = await self._runs.now(), self._retention
         runs_before = later(now, seconds=-kept.runs_s)
         run_count = event_count = 0
-        async for old in self._old_runs(runs_before, sys.maxsize, after_seq=0):
+        async for old in self._old_runs(runs_before, after_seq=0):
             counting = CountPrunable(old.ids, ended_before=runs_before)
             run_count += await self._store.apply(counting) if old.ids else 0
-        async for seqs in self._old_events(later(now, seconds=-kept.events_s), sys.maxsize):
-            event_count += len(seqs)
+        async for _, count in self._old_events(later(now, seconds=-kept.events_s)):
+            event_count += count
         old_at = later(now, seconds=-kept.idempotency_keys_s)
         return Removed(
             run_count,
@@ -111,20 +122,22 @@ class Keeper:
             ),
         )
 
-    async def _prune_runs(self, before: Instant, batches_max: int) -> int:
-        count = 0
-        # From where the last round has ended: what stays in front must not hide what is behind.
-        after_seq = self._looked_at_seq
-        async for old in self._old_runs(before, batches_max, after_seq=after_seq):
+    async def _prune_runs(self, before: Instant, step: "_Round") -> int:
+        count = partial_count = 0
+        # From where the last round ended: runs that stay in front must not hide those behind them.
+        async for old in self._old_runs(before, after_seq=self._looked_at_seq):
+            removed = 0
             if old.ids:
-                count += await self._store.apply(PruneRuns(old.ids, ended_before=before))
+                removed = await self._store.apply(PruneRuns(old.ids, ended_before=before))
             self._looked_at_seq = old.next_seq
+            count += removed
+            partial_count += removed < BATCH_COUNT
+            if partial_count >= step.partial_batches_max or not await step.go_on():
+                break
         return count
 
-    async def _old_runs(
-        self, before: Instant, batches_max: int, *, after_seq: int
-    ) -> AsyncIterator[_OldRuns]:
-        for _ in range(batches_max):
+    async def _old_runs(self, before: Instant, *, after_seq: int) -> AsyncIterator[_OldRuns]:
+        while True:  # Ends with the first run that is younger.
             oldest = await self._runs.oldest_runs(after_seq=after_seq, limit=BATCH_COUNT)
             ended = tuple(
                 run.id
@@ -138,49 +151,74 @@ class Keeper:
             if is_end:
                 return
 
-    async def _prune_events(self, before: Instant, batches_max: int) -> int:
+    async def _prune_events(self, before: Instant, step: "_Round") -> int:
         count = 0
-        async for seqs in self._old_events(before, batches_max):
-            await self._store.apply(PruneEvents(seqs[-1]))
-            count += len(seqs)
+        async for last_seq, old_count in self._old_events(before):
+            await self._store.apply(PruneEvents(last_seq, count_max=EVENT_BATCH_COUNT))
+            count += old_count
+            if not await step.go_on():
+                break
         return count
 
-    async def _old_events(self, before: Instant, batches_max: int) -> AsyncIterator[list[int]]:
+    async def _old_events(self, before: Instant) -> AsyncIterator[tuple[int, int]]:
+        """Yield the last `seq` and the number of events of each batch that is old enough."""
         after_seq = (await self._events.events(after_seq=0, limit=0)).pruned_seq
-        for _ in range(batches_max):
-            page = await self._events.events(after_seq=after_seq, limit=BATCH_COUNT)
-            old = [event.seq for event in page.events if event.at < before]
+        while True:  # Ends with the first event that is younger.
+            times = await self._events.event_times(after_seq=after_seq, limit=EVENT_BATCH_COUNT)
+            old = [seq for seq, at in times if at < before]
             if old:
-                yield old
-            if len(old) < BATCH_COUNT:
+                yield old[-1], len(old)
+            if len(old) < EVENT_BATCH_COUNT:
                 return
             after_seq = old[-1]
 
-    async def _forget(self, before: Instant, batches_max: int) -> int:
+    async def _forget(self, before: Instant, step: "_Round") -> int:
         return await self._in_batches(
-            batches_max,
+            step,
             lambda: self._runs.oldest_submissions(before=before, limit=BATCH_COUNT),
             lambda old: ForgetSubmissions(old, before=before),
         )
 
-    async def _forget_workers(self, before: Instant, batches_max: int) -> int:
+    async def _forget_workers(self, before: Instant, step: "_Round") -> int:
         return await self._in_batches(
-            batches_max,
+            step,
             lambda: self._workers.silent_workers(heard_before=before, limit=BATCH_COUNT),
             lambda silent: ForgetWorkers(silent, heard_before=before),
         )
 
     async def _in_batches(
         self,
-        batches_max: int,
+        step: "_Round",
         find: Callable[[], Awaitable[Sequence[T]]],
         forget: Callable[[tuple[T, ...]], Command[int]],
     ) -> int:
-        """How many were forgotten, until there are no more of them."""
+        """Return how many were forgotten, until there are no more of them."""
         count = 0
-        for _ in range(batches_max):
-            found = await find()
-            if not found:
-                break
+        while found := await find():
             count += await self._store.apply(forget(tuple(found)))
+            if len(found) < BATCH_COUNT or not await step.go_on():
+                break
         return count
+
+
+class _Round:
+    """How far one round goes, and how it leaves time for other work."""
+
+    def __init__(
+        self,
+        is_stopping: Callable[[], bool] = lambda: False,
+        *,
+        partial_batches_max: int | None = None,
+        pause_s_max: float = PAUSE_S_MAX,
+    ) -> None:
+        self._is_stopping = is_stopping
+        self._pause_s_max = pause_s_max
+        self._since_s = time.monotonic()
+        self.partial_batches_max = partial_batches_max or PARTIAL_BATCHES_MAX
+
+    async def go_on(self) -> bool:
+        """Pause for as long as the last batch took. Return False if the round must end."""
+        took_s = time.monotonic() - self._since_s
+        await asyncio.sleep(min(took_s, self._pause_s_max))
+        self._since_s = time.monotonic()
+        return not self._is_stopping()

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.database import Database
 from headway.adapters.sql.tables import events, stream
-from headway.core.ids import RunId
+from headway.core.ids import Instant, RunId
 from headway.core.run.events import Event
 from headway.ports.event_reader import Page
 
@@ -44,6 +44,10 @@ class SqlEventReader:
             return Page(read, last_seq, pruned_seq, has_more, epoch)
 
         return await self._database.with_retry(page, at_one_instant=True)
+
+    async def event_times(self, *, after_seq: int, limit: int) -> Sequence[tuple[int, Instant]]:
+        query = _after(sa.select(events.c.seq, events.c.at), after_seq, limit, None)
+        return [(row.seq, row.at) for row in await self._database.rows(query)]
 
     async def _bounded(
         self,

@@ -10,6 +10,8 @@ from sqlalchemy.engine import Dialect
 from headway.adapters.sql.clock import NOW_SQL
 from headway.adapters.sql.server import RawConnection
 from headway.adapters.sql.statements import (
+    Delete,
+    Insert,
     Planned,
     Query,
     Row,
@@ -50,8 +52,8 @@ class MysqlLink:
 
     async def write(self, statement: Write, rows: Sequence[Row]) -> int:
         async with self._connection.cursor() as cursor:
-            if isinstance(statement, Update) and len(rows) > 1:
-                return await _update_together(cursor, statement, rows)
+            if len(rows) > 1 and not isinstance(statement, Insert):
+                return await _write_joined(cursor, statement, rows)
             # The driver sends inserts together by itself, and adds up the counts of the rest.
             return int(await cursor.executemany(compile_write(statement, self.dialect), rows))
 
@@ -63,9 +65,12 @@ class MysqlLink:
         self._connection.close()
 
 
-async def _update_together(cursor: Any, update: Update, rows: Sequence[Row]) -> int:
-    """Join the table with the values, in statements of bounded length; how many rows matched."""
-    first, next_one, tail = _joined(update)
+async def _write_joined(cursor: Any, statement: Update | Delete, rows: Sequence[Row]) -> int:
+    """Join the table with the values, in statements of bounded length.
+
+    Return how many rows matched. One statement per row would be a round trip for each of them.
+    """
+    head, first, next_one, tail = _joined(statement)
     matched_count = 0
     members: list[str] = []
     length = 0
@@ -74,22 +79,25 @@ async def _update_together(cursor: Any, update: Update, rows: Sequence[Row]) -> 
         length += len(members[-1])
         if length > STATEMENT_LENGTH_MAX or row is rows[-1]:
             values = " UNION ALL ".join(members)
-            matched_count += await cursor.execute(f"UPDATE ({values}) AS v {tail}")
+            matched_count += await cursor.execute(f"{head} ({values}) AS v {tail}")
             members, length = [], 0
     return matched_count
 
 
 @lru_cache(maxsize=512)
-def _joined(update: Update) -> tuple[str, str, str]:
+def _joined(statement: Update | Delete) -> tuple[str, str, str, str]:
     quote = MysqlLink.dialect.identifier_preparer.quote
-    table = quote(update.table.name)
-    names = (*update.sets, *update.guards)
+    table = quote(statement.table.name)
+    sets = statement.sets if isinstance(statement, Update) else ()
+    names = (*sets, *statement.guards)
     first = ", ".join(f"%s AS c{i}" for i in range(len(names)))
     next_one = ", ".join(["%s"] * len(names))
-    changes = ", ".join(f"{table}.{quote(name)} = v.c{i}" for i, name in enumerate(update.sets))
     guards = " AND ".join(
-        f"{table}.{quote(name)} = v.c{i}" for i, name in enumerate(update.guards, len(update.sets))
+        f"{table}.{quote(name)} = v.c{i}" for i, name in enumerate(statement.guards, len(sets))
     )
     # The values come first: each then finds its row by the key.
-    tail = f"STRAIGHT_JOIN {table} ON {guards} SET {changes}"
-    return f"SELECT {first}", f"SELECT {next_one}", tail
+    head, tail = f"DELETE {table} FROM", f"STRAIGHT_JOIN {table} ON {guards}"
+    if sets:
+        changes = ", ".join(f"{table}.{quote(name)} = v.c{i}" for i, name in enumerate(sets))
+        head, tail = "UPDATE", f"{tail} SET {changes}"
+    return head, f"SELECT {first}", f"SELECT {next_one}", tail
