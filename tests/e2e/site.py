@@ -14,6 +14,7 @@ from headway.core.command.submit import Busy
 from headway.services.retention import Keeper, Retention
 from headway.testing import a_submit
 from tests.cli.command import command, environment
+from tests.contract.backends import run_apart
 from tests.services.process import free_port, wait_until
 
 ROOT: Final = Path(__file__).parents[2]
@@ -128,7 +129,7 @@ class Site:
         return answer
 
     def clear(self) -> None:
-        """End what is active, forget every row, and let three at once again."""
+        """End what is active, remove every row and every run, and let three at once again."""
         state = self.call("GET", "/api/state")
         for run in state["runs"]:
             self._call("POST", f"/api/runs/{run['id']}/cancel", {"files": "delete"})
@@ -136,6 +137,7 @@ class Site:
             self.ended(run["id"])
         for saved in state["keys"]:
             self.call("DELETE", f"/api/keys/{quote(saved['key'], safe='')}")
+        run_apart(self.forget_runs)
         self.call("PATCH", "/api/lanes/main", {"max_concurrent": 3, "paused": False})
 
     def save(self, key: str, job: str = "mirror", **params: Any) -> None:
@@ -186,6 +188,14 @@ class Site:
         async with Headway(self.url).without_engine() as hw:
             answer = await hw.store.apply(a_submit(key, is_unattended=True))
         assert isinstance(answer, Busy)
+
+    async def forget_runs(self) -> None:
+        """Remove the runs that are over, as retention does."""
+        async with Headway(self.url).without_engine() as hw:
+            retention = Retention(runs_s=MOMENT_S)
+            store = hw.store
+            keeper = Keeper(store, store.runs, store.events, store.workers, retention)
+            await keeper.prune_all()
 
     async def forget_events(self) -> None:
         """Remove whatever has happened so far from the stream, as time does."""

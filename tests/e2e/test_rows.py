@@ -50,19 +50,24 @@ async def test_r1_6_r1_12_a_run_that_never_began_leaves_the_figures_and_the_cont
     assert run["continued_from"] == first
 
 
-async def test_a_row_that_nobody_saved_stays_until_it_is_dismissed(
-    viewer: Viewer, site: Site
+@pytest.mark.proves("R1.10")
+async def test_row_without_a_saved_key_stays_and_a_new_page_shows_it(
+    viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     page = await viewer.open()
     run_id = site.begun("guest", params={"url": "x"})
     guest = row(page, "guest")
     await expect(guest.get_by_test_id("pill")).to_have_text("Running")
     site.tell(run_id, {"downloaded": 4}, "end")
-    await expect(guest.get_by_test_id("pill")).to_have_text("Done")
-    await expect(guest.get_by_test_id("figures")).to_contain_text("downloaded4")
-    await guest.get_by_role("button", name="More for guest").click()
-    await page.get_by_role("menuitem", name="Remove the row").click()
-    await expect(guest).to_have_count(0)
+    other = Viewer(browser, site.address)
+    for one in (page, await other.open()):
+        guest = row(one, "guest")
+        await expect(guest.get_by_test_id("pill")).to_have_text("Done")
+        await expect(guest.get_by_test_id("figures")).to_contain_text("downloaded4")
+        await guest.get_by_role("button", name="More for guest").click()
+        await expect(one.get_by_role("menuitem", name="All runs of this key")).to_be_visible()
+        await expect(one.get_by_role("menuitem", name="Remove the row")).to_have_count(0)
+    await other.leave()
 
 
 async def test_a_refusal_is_told_until_something_else_happens(viewer: Viewer, site: Site) -> None:

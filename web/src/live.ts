@@ -4,9 +4,9 @@ import type { EventView, KeyView, LaneView, RunView } from "./client";
 import { LastRuns } from "./stream/last";
 import { type Asked, type Connection, isActive, type LiveRun, type Patch, toLive, type Told, type Topic } from "./stream/model";
 import { Queues } from "./stream/queues";
+import { RecentKeys } from "./stream/recent";
 
 const ENDED_COUNT_MAX = 2_000;
-const KEPT_COUNT_MAX = 500;
 const BY_NAME = new Intl.Collator("en", { numeric: true });
 
 type Watcher = (events: EventView[]) => void;
@@ -29,8 +29,7 @@ class Live {
   epoch = 0;
   private readonly last = new LastRuns(() => this.keys);
   private active = new Map<string, Set<string>>();
-  /** Keys without a saved row whose run has ended: shown until they are dismissed. */
-  private readonly kept = new Set<string>();
+  private readonly recent = new RecentKeys();
   private listed: string[] | null = null;
   private readonly queues = new Queues();
   private readonly listeners = new Set<() => void>();
@@ -75,27 +74,39 @@ class Live {
     this.tell();
   }
 
-  /** A row that is not saved goes; whoever looks elsewhere keeps theirs. */
-  dismiss(key: string): void {
-    this.kept.delete(key);
-    this.listed = null;
-    this.tell();
-  }
-
   /** A lane as it was answered to whoever has just changed it. */
   putLane(view: LaneView): void {
     this.lanes = this.lanes.map((lane) => (lane.name === view.name ? view : lane));
     this.tell();
   }
 
-  /** The keys that have a row: saved ones, those with an active run, and those that had one. */
+  /**
+   * The keys that have a row: saved ones, those with an active run, and the recent ones. By name; runs
+   * without a key come after them, the newest first.
+   */
   rowKeys(): string[] {
     if (this.listed === null) {
-      const keys = new Set([...this.keys.keys(), ...this.kept]);
-      for (const [key, ids] of this.active) if (!ids.has(key)) keys.add(key);
-      this.listed = [...keys].sort(BY_NAME.compare);
+      const keys = [...new Set([...this.keys.keys(), ...this.active.keys(), ...this.recent.keys()])];
+      const keyless = keys.filter((key) => this.isKeyless(key));
+      const isApart = new Set(keyless);
+      const named = keys.filter((key) => !isApart.has(key)).sort(byName);
+      this.listed = [...named, ...keyless.sort((one, other) => this.seqOf(other) - this.seqOf(one))];
     }
     return this.listed;
+  }
+
+  /** A run without a key is its own key. */
+  isKeyless(key: string): boolean {
+    return this.runOf(key)?.id === key && !this.keys.has(key);
+  }
+
+  /** There are older keys, which have no row. */
+  get hasOlderKeys(): boolean {
+    return this.recent.hasOlder;
+  }
+
+  private seqOf(key: string): number {
+    return this.runOf(key)?.seq ?? 0;
   }
 
   /** The active run of a key that goes first, else its last one. */
@@ -150,7 +161,8 @@ class Live {
         this.lanes = told.snapshot.lanes;
         this.runs = new Map();
         this.active = new Map();
-        for (const kept of [this.ended, this.kept, this.last, this.queues]) kept.clear();
+        for (const kept of [this.ended, this.last, this.queues]) kept.clear();
+        this.recent.take(told.snapshot.recent, told.snapshot.seq);
         this.takeKeys(byKey(told.snapshot.keys));
         for (const run of told.snapshot.last_runs) this.last.put(run);
         this.apply(told.snapshot.runs);
@@ -167,6 +179,7 @@ class Live {
 
   private hearPatch(patch: Patch): void {
     this.apply(patch.runs);
+    if (this.recent.advance(patch.seq)) this.listed = null;
     if (patch.lanes.length > 0) this.takeLanes(patch.lanes);
     for (const topic of patch.topics) this.news[topic] += 1;
     const byRun = Map.groupBy(patch.events, (event) => event.run_id ?? "");
@@ -177,7 +190,6 @@ class Live {
 
   private takeKeys(keys: Map<string, KeyView>): void {
     this.keys = keys;
-    for (const key of this.kept) if (keys.has(key)) this.kept.delete(key);
     this.listed = null;
   }
 
@@ -196,6 +208,7 @@ class Live {
       const job = run.job ?? before?.job ?? this.keys.get(run.key)?.job ?? null;
       const known = { ...run, job };
       this.queues.change(before, isActive(run.status) ? known : undefined);
+      if (run.status !== "rejected" && this.recent.put(run.key, run.seq)) this.listed = null;
       const ids = this.active.get(run.key) ?? new Set();
       if (isActive(run.status)) {
         this.runs.set(run.id, known);
@@ -204,7 +217,7 @@ class Live {
       } else {
         this.runs.delete(run.id);
         ids.delete(run.id);
-        if (ids.size === 0) this.active.delete(run.key);
+        if (ids.size === 0 && this.active.delete(run.key) && !this.recent.has(run.key)) this.listed = null;
         ended.push(known);
       }
     }
@@ -216,11 +229,6 @@ class Live {
       this.last.put(run);
       this.ended.set(run.id, run);
       forgetOldest(this.ended, ENDED_COUNT_MAX);
-      const hasRow = this.keys.has(run.key) || run.key === run.id || run.status === "rejected";
-      if (hasRow || this.kept.has(run.key)) continue;
-      this.kept.add(run.key);
-      forgetOldest(this.kept, KEPT_COUNT_MAX);
-      this.listed = null;
     }
     for (const watcher of this.endWatchers) watcher(ended);
   }
@@ -231,7 +239,12 @@ class Live {
   }
 }
 
-function forgetOldest(kept: Map<string, unknown> | Set<string>, count_max: number): void {
+/** Keys that a reader takes for the same are told apart by their letters: every page has the same order. */
+function byName(one: string, other: string): number {
+  return BY_NAME.compare(one, other) || (one < other ? -1 : 1);
+}
+
+function forgetOldest(kept: Map<string, unknown>, count_max: number): void {
   const oldest = kept.keys().next().value;
   if (kept.size > count_max && oldest !== undefined) kept.delete(oldest);
 }

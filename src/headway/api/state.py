@@ -10,9 +10,30 @@ from headway.api.flow_answers import WorkerView
 from headway.api.flow_bodies import encoded
 from headway.api.views import instance_view, key_view, lane_view, run_view
 from headway.api.wire import InstanceView, KeyView, LaneView, RunView
+from headway.core.run import recent
 from headway.ports.run_reader import Snapshot
 
 T = TypeVar("T")
+
+
+class RecentKeyView(BaseModel):
+    key: str
+    seq: int = Field(description="Of its newest run that was not refused.")
+
+
+class RecentView(BaseModel):
+    """The keys with the newest runs, and the rule by which a page keeps the list up to date."""
+
+    keys: list[RecentKeyView] = Field(description="The newest first.")
+    has_older: bool = Field(
+        description="There are older runs, whose keys may not be listed: see `/api/runs`."
+    )
+    key_count_max: int = Field(description="The list keeps so many keys, those of the newest runs.")
+    event_count_max: int = Field(
+        description="At `seq` of the stream a key leaves the list when the `seq` of its newest run"
+        " is not above `seq - seq % event_step - event_count_max`."
+    )
+    event_step: int
 
 
 class StateView(BaseModel):
@@ -26,8 +47,10 @@ class StateView(BaseModel):
     keys: list[KeyView]
     runs: list[RunView] = Field(description="The active ones.")
     last_runs: list[RunView] = Field(
-        description="Of each saved key the newest that was not refused, and the newest that began."
+        description="Of each saved or recent key the newest run that was not refused, and the"
+        " newest that began."
     )
+    recent: RecentView = Field(description="Which keys are shown without a saved row.")
     instances: list[InstanceView] = Field(description="Programs at work on this database.")
     workers: list[WorkerView] = Field(description="Those that are alive.")
 
@@ -43,9 +66,21 @@ async def state_text(found: Snapshot, workers: Sequence[dict[str, Any]]) -> str:
         f',"keys":{await _written(key_view, found.keys)}'
         f',"runs":{await _written(run_view, found.runs)}'
         f',"last_runs":{await _written(run_view, found.last_runs)}'
+        f',"recent":{_recent(found)}'
         f',"instances":{await _written(instance_view, found.instances)}'
         f',"workers":{encoded(workers)}}}'
     )
+
+
+def _recent(found: Snapshot) -> str:
+    view = RecentView(
+        keys=[RecentKeyView(key=one.key, seq=one.seq) for one in found.recent_keys],
+        has_older=found.has_older_keys,
+        key_count_max=recent.KEY_COUNT_MAX,
+        event_count_max=recent.EVENT_COUNT_MAX,
+        event_step=recent.EVENT_STEP,
+    )
+    return encoded(view.model_dump())
 
 
 async def _written(view: Callable[[T], str], items: Sequence[T]) -> str:

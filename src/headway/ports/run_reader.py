@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.lane import Lane
 from headway.core.run.explain import Situation
+from headway.core.run.recent import RecentKey
 from headway.core.run.run import Claim, Run, RunRecord
 from headway.core.run.status import RunStatus
 from headway.core.world import InboxItem, Instance, Question, SavedKey
@@ -41,12 +42,16 @@ class Snapshot:
     runs: Sequence[RunRecord]
     """The active ones."""
     last_runs: Sequence[RunRecord]
-    """Of each saved key the newest that was not refused, and the newest that has begun.
+    """Of each saved or recent key the newest that was not refused, and the newest that has begun.
 
     Mostly they are one and the same; active or over.
     """
     instances: Sequence[Instance]
     """Those that nobody has declared dead."""
+    recent_keys: Sequence[RecentKey] = ()
+    """The newest first; saved ones and ones with an active run are among them."""
+    has_older_keys: bool = False
+    """There are runs beyond those of the recent keys."""
 
 
 class HeldRun(NamedTuple):

@@ -1,4 +1,5 @@
 import { Button, SegmentedControl, TextInput } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
 import { memo, useDeferredValue, useMemo, useState } from "react";
 import { reasonOf } from "../api";
 import { live, useLive } from "../live";
@@ -22,6 +23,7 @@ export function Board() {
   const [wanted, setWanted] = useState<Wanted>("All");
   const [isAdding, setAdding] = useState(false);
   const keys = useLive((live) => live.rowKeys());
+  const hasOlder = useLive((live) => live.hasOlderKeys);
   // Which rows are wanted changes with their states, and not with their figures.
   const moves = useLive((live) => (wanted === "All" ? 0 : live.moves));
   // The letter is there at once; the rows follow as soon as there is time for them.
@@ -66,6 +68,11 @@ export function Board() {
       )}
       {keys.length > 0 && shown.length === 0 && <Empty title="No row fits">Look for something else, or show all rows.</Empty>}
       <Rows keys={shown} />
+      {hasOlder && (
+        <p className={classes.older}>
+          Older keys without a saved row are not shown here. <Link to="/runs">See all runs</Link>
+        </p>
+      )}
       <ExistingDialog />
       <AddRow isOpen={isAdding} onClose={() => setAdding(false)} />
     </>

@@ -38,7 +38,7 @@ export const BoardRow = memo(function BoardRow({ rowKey }: { rowKey: string }) {
         </UnstyledButton>
         <div className={classes.what}>
           <div className={classes.key} dir="auto" title={rowKey}>
-            {rowKey}
+            {row.isKeyless ? <KeylessName row={row} /> : rowKey}
           </div>
           <div className={classes.summary} dir="auto">
             {row.isLocked && (
@@ -52,7 +52,7 @@ export const BoardRow = memo(function BoardRow({ rowKey }: { rowKey: string }) {
                 Task of a flow
               </Link>
             ) : (
-              row.job
+              row.isKeyless || row.job
             )}
             <Summary values={row.values} schema={jobs.get(row.job ?? "")?.parameters} />
           </div>
@@ -76,6 +76,16 @@ export const BoardRow = memo(function BoardRow({ rowKey }: { rowKey: string }) {
     </article>
   );
 });
+
+/** A run without a key: its job, and enough of its id to tell it from others. */
+function KeylessName({ row }: { row: Row }) {
+  const name = row.isTask ? "Task" : (row.job ?? "Run");
+  return (
+    <Link to="/runs/$runId" params={{ runId: row.key }}>
+      {name} <span className={classes.id}>{row.key.slice(-8)}</span>
+    </Link>
+  );
+}
 
 /** The first parameter that says something, mostly the target: rows are told apart by it. */
 function Summary({ values, schema }: { values: Values; schema: Schema | undefined }) {

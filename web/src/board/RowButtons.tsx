@@ -1,7 +1,6 @@
 import { ActionIcon, Button, Menu, Tooltip } from "@mantine/core";
 import { useNavigate } from "@tanstack/react-router";
 import { useJobs } from "../jobs";
-import { live } from "../live";
 import { CopyIcon, DotsIcon, ForwardIcon, OpenIcon, PasteIcon, PlayIcon, StopIcon, TrashIcon } from "../parts/icons";
 import { useKeptFocus } from "../parts/keptFocus";
 import { paste, remove, start, stop } from "./actions";
@@ -24,7 +23,7 @@ export function RowButtons({ row }: { row: Row }) {
 function StartButtons({ row }: { row: Row }) {
   const { isBusy } = useNote(row.key);
   const { key, job, values, canContinue } = row;
-  if (job === null || row.isTask) return null;
+  if (job === null || row.isTask || row.isKeyless) return null;
   return (
     <>
       <Button size="xs" className={classes.brief ?? ""} variant="light" leftSection={<PlayIcon size={14} />} loading={isBusy} onClick={() => void start(key, job, "start", values)}>
@@ -84,7 +83,7 @@ function MoreMenu({ row }: { row: Row }) {
   const hasCopied = useHasCopied();
   const schema = useJobs().get(row.job ?? "")?.parameters;
   const navigate = useNavigate();
-  const { key, job, run, isLocked, isSaved, isTask, values } = row;
+  const { key, job, run, isLocked, isSaved, isTask, isKeyless, values } = row;
   function pasteHere() {
     const found = copied();
     if (found !== null && job !== null) void paste(key, job, found);
@@ -100,9 +99,11 @@ function MoreMenu({ row }: { row: Row }) {
         <Menu.Item leftSection={<CopyIcon />} disabled={isLocked} onClick={() => copy(values, schema)}>
           Copy parameters
         </Menu.Item>
-        <Menu.Item leftSection={<PasteIcon />} disabled={isLocked || !hasCopied} onClick={pasteHere}>
-          Paste parameters
-        </Menu.Item>
+        {!isKeyless && (
+          <Menu.Item leftSection={<PasteIcon />} disabled={isLocked || !hasCopied} onClick={pasteHere}>
+            Paste parameters
+          </Menu.Item>
+        )}
         <Menu.Divider />
         <Menu.Item
           leftSection={<OpenIcon />}
@@ -116,13 +117,19 @@ function MoreMenu({ row }: { row: Row }) {
             See the task
           </Menu.Item>
         )}
-        <Menu.Item leftSection={<OpenIcon />} onClick={() => void navigate({ to: "/runs", search: { key } })}>
-          All runs of this key
-        </Menu.Item>
-        <Menu.Divider />
-        <Menu.Item leftSection={<TrashIcon />} color="red" disabled={isLocked} onClick={() => (isSaved ? void remove(key) : live.dismiss(key))}>
-          Remove the row
-        </Menu.Item>
+        {!isKeyless && (
+          <Menu.Item leftSection={<OpenIcon />} onClick={() => void navigate({ to: "/runs", search: { key } })}>
+            All runs of this key
+          </Menu.Item>
+        )}
+        {isSaved && (
+          <>
+            <Menu.Divider />
+            <Menu.Item leftSection={<TrashIcon />} color="red" disabled={isLocked} onClick={() => void remove(key)}>
+              Remove the row
+            </Menu.Item>
+          </>
+        )}
       </Menu.Dropdown>
     </Menu>
   );

@@ -18,6 +18,8 @@ export interface Row {
   canContinue: boolean;
   isLocked: boolean;
   isSaved: boolean;
+  /** The row is of one run, which has no key. */
+  isKeyless: boolean;
   /** What runs is a task of a flow: it is started and steered elsewhere. */
   isTask: boolean;
   values: Values;
@@ -47,6 +49,7 @@ export function useRow(key: string): Row {
     canContinue: begun !== undefined,
     isLocked,
     isSaved: saved !== undefined,
+    isKeyless: saved === undefined && run?.id === key,
     isTask: job === FLOW_JOB,
     values,
   };

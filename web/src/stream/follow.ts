@@ -12,6 +12,8 @@ const SILENCE_MS_MAX = 22_000;
 const ANSWER_MS_MAX = 30_000;
 const RETRY_MS_MIN = 300;
 const RETRY_MS_MAX = 5_000;
+/** Retention removes runs without an event: a new snapshot leaves them out. */
+const REFRESH_MS = 600_000;
 const KEY_PAGE_COUNT = 1_000;
 
 interface Listener {
@@ -29,6 +31,7 @@ export class Follower {
   private isAskedAgain = false;
   /** For as long as no snapshot tells otherwise: whoever types a token is not interrupted. */
   private isSignedOut = false;
+  private isRefreshing = false;
   private delay_ms = RETRY_MS_MIN;
 
   constructor(
@@ -52,9 +55,10 @@ export class Follower {
   async run(): Promise<never> {
     for (;;) {
       // For as long as any tab is open, and whatever goes wrong: nobody would begin anew.
-      this.isAskedAgain = false;
+      this.isAskedAgain = this.isRefreshing = false;
       this.aborter = new AbortController();
       const outcome = await this.follow().catch(() => (this.isAskedAgain ? "gap" : "lost"));
+      if (this.isRefreshing) continue;
       if (outcome === "gap") {
         if (!this.isSignedOut) this.listener.onConnection("connecting");
         continue;
@@ -90,6 +94,10 @@ export class Follower {
     const { aborter } = this;
     const hush = () => aborter.abort();
     let silence = setTimeout(hush, SILENCE_MS_MAX);
+    const refreshing = setTimeout(() => {
+      this.isRefreshing = true;
+      aborter.abort();
+    }, REFRESH_MS);
     try {
       const answer = await fetch(`${this.address}/api/events?after=${this.world.seq}`, {
         headers: { accept: "text/event-stream" },
@@ -110,6 +118,7 @@ export class Follower {
       throw new Cut();
     } finally {
       clearTimeout(silence);
+      clearTimeout(refreshing);
       aborter.abort();
     }
   }

@@ -2,7 +2,7 @@
  * What is going on, as the stream tells it: folded in one worker for all tabs, and sent to them in
  * small batches. A run is kept without its documents; who shows those asks for them.
  */
-import type { EventView, KeyView, LaneView, RunView } from "../client";
+import type { EventView, KeyView, LaneView, RecentView, RunView } from "../client";
 
 export type Status = RunView["status"];
 export type RowState = RunView["state"];
@@ -40,6 +40,7 @@ export interface Snapshot {
   runs: LiveRun[];
   /** Those that are over: of each key the last one, and the last that began. */
   last_runs: LiveRun[];
+  recent: RecentView;
   /** How far the server's clock is ahead of this machine's. */
   ahead_ms: number;
 }

@@ -1,6 +1,7 @@
 /** The state that the events are folded into. One event, one change; nothing here asks anybody. */
 import type { EventView, KeyView, LaneView, StateView } from "../client";
 import { LastRuns } from "./last";
+import { RecentKeys } from "./recent";
 import { isActive, type LiveRun, type Patch, type Snapshot, statedRate, type Status, toLive, type Topic } from "./model";
 
 const RATE_WINDOW_MS = 2_000;
@@ -28,6 +29,7 @@ export class World {
   seq = 0;
   readonly runs = new Map<string, LiveRun>();
   private readonly last = new LastRuns(() => this.savedKeys);
+  private readonly recent = new RecentKeys();
   lanes = new Map<string, LaneView>();
   private savedKeys = new Map<string, KeyView>();
   /** Of active runs, in the order of their arrival. */
@@ -48,6 +50,7 @@ export class World {
     this.seq = state.seq;
     for (const kept of [this.runs, this.last, this.samples, this.progressed, this.idsByKey]) kept.clear();
     this.keys = state.keys;
+    this.recent.take(state.recent, state.seq);
     for (const run of state.runs.map(toLive)) {
       this.runs.set(run.id, run);
       this.enter(run);
@@ -84,6 +87,7 @@ export class World {
       keys: this.keys,
       runs: [...this.runs.values()],
       last_runs: this.last.all(),
+      recent: this.recent.view(),
       ahead_ms,
     };
   }
@@ -93,6 +97,7 @@ export class World {
     if (event.seq <= this.seq) return true;
     if (event.seq !== this.seq + 1) return false;
     this.seq = event.seq;
+    this.recent.advance(event.seq);
     if (event.run_id !== null) this.applyToRun(event, event.run_id);
     else if (event.type === "lane_changed") this.changeLane(event);
     else if (event.type === "key_changed") this.haveKeysChanged = true;
@@ -164,6 +169,7 @@ export class World {
       after.is_waiting = false;
       after.ready_seq = null;
     }
+    if (to !== "rejected") this.recent.put(after.key, after.seq);
     this.haveLanesChanged = true;
     if (isActive(to)) {
       this.put(after);

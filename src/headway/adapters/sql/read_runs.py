@@ -11,6 +11,7 @@ from headway.adapters.sql.database import Database
 from headway.adapters.sql.keyset import few_at_once
 from headway.adapters.sql.page_runs import page_queries
 from headway.adapters.sql.read_board import HAS_NOT_STARTED, IS_OPEN, LANES, to_lane_view
+from headway.adapters.sql.read_recent import read_recent
 from headway.adapters.sql.read_situation import read_situation
 from headway.adapters.sql.tables import (
     RUN_COLUMNS,
@@ -234,8 +235,10 @@ async def _snapshot(connection: AsyncConnection) -> Snapshot:
     seq, epoch = (await connection.execute(sa.select(stream.c.seq, stream.c.epoch))).one()
     keys = await connection.execute(sa.select(*saved_keys.c).order_by(saved_keys.c.key))
     active = await connection.execute(_RECORDS.where(_IS_ACTIVE).order_by(_SORTED_SEQ))
+    recent = await read_recent(connection, seq=seq)
     last_runs: dict[RunId, RunRecord] = {}
-    for seqs in (_LAST_SEQS, _LAST_BEGUN_SEQS):  # Asked for as one, no index would serve.
+    # Asked for as one, no index would serve.
+    for seqs in (_LAST_SEQS, _LAST_BEGUN_SEQS, recent.last_seqs):
         found = await connection.execute(_RECORDS.where(runs.c.seq.in_(seqs)))
         last_runs |= {record.run.id: record for record in await _records(found.all())}
     living = await connection.execute(_INSTANCES.where(instances.c.is_dead == 0))
@@ -247,6 +250,8 @@ async def _snapshot(connection: AsyncConnection) -> Snapshot:
         runs=await _records(active.all()),
         last_runs=list(last_runs.values()),
         instances=[Instance._make(row) for row in living],
+        recent_keys=recent.keys,
+        has_older_keys=recent.has_older,
     )
 
 
