@@ -33,6 +33,16 @@ class Sent:
     event: str
     data: Any
 
+    @property
+    def seq(self) -> int:
+        """The number in its id."""
+        return seq_of(self.id or "0")
+
+
+def seq_of(event_id: str) -> int:
+    """The number in the id of an event, which also has a mark of that event."""
+    return int(event_id.partition("-")[0])
+
 
 class Client:
     def __init__(self, address: str, hw: Headway) -> None:

@@ -43,7 +43,7 @@ class Seen:
     def note(self, event: Sent) -> None:
         if event.id is None:
             return
-        number = int(event.id)
+        number = event.seq
         if event.event == "resync":
             self.resync_count += 1
             if number <= self.last:

@@ -271,7 +271,7 @@ async def _read_all(
             byte_count += len(block)
             if block.startswith(b": ping"):
                 continue
-            assert int(block.partition(b"id: ")[2].partition(b"\n")[0]) == seen + 1
+            assert int(block.partition(b"id: ")[2].partition(b"-")[0]) == seen + 1
             seen += 1
             peak = max(peak, program.resident_byte_count())
             upto = await _last_seq(session) if shouting.done() else upto

@@ -18,7 +18,7 @@ from headway.core.run.events import Event
 from headway.ports.event_reader import Page
 from headway.services import event_feed
 from headway.services.event_feed import Batch, Entry, EventFeed
-from tests.api.client import Client
+from tests.api.client import Client, seq_of
 from tests.api.conftest import fail_over, served
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -36,7 +36,7 @@ async def test_i13_i14_a_client_that_is_cut_again_and_again_sees_every_event_onc
         left = dice.randint(1, 6)
         async with client.streamed("/api/events", last_event_id=last) as events:
             async for event in events:
-                seen.append(int(event.id or 0))
+                seen.append(event.seq)
                 assert event.data["seq"] == seen[-1]
                 left -= 1
                 if left == 0 or seen[-1] >= 120:
@@ -55,9 +55,9 @@ async def test_i14_a_restarted_server_goes_on_where_the_client_was(url: str) -> 
         client.streamed("/api/events", last_event_id=str(first[-1].id)) as events,
     ):
         event = await anext(events)
-        assert (event.id, event.data["state"]) == ("3", "Done")
+        assert (event.seq, event.data["state"]) == (3, "Done")
         await client.submitted("echo", key="ann")
-        assert (await anext(events)).id == "4"
+        assert (await anext(events)).seq == 4
 
 
 async def test_i14_who_asks_for_what_was_pruned_is_told_to_take_the_snapshot(url: str) -> None:
@@ -70,9 +70,9 @@ async def test_i14_who_asks_for_what_was_pruned_is_told_to_take_the_snapshot(url
         assert (page["events"], page["resync"], page["upto_seq"]) == ([], True, 9)
         async with client.streamed("/api/events?after=2") as events:
             told = await anext(events)
-            assert (told.event, told.id) == ("resync", "9")
+            assert (told.event, told.seq) == ("resync", 9)
             await client.submitted("echo", key="ann")
-            assert (await anext(events)).id == "10"
+            assert (await anext(events)).seq == 10
 
 
 async def test_i14_an_id_from_the_future_is_told_to_take_the_snapshot(client: Client) -> None:
@@ -129,7 +129,7 @@ async def check_pings(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
             block = (await answer.content.readuntil(b"\n\n")).decode()
             *begin, last = block.strip().splitlines()
             assert begin == ([": ping"] if ids else ["retry: 1000", "epoch: 1"])
-            ids.append(int(last.removeprefix("id: ")))
+            ids.append(seq_of(last.removeprefix("id: ")))
     busy.cancel()
     assert ids == sorted(ids)
     # From there it goes on, though all before it is gone.
@@ -181,7 +181,7 @@ async def test_i16_a_page_and_a_piece_of_the_stream_are_bounded_in_bytes(client:
         seen, after = seen + len(events_), page["upto_seq"]
     assert seen == last
     async with client.streamed("/api/events?after=0") as stream:
-        ids = [int((await anext(stream)).id or 0) for _ in range(last)]
+        ids = [(await anext(stream)).seq for _ in range(last)]
     assert ids == list(range(1, last + 1))
 
 
@@ -259,9 +259,9 @@ async def test_i14_after_a_failover_a_stream_is_told_to_begin_anew(url: str) -> 
         async with client.streamed("/api/events?after=3") as stream:
             fail_over(url)
             told = await anext(stream)
-            assert (told.event, told.id) == ("resync", "3")
+            assert (told.event, told.seq) == ("resync", 3)
             await client.submitted("echo")
-            assert (await anext(stream)).id == "4"
+            assert (await anext(stream)).seq == 4
 
 
 async def test_i14_who_was_away_during_a_failover_is_told_to_begin_anew(url: str) -> None:
@@ -281,7 +281,7 @@ async def test_i14_who_was_away_during_a_failover_is_told_to_begin_anew(url: str
             assert (page["events"], page["resync"], page["epoch"]) == ([], True, 2)
             for known in ("?epoch=2", ""):
                 async with client.streamed(f"{path}{known}", last_event_id="3") as stream:
-                    assert (await anext(stream)).id == "4"
+                    assert (await anext(stream)).seq == 4
                 assert not (await client.get(f"{path}{known}", last_event_id="3"))["resync"]
         assert (await client.get("/api/state"))["epoch"] == 2
 

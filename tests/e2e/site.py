@@ -151,7 +151,7 @@ class Site:
         run_id: str = self.call("POST", "/api/runs", body)["id"]
         return run_id
 
-    def begun(self, key: str, job: str = "mirror", **more: Any) -> str:
+    def begun(self, key: str | None, job: str = "mirror", **more: Any) -> str:
         """The id of a run that is running."""
         run_id = self.submit(key, job, **more)
         self.until(run_id, lambda run: run["status"] == "running")

@@ -3,6 +3,10 @@
 A client takes the snapshot, then follows from its `seq`. Ids rise without a gap as long as nothing
 is filtered out. After a cut it resumes with its last id; what it can no longer be given is told
 by one `resync`, and the snapshot is where to begin again.
+
+An id is the number of the event and a mark of it, `42-643f1c…`: after a backup is restored, other
+events are written under numbers that were used before, and whoever resumes with the id of an event
+that is not there is told `resync`. A plain number is taken as well, without that check.
 """
 
 import json
@@ -27,7 +31,7 @@ from headway.api.strict import StrictRoute
 from headway.api.views import event_view, listed
 from headway.api.wire import EVENT_STREAM, EventPage, Name
 from headway.core.errors import InfrastructureError
-from headway.core.ids import RunId
+from headway.core.ids import Instant, RunId
 from headway.core.run.events import LITERALS, TYPE_LENGTH_MAX, TYPE_PATTERN, Event
 from headway.log import event_log
 from headway.services.event_feed import Batch, EventFeed
@@ -38,7 +42,15 @@ STREAM_COUNT_MAX: Final = 2_000
 
 log = event_log(__name__)
 
-Seq = Annotated[int, Query(ge=0, le=NUMBER_MAX)]
+EVENT_ID: Final = r"^[0-9]{1,19}(-[0-9a-f]{1,16})?$"
+"""The number of an event and, where it is known, a mark of that event.
+
+After a backup is restored the number may be another event's; the mark tells.
+"""
+After = Annotated[
+    str | None,
+    Query(pattern=EVENT_ID, description="The `seq` or the `id` of the last event seen."),
+]
 Epoch = Annotated[
     int | None,
     Query(
@@ -48,7 +60,7 @@ Epoch = Annotated[
     ),
 ]
 LastEventId = Annotated[
-    str | None, Header(pattern=r"^[0-9]{1,19}$", description="The id of the last event seen.")
+    str | None, Header(pattern=EVENT_ID, description="The id of the last event seen.")
 ]
 
 
@@ -86,9 +98,13 @@ class Packed:
 
 
 def pack(event: Event) -> Packed:
-    head = f"id: {event.seq}\nevent: {_word(event.type)}\ndata: ".encode()
+    head = f"id: {event_id(event.seq, event.at)}\nevent: {_word(event.type)}\ndata: ".encode()
     # JSON has no line breaks of its own, and a type is one of ours or a checked word.
     return Packed(head + f"{event_view(event)}\n\n".encode(), len(head))
+
+
+def event_id(seq: int, at: Instant | None) -> str:
+    return str(seq) if at is None else f"{seq}-{at:x}"
 
 
 def _word(kind: str) -> str:
@@ -134,7 +150,7 @@ def events_router(
     async def events(
         request: Request,
         *,
-        after: Seq | None = None,
+        after: After = None,
         run_id: OfRun = None,
         key: Annotated[Name | None, Query()] = None,
         lane: Annotated[Name | None, Query()] = None,
@@ -154,7 +170,7 @@ def events_router(
     async def run_events(
         request: Request,
         run_id: RunIdPath,
-        after: Seq | None = None,
+        after: After = None,
         epoch: Epoch = None,
         last_event_id: LastEventId = None,
     ) -> Response:
@@ -173,12 +189,17 @@ class Place(NamedTuple):
     """What a client says that it knows."""
 
     after: int | None
+    at: Instant | None
+    """When that event was written; None if it does not say."""
     epoch: int | None
 
 
-def _place(after: int | None, last_event_id: str | None, epoch: int | None) -> Place:
-    seen = after if last_event_id is None else min(int(last_event_id), NUMBER_MAX)
-    return Place(seen, epoch)
+def _place(after: str | None, last_event_id: str | None, epoch: int | None) -> Place:
+    seen = last_event_id or after
+    if seen is None:
+        return Place(None, None, epoch)
+    number, _, mark = seen.partition("-")
+    return Place(min(int(number), NUMBER_MAX), Instant(int(mark, 16)) if mark else None, epoch)
 
 
 class Streams:
@@ -208,64 +229,75 @@ class Streams:
         if self._count >= STREAM_COUNT_MAX:
             raise unavailable("too many streams are open")
         now = self._feed.last_seq if begin is None else begin
-        start = now if place.after is None else place.after
         epoch = self._feed.epoch if place.epoch is None else place.epoch
-        stream = self._stream(wanted, start, epoch, request.state.caller.session)
+        start = Place(now if place.after is None else place.after, place.at, epoch)
+        stream = self._stream(wanted, start, request.state.caller.session)
         return StreamingResponse(stream, media_type=SSE_TYPE, headers={"x-accel-buffering": "no"})
 
     async def _page(self, wanted: Wanted, place: Place, begin: int | None) -> Response:
-        after, epoch = place
+        after, at, epoch = place
         if after is None:  # Then what is kept is meant, from its beginning, whatever was known.
             batch = await self._feed.read(begin or 0, run_id=wanted.run_id, or_oldest=True)
             is_gap = batch.is_gap and begin is not None
         else:
-            batch = await self._feed.read(after, run_id=wanted.run_id, epoch=epoch)
+            batch = await self._feed.read(after, run_id=wanted.run_id, at=at, epoch=epoch)
             is_gap = batch.is_gap
         has = wanted.filter()
         texts = (one.packed.text for one in batch.entries if has is None or has(one.event))
         has_more, resync = json.dumps(batch.has_more), json.dumps(is_gap)
+        upto_id = await self._id(batch.upto_seq)
         return json_answer(
-            f'{{"events":{listed(texts)},"upto_seq":{batch.upto_seq},"has_more":{has_more}'
+            f'{{"events":{listed(texts)},"upto_seq":{batch.upto_seq},"event_id":"{upto_id}"'
+            f',"has_more":{has_more}'
             f',"epoch":{batch.epoch},"resync":{resync}}}'
         )
 
     async def _stream(
-        self, wanted: Wanted, seq: int, epoch: int, session: str | None
+        self, wanted: Wanted, start: Place, session: str | None
     ) -> AsyncIterator[bytes]:
-        """From `seq`, as it was in `epoch`.
+        """From the place `start`, or with `resync` if the stream has another history by now.
 
         `session` is the one that let the watcher in; None: there is none that could end.
         """
         has = wanted.filter()
+        seq, at, epoch = start.after or 0, start.at, start.epoch or 0
         self._move(1)
         try:
-            yield f"retry: {RETRY_AFTER_S * 1000}\nepoch: {epoch}\nid: {seq}\n\n".encode()
+            head = f"retry: {RETRY_AFTER_S * 1000}\nepoch: {epoch}\nid: {event_id(seq, at)}\n\n"
+            yield head.encode()
             said_at_s = time.monotonic()
             await self._feed.reach(epoch)
+            history = self._feed.history_count
+            is_other = at is not None and at != await self._feed.time_of(seq)
             while not self._feed.is_closed:
                 batch = await self._feed.after(seq, run_id=wanted.run_id)
-                if epoch != self._feed.epoch:
-                    batch, epoch = Batch((), self._feed.last_seq, is_gap=True), self._feed.epoch
+                if is_other or (history, epoch) != (self._feed.history_count, self._feed.epoch):
+                    batch = Batch((), self._feed.last_seq, is_gap=True)
+                    is_other, history = False, self._feed.history_count
+                    epoch = self._feed.epoch
                 if batch.upto_seq == seq and not batch.is_gap:
                     await self._feed.wait(
                         seq, timeout_s=said_at_s + self._ping_s - time.monotonic()
                     )
                 if session is not None and self._access.is_over(session):
                     return  # Whoever comes back is told that a token is needed.
-                resync = (_resync(batch.upto_seq, epoch),)
-                for chunk in resync if batch.is_gap else self._chunks(batch, has):
+                seq = batch.upto_seq
+                resync = (_resync(seq, await self._id(seq), epoch),) if batch.is_gap else ()
+                for chunk in resync or self._chunks(batch, has):
                     yield chunk
                     said_at_s = time.monotonic()
-                seq = batch.upto_seq
                 if time.monotonic() - said_at_s >= self._ping_s:
                     # With the id, or who waits for other events would resume from far behind.
-                    yield f": ping\nid: {seq}\n\n".encode()
+                    yield f": ping\nid: {await self._id(seq)}\n\n".encode()
                     said_at_s = time.monotonic()
             yield b"event: server_closing\ndata: {}\n\n"
         except InfrastructureError as error:  # Whoever reads comes back with the last id.
             log.warning("stream_ended", extra={"reason": str(error)})
         finally:
             self._move(-1)
+
+    async def _id(self, seq: int) -> str:
+        return event_id(seq, await self._feed.time_of(seq))
 
     def _move(self, difference: int) -> None:
         self._count += difference
@@ -300,5 +332,5 @@ def _cut(text: bytes) -> Iterator[bytes]:
         yield text[start : start + CHUNK_BYTE_COUNT_MAX]
 
 
-def _resync(seq: int, epoch: int) -> bytes:
-    return f'id: {seq}\nepoch: {epoch}\nevent: resync\ndata: {{"seq":{seq}}}\n\n'.encode()
+def _resync(seq: int, place_id: str, epoch: int) -> bytes:
+    return f'id: {place_id}\nepoch: {epoch}\nevent: resync\ndata: {{"seq":{seq}}}\n\n'.encode()

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, Field
 
+from headway.api.events import event_id
 from headway.api.flow_answers import WorkerView
 from headway.api.flow_bodies import encoded
 from headway.api.views import instance_view, key_view, lane_view, run_view
@@ -40,6 +41,10 @@ class StateView(BaseModel):
     """Everything that is going on, as of one instant of the stream."""
 
     seq: int = Field(description="The last event that is included: subscribe after it.")
+    event_id: str = Field(
+        description="Of that event, for `Last-Event-ID` or `?after=`: it tells whether a backup"
+        " was restored since."
+    )
     epoch: int = Field(
         description="Of the database that was asked; another one after a failover: resume with it."
     )
@@ -61,7 +66,8 @@ AT_ONCE: Final = 100
 
 async def state_text(found: Snapshot, workers: Sequence[dict[str, Any]]) -> str:
     return (
-        f'{{"seq":{found.seq},"epoch":{found.epoch}'
+        f'{{"seq":{found.seq},"event_id":"{event_id(found.seq, found.at)}"'
+        f',"epoch":{found.epoch}'
         f',"lanes":{await _written(lane_view, found.lanes)}'
         f',"keys":{await _written(key_view, found.keys)}'
         f',"runs":{await _written(run_view, found.runs)}'

@@ -329,7 +329,8 @@ class EventView(BaseModel):
 
 class EventPage(BaseModel):
     events: list[EventView]
-    upto_seq: int = Field(description="Where the next page begins: `?after=`.")
+    upto_seq: int = Field(description="Up to where events were looked at.")
+    event_id: str = Field(description="Where the next page begins: `?after=`, or `Last-Event-ID`.")
     has_more: bool = Field(
         description="There is more to look at already, also if nothing here was wanted."
     )
@@ -349,7 +350,12 @@ EVENT_STREAM: Final[dict[str, Any]] = {
             "items": {
                 "type": "object",
                 "properties": {
-                    "id": {**_NUMBER, "description": "The `seq` up to which all was told."},
+                    "id": {
+                        "type": "string",
+                        "pattern": "^[0-9]+(-[0-9a-f]+)?$",
+                        "description": "The `seq` up to which all was told, and a mark of that"
+                        " event, for `Last-Event-ID`.",
+                    },
                     "event": {
                         "type": "string",
                         "description": "The event's `type`, `resync` or `server_closing`.",
@@ -382,13 +388,13 @@ EVENT_STREAM: Final[dict[str, Any]] = {
         },
     },
     "example": (
-        "retry: 1000\nepoch: 1\nid: 41\n\n"
-        "id: 42\nevent: run_state_changed\n"
+        "retry: 1000\nepoch: 1\nid: 41-64752ea0c1a80\n\n"
+        "id: 42-64752ea0c1b07\nevent: run_state_changed\n"
         'data: {"seq":42,"type":"run_state_changed",'
         '"run_id":"0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10","run_seq":2,"key":"ann","lane":"main",'
         '"at":"2026-01-01T12:00:00Z","state":"Running",'
         '"payload":{"from":"queued","to":"running"}}\n\n'
-        ": ping\nid: 42\n\n"
+        ": ping\nid: 42-64752ea0c1b07\n\n"
     ),
 }
 

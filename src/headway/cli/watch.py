@@ -135,7 +135,7 @@ async def events(
         if follow:
             await _followed(client, run, tell)
             return
-        place: dict[str, int] = {}
+        place: dict[str, str | int] = {}
         while True:  # Pages have an end: what is written meanwhile is left for the next time.
             page = await client.get(f"/api/runs/{named(run_id)}/events", **place)
             if page["resync"]:
@@ -144,4 +144,4 @@ async def events(
                 tell(event)
             if not page["has_more"]:
                 return
-            place = {"after": page["upto_seq"], "epoch": page["epoch"]}
+            place = {"after": page["event_id"], "epoch": page["epoch"]}

@@ -17,6 +17,12 @@ class Page:
     """What was asked for begins before this: events are missing, take a snapshot instead."""
     has_more: bool
     """There may be more than were asked for."""
+    after_at: Instant | None = None
+    """When the event `after_seq` was written; None if there is no such event (any more).
+
+    Another time than before means another history: a backup was restored, and other events have
+    been written under the same numbers since.
+    """
     epoch: int = 0
     """Another one than before: after a failover, which may have lost the last events. Then numbers
     that were seen may stand for other events by now.

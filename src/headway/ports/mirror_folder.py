@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from headway.core.ids import RunId
+from headway.core.ids import Instant, RunId
 
 
 class MirrorFiles(Protocol):
@@ -12,8 +12,11 @@ class MirrorFiles(Protocol):
         """Replace the run's file, at once."""
         ...
 
-    def read_seq(self) -> int:
-        """Up to where of the stream all is mirrored; 0: nothing is known to be."""
+    def read_place(self) -> tuple[int, Instant | None]:
+        """Return the last event that is mirrored, and when it was written, if that is known.
+
+        0 means that nothing is known to be mirrored.
+        """
         ...
 
-    def write_seq(self, seq: int) -> None: ...
+    def write_place(self, seq: int, at: Instant) -> None: ...

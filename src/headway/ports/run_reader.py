@@ -48,6 +48,8 @@ class Snapshot:
     """
     instances: Sequence[Instance]
     """Those that nobody has declared dead."""
+    at: Instant | None = None
+    """When the event `seq` was written; None if there is none (any more)."""
     recent_keys: Sequence[RecentKey] = ()
     """The newest first; saved ones and ones with an active run are among them."""
     has_older_keys: bool = False

@@ -2,6 +2,10 @@
 
 Each watcher keeps only its place. Who falls behind what is held in memory reads on from the
 database, and who asks for what was pruned is told so: a slow watcher costs nobody anything.
+
+Numbers alone do not identify events: after a backup is restored, other events are written under
+numbers that were used before. So a place in the stream is a number and the time of that event. A
+watcher, or this feed itself, that finds another time under its number is told that there is a gap.
 """
 
 import asyncio
@@ -12,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from headway.core.errors import InfrastructureError
-from headway.core.ids import RunId
+from headway.core.ids import Instant, RunId
 from headway.core.run.events import Event
 from headway.log import event_log
 from headway.ports.event_reader import EventReader
@@ -77,14 +81,21 @@ class EventFeed(Generic[T]):
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._is_reading = False
+        self._is_replaced = False
+        """An event was written under a number that another one had: nothing held is true."""
         self.last_seq = 0
+        self.last_at: Instant | None = None
+        """When the event `last_seq` was written; None if that is not known."""
+        self.history_count = 0
+        """Grows when the database turns out to have another history than before."""
         self.epoch = 0
         """Another one than a watcher has begun with: what it has seen may not be so any more."""
         self.is_closed = False
 
     async def __aenter__(self) -> Self:
-        page = await self._reader.events(after_seq=0, limit=1)
+        page = await self._reader.events(after_seq=0, limit=0)
         self.last_seq, self.epoch = page.last_seq, page.epoch
+        self.last_at = (await self._reader.events(after_seq=self.last_seq, limit=0)).after_at
         self._stop_listening = self._store.listen(self._hear)
         self._following = asyncio.create_task(self._follow())
         return self
@@ -122,23 +133,38 @@ class EventFeed(Generic[T]):
             return self._asked[2]
         return await self.read(seq, run_id=run_id)
 
+    async def time_of(self, seq: int) -> Instant | None:
+        """Return when the event `seq` was written; None if there is no such event."""
+        known_at = self._known_time_of(seq)
+        if known_at is not None:
+            return known_at
+        return (await self._reader.events(after_seq=seq, limit=0)).after_at
+
+    def _known_time_of(self, seq: int) -> Instant | None:
+        if seq == self.last_seq:
+            return self.last_at
+        first_seq = self._held[0].event.seq if self._held else self.last_seq + 1
+        return self._held[seq - first_seq].event.at if first_seq <= seq < self.last_seq else None
+
     async def read(
         self,
         seq: int,
         *,
         run_id: RunId | None = None,
+        at: Instant | None = None,
         epoch: int | None = None,
         or_oldest: bool = False,
     ) -> Batch[T]:
         """The same from the database: whatever was committed before is in it.
 
-        `epoch` is the one in which `seq` was learned, if that is known: in another one it is a gap.
+        `at` is when the event `seq` was written, and `epoch` the one in which it was read, as far
+        as the caller knows them: if they are others now, it is a gap.
         With `or_oldest` a gap comes with what follows it, from the oldest that is kept.
         """
         page = await self._reader.events(
             after_seq=seq, limit=PAGE_COUNT, length_max=PAGE_LENGTH_MAX, run_id=run_id
         )
-        has_moved = epoch not in (None, page.epoch)
+        has_moved = epoch not in (None, page.epoch) or at not in (None, page.after_at)
         is_gap = has_moved or not page.pruned_seq <= seq <= page.last_seq
         if is_gap and not or_oldest:
             return Batch((), page.last_seq, is_gap=True, epoch=page.epoch)
@@ -169,8 +195,13 @@ class EventFeed(Generic[T]):
         """What follows at once on what is known is taken as it is; else the database is asked."""
         fresh = [event for event in events if event.seq > self.last_seq]
         seqs = [event.seq for event in fresh]
-        if self._is_reading or seqs != list(
-            range(self.last_seq + 1, self.last_seq + 1 + len(seqs))
+        for event in events[: len(events) - len(fresh)]:
+            if self._known_time_of(event.seq) not in (None, event.at):
+                self._is_replaced = True
+        if (
+            self._is_reading
+            or self._is_replaced
+            or seqs != list(range(self.last_seq + 1, self.last_seq + 1 + len(seqs)))
         ):
             self._wake.set()
         elif fresh:
@@ -203,13 +234,18 @@ class EventFeed(Generic[T]):
             )
         finally:
             self._is_reading = False
-        has_moved = page.epoch != self.epoch or page.last_seq < self.last_seq
+        has_moved = self._is_replaced or page.epoch != self.epoch or page.last_seq < self.last_seq
+        # An event that is pruned cannot be compared.
+        if self.last_seq > page.pruned_seq and self.last_at is not None:
+            has_moved = has_moved or page.after_at != self.last_at
         if has_moved or self.last_seq < page.pruned_seq:
             # Another database than before, or long asleep: nothing that is held is of use.
             self._held.clear()
             self._held_length = 0
             self._asked = NOTHING_ASKED
-            self.last_seq, self.epoch = page.last_seq, page.epoch
+            self.last_seq, self.epoch, self.last_at = page.last_seq, page.epoch, None
+            self.history_count += has_moved
+            self._is_replaced = False
             self._tell()
             return False
         if page.events:
@@ -223,7 +259,7 @@ class EventFeed(Generic[T]):
         self._held_length += sum([len(one.packed) for one in entries])
         while len(self._held) > HELD_COUNT_MAX or self._held_length > HELD_LENGTH_MAX:
             self._held_length -= len(self._held.popleft().packed)
-        self.last_seq = events[-1].seq
+        self.last_seq, self.last_at = events[-1].seq, events[-1].at
         self._tell()
         for event in events:
             try:

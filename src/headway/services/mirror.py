@@ -45,7 +45,10 @@ class Mirror:
         self._events = events
         self._folder = folder
         self._news = asyncio.Event()
-        self._seq: int | None = None
+        self._seq = 0
+        self._at: Instant | None = None
+        """When the event `_seq` was written; None if that is not known."""
+        self._has_place = False
         self._epoch: int | None = None
         self._unwritten: set[RunId] = set()
         """What could not be written, and is tried again."""
@@ -91,29 +94,37 @@ class Mirror:
             self._fail(error)
 
     async def _catch_up(self) -> None:
-        if self._seq is None:
-            self._seq = await in_thread(self._folder.read_seq)
+        if not self._has_place:
+            self._seq, self._at = await in_thread(self._folder.read_place)
+            self._has_place = True
         await self._write(list(self._unwritten))
         while True:  # Until there are no more for now.
             page = await self._events.events(after_seq=self._seq, limit=PAGE_COUNT)
             if self._epoch not in (None, page.epoch):  # What was seen may not be so any more.
                 await self._write_all()
                 self._seq, self._epoch = min(self._seq, page.last_seq), page.epoch
+                self._at = None
                 continue
             self._epoch = page.epoch
             if self._seq > page.last_seq:  # Of another database.
-                self._seq = 0
+                self._seq, self._at = 0, None
                 continue
             if self._seq < page.pruned_seq:  # What happened is forgotten, what came of it is not.
                 await self._write_all()
-                self._seq = page.pruned_seq
+                self._seq, self._at = page.pruned_seq, None
+                continue
+            is_pruned = self._seq == page.pruned_seq
+            if not is_pruned and self._at not in (None, page.after_at):
+                # A backup was restored, and other events were written under the same numbers.
+                await self._write_all()
+                self._seq, self._at = page.last_seq, None
                 continue
             if not page.events:
                 return
             await self._write({event.run_id for event in page.events if event.run_id is not None})
-            self._seq = page.events[-1].seq
+            self._seq, self._at = page.events[-1].seq, page.events[-1].at
             if not self._unwritten:
-                await in_thread(self._folder.write_seq, self._seq)
+                await in_thread(self._folder.write_place, self._seq, self._at)
 
     async def _write_all(self) -> None:
         async for record in self._runs.list_runs(RunFilter(), limit=sys.maxsize):

@@ -99,7 +99,7 @@ export class Follower {
       aborter.abort();
     }, REFRESH_MS);
     try {
-      const answer = await fetch(`${this.address}/api/events?after=${this.world.seq}`, {
+      const answer = await fetch(`${this.address}/api/events?after=${this.world.eventId}&epoch=${this.world.epoch}`, {
         headers: { accept: "text/event-stream" },
         signal: aborter.signal,
       });

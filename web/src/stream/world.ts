@@ -27,6 +27,9 @@ interface LanePayload {
 
 export class World {
   seq = 0;
+  /** Of the snapshot: where its stream begins. */
+  eventId = "0";
+  epoch = 0;
   readonly runs = new Map<string, LiveRun>();
   private readonly last = new LastRuns(() => this.savedKeys);
   private readonly recent = new RecentKeys();
@@ -48,6 +51,8 @@ export class World {
 
   take(state: StateView, now_ms: number): void {
     this.seq = state.seq;
+    this.eventId = state.event_id;
+    this.epoch = state.epoch;
     for (const kept of [this.runs, this.last, this.samples, this.progressed, this.idsByKey]) kept.clear();
     this.keys = state.keys;
     this.recent.take(state.recent, state.seq);

@@ -6,7 +6,7 @@ from typing import Final
 
 from headway.adapters.files.folder import make_private
 from headway.core.files import folder_name
-from headway.core.ids import RunId
+from headway.core.ids import Instant, RunId
 
 SEQ_FILE: Final = ".seq"
 
@@ -18,14 +18,15 @@ class MirrorFolder:
     def write(self, run_id: RunId, text: str) -> None:
         self._replace(f"{folder_name(run_id)}.json", text)
 
-    def read_seq(self) -> int:
+    def read_place(self) -> tuple[int, Instant | None]:
         try:
-            return int((self._folder / SEQ_FILE).read_text(encoding="ascii"))
+            seq, _, at = (self._folder / SEQ_FILE).read_text(encoding="ascii").partition(" ")
+            return int(seq), Instant(int(at)) if at else None
         except (FileNotFoundError, ValueError):
-            return 0
+            return 0, None
 
-    def write_seq(self, seq: int) -> None:
-        self._replace(SEQ_FILE, str(seq))
+    def write_place(self, seq: int, at: Instant) -> None:
+        self._replace(SEQ_FILE, f"{seq} {at}")
 
     def _replace(self, name: str, text: str) -> None:
         make_private(self._folder)

@@ -41,7 +41,8 @@ class SqlEventReader:
                 read, has_more = await self._bounded(
                     connection, after_seq, limit, length_max, run_id
                 )
-            return Page(read, last_seq, pruned_seq, has_more, epoch)
+            after_at = await read_time_of(connection, after_seq)
+            return Page(read, last_seq, pruned_seq, has_more, after_at, epoch)
 
         return await self._database.with_retry(page, at_one_instant=True)
 
@@ -81,6 +82,11 @@ class SqlEventReader:
         payload = sa.case((length <= SHORT, events.c.payload), else_=None).label("payload")
         columns = [payload if c is events.c.payload else c for c in events.c]
         return sa.select(*columns, length.label("length"))
+
+
+async def read_time_of(connection: AsyncConnection, seq: int) -> Instant | None:
+    """Return when the event `seq` was written; None if there is none."""
+    return await connection.scalar(sa.select(events.c.at).where(events.c.seq == seq))
 
 
 def _after(query: sa.Select[Any], seq: int, limit: int, run_id: RunId | None) -> sa.Select[Any]:

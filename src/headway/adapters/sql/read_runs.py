@@ -11,6 +11,7 @@ from headway.adapters.sql.database import Database
 from headway.adapters.sql.keyset import few_at_once
 from headway.adapters.sql.page_runs import page_queries
 from headway.adapters.sql.read_board import HAS_NOT_STARTED, IS_OPEN, LANES, to_lane_view
+from headway.adapters.sql.read_events import read_time_of
 from headway.adapters.sql.read_recent import read_recent
 from headway.adapters.sql.read_situation import read_situation
 from headway.adapters.sql.tables import (
@@ -250,6 +251,7 @@ async def _snapshot(connection: AsyncConnection) -> Snapshot:
         runs=await _records(active.all()),
         last_runs=list(last_runs.values()),
         instances=[Instance._make(row) for row in living],
+        at=await read_time_of(connection, seq),
         recent_keys=recent.keys,
         has_older_keys=recent.has_older,
     )

@@ -42,8 +42,9 @@ class Refused extends Error {
 
 async function run(options, stopped) {
   const { onLive = () => {}, onFault = (fault) => console.error(fault) } = options;
-  // seq: the last that was told; null: none yet. epoch: the one in which it is so.
-  const place = { seq: null, epoch: undefined, waitMs: RETRY_MS_MIN };
+  // seq: the last that was told; null: none yet. id: the same with the mark of that event, if it is
+  // known. epoch: the one in which it is so.
+  const place = { seq: null, id: undefined, epoch: undefined, waitMs: RETRY_MS_MIN };
   const tell = (handler, told) => {
     try {
       handler?.(told);
@@ -58,7 +59,7 @@ async function run(options, stopped) {
         const parts = [];
         for await (const part of heard(options, "/api/state", {}, stopped)) parts.push(part);
         const snapshot = JSON.parse(parts.join(""));
-        ({ seq: place.seq, epoch: place.epoch } = snapshot);
+        ({ seq: place.seq, event_id: place.id, epoch: place.epoch } = snapshot);
         tell(options.onSnapshot, snapshot);
       }
       if (place.seq !== null) await read(options, place, tell, stopped);
@@ -78,14 +79,15 @@ async function read(options, place, tell, stopped) {
   const filter = [...pairs(options.filter ?? {})];
   const query = new URLSearchParams(filter);
   if (place.epoch !== undefined) query.set("epoch", place.epoch);
-  const headers = { accept: "text/event-stream", "last-event-id": String(place.seq) };
+  const headers = { accept: "text/event-stream", "last-event-id": String(place.id ?? place.seq) };
   const onAnswer = () => options.onLive?.(true);
   for await (const block of blocks(heard(options, `/api/events?${query}`, headers, stopped, onAnswer))) {
     place.waitMs = RETRY_MS_MIN;
-    const seq = Number(block.id ?? place.seq);
+    const seq = block.id === undefined ? place.seq : Number.parseInt(block.id, 10);
     const isGap = filter.length === 0 && seq > place.seq + 1;
     if (block.event === "resync" || isGap) place.seq = null; // Begin again with the snapshot.
     else if (seq > place.seq) {
+      place.id = block.id;
       place.seq = seq; // Also without a word: a filtered stream moves on.
       if (block.data !== undefined) tell(options.onEvent, JSON.parse(block.data));
     }

@@ -168,7 +168,7 @@ class Client:
 
         One of type `resync` says that some are missing. A server that restarts is waited for.
         """
-        place: dict[str, int] = {}
+        place: dict[str, str] = {}
         left = 0
         while True:  # A stream that ends is one of a server that stops.
             path = f"/api/runs/{named(run_id)}/events{_encoded(place)}"
@@ -221,7 +221,7 @@ def _encoded(query: Query) -> str:
 
 async def _blocks(
     lines: AsyncIterator[bytes],
-) -> AsyncIterator[tuple[dict[str, int], dict[str, Any] | None]]:
+) -> AsyncIterator[tuple[dict[str, str], dict[str, Any] | None]]:
     """Where to resume, as far as it is told, and the event: a block has any of it, or all."""
     fields: dict[str, str] = {}
     async for raw in lines:
@@ -233,5 +233,5 @@ async def _blocks(
         has_event = data is not None and kind != "server_closing"
         event = {"type": kind, **json.loads(data or "")} if has_event else None
         told = {"after": fields.get("id"), "epoch": fields.get("epoch")}
-        yield {name: int(value) for name, value in told.items() if value is not None}, event
+        yield {name: value for name, value in told.items() if value is not None}, event
         fields = {}

@@ -1,0 +1,73 @@
+"""After a backup is restored, a follower of the history that is gone is told `resync` (I14)."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.api.client import Client
+from tests.api.conftest import served
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def add_runs(client: Client, count: int, prefix: str) -> str:
+    """Add runs that end at once, three events each; return the id of the last event."""
+    for number in range(count):
+        await client.ended(await client.submitted("echo", key=f"{prefix}-{number}"))
+    return str((await client.get("/api/state"))["event_id"])
+
+
+class Restored:
+    """A server on a database that was restored from a backup after its followers had read on."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._file = Path(url.removeprefix("sqlite:///"))
+        self._backup = self._file.with_name("backup.db")
+
+    async def prepare(self) -> tuple[str, str]:
+        """Return an id from before the backup, and one from after it, both of the old history."""
+        async with served(self.url) as client:
+            before_id = await add_runs(client, 2, "kept")
+        shutil.copy(self._file, self._backup)
+        async with served(self.url) as client:
+            after_id = await add_runs(client, 2, "lost")
+        for path in self._file.parent.glob(f"{self._file.name}-*"):
+            path.unlink()
+        shutil.copy(self._backup, self._file)
+        return before_id, after_id
+
+
+@pytest.mark.proves("I14")
+@pytest.mark.parametrize("count", [0, 1, 3], ids=["nothing new", "fewer", "more than were lost"])
+async def test_follower_of_lost_events_receives_resync_after_a_restore(
+    url: str, count: int
+) -> None:
+    before_id, lost_id = await Restored(url).prepare()
+    async with served(url) as client:
+        head_id = await add_runs(client, count, "new")
+        async with client.streamed("/api/events", last_event_id=lost_id) as events:
+            told = await anext(events)
+            assert (told.event, told.id) == ("resync", head_id)
+        assert (await client.get(f"/api/events?after={lost_id}"))["resync"]
+        # A follower of what is still true goes on as if nothing had happened.
+        page = await client.get(f"/api/events?after={before_id}")
+        assert not page["resync"]
+        assert (len(page["events"]), page["event_id"]) == (3 * count, head_id)
+        await client.submitted("echo", key="next")
+        async with client.streamed("/api/events", last_event_id=before_id) as events:
+            assert (await anext(events)).seq == 7
+
+
+@pytest.mark.proves("I14")
+async def test_plain_number_beyond_the_restored_stream_receives_resync(url: str) -> None:
+    """Clients that keep the number alone are told at least what the number can tell."""
+    _, lost_id = await Restored(url).prepare()
+    number = lost_id.partition("-")[0]
+    async with served(url) as client:
+        async with client.streamed("/api/events", last_event_id=number) as events:
+            assert (await anext(events)).event == "resync"
+        await client.submitted("echo", key="next")
+        async with client.streamed("/api/events", last_event_id="6") as events:
+            assert (await anext(events)).seq == 7
