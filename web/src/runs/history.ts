@@ -36,12 +36,12 @@ export function useHistory(run_id: string): History & { again: () => void } {
   useEffect(() => {
     let isWanted = true;
     async function readAll() {
-      let after: number | undefined; // From its beginning, or what is kept of it.
+      let after: string | undefined; // From its beginning, or what is kept of it.
       for (let page = 0; page < PAGE_COUNT_MAX && isWanted; page += 1) {
-        const { events, upto_seq, has_more, resync } = await answerOf(runEvents({ path: { run_id }, query: { after } }));
+        const { events, event_id, has_more, resync } = await answerOf(runEvents({ path: { run_id }, query: { after } }));
         if (isWanted) add(events, { isWhole: !has_more, problem: null, ...(resync ? { isPruned: true } : {}) });
         if (!has_more) return;
-        after = upto_seq;
+        after = event_id;
       }
     }
     readAll().catch((error: unknown) => isWanted && add([], { problem: reasonOf(error) }));
