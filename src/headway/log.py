@@ -22,6 +22,11 @@ HIDDEN_NAMES: Final = (
 )
 """How the name of a secret ends, in any case: `db_password` is one, `token_count` is none."""
 _IS_SECRET: Final = re.compile(rf"(?i){HIDDEN_NAMES}\Z")
+# As others may write it: `Authorization: Bearer …`, `db_password=…`, `"token": "…"`.
+_NAMED: Final = re.compile(
+    rf"""(?i)({HIDDEN_NAMES})(["']?\s*[=:]\s*)"""
+    r"""((?:bearer|basic)\s+\S+|"[^"]*"|'[^']*'|[^\s,;&]+)"""
+)
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 about: Final[ContextVar[Mapping[str, str]]] = ContextVar("about", default=_NOTHING)
@@ -45,6 +50,11 @@ class EventLog(logging.LoggerAdapter[logging.Logger]):
 
 def event_log(name: str) -> EventLog:
     return EventLog(logging.getLogger(name))
+
+
+def hide_named(text: str) -> str:
+    """Replace every value in `text` that is written beside the name of a secret."""
+    return _NAMED.sub(rf"\1\2{HIDDEN}", text)
 
 
 def is_secret(name: str, value: object) -> bool:

@@ -21,6 +21,54 @@ async def test_r1_1_a_run_is_accepted_carried_out_and_can_be_looked_at(client: C
     assert run["queued_at"] <= run["started_at"] <= run["ended_at"]
 
 
+@pytest.mark.proves("R1.1")
+async def test_the_201_of_a_run_that_started_at_once_says_so(client: Client) -> None:
+    first = await client.post("/api/runs", {"job": "stay", "key": "ann"})
+    assert (first["status"], first["state"], first["generation"]) == ("running", "Running", 1)
+    assert first["started_at"] == first["queued_at"]
+    again = {"job": "stay", "key": "ann", "on_conflict": "enqueue"}
+    second = await client.post("/api/runs", again)
+    assert (second["status"], second["started_at"]) == ("queued", None)
+    # They are what anybody else reads.
+    for answer in (first, second):
+        read = (await client.get(f"/api/runs/{answer['id']}")).body
+        assert {**answer.body, "traceback": None} == read
+
+
+@pytest.mark.proves("R7.11")
+async def test_the_traceback_of_a_failed_run_is_in_its_own_view_alone(client: Client) -> None:
+    async def fail(ctx: RunContext) -> None:
+        raise ValueError("the feed is gone")
+
+    client.hw.job(fail)
+    run = await client.ended(await client.submitted("fail", key="ann"))
+    assert run["traceback"].endswith("ValueError: the feed is gone\n")
+    assert run["traceback"].startswith("Traceback (most recent call last):\n")
+    for path in ("/api/runs", "/api/state", "/api/board", f"/api/runs/{run['id']}/explain"):
+        assert "Traceback" not in str((await client.get(path)).body), path
+
+
+@pytest.mark.proves("R1.10")
+async def test_every_view_of_a_run_says_when_it_last_changed(client: Client) -> None:
+    answer = await client.post("/api/runs", {"job": "echo", "key": "ann"})
+    assert answer["updated_at"] == answer["queued_at"]
+    run = await client.ended(answer["id"])
+    assert run["updated_at"] == run["ended_at"]
+    assert (await client.get("/api/runs"))["runs"][0]["updated_at"] == run["ended_at"]
+
+
+@pytest.mark.proves("R2.8")
+async def test_a_run_that_timed_out_says_which_limit_it_has_passed(client: Client) -> None:
+    run = await client.ended(await client.submitted("stay", key="ann", timeout_s=0.05))
+    message = "executed for longer than its timeout_s, which is 0.05"
+    assert (run["status"], run["error"]) == (
+        "timed_out",
+        {"code": "execution_timeout", "message": message},
+    )
+    explained = await client.get(f"/api/runs/{run['id']}/explain")
+    assert message in explained["sentence"]
+
+
 async def test_r1_5_a_busy_key_is_answered_409_with_the_run_that_keeps_it_busy(
     client: Client,
 ) -> None:
@@ -145,7 +193,8 @@ async def test_i3_what_is_answered_at_once_is_what_is_stored(client: Client) -> 
     ):
         answer = await client.post("/api/runs", {**body, "lane": "held"})
         assert answer.status == 201
-        assert answer.body == (await client.get(f"/api/runs/{answer['id']}")).body
+        read = (await client.get(f"/api/runs/{answer['id']}")).body
+        assert {**answer.body, "traceback": None} == read
 
 
 async def test_r1_8_the_files_of_a_run_are_listed_page_by_page(client: Client) -> None:

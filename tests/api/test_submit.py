@@ -38,7 +38,9 @@ BODIES = [
     b"",
     b'{"job":"echo","params":{"said":"\xff"}}',
 ]
-OF_THE_RUN = {"id", "key", "seq", "ready_seq", "queued_at", "active_run_id"}
+OF_THE_RUN = {"id", "key", "seq", "ready_seq", "active_run_id"} | {
+    *("queued_at", "started_at", "updated_at")
+}
 
 
 def comparable(told: Any) -> Any:

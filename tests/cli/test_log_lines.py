@@ -179,9 +179,14 @@ async def test_a_failed_job_is_named_with_its_key_at_each_attempt(logged: Logged
     async with hw:
         run = await hw.start("fail", key="ann")
         await run.ended()
-    lines = [line for line in logged().splitlines() if " job_failed " in line]
-    said = f"headway.services.execute job_failed job=fail key=ann run_id={run.id} attempt="
-    assert lines == [f"INFO {said}1", f"INFO {said}2"]
+    said = f"job=fail key=ann run_id={run.id} attempt="
+    first, second, *traceback = logged().splitlines()
+    assert first == (
+        f"WARNING headway.services.execute job_attempt_failed {said}1 error='ValueError: no'"
+    )
+    assert second == f"ERROR headway.services.execute job_failed {said}2"
+    assert traceback[0] == "  Traceback (most recent call last):"
+    assert traceback[-1] == "  ValueError: no"
 
 
 @pytest.mark.backend("sqlite")

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from headway.adapters.sql.store import SqlStore
 from headway.adapters.sql.waiting import BATCH_COUNT_MAX
 from headway.core.command.claim import Claimed
@@ -11,9 +13,18 @@ from headway.core.command.command import Command
 from headway.core.command.settle import Complete, Settled
 from headway.core.command.submit import Submit
 from headway.core.ids import InstanceId
+from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus
 from headway.testing import a_claim, a_submit, claim_of
-from tests.contract.scenes import claimed_one, instance, raise_limit, status, submitted, together
+from tests.contract.scenes import (
+    claimed_one,
+    instance,
+    raise_limit,
+    state,
+    status,
+    submitted,
+    together,
+)
 
 
 class Claims:
@@ -41,6 +52,18 @@ async def test_r2_5_a_run_is_claimed_in_the_transaction_that_accepts_it(store: S
     await claims.has_answer.wait()
     assert [one.run_id for (one,) in claims.answers] == [run_id]
     assert store.writer.batch_count == before + 1
+
+
+@pytest.mark.proves("R2.5")
+async def test_the_answer_to_a_submission_shows_the_claim_that_shared_its_commit(
+    store: SqlStore,
+) -> None:
+    claims = Claims(await instance(store), lambda command: isinstance(command, Submit))
+    store.accompany(claims.company, claims.answered)
+    first, second = a_submit("ann"), a_submit("ann", on_conflict=OnConflict.ENQUEUE)
+    answers = [answer.run for answer in await together(store, first, second)]
+    assert [run.status for run in answers] == [RunStatus.RUNNING, RunStatus.QUEUED]
+    assert answers == [await state(store, one.run_id) for one in (first, second)]
 
 
 async def test_r2_5_a_slot_that_the_batch_frees_is_claimed_in_it(store: SqlStore) -> None:

@@ -11,6 +11,7 @@ from headway.core.command.cancel import ForceCancel, RequestCancel
 from headway.core.command.command import Command
 from headway.core.command.expire import Expire
 from headway.core.command.inbox import ConsumeInbox
+from headway.core.command.instance import HandOver
 from headway.core.command.report import AppendEvents, Said, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
 from headway.core.command.wait import GiveSlotBack, Park, SlotAnswer, WantSlot
@@ -47,6 +48,7 @@ SAYINGS: Final[Mapping[str, tuple[Callable[[Claim], Command[Any]], Any]]] = {
     "want_slot": (WantSlot, SlotAnswer.REFUSED),
     "park": (Park, False),
     "park_until": (lambda claim: Park(claim, Instant(1)), False),
+    "hand_over": (lambda claim: HandOver(claim, has_progressed=False), False),
     "consume": (ConsumeInbox, None),
 }
 

@@ -9,12 +9,14 @@ from headway.adapters.sql import read_runs
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import CancelAnswer, RequestCancel
 from headway.core.command.key_row import SaveKey
-from headway.core.command.settle import Complete
+from headway.core.command.report import SaveProgress
+from headway.core.command.settle import Complete, Fail
+from headway.core.command.wait import GiveSlotBack, Retry
 from headway.core.ids import InstanceId, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus
 from headway.ports.run_reader import RunFilter
-from headway.testing import FakeClock, a_claim, a_submit, claim_of
+from headway.testing import FakeClock, a_claim, a_submit, an_error, claim_of, document
 from tests.contract.scenes import (
     claimed,
     given,
@@ -45,6 +47,40 @@ async def test_r1_10_a_list_goes_by_pages_newest_first(store: SqlStore) -> None:
     run_ids.reverse()
     found = await pages(store, ALL, limit=3)
     assert found == [run_ids[:3], run_ids[3:6], run_ids[6:]]
+
+
+@pytest.mark.proves("R7.11")
+async def test_the_traceback_of_the_last_failed_attempt_is_read_with_its_run_alone(
+    store: SqlStore,
+) -> None:
+    one = await running(store)
+    await store.apply(Retry(claim_of(one), an_error(), 0.0, "Traceback: the first"))
+    found = await store.runs.run(one.run_id)
+    assert found is not None
+    assert found.traceback == "Traceback: the first"
+    again = (await claimed(store, a_claim(await instance(store))))[0]
+    await store.apply(Fail(claim_of(again), an_error(), "Traceback: the second\n\tat the end"))
+    found = await store.runs.run(one.run_id)
+    assert found is not None
+    assert found.traceback == "Traceback: the second\n\tat the end"
+    assert [kept.traceback async for kept in store.runs.list_runs(ALL, limit=9)] == [None]
+    page = await store.events.events(after_seq=0, limit=99)
+    assert not [event for event in page.events if "Traceback" in event.payload]
+
+
+@pytest.mark.proves("R1.10")
+async def test_a_run_says_when_it_last_changed(store: SqlStore, clock: FakeClock) -> None:
+    one = await running(store)
+    for write in (
+        SaveProgress(claim_of(one), document({"n": 1})),
+        GiveSlotBack(claim_of(one)),
+        Complete(claim_of(one)),
+    ):
+        clock.advance(1)
+        await store.apply(write)
+        found = await store.runs.run(one.run_id)
+        assert found is not None
+        assert found.run.updated_at == clock()
 
 
 async def test_r1_10_what_is_added_meanwhile_neither_repeats_nor_hides_anything(

@@ -10,6 +10,7 @@ from headway.core.command.cancel import RequestCancel
 from headway.core.command.claim import NotAlive
 from headway.core.command.instance import (
     DeclareDead,
+    HandOver,
     ReleaseOrphan,
     RenewInstance,
     RetireInstance,
@@ -19,7 +20,7 @@ from headway.core.command.settle import Complete
 from headway.core.command.wait import GiveSlotBack, Park, Wake, WantSlot
 from headway.core.ids import InstanceId, later
 from headway.core.run.admission import OnConflict
-from headway.core.run.run import DEATH_COUNT_MAX, Recovery
+from headway.core.run.run import DEATH_COUNT_MAX, STOP_COUNT_MAX, Recovery
 from headway.core.run.status import RunStatus
 from headway.core.timeouts import LEASE_TTL_S
 from headway.services.sweep import sweep
@@ -29,6 +30,7 @@ from tests.contract.backends import read_all
 from tests.contract.scenes import (
     claimed,
     claimed_one,
+    events,
     instance,
     kinds,
     lane_view,
@@ -240,6 +242,70 @@ async def test_i17_to_park_is_progress_too(store: SqlStore) -> None:
         assert await store.apply(Wake(one.run_id))
         await claimed_one(store, await instance(store))
     assert await status(store, one.run_id) is RunStatus.RUNNING
+
+
+@pytest.mark.proves("I17")
+async def test_ten_graceful_stops_without_progress_are_poison(store: SqlStore) -> None:
+    one = await running(store)
+    behind = await submitted(store, on_conflict=OnConflict.ENQUEUE)
+    for number in range(1, STOP_COUNT_MAX):
+        assert await store.apply(HandOver(claim_of(one), has_progressed=False))
+        (*_, parked, _woken) = await events(store, one.run_id)
+        assert json.loads(parked.payload) == {"reason": "handed_over", "stop_count": number}
+        one = await claimed_one(store, await instance(store))
+        assert one.generation == number + 1
+    assert await store.apply(HandOver(claim_of(one), has_progressed=False))
+    kept = await record(store, one.run_id)
+    assert (kept.run.status, kept.run.stop_count) == (RunStatus.FAILED, STOP_COUNT_MAX)
+    assert json.loads(kept.error or "") == {
+        "code": "poison",
+        "message": "10 times the process that executed it was stopped"
+        " before it showed any progress",
+    }
+    assert (await claimed_one(store, await instance(store))).run_id == behind
+
+
+@pytest.mark.proves("I17")
+async def test_a_graceful_stop_forgives_no_death(store: SqlStore) -> None:
+    one = await running(store)
+    await orphaned(store, one.run_id, times=DEATH_COUNT_MAX - 1)
+    again = await claimed_one(store, await instance(store))
+    assert await store.apply(HandOver(claim_of(again), has_progressed=False))
+    assert (await state(store, one.run_id)).death_count == DEATH_COUNT_MAX - 1
+    await claimed_one(store, await instance(store))
+    await orphaned(store, one.run_id)
+    assert await status(store, one.run_id) is RunStatus.FAILED
+
+
+@pytest.mark.proves("I17")
+@pytest.mark.parametrize("is_waiting", [True, False], ids=["waits", "has progressed"])
+async def test_a_graceful_stop_costs_a_healthy_run_nothing(
+    store: SqlStore, is_waiting: bool
+) -> None:
+    one = await running(store)
+    for _ in range(2 * STOP_COUNT_MAX):
+        if is_waiting:
+            await store.apply(GiveSlotBack(claim_of(one)))
+        assert await store.apply(HandOver(claim_of(one), has_progressed=not is_waiting))
+        assert (await state(store, one.run_id)).stop_count == 0
+        one = await claimed_one(store, await instance(store))
+
+
+@pytest.mark.proves("I17")
+async def test_a_checkpoint_resets_the_count_of_stops(store: SqlStore) -> None:
+    one = await running(store)
+    await store.apply(HandOver(claim_of(one), has_progressed=False))
+    one = await claimed_one(store, await instance(store))
+    assert (await state(store, one.run_id)).stop_count == 1
+    await store.apply(SaveCheckpoint(claim_of(one), document({"page": 1})))
+    assert (await state(store, one.run_id)).stop_count == 0
+
+
+async def test_a_cancelled_run_is_not_handed_over(store: SqlStore) -> None:
+    one = await running(store)
+    await store.apply(RequestCancel(run_id=one.run_id))
+    assert await store.apply(HandOver(claim_of(one), has_progressed=False)) is False
+    assert await status(store, one.run_id) is RunStatus.CANCELLING
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])

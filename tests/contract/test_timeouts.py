@@ -8,13 +8,13 @@ from headway.adapters.sql.clock import DatabaseClock, machine_now
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.expire import Expire
 from headway.core.command.settle import Complete, TooLate
-from headway.core.command.wait import GiveSlotBack, Park, Wake
+from headway.core.command.wait import GiveSlotBack, Park, Retry, Wake
 from headway.core.ids import SECOND, Instant, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus
 from headway.services import sweep as sweeping
 from headway.services.sweep import sweep
-from headway.testing import FakeClock, a_claim, a_message, claim_of
+from headway.testing import FakeClock, a_claim, a_message, an_error, claim_of
 from headway.testing.locks import NO_LOCKS
 from tests.contract.backends import Place, read_all
 from tests.contract.scenes import (
@@ -25,6 +25,7 @@ from tests.contract.scenes import (
     lane_view,
     moves,
     orphaned,
+    record,
     running,
     state,
     status,
@@ -51,6 +52,38 @@ async def test_r2_8_a_run_that_waited_too_long_is_timed_out(
     assert await moves(store, run_id) == [(None, "queued"), ("queued", "timed_out")]
     (*_, event) = await events(store, run_id)
     assert json.loads(event.payload)["clock"] == "queue"
+
+
+@pytest.mark.proves("R2.8")
+async def test_a_run_that_timed_out_says_which_clock_has_ended_it(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    started = await running(store, "started", timeout_s=1.5)
+    resumed = await running(store, "resumed", timeout_s=20, by=await instance(store))
+    await store.apply(Retry(claim_of(resumed), an_error(), 0.0))
+    await claimed_one(store, await instance(store))
+    queued = await submitted(store, "queued", queue_timeout_s=30)
+    clock.advance(31.25)
+    said = {}
+    for run_id in (queued, started.run_id, resumed.run_id):
+        assert await store.apply(Expire(run_id))
+        said[run_id] = json.loads((await record(store, run_id)).error or "")
+        (*_, event) = await events(store, run_id)
+        assert json.loads(event.payload)["error"] == said[run_id]
+    assert said == {
+        queued: {
+            "code": "queue_timeout",
+            "message": "waited 31.25 s in the queue; its queue_timeout_s is 30",
+        },
+        started.run_id: {
+            "code": "execution_timeout",
+            "message": "executed for longer than its timeout_s, which is 1.5",
+        },
+        resumed.run_id: {
+            "code": "execution_timeout",
+            "message": "its executions together took longer than its timeout_s",
+        },
+    }
 
 
 async def test_i18_the_sweep_goes_by_the_databases_clock(store: SqlStore, clock: FakeClock) -> None:
@@ -110,7 +143,11 @@ async def test_r2_8_a_run_that_executed_too_long_is_timed_out_and_its_claim_void
     assert (await lane_view(store)).held_count == 0
     assert await store.apply(Complete(claim_of(one))) == TooLate(RunStatus.TIMED_OUT)
     (*_, event) = await events(store, one.run_id)
-    payload = {"from": "running", "to": "timed_out", "clock": "execution"}
+    error = {
+        "code": "execution_timeout",
+        "message": "executed for longer than its timeout_s, which is 10",
+    }
+    payload = {"from": "running", "to": "timed_out", "clock": "execution", "error": error}
     assert json.loads(event.payload) == payload
     assert (await claimed_one(store, await instance(store))).run_id == behind
 

@@ -171,9 +171,13 @@ def test_with_room_in_its_lane_it_waits_for_an_instance_that_knows_its_job() -> 
     [
         (HELD | RESUMED | {"slot": None}, "Its wait is over and it wants a slot again."),
         (PARKED | RESUMED, "It was woken and wants a slot again."),
-        (PARKED | RESUMED | {"death_count": 2}, "Its executor died (2 in a row) and it wants"),
+        (PARKED | RESUMED | {"death_count": 2}, "Its executor died (2 in a row, 3 are poison) and"),
+        (
+            PARKED | RESUMED | {"stop_count": 4},
+            "A stop of its process ended its execution before it showed any progress (4 in a row,",
+        ),
     ],
-    ids=["waited", "woken", "orphaned"],
+    ids=["waited", "woken", "orphaned", "stopped"],
 )
 def test_a_run_that_wants_a_slot_again_says_how_it_lost_the_one_it_had(
     state: dict[str, Any], history: str

@@ -102,6 +102,25 @@ CORE: Final = (
         test="test_i17_three_deaths_without_progress_are_poison",
     ),
     Mutant(
+        name="a graceful stop resets the count",
+        file="core/command/instance.py",
+        edits=(
+            (
+                "            stop_count=stop_count,\n        )\n        payload",
+                "        )\n        payload",
+            ),
+        ),
+        test_file="tests/contract/test_recovery.py",
+        test="test_ten_graceful_stops_without_progress_are_poison",
+    ),
+    Mutant(
+        name="a graceful stop forgives deaths",
+        file="core/command/instance.py",
+        edits=(("            death_count=run.death_count,\n", ""),),
+        test_file="tests/contract/test_recovery.py",
+        test="test_a_graceful_stop_forgives_no_death",
+    ),
+    Mutant(
         name="a timeout is not in the stream",
         file="core/world.py",
         edits=(

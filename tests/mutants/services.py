@@ -21,6 +21,20 @@ SERVICES: Final = (
         test="test_r4_13_an_engine_that_cannot_renew_its_lease_stops_its_work_by_itself",
     ),
     Mutant(
+        name="KeyboardInterrupt ends the server",
+        file="services/failure.py",
+        edits=(("        return not _is_interrupt(error)", "        return False"),),
+        test_file="tests/service/test_poison.py",
+        test="test_a_job_that_raises_what_ends_programs_fails_alone",
+    ),
+    Mutant(
+        name="a forked child that returns from its job acts as a second engine",
+        file="forked.py",
+        edits=(("        self.count += 1\n", "        return\n"),),
+        test_file="tests/service/test_poison.py",
+        test="test_a_forked_child_that_returns_from_its_job_exits_and_the_parent_goes_on",
+    ),
+    Mutant(
         name="nobody looks unless there was a hint",
         file="services/claiming.py",
         edits=(

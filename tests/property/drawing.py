@@ -16,6 +16,7 @@ from headway.core.command.fire import FireSchedule
 from headway.core.command.inbox import ConsumeInbox, PostToInbox
 from headway.core.command.instance import (
     DeclareDead,
+    HandOver,
     RegisterInstance,
     ReleaseOrphan,
     RenewInstance,
@@ -153,7 +154,8 @@ class Drawing:
         run = self.oracle.held(claim)
         complete = Complete(claim, self.one_of(DOCUMENTS))
         confirms = [ConfirmCancel(claim)] * (1 if run is None or run.status is RUNNING else 4)
-        return self.one_of([complete, Fail(claim, self.one_of(ERRORS)), *confirms])
+        fail = Fail(claim, self.one_of(ERRORS), self.one_of([None, "Traceback\n  of an end"]))
+        return self.one_of([complete, fail, *confirms])
 
     def request_cancel(self) -> RequestCancel | StopKey:
         more: dict[str, Any] = self.one_of(
@@ -210,8 +212,10 @@ class Drawing:
         has_slot = run is None or run.has_slot
         wake_at = None if self.one_of([True, False]) else self.instant(-1, 0, 2)
         likely = GiveSlotBack(claim) if has_slot else WantSlot(claim)
-        retry = Retry(claim, Document('{"code":"error"}'), self.one_of([0.0, 0.5, 2.0]))
-        return self.one_of([likely, likely, Park(claim, wake_at), WantSlot(claim), retry])
+        trace = self.one_of([None, "Traceback\n  of an attempt"])
+        retry = Retry(claim, Document('{"code":"error"}'), self.one_of([0.0, 0.5, 2.0]), trace)
+        handed = HandOver(claim, has_progressed=self.one_of([False, False, True]))
+        return self.one_of([likely, likely, Park(claim, wake_at), WantSlot(claim), retry, handed])
 
     def report(self) -> Any:
         claim, document = self.claim(), self.one_of(DOCUMENTS)

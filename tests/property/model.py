@@ -34,6 +34,7 @@ class Told:
     token: str = ""
     attempt: int = 1
     death_count: int = 0
+    stop_count: int = 0
     is_interactive: int = 0
     unread_count: int = 0
     started_at: Instant | None = None
@@ -208,11 +209,12 @@ class Model:
         return row
 
 
-_DOCUMENTS: Final = ("params", "progress", "checkpoint", "result", "error", "cancel")
+_DOCUMENTS: Final = ("params", "progress", "checkpoint", "result", "error", "cancel", "traceback")
 _KEPT: Final = (
     *("seq", "status", "ready_seq", "instance_id", "generation", "token", "attempt"),
     *(
         "death_count",
+        "stop_count",
         "unread_count",
         "queued_at",
         "started_at",

@@ -23,6 +23,7 @@ from headway.core.command.fire import FireSchedule
 from headway.core.command.inbox import ConsumeInbox, Posted, PostToInbox
 from headway.core.command.instance import (
     DeclareDead,
+    HandOver,
     RegisterInstance,
     ReleaseOrphan,
     RenewInstance,
@@ -196,6 +197,8 @@ class Oracle(Letters):
                 self.move(run, RunStatus.SUCCEEDED)
             case Fail():
                 run.documents["error"] = wanted.error
+                if wanted.traceback is not None:
+                    run.documents["traceback"] = wanted.traceback
                 self.move(run, RunStatus.FAILED, error=json.loads(wanted.error))
             case ConfirmCancel():
                 self.move(run, RunStatus.CANCELED)
@@ -246,8 +249,20 @@ class Oracle(Letters):
         clock = "queue" if run.status is QUEUED else "execution"
         if not self._is_over(run.queue_by if run.status is QUEUED else run.run_by):
             return False
-        self.move(run, RunStatus.TIMED_OUT, clock=clock)
+        error = {"code": f"{clock}_timeout", "message": self._overdue(run)}
+        run.documents["error"] = error
+        self.move(run, RunStatus.TIMED_OUT, clock=clock, error=error)
         return True
+
+    def _overdue(self, run: Told) -> str:
+        wanted = run.command
+        if run.status is QUEUED:
+            waited_s = (self.now - run.queued_at) / 1_000_000
+            limit_s = wanted.queue_timeout_s
+            return f"waited {waited_s:.10g} s in the queue; its queue_timeout_s is {limit_s:.10g}"
+        if run.generation > 1:
+            return "its executions together took longer than its timeout_s"
+        return f"executed for longer than its timeout_s, which is {wanted.timeout_s:.10g}"
 
     def wake(self, wanted: Wake) -> bool:
         run = self.run(wanted.run_id)
@@ -278,11 +293,15 @@ class Oracle(Letters):
                 return "in_line"
             case Park():
                 self._let_go(run, wanted.wake_at)
+                run.death_count = run.stop_count = 0
                 self.emit(run, "run_parked", {})
                 if run.unread_count or self._is_over(run.wake_at):
                     self.make_ready(run, "run_woken", {})
             case Retry():
                 self._let_go(run, self.after(wanted.delay_s))
+                run.death_count = run.stop_count = 0
+                if wanted.traceback is not None:
+                    run.documents["traceback"] = wanted.traceback
                 told = {"attempt": run.attempt, "delay_s": wanted.delay_s}
                 self.emit(run, "run_retried", told | {"error": json.loads(wanted.error)})
                 run.attempt += 1
@@ -293,7 +312,6 @@ class Oracle(Letters):
     def _let_go(self, run: Told, wake_at: Instant | None) -> None:
         run.token, run.instance_id, run.ready_seq = "", None, None
         run.has_slot = run.wants_slot = run.is_interactive = False
-        run.death_count = 0
         if run.run_by is not None:
             run.timeout_us, run.run_by = max(0, run.run_by - self.now), None
         run.wake_at = wake_at
@@ -308,7 +326,7 @@ class Oracle(Letters):
                 self.emit(run, "run_progress", wanted.progress)
             case SaveCheckpoint():
                 run.documents["checkpoint"] = wanted.checkpoint
-                run.death_count = 0
+                run.death_count = run.stop_count = 0
                 self.emit(run, "run_checkpoint", {})
             case AppendEvents():
                 for one in wanted.said:
@@ -317,6 +335,27 @@ class Oracle(Letters):
                 if wanted.window and run.status is not RUNNING:
                     return False
                 run.is_interactive = int(wanted.window)
+        return True
+
+    def hand_over(self, wanted: HandOver) -> bool:
+        """Only an execution that had its slot and showed nothing is held against the run."""
+        run = self.held(wanted.claim)
+        if run is None or run.status is not RUNNING:
+            return False
+        if run.has_slot and not wanted.has_progressed:
+            run.stop_count += 1
+            if run.stop_count >= 10:
+                message = (
+                    f"{run.stop_count} times the process that executed it was stopped"
+                    " before it showed any progress"
+                )
+                error = run.documents["error"] = {"code": "poison", "message": message}
+                self.move(run, RunStatus.FAILED, error=error)
+                return True
+        self._let_go(run, self.now)
+        told = {"reason": "handed_over", "stop_count": run.stop_count}
+        self.emit(run, "run_parked", told)
+        self.make_ready(run, "run_woken", {})
         return True
 
     def release(self, wanted: ReleaseOrphan) -> bool:
@@ -367,6 +406,7 @@ _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {
     ConsumeInbox: Oracle.consume,
     **dict.fromkeys((RegisterInstance, RenewInstance, DeclareDead, RetireInstance), Oracle.lease),
     ReleaseOrphan: Oracle.release,
+    HandOver: Oracle.hand_over,
     SetLane: Oracle.set_lane,
     ProposeLimit: Oracle.propose_limit,
     ConfigureLanes: Oracle.configure_lanes,

@@ -74,9 +74,9 @@ async def test_dsgn_4_a_graceful_stop_is_no_death_whoever_sweeps_meanwhile(
 
     async with looked_at(url) as beside:
 
-        async def swept_first(store: Store, claim: Claim) -> None:
+        async def swept_first(store: Store, claim: Claim, *, has_progressed: bool) -> None:
             await sweep(beside, beside.runs, life_lock_for([url], beside))
-            await give_up(store, claim)
+            await give_up(store, claim, has_progressed=has_progressed)
 
         monkeypatch.setattr(engine, "give_up", swept_first)
         async with hw:
@@ -85,7 +85,7 @@ async def test_dsgn_4_a_graceful_stop_is_no_death_whoever_sweeps_meanwhile(
         (record,) = await records(beside)
         release.set()
         assert is_ready_for_others(record.run)
-        assert record.run.death_count == 0
+        assert (record.run.death_count, record.run.stop_count) == (0, 1)
         page = await beside.events.events(after_seq=0, limit=99, run_id=record.run.id)
         assert EventType.TAKEN_OVER not in {event.type for event in page.events}
 

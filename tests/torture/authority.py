@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from headway.core.ids import Instant, RunId
 from headway.core.run.events import Event, EventType
-from headway.core.run.run import DEATH_COUNT_MAX, RunRecord
+from headway.core.run.run import DEATH_COUNT_MAX, STOP_COUNT_MAX, RunRecord
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 from tests.torture.engine import STEPPED
@@ -43,6 +43,7 @@ class _Story:
     in_force: int | None = None
     settled_by: int | None = None
     death_count: int = 0
+    stop_count: int = 0
 
 
 @dataclass(slots=True)
@@ -61,13 +62,13 @@ class Authority:
             case EventType.RESUMED:
                 self._resume(event, event.run_id, story, said["generation"])
             case EventType.CHECKPOINT:
-                story.death_count = 0
+                story.death_count = story.stop_count = 0
             case EventType.PERMISSION_REQUEST | EventType.PERMISSION_RESULT:
                 self._hear(story, int(said["call_id"].partition(".")[0]))
             case _ if event.type == STEPPED:
                 self._hear(story, said["generation"])
             case _ if event.type in SLOT_GIVEN_BACK:
-                self._give_back(event, event.run_id, story)
+                self._give_back(event, event.run_id, story, said)
             case _:
                 return
 
@@ -77,7 +78,10 @@ class Authority:
         elif said["to"] in TERMINAL:
             story.settled_by = story.in_force
             if said.get("error", {}).get("code") == POISON:
-                is_right = story.death_count + 1 >= DEATH_COUNT_MAX
+                is_right = (
+                    story.death_count + 1 >= DEATH_COUNT_MAX
+                    or story.stop_count + 1 >= STOP_COUNT_MAX
+                )
                 self.findings.poisoned += is_right
                 if not is_right:
                     self.findings.faults.append(f"poison after {story.death_count + 1} deaths")
@@ -95,12 +99,19 @@ class Authority:
         story.in_force = story.last_generation = generation
         self.held[run_id, generation] = Held(Span(event.at), [Span(event.at)])
 
-    def _give_back(self, event: Event, run_id: RunId, story: _Story) -> None:
+    def _give_back(
+        self, event: Event, run_id: RunId, story: _Story, said: Mapping[str, Any]
+    ) -> None:
         if event.type == EventType.WAITING:
             assert story.in_force is not None
             self.held[run_id, story.in_force].slots[-1].ends_at = event.at
             return
-        story.death_count = story.death_count + 1 if event.type == EventType.TAKEN_OVER else 0
+        if event.type == EventType.TAKEN_OVER:
+            story.death_count += 1
+        elif "stop_count" in said:  # Handed over by a graceful stop, which forgives nothing.
+            story.stop_count = said["stop_count"]
+        else:
+            story.death_count = story.stop_count = 0
         self._release(event, run_id, story)
 
     def _release(self, event: Event, run_id: RunId, story: _Story) -> None:

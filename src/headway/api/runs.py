@@ -11,7 +11,7 @@ from headway.api.cursor import Cursor, Page, page_of, page_that_fits, read_curso
 from headway.api.face import Face
 from headway.api.strict import StrictRoute
 from headway.api.submit import IdempotencyKey, submitted
-from headway.api.views import explanation_view, file_view, message_view, run_view
+from headway.api.views import explanation_view, file_view, message_view, run_details, run_view
 from headway.api.wire import (
     CancelBody,
     CancelView,
@@ -20,6 +20,7 @@ from headway.api.wire import (
     MessageBody,
     MessageList,
     Name,
+    RunDetails,
     RunPage,
     RunView,
     Status,
@@ -100,11 +101,13 @@ def runs_router(face: Face) -> APIRouter:
 
 def _look(router: APIRouter, face: Face) -> None:
     @router.get(
-        "/{run_id}", response_class=Response, responses={200: {"model": RunView}, **problems(404)}
+        "/{run_id}",
+        response_class=Response,
+        responses={200: {"model": RunDetails}, **problems(404)},
     )
     async def get_run(run_id: RunIdPath) -> Response:
         """All that is known of a run now."""
-        return json_answer(run_view(await face.run(run_id).record()))
+        return json_answer(run_details(await face.run(run_id).record()))
 
     @router.get(
         "/{run_id}/explain",

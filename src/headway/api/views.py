@@ -13,7 +13,7 @@ from headway.core.ids import Instant, RunId
 from headway.core.lane import Lane
 from headway.core.run.events import Event, EventType
 from headway.core.run.explain import Explanation
-from headway.core.run.run import QueueRank, RunRecord
+from headway.core.run.run import QueueRank, Run, RunRecord
 from headway.core.run.status import RunStatus, row_word
 from headway.core.run.window import Window
 from headway.core.schedule import SavedSchedule, Schedule
@@ -61,7 +61,8 @@ def run_view(record: RunRecord) -> str:
         f',"attempt":{run.attempt},"unread_count":{run.unread_count}'
         f',"is_listening":{_flag(run.is_interactive == Window.STREAMING)}'
         f',"queued_at":{_at(run.queued_at)},"started_at":{_at(run.started_at)}'
-        f',"ended_at":{_at(run.ended_at)},"wake_at":{_at(run.wake_at)}'
+        f',"ended_at":{_at(run.ended_at)},"updated_at":{_at(_updated_at(run))}'
+        f',"wake_at":{_at(run.wake_at)}'
         f',"run_by":{_at(run.run_by)},"cancel_by":{_at(run.cancel_by)}'
         f',"continued_from":{_or_null(run.continued_from)},"parent_id":{_or_null(run.parent_id)}'
         f',"traceparent":{_or_null(run.traceparent)}'
@@ -69,6 +70,16 @@ def run_view(record: RunRecord) -> str:
         f',"checkpoint":{_document(record.checkpoint)},"result":{_document(record.result)}'
         f',"error":{_document(record.error)},"cancel":{record.cancel or "null"}}}'
     )
+
+
+def run_details(record: RunRecord) -> str:
+    """The view of a run that was asked for by its id: with the traceback of its last failure."""
+    return f'{run_view(record)[:-1]},"traceback":{_or_null(record.traceback)}}}'
+
+
+def _updated_at(run: Run) -> Instant:
+    # An older program that shares the database does not write the column.
+    return run.updated_at or run.ended_at or run.started_at or run.queued_at
 
 
 def message_view(item: InboxItem) -> str:

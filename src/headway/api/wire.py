@@ -132,6 +132,7 @@ class RunView(BaseModel):
     queued_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+    updated_at: datetime = Field(description="When the run last changed.")
     wake_at: datetime | None
     run_by: datetime | None
     cancel_by: datetime | None
@@ -146,6 +147,13 @@ class RunView(BaseModel):
     result: Any
     error: Any
     cancel: Any
+
+
+class RunDetails(RunView):
+    traceback: str | None = Field(
+        description="Of the last attempt that failed; secrets are left out, and the beginning of a"
+        " long one."
+    )
 
 
 class RunPage(BaseModel):

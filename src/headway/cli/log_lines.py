@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 from collections.abc import Iterable, Mapping
 from copy import copy
 from datetime import UTC, datetime
@@ -10,7 +9,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from headway.cli.show import plain
-from headway.log import HIDDEN, HIDDEN_NAMES, about, is_secret
+from headway.log import HIDDEN, about, hide_named, is_secret
 from headway.settings import Settings
 
 # What every record has; the rest are the fields of this one.
@@ -18,11 +17,6 @@ _USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {
     *("asctime", "color_message", "event", "message", "taskName"),
 }
 _TEXT: Final = "%(levelname)s %(name)s %(message)s"
-# As others may write it: `Authorization: Bearer …`, `db_password=…`, `"token": "…"`.
-_NAMED: Final = re.compile(
-    rf"""(?i)({HIDDEN_NAMES})(["']?\s*[=:]\s*)"""
-    r"""((?:bearer|basic)\s+\S+|"[^"]*"|'[^']*'|[^\s,;&]+)"""
-)
 
 # Who would tell of every statement and every wake-up, so that nobody would see our own words.
 _TALKERS: Final = (
@@ -124,4 +118,4 @@ class JsonLines(logging.Formatter):
 def _without(secrets: Iterable[str], text: str) -> str:
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
-    return _NAMED.sub(rf"\1\2{HIDDEN}", text)
+    return hide_named(text)

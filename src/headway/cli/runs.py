@@ -13,8 +13,10 @@ from headway.cli.show import (
     IdempotencyKey,
     Json,
     ago,
+    is_terminal,
     print_facts,
     print_json,
+    print_lines,
     print_list,
     short,
     state_word,
@@ -162,6 +164,7 @@ async def get(run_id: str, /, *, app: App = None, json: Json = False) -> None:
         if json:
             print_json(run)
             return
+        traceback = run.pop("traceback", None) if is_terminal() else None
         facts = {name: value for name, value in run.items() if name not in NOT_SHOWN}
         if run["unread_count"]:
             path = f"/api/runs/{named(run_id)}/messages"
@@ -169,6 +172,9 @@ async def get(run_id: str, /, *, app: App = None, json: Json = False) -> None:
             unread = [one["content"] for one in found if not (one["read"] or one["carried"])]
             facts["unread_messages"] = unread or None
     print_facts(facts)
+    if traceback:
+        print("traceback")
+        print_lines(traceback)
 
 
 async def explain(run_id: str, /, *, app: App = None, json: Json = False) -> None:

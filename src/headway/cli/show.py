@@ -87,6 +87,12 @@ def print_facts(facts: Mapping[str, Any]) -> None:
         print(f"{name:{width}}  {plain(value)}" if is_terminal() else f"{name}\t{plain(value)}")
 
 
+def print_lines(text: str) -> None:
+    """Print a text of several lines, set in."""
+    for line in text.splitlines():
+        print(f"  {plain(line)}")
+
+
 def plain(value: Any) -> str:
     """A value in one line, in which nothing could move a cursor or forge another line (S4)."""
     text = value if isinstance(value, str) else jsonlib.dumps(value, ensure_ascii=False)

@@ -52,6 +52,22 @@ def veiled(document: str) -> str:
     return json.dumps(veiled_value(json.loads(document)), ensure_ascii=False)
 
 
+def secret_values(document: str) -> list[str]:
+    """Return the values of all secrets in the document."""
+    if _MARK_TEXT not in document:
+        return []
+    found: list[str] = []
+
+    def note(value: dict[str, Any]) -> dict[str, Any]:
+        secret = value.get(MARK)
+        if isinstance(secret, str) and secret:
+            found.append(secret)
+        return value
+
+    json.loads(document, object_hook=note)
+    return found
+
+
 def is_veiled(params: Mapping[str, Any]) -> bool:
     """Whether it says of a secret only that it is set."""
     return SHOWN in params.values()

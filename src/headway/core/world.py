@@ -8,7 +8,7 @@ as its commands would one by one. Nothing here does I/O.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from headway.core.document import Document, encode_document
 from headway.core.files import FilePlace, KeyOutput, StoredFile
@@ -132,6 +132,12 @@ class Changes:
     """Commit although nothing else has changed: a caller asks whether the store can."""
 
 
+class Concludes(Protocol):
+    """An answer whose content depends on the decisions after its own."""
+
+    def conclude(self, world: "World") -> None: ...
+
+
 class World:
     def __init__(self, *, now: Instant, seq: int) -> None:
         self.now = now
@@ -178,7 +184,14 @@ class World:
         """Of the runs that may be claimed."""
         self.checkpoints: dict[RunId, str] = {}
         """Of the runs that may be claimed, and of those they continue from."""
+        self.accepted: list[Concludes] = []
+        """Answers that show a run as the whole batch leaves it."""
         self.changes = Changes()
+
+    def conclude(self) -> None:
+        """Bring the answers up to date. Call after the last decision of the batch."""
+        for answer in self.accepted:
+            answer.conclude(self)
 
     @property
     def has_changed(self) -> bool:

@@ -110,6 +110,7 @@ class Asking:
     async def _ask(self, asks: AskQuestion, default: Any, *, is_denied: bool) -> Any:
         self._hand_over_if_stopping(is_denied=is_denied)
         asked = await self._apply(asks)
+        self._execution.has_progressed = True
         after_seq, timeout_s = 0, asks.timeout_s
         if asked is not None:
             after_seq, timeout_s = asked.seq, asked.timeout_s

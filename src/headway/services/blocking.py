@@ -12,9 +12,11 @@ from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode
 from headway.core.run.status import RunStatus
+from headway.forked import exit_if_forked, fork_mark
 from headway.ports.file_folder import PartFile
 from headway.services.context import ChildRun, RunContext
 from headway.services.execution import Ending
+from headway.services.failure import JobExited
 from headway.services.files import check_data
 from headway.services.job import JobFunction
 
@@ -48,6 +50,7 @@ class BlockingRunContext:
     def __init__(self, context: RunContext, loop: asyncio.AbstractEventLoop) -> None:
         self._context = context
         self._loop = loop
+        self._fork_mark = fork_mark()
         self.run_id: RunId = context.run_id
         self.key: Key = context.key
         self.mode: Mode = context.mode
@@ -156,6 +159,7 @@ class BlockingRunContext:
         return self._wait(called)
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        exit_if_forked(self._fork_mark)  # No loop runs in a child: it would wait forever.
         if self.cancelled:
             coroutine.close()
             raise asyncio.CancelledError
@@ -218,14 +222,16 @@ def begin_in_thread(function: Callable[[], Any], *, name: str) -> "asyncio.Futur
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Any] = loop.create_future()
     variables = contextvars.copy_context()
+    mark = fork_mark()
 
     def work() -> None:
+        result, raised = None, None
         try:
             result = variables.run(function)
         except BaseException as error:
-            _tell(loop, answer, None, error)
-        else:
-            _tell(loop, answer, result, None)
+            raised = error
+        exit_if_forked(mark)
+        _tell(loop, answer, result, raised)
 
     threading.Thread(target=work, name=name, daemon=True).start()
     return answer
@@ -244,19 +250,12 @@ def _tell(
             answer.set_result(result)
         elif isinstance(error, asyncio.CancelledError):
             answer.cancel()
-        elif isinstance(error, Exception):
+        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
             answer.set_exception(error)
-        else:  # SystemExit and the like, which would end the program from here.
+        else:  # SystemExit and the like would end the program here; no future takes StopIteration.
             answer.set_exception(JobExited(error))
 
     try:
         loop.call_soon_threadsafe(tell)
     except RuntimeError:  # The loop is closed: nobody waits any more.
         return
-
-
-class JobExited(Exception):
-    """The job tried to end the whole program."""
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__(f"{type(error).__name__}: {error}")

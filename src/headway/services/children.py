@@ -105,6 +105,7 @@ class Children:
             active_count_max=ACTIVE_CHILD_COUNT_MAX,
         )
         answer = await persistently(lambda: self._store.apply(command))
+        self._execution.has_progressed = True
         match answer:
             case Found(run_id):
                 return run_id

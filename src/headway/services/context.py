@@ -118,7 +118,7 @@ class RunContext:
 
     @cached_property
     def _report(self) -> Report:
-        return Report(self._store, self._claim)
+        return Report(self._store, self._execution)
 
     @cached_property
     def _window(self) -> MessageWindow:
@@ -168,6 +168,7 @@ class RunContext:
         """From here a later execution goes on, after a crash or by Continue."""
         document = encode_document(checkpoint, place="checkpoint")
         await self._apply(SaveCheckpoint(self._claim, document))
+        self._execution.has_progressed = True
         self.checkpoint = checkpoint
 
     def file(self, path: str) -> AbstractAsyncContextManager[FileWriter]:

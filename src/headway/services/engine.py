@@ -22,6 +22,7 @@ from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 from headway.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
+from headway.forked import guard_loop
 from headway.log import event_log
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
@@ -109,11 +110,13 @@ class Engine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._looked_at_s = float("-inf")
         self._unknown: set[Claim] = set()
+        self._broken: dict[Claim, bool] = {}  # Ended by neither job nor us; has it progressed?
         self._waking: set[RunId] = set()
         self._has_stopped = asyncio.Event()
         self._is_leaving = False
 
     async def __aenter__(self) -> Self:
+        guard_loop()
         await self._begin()
         await clean_locks(self._reader, self._life_lock)
         self._stop_listening = self._store.listen(self._on_events)
@@ -268,11 +271,23 @@ class Engine:
                 output=self._output,
             )
         except Exception:  # Our own mistake: the run is freed when the lease is, and it is told.
+            self._broken[execution.claim] = execution.has_progressed
             log.exception("execution_broke", extra={"run_id": execution.claimed.run_id})
+        except BaseException:
+            self._broken[execution.claim] = execution.has_progressed
+            raise
         finally:
             run_id = execution.claimed.run_id
             if self._executing.get(run_id) is execution:
                 del self._executing[run_id]
+
+    async def _give_up(self, claim: Claim) -> None:
+        """Give up what nobody here executes any more, or what does not end when it is told to."""
+        has_progressed = self._broken.get(claim, True)  # Else it was never executed.
+        execution = self._executing.get(claim.run_id)
+        if execution is not None and execution.claim == claim:
+            has_progressed = execution.has_progressed or not execution.has_begun
+        await give_up(self._store, claim, has_progressed=has_progressed)
 
     # The loops.
 
@@ -325,8 +340,10 @@ class Engine:
         executed = {one.claim for one in self._executing.values()}
         unknown = {run.claim for run in held} - executed
         for claim in unknown & self._unknown:
-            await give_up(self._store, claim)
+            await self._give_up(claim)
         self._unknown = unknown
+        claims = {run.claim for run in held}
+        self._broken = {claim: told for claim, told in self._broken.items() if claim in claims}
 
     async def look(self, run_ids: Collection[RunId]) -> None:
         """Tell those of these runs that are executed here what was decided about them."""
@@ -391,7 +408,7 @@ class Engine:
                 RenewInstance(instance_id=self._instance_id, ttl_s=self._lease_ttl_s)
             )
             held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
-            await asyncio.gather(*(give_up(self._store, run.claim) for run in held))
+            await asyncio.gather(*(self._give_up(run.claim) for run in held))
             await self._store.apply(RetireInstance(self._instance_id))
         except InfrastructureError as error:  # Others will find out when the lease has run out.
             log.warning("left_without_a_word", extra={"reason": str(error)})

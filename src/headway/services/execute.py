@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from headway.core.command.advance import AdvanceFlow, End
 from headway.core.command.cancel import ConfirmDelivery
+from headway.core.command.instance import HandOver
 from headway.core.command.settle import Complete, ConfirmCancel, Fail, TooLate
-from headway.core.command.wait import Park, Retry
+from headway.core.command.wait import Retry
 from headway.core.document import Document, encode_document, storable
 from headway.core.errors import (
     InfrastructureError,
@@ -18,16 +19,17 @@ from headway.core.errors import (
     StoreClosed,
     TooLarge,
 )
-from headway.core.ids import Instant
 from headway.core.run.run import Claim
+from headway.core.secret import secret_values
+from headway.forked import run_guarded
 from headway.log import about, event_log
 from headway.ports.clock import Clock
 from headway.ports.store import Store
-from headway.services.blocking import JobExited, call_in_thread
+from headway.services.blocking import call_in_thread
 from headway.services.children import Children
 from headway.services.context import RunContext
 from headway.services.execution import Ending, Execution
-from headway.services.failure import in_words
+from headway.services.failure import JobExited, format_traceback, in_words, is_own
 from headway.services.files import RunFiles
 from headway.services.job import Job
 from headway.services.output import Output
@@ -35,7 +37,8 @@ from headway.services.patience import AGAIN_S, persistently
 from headway.services.refusals import Refusals
 from headway.trace import Span, adopted_span
 
-AT_ONCE: Final = Instant(0)
+_EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, JobExited)
+"""What a job raises to end the program. It ends the run, without another attempt."""
 Outcome = Complete | Fail | Retry | AdvanceFlow
 
 log = event_log(__name__)
@@ -88,10 +91,13 @@ async def _execute(
         await context.files.end(is_given_up=True)
         await context.end()
         if execution.ending is not Ending.LOST:
-            await persistently(lambda: give_up(store, execution.claim))
+            has_progressed = execution.has_progressed or not execution.has_begun
+            await persistently(
+                lambda: give_up(store, execution.claim, has_progressed=has_progressed)
+            )
         return
     if answer is False:  # No more attempts: it was cancelled meanwhile, or it is no longer ours.
-        await persistently(lambda: give_up(store, execution.claim))
+        await persistently(lambda: give_up(store, execution.claim, has_progressed=True))
     elif isinstance(answer, TooLate):
         log.debug("settled_too_late", extra={"run_id": execution.claimed.run_id})
 
@@ -113,7 +119,7 @@ async def _settled(store: Store, claim: Claim, outcome: Outcome) -> object:
 
 
 async def _outcome(job: Job, context: RunContext, execution: Execution) -> Outcome:
-    claim = execution.claim
+    claim, task = execution.claim, asyncio.current_task()
     try:
         arguments = job.parameters.parse(execution.claimed.params)
     except Exception as error:  # The function has changed since, or its own checks go wrong.
@@ -122,12 +128,12 @@ async def _outcome(job: Job, context: RunContext, execution: Execution) -> Outco
     try:
         await context.files.prepare()
         if job.is_async:
-            result = await job.function(context, **arguments)
+            result = await run_guarded(job.function(context, **arguments))
         else:
             result = await call_in_thread(job.function, context, arguments)
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
     except BaseException as error:  # A job may raise anything: it is the run's error.
+        if not is_own(error, task):
+            raise
         if execution.ending is not None:  # Whatever it says on its way out.
             raise asyncio.CancelledError from error
         return _failure(job, execution, error)
@@ -143,16 +149,20 @@ async def _outcome(job: Job, context: RunContext, execution: Execution) -> Outco
 def _failure(job: Job, execution: Execution, error: BaseException) -> Fail | Retry:
     claimed = execution.claimed
     attempt = claimed.attempt
-    has_more = attempt <= job.retries and not isinstance(error, SystemExit | JobExited)
+    has_more = attempt <= job.retries and not isinstance(error, _EXITS)
     is_last = not has_more or execution.ending is not None
+    raised = error.__cause__ or error if isinstance(error, JobExited) else error
+    message = in_words(raised)
     fields = {"job": job.name, "key": claimed.key, "run_id": claimed.run_id, "attempt": attempt}
-    log.info("job_failed", exc_info=error, extra=fields)
-    said = _error("error", in_words(error))
+    said = _error("error", message)
+    traceback = format_traceback(raised, secrets=secret_values(claimed.params))
     if not is_last:
+        log.warning("job_attempt_failed", extra={**fields, "error": message})
         # Nothing is at stake: it only keeps those that failed together from coming together.
         delay_s = job.backoff.delay_s(attempt, share=random.random())  # noqa: S311
-        return Retry(execution.claim, said, delay_s)
-    return Fail(execution.claim, said)
+        return Retry(execution.claim, said, delay_s, traceback)
+    log.error("job_failed", exc_info=raised, extra=fields)
+    return Fail(execution.claim, said, traceback)
 
 
 def _error_in(outcome: Outcome) -> Document | None:
@@ -171,10 +181,13 @@ def _result(claim: Claim, result: Any) -> Complete | Fail:
         return Fail(claim, _error(code, str(error)))
 
 
-async def give_up(store: Store, claim: Claim) -> None:
-    """End an execution, not its run: unless a cancel was asked for, the run is ready for others."""
+async def give_up(store: Store, claim: Claim, *, has_progressed: bool) -> None:
+    """End an execution, not its run: unless a cancel was asked for, the run is ready for others.
+
+    `has_progressed`: it showed a sign of progress, or executed nothing that could.
+    """
     if isinstance(await store.apply(ConfirmCancel(claim)), TooLate):
-        await store.apply(Park(claim, wake_at=AT_ONCE))
+        await store.apply(HandOver(claim, has_progressed=has_progressed))
 
 
 async def confirm_delivery(store: Store, claim: Claim) -> None:

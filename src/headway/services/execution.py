@@ -36,6 +36,8 @@ class Execution:
         self.ending: Ending | None = None
         self.is_settling = False
         """Its end is on the way to the store: that it is heard of is no surprise."""
+        self.has_progressed = False
+        """It has written a sign of progress, which a graceful stop takes for health."""
         self.asking_count = 0
         """For how many answers of people the job waits."""
         self.denied_count = 0
@@ -52,7 +54,9 @@ class Execution:
         self._calls: set[asyncio.Task[Any]] = set()
         self._grace: asyncio.TimerHandle | None = None
         """Until a job that was denied its answer is cancelled."""
-        self._has_begun = False
+        self._has_entered = False
+        self.has_begun = False
+        """Its job may have been called."""
         self._is_last = False
         self.awaited_slot: asyncio.Future[None] | None = None
         """Another one for each wait."""
@@ -71,9 +75,10 @@ class Execution:
 
     def begin(self) -> None:
         """To be called first within the task; CancelledError: it was ended before it began."""
-        self._has_begun = True
+        self._has_entered = True
         if self.ending is not None:
             raise asyncio.CancelledError
+        self.has_begun = True
 
     @contextmanager
     def calling(self) -> Iterator[None]:
@@ -145,7 +150,7 @@ class Execution:
     def _cancel(self) -> None:
         self.is_cancelled = True
         assert self._task is not None
-        if self._has_begun:  # A task that has not would do nothing at all, not even say so.
+        if self._has_entered:  # A task that has not would do nothing at all, not even say so.
             self._task.cancel()
         for task in self._calls:
             task.cancel()

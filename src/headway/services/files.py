@@ -106,6 +106,7 @@ class RunFiles:
         if not await persistently(lambda: self._output.store.apply(command)):
             del self._whole[part.name]
             raise RunNotActive(self._run_id)
+        self._execution.has_progressed = True
         await self._output.threads.run(self._folder.place, self._run_id, part.name, self._key, path)
         del self._whole[part.name]
 

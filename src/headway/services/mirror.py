@@ -173,7 +173,7 @@ def _text_of(record: RunRecord) -> str:
         "started_at": _time(run.started_at),
         "ended_at": _time(run.ended_at),
     }
-    for name in RunRecord._fields[1:]:
+    for name in RunRecord._fields[1:-1]:  # Without the traceback, which is no document.
         document: str | None = getattr(record, name)
         shown[name] = None if document is None else json.loads(veiled(document))
     return json.dumps(shown, ensure_ascii=False, indent=2) + "\n"

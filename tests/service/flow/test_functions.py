@@ -1,7 +1,6 @@
 """Functions: which program has them, and those that never return."""
 
 import asyncio
-import sys
 import threading
 from typing import Any
 
@@ -114,14 +113,23 @@ async def test_i15_functions_that_never_return_keep_no_others_from_their_threads
     ],
     ids=lambda node: node["kind"],
 )
-async def test_i15_a_function_that_calls_sys_exit_fails_its_node_alone(
-    url: str, node: dict[str, Any]
+@pytest.mark.parametrize(
+    ("raised", "shown"),
+    [
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (GeneratorExit(), "GeneratorExit"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_i15_a_function_that_raises_what_ends_programs_fails_its_node_alone(
+    url: str, node: dict[str, Any], raised: BaseException, shown: str
 ) -> None:
     hw = Headway(url, stop_wait_s=0)
 
     @hw.flows.function
     async def leaves(_: object) -> None:
-        sys.exit(3)
+        raise raised
 
     async with hw:
         failing = node | {"function": "leaves", "on_error": "next"}
@@ -131,7 +139,7 @@ async def test_i15_a_function_that_calls_sys_exit_fails_its_node_alone(
         run = await hw.flows.start("f", params={"list": [1, 2]})
         await run.ended()
         errors = [row.error for row in await hw.flows.node_runs(run.id) if row.branch is not None]
-        assert set(errors) == {"SystemExit: 3"}
+        assert set(errors) == {shown}
 
 
 async def test_i15_no_more_plain_functions_are_at_work_at_once_than_may_be(

@@ -4,7 +4,7 @@ import { Link, useParams } from "@tanstack/react-router";
 import { type ReactNode, useMemo } from "react";
 import { answerOf, queries, reasonOf } from "../api";
 import { FLOW_JOB } from "../tasks/words";
-import { getRun, type RunView } from "../client";
+import { getRun, type RunDetails, type RunView } from "../client";
 import { InterruptCard } from "../inbox/InterruptCard";
 import { useInterrupts } from "../inbox/interrupts";
 import { useLive } from "../live";
@@ -51,7 +51,7 @@ export function RunDetail() {
   return <Detail run={run} history={history} />;
 }
 
-function Detail({ run: read, history }: { run: RunView; history: ReturnType<typeof useHistory> }) {
+function Detail({ run: read, history }: { run: RunDetails; history: ReturnType<typeof useHistory> }) {
   const shown = useLive((live) => live.runs.get(read.id) ?? live.ended.get(read.id)) ?? toLive(read);
   const run = { ...read, status: shown.status };
   const active = isActive(shown.status);
@@ -85,6 +85,7 @@ function Detail({ run: read, history }: { run: RunView; history: ReturnType<type
             <Timeline run={run} events={events} />
             <Figures run={shown} />
           </Card>
+          {run.traceback !== null && <Traceback text={run.traceback} />}
           <Card>
             <Tabs defaultValue="log" keepMounted={false}>
               <Tabs.List>
@@ -114,6 +115,21 @@ function Detail({ run: read, history }: { run: RunView; history: ReturnType<type
         </aside>
       </div>
     </>
+  );
+}
+
+/** Where the last failed attempt went wrong, for whoever wrote the job. */
+function Traceback({ text }: { text: string }) {
+  return (
+    <Card>
+      <details className={classes.traceback}>
+        <summary>Traceback</summary>
+        <pre tabIndex={0} aria-label="Traceback">
+          {text}
+        </pre>
+        <Whole text={() => text} name="traceback" what="the traceback" />
+      </details>
+    </Card>
   );
 }
 
@@ -183,6 +199,7 @@ function Facts({ run }: { run: RunView }) {
         <Fact name={run.ended_at ? "Took" : "Runs for"}>{length((run.ended_at ? Date.parse(run.ended_at) : now) - Date.parse(run.started_at))}</Fact>
       )}
       {run.ended_at && <Fact name="Ended">{ago(run.ended_at, now)}</Fact>}
+      {!run.ended_at && <Fact name="Last change">{ago(run.updated_at, now)}</Fact>}
       {run.run_by && !run.ended_at && <Fact name="Must end by">{moment(run.run_by)}</Fact>}
       <Holder run={run} />
       {run.attempt > 1 && <Fact name="Attempt">{run.attempt}</Fact>}

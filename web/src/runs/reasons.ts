@@ -2,6 +2,8 @@
 import type { LiveRun } from "../stream/model";
 
 const LINE_LENGTH_MAX = 300;
+/** Of runs that an older version of headway has ended. */
+export const TOO_LONG = "It took longer than it was allowed to.";
 
 export function errorText(error: unknown): string | null {
   if (error === null || error === undefined) return null;
@@ -16,10 +18,9 @@ export function errorText(error: unknown): string | null {
 }
 
 export function reasonOfEnd(run: Pick<LiveRun, "status" | "error">): string | null {
-  if (run.status === "timed_out") return "It took longer than it was allowed to.";
   if (run.status === "rejected") return "It was refused, and nobody was there to be told.";
-  if (run.status !== "failed") return null;
-  const text = errorText(run.error) ?? "It failed without saying why.";
+  if (run.status !== "failed" && run.status !== "timed_out") return null;
+  const text = errorText(run.error) ?? (run.status === "failed" ? "It failed without saying why." : TOO_LONG);
   const [line] = text.split("\n", 1);
   return (line ?? "").slice(0, LINE_LENGTH_MAX);
 }

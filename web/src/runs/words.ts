@@ -1,7 +1,7 @@
 /** Events in words. */
 import type { EventView } from "../client";
 import { length } from "../time";
-import { errorText } from "./reasons";
+import { errorText, TOO_LONG } from "./reasons";
 
 const LINE_LENGTH_MAX = 2_000;
 
@@ -43,7 +43,7 @@ function told(event: EventView, payload: Record<string, unknown>): Words {
     case "run_resumed":
       return { words: "It goes on.", tone: "state" };
     case "run_parked":
-      return { words: "It is put aside until something wakes it.", tone: "state" };
+      return { words: parkedWords(payload), tone: "state" };
     case "run_woken":
       return { words: "It was woken.", tone: "state" };
     case "run_taken_over":
@@ -108,10 +108,17 @@ function stateWords(payload: Record<string, unknown>): string {
     case "failed":
       return `It failed: ${errorText(payload.error) ?? "without saying why"}`;
     case "timed_out":
-      return "It took longer than it was allowed to.";
+      return `It timed out: ${errorText(payload.error) ?? TOO_LONG}`;
     default:
       return `It is ${String(payload.to)}.`;
   }
+}
+
+function parkedWords(payload: Record<string, unknown>): string {
+  if (payload.reason !== "handed_over") return "It is put aside until something wakes it.";
+  const count = Number(payload.stop_count);
+  const without = count > 0 ? ` (${count} ${count === 1 ? "stop" : "stops"} without progress)` : "";
+  return `Its program stopped, and hands it over to another${without}.`;
 }
 
 function reasonIn(payload: Record<string, unknown>): string {

@@ -32,8 +32,10 @@ from headway.core.run.status import RunStatus
 from headway.core.world import MESSAGE, InboxItem, Instance, Question, SavedKey
 from headway.ports.run_reader import HeldRun, LaneView, RunFilter, Snapshot
 
-RECORD_COLUMNS: Final = [*RUN_COLUMNS, *(runs.c[name] for name in RunRecord._fields[1:])]
+# Without the traceback, which is long and belongs to the page of one run.
+RECORD_COLUMNS: Final = [*RUN_COLUMNS, *(runs.c[name] for name in RunRecord._fields[1:-1])]
 _RECORDS: Final = sa.select(*RECORD_COLUMNS)
+_RECORD: Final = sa.select(*RECORD_COLUMNS, runs.c.traceback)
 _STATES: Final = sa.select(*RUN_COLUMNS)
 _HELD: Final = sa.select(*(runs.c[name] for name in HeldRun._fields))
 # Found by the two indexes that hold active runs only: compared and not asked for NULL, and sorted
@@ -75,8 +77,8 @@ class SqlRunReader:
         return await self._database.with_retry(clock.read) if here is None else here
 
     async def run(self, run_id: RunId) -> RunRecord | None:
-        rows = await self._database.rows(_RECORDS.where(runs.c.id == run_id))
-        return to_record(rows[0]) if rows else None
+        rows = await self._database.rows(_RECORD.where(runs.c.id == run_id))
+        return to_record(rows[0])._replace(traceback=rows[0].traceback) if rows else None
 
     def list_runs(
         self, wanted: RunFilter, *, limit: int, before_seq: int | None = None

@@ -12,6 +12,7 @@ from headway.core.command.command import Command
 from headway.core.command.documents import document_length
 from headway.core.errors import StoreClosed, StoreOverloaded
 from headway.core.ids import InstanceId
+from headway.forked import exit_if_forked, fork_mark
 
 BATCH_COUNT_MAX: Final = 1_000
 WAITING_COUNT_MAX: Final = 100_000
@@ -25,6 +26,7 @@ class Waiting:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._fork_mark = fork_mark()
         self._commands: deque[Pending] = deque()
         self._last: deque[Pending] = deque()
         """What is to be decided after everything else of its batch."""
@@ -38,6 +40,7 @@ class Waiting:
 
     def put(self, command: Command[Any]) -> "asyncio.Future[Any]":
         """The answer to come, once it is durable."""
+        exit_if_forked(self._fork_mark)  # A child has no writer, and no business here.
         if self._is_closing:
             raise StoreClosed
         if len(self._commands) >= WAITING_COUNT_MAX:

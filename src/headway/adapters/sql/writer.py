@@ -203,6 +203,7 @@ class Writer:
         world, epoch = await load_world(self._link, needs, now=self._now)
         loaded_seq = world.seq
         answers = [command.decide(world) for command in commands]
+        world.conclude()
         if not world.has_changed:
             await self._link.rollback()
             return answers, []

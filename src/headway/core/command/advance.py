@@ -120,8 +120,8 @@ class AdvanceFlow:
         changes.rows += self.rows
         for child_id in self.cancelled:
             request_cancel(world, RequestCancel(run_id=child_id, reason=PARENT_ENDED))
-        # A step is progress: earlier deaths are forgiven.
-        others: dict[str, Any] = {"death_count": 0}
+        # A step is progress: it resets both counts.
+        others: dict[str, Any] = {"death_count": 0, "stop_count": 0}
         if self.consumed:
             others["unread_count"] = run.unread_count - len(self.consumed)
             self._consume(world, run)

@@ -14,6 +14,7 @@ from headway.core.command.report import AppendEvents, SaveCheckpoint, SaveProgre
 from headway.core.command.settle import Complete, Fail
 from headway.core.command.signal import PostSignal
 from headway.core.command.submit import Submit
+from headway.core.command.wait import Retry
 from headway.core.schedule import Schedule
 
 
@@ -32,7 +33,6 @@ def _length_of_one(command: Command[Any]) -> int:
             | FireSchedule(schedule=Schedule(params=document))
             | SaveKey(params=document)
             | Complete(result=document)
-            | Fail(error=document)
             | PostToInbox(payload=document)
             | PostSignal(value=document)
             | PublishFlow(definition=str(document))
@@ -42,6 +42,8 @@ def _length_of_one(command: Command[Any]) -> int:
             | CloseQuestion(otherwise=document)
         ):
             return len(document)
+        case Fail(error=document, traceback=traceback) | Retry(error=document, traceback=traceback):
+            return len(document) + len(traceback or "")
         case AppendEvents(said=said):
             return sum([len(one.payload) for one in said])
         case StartFlow(submission=submission, start=start):

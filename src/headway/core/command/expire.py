@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from headway.core.command.command import Needs
 from headway.core.command.tell import tell_parent
-from headway.core.ids import RunId
+from headway.core.ids import SECOND, Instant, RunId
 from headway.core.run.deadlines import is_overdue
+from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import Trigger
 from headway.core.world import World
@@ -23,7 +24,32 @@ class Expire:
         run = world.run(self.run_id)
         if run is None or not is_overdue(run, world.now):
             return False
-        clock = "queue" if run.status is RunStatus.QUEUED else "execution"
-        moved = world.move(run, Trigger.EXPIRE, details=f',"clock":"{clock}"')
+        is_queued = run.status is RunStatus.QUEUED
+        clock = "queue" if is_queued else "execution"
+        message = _describe_queue(run, world.now) if is_queued else _describe_execution(run)
+        error = f'{{"code":"{clock}_timeout","message":"{message}"}}'
+        moved = world.move(
+            run,
+            Trigger.EXPIRE,
+            details=f',"clock":"{clock}","error":{error}',
+            documents={"error": error},
+        )
         tell_parent(world, self.run_id)
         return moved is not None
+
+
+def _describe_queue(run: Run, now: Instant) -> str:
+    assert run.queue_by is not None
+    waited_s, limit_s = _seconds(now - run.queued_at), _seconds(run.queue_by - run.queued_at)
+    return f"waited {waited_s} s in the queue; its queue_timeout_s is {limit_s}"
+
+
+def _describe_execution(run: Run) -> str:
+    if run.generation > 1 or run.timeout_us is None:
+        # What was left of the limit was stored when the run was parked: the whole is not known.
+        return "its executions together took longer than its timeout_s"
+    return f"executed for longer than its timeout_s, which is {_seconds(run.timeout_us)}"
+
+
+def _seconds(microseconds: int) -> str:
+    return f"{microseconds / SECOND:.10g}"

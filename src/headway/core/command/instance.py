@@ -5,11 +5,19 @@ from typing import Final
 
 from headway.core.command.command import Needs
 from headway.core.command.tell import tell_parent
+from headway.core.command.wait import park, wake
 from headway.core.document import check_text
 from headway.core.duration import check_seconds
 from headway.core.ids import InstanceId, Instant, RunId, later
 from headway.core.run.events import EventType
-from headway.core.run.run import DEATH_COUNT_MAX, NO_TOKEN, QueueRank, Recovery
+from headway.core.run.run import (
+    DEATH_COUNT_MAX,
+    NO_TOKEN,
+    STOP_COUNT_MAX,
+    Claim,
+    QueueRank,
+    Recovery,
+)
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import Trigger
 from headway.core.timeouts import LEASE_TTL_S
@@ -18,6 +26,10 @@ from headway.core.world import Instance, World
 INSTANCE_ID_LENGTH_MAX: Final = 36
 LIFE_LOCK_LENGTH_MAX: Final = 128
 _POISON: Final = '{"code":"poison","message":"its executor died %d times without progress"}'
+_STOPPED: Final = (
+    '{"code":"poison","message":"%d times the process that executed it was stopped'
+    ' before it showed any progress"}'
+)
 _LOST: Final = '{"code":"executor_lost","message":"its executor died and the job does not resume"}'
 
 
@@ -153,4 +165,50 @@ class ReleaseOrphan:
             ready_seq=world.seq + 1,
         )
         world.emit(run, EventType.TAKEN_OVER, f'{{"death_count":{death_count}}}')
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """End an execution because its process stops; another instance goes on with the run.
+
+    Unlike Park it resets neither count: a run that keeps stopping its process would otherwise be
+    executed forever. An execution that held its slot and showed no sign of progress is counted.
+    """
+
+    claim: Claim
+    has_progressed: bool
+    """Whether the execution wrote a checkpoint, progress, a log line, a file or the like."""
+
+    def need(self, needs: Needs) -> None:
+        needs.ending(self.claim.run_id, may_wake=True)
+
+    def decide(self, world: World) -> bool:
+        run = world.held(self.claim)
+        if run is None or run.status is not RunStatus.RUNNING:
+            return False
+        # A run that waits without a slot executes nothing that could stop its process.
+        is_counted = run.slot is not None and not self.has_progressed
+        stop_count = run.stop_count + is_counted
+        if is_counted and stop_count >= STOP_COUNT_MAX:
+            error = _STOPPED % stop_count
+            world.move(
+                run,
+                Trigger.ABANDON,
+                details=f',"error":{error}',
+                documents={"error": error},
+                stop_count=stop_count,
+            )
+            tell_parent(world, run.id)
+            return True
+        run = park(
+            world,
+            run,
+            world.now,
+            attempt=run.attempt,
+            death_count=run.death_count,
+            stop_count=stop_count,
+        )
+        payload = f'{{"reason":"handed_over","stop_count":{stop_count}}}'
+        wake(world, world.emit(run, EventType.PARKED, payload))
         return True

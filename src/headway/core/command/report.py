@@ -44,7 +44,7 @@ class SaveProgress:
 
 @dataclass(frozen=True, slots=True)
 class SaveCheckpoint:
-    """From here a later execution goes on. It is progress: earlier deaths are forgiven."""
+    """From here a later execution goes on. It is progress: it resets both counts."""
 
     claim: Claim
     checkpoint: Document
@@ -57,7 +57,7 @@ class SaveCheckpoint:
         if run is None:
             return False
         world.checkpoints[run.id] = self.checkpoint
-        run = world.update(run, {"checkpoint": self.checkpoint}, death_count=0)
+        run = world.update(run, {"checkpoint": self.checkpoint}, death_count=0, stop_count=0)
         world.emit(run, EventType.CHECKPOINT, "{}")
         return True
 

@@ -59,13 +59,18 @@ class Fail:
     claim: Claim
     error: Document
     """A JSON object with at least `code` and `message`."""
+    traceback: str | None = None
+    """Text for the readers of the run. It is in no event."""
 
     def need(self, needs: Needs) -> None:
         needs.ending(self.claim.run_id)
 
     def decide(self, world: World) -> Settled | TooLate:
         details = f',"error":{self.error}'
-        return _settle(world, self.claim, Trigger.FAIL, {"error": self.error}, details)
+        documents: dict[str, str] = {"error": self.error}
+        if self.traceback is not None:
+            documents["traceback"] = self.traceback
+        return _settle(world, self.claim, Trigger.FAIL, documents, details)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,15 @@ from headway.core.run.status import RunStatus
 from headway.core.world import MESSAGE, InboxItem, World
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Accepted:
     run_id: RunId
     seq: int
     run: Run | None = field(default=None, compare=False, repr=False)
-    """As it was when it was accepted."""
+    """As the batch left it: a claim in the same transaction may have started it."""
+
+    def conclude(self, world: World) -> None:
+        self.run = world.run(self.run_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,15 +230,16 @@ class Submit:
             world.changes.lanes[self.lane] = world.known_lanes[self.lane]
         is_head = world.head_of(self.key) is None
         rank = QueueRank.READY if is_head else QueueRank.BEHIND
-        return self._add(world, RunStatus.QUEUED, rank)
+        accepted = self._add(world, rank)
+        world.accepted.append(accepted)
+        return accepted
 
     def _record_rejected(self, world: World, refusal: Busy | HasOutput | NoRoom) -> None:
         reason = _REASONS[type(refusal)]
-        self._add(world, RunStatus.REJECTED, None, details=f',"reason":"{reason}"')
+        self._add(world, None, details=f',"reason":"{reason}"')
 
-    def _add(
-        self, world: World, status: RunStatus, rank: QueueRank | None, details: str = ""
-    ) -> Accepted:
+    def _add(self, world: World, rank: QueueRank | None, details: str = "") -> Accepted:
+        status = RunStatus.REJECTED if rank is None else RunStatus.QUEUED
         seq = world.seq + 1
         queue_by = None if rank is None else self._queue_by(world.now)
         run = Run(

@@ -90,6 +90,8 @@ class Retry:
     claim: Claim
     error: Document
     delay_s: float
+    traceback: str | None = None
+    """Text for the readers of the run. It is in no event."""
 
     def __post_init__(self) -> None:
         check_seconds(self.delay_s, place="delay_s")
@@ -103,27 +105,41 @@ class Retry:
             return False
         wake_at = later(world.now, seconds=self.delay_s)
         failed_attempt = run.attempt
-        run = park(world, run, wake_at, attempt=failed_attempt + 1)
+        run = park(world, run, wake_at, attempt=failed_attempt + 1, documents=self._documents())
         payload = f'{{"attempt":{failed_attempt},"error":{self.error},"delay_s":{self.delay_s}}}'
         run = world.emit(run, EventType.RETRIED, payload)
         if wake_at <= world.now:
             wake(world, run)
         return True
 
+    def _documents(self) -> dict[str, str] | None:
+        return None if self.traceback is None else {"traceback": self.traceback}
 
-def park(world: World, run: Run, wake_at: Instant | None, *, attempt: int) -> Run:
-    """Take it from its executor. What it is to be told about it is the caller's affair."""
+
+def park(
+    world: World,
+    run: Run,
+    wake_at: Instant | None,
+    *,
+    attempt: int,
+    death_count: int = 0,
+    stop_count: int = 0,
+    documents: dict[str, str] | None = None,
+) -> Run:
+    """Take the run from its executor. The caller writes the event."""
     # A parked run's time does not count: what is left is kept and granted at the next claim.
     left_us = None if run.run_by is None else max(0, run.run_by - world.now)
     return world.update(
         run,
+        documents,
         slot=None,
         instance_id=None,
         token=NO_TOKEN,
         is_interactive=0,
         queue_rank=None,
         ready_seq=None,
-        death_count=0,
+        death_count=death_count,
+        stop_count=stop_count,
         run_by=None,
         timeout_us=run.timeout_us if left_us is None else left_us,
         wake_at=wake_at,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from headway.core.doctor.finding import Finding, violation
 from headway.core.run.deadlines import next_deadline
-from headway.core.run.run import NO_TOKEN, QueueRank, Run
+from headway.core.run.run import DEATH_COUNT_MAX, NO_TOKEN, STOP_COUNT_MAX, QueueRank, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE, TERMINAL
 
@@ -143,6 +143,12 @@ RULES: Final = (
         TERMINAL | {RunStatus.CANCELLING},
         lambda run: bool(run.is_parent) != (run.children_by is not None),
         "it is to end, but the sweep does not know whether its children are",
+    ),
+    Rule(
+        "I17",
+        ACTIVE,
+        lambda run: run.death_count >= DEATH_COUNT_MAX or run.stop_count >= STOP_COUNT_MAX,
+        "it is active, but lost so many executions without progress that it is poison",
     ),
     Rule(
         "I18",

@@ -9,7 +9,7 @@ from typing import Final
 from headway.core.ids import InstanceId, Instant, RunId
 from headway.core.lane import Lane
 from headway.core.run.deadlines import next_deadline
-from headway.core.run.run import NO_TOKEN, QueueRank, Run
+from headway.core.run.run import DEATH_COUNT_MAX, NO_TOKEN, STOP_COUNT_MAX, QueueRank, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
@@ -233,9 +233,17 @@ def _history(run: Run) -> str:
         return ""
     if run.token != NO_TOKEN:
         return "Its wait is over and it wants a slot again. "
-    # A parked run's deaths are forgiven, so who is woken has none.
+    # Ordinary parking resets both counts, so a run that a timer or a message woke has none.
     if run.death_count > 0:
-        return f"Its executor died ({run.death_count} in a row) and it wants another one. "
+        return (
+            f"Its executor died ({run.death_count} in a row, {DEATH_COUNT_MAX} are poison)"
+            " and it wants another one. "
+        )
+    if run.stop_count > 0:
+        return (
+            "A stop of its process ended its execution before it showed any progress"
+            f" ({run.stop_count} in a row, {STOP_COUNT_MAX} are poison) and it wants another one. "
+        )
     return "It was woken and wants a slot again. "
 
 

@@ -14,6 +14,8 @@ from headway.core.run.transitions import TERMINAL
 
 NO_TOKEN: Final = ""
 DEATH_COUNT_MAX: Final = 3
+STOP_COUNT_MAX: Final = 10
+"""Graceful stops that may end an execution without a sign of progress, since the last progress."""
 
 
 class Mode(StrEnum):
@@ -113,7 +115,7 @@ class Run(NamedTuple):
     traceparent: str | None = None
     """The trace in which it was submitted, as W3C Trace Context writes it."""
     stop_count: int = 0
-    """Executions since the last sign of progress that a graceful stop of their process ended."""
+    """Executions without a sign of progress that a graceful stop has ended, since the last step."""
     updated_at: Instant | None = None
     """When the row was last written."""
 

@@ -62,6 +62,8 @@ class Calls:
         self._place_of = place_of
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._ended: list[Ended] = []
+        self.has_stepped = False
+        """This execution has stored a step."""
         self.may_have_children = False
         """What is started may have been started already, by whoever held the task before."""
 
@@ -139,6 +141,7 @@ class Calls:
 
     async def _outcome(self, command: CallService | CallFunction) -> Ended:
         if isinstance(command, CallFunction):
+            self._context.execution.has_progressed = self.has_stepped
             return await self._callees.functions.call(command)
         return await self._callees.workers.call(
             command,

@@ -76,6 +76,8 @@ class Drive:
         self._desk = desk
         self._run_id: RunId = context.run_id
         self._news = context.execution.news = Bell()
+        # Services are executed elsewhere: only a function could be why this process is stopped.
+        context.execution.has_progressed = True
         pin: dict[str, Any] = context.checkpoint or {}
         self._pin = pin
         claim = context.execution.claim
@@ -203,6 +205,7 @@ class Drive:
         if answer is False:
             await _told_soon()
         assert isinstance(answer, Advanced)
+        self._calls.has_stepped = self._context.execution.has_progressed = True
         self._ledger.landed()
         self._desk.clock.heard(answer.now)
         self._taken.clear()

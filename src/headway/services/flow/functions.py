@@ -13,8 +13,9 @@ from headway.core.flow.commands import CallFunction
 from headway.core.flow.happened import Answered, Ended, Failed, Untaken
 from headway.core.flow.kept import encode
 from headway.core.secret import opened
+from headway.forked import run_guarded
 from headway.services.blocking import begin_in_thread
-from headway.services.failure import in_words
+from headway.services.failure import in_words, is_own
 
 FlowFunction = Callable[..., Any]
 THREAD_COUNT_MAX: Final = 256
@@ -53,16 +54,19 @@ class Functions:
             return Untaken(command.call_id, problem)
         function, takes, is_async = found
         given = (own(command.input), own(command.params))[:takes]
+        task = asyncio.current_task()
         try:
             if is_async:
-                result = await function(*given)
+                result = await run_guarded(function(*given))
             else:
                 result = await self._in_thread(partial(function, *given), command.function)
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
             return Failed(command.call_id, in_words(error))  # Of something that it waited for.
-        except (Exception, SystemExit) as error:  # Whatever it raises is the node's error.
+        except BaseException as error:  # Whatever it raises is the node's error.
+            if not is_own(error, task):
+                raise
             return Failed(command.call_id, in_words(error))
         return answered(command.call_id, result)
 

@@ -1,0 +1,111 @@
+"""Forked children of a program that executes runs: they must not act as a second engine.
+
+`os.fork()` copies the calling thread alone. A child that a job forks and that returns into the
+event loop would share sockets, the poll set and database handles with its parent, and would execute
+the other tasks of the loop once more. So the child exits as soon as its control comes back from the
+job: when the job's function yields or ends, when it calls its context, and before anything else of
+the loop runs. Nothing is flushed or closed then, because all of it belongs to the parent.
+
+A child that keeps to itself is left alone: `multiprocessing` runs its target and exits, and a new
+`Headway` in the child has marks of its own.
+"""
+
+import asyncio
+import os
+import threading
+import types
+from collections import deque
+from collections.abc import Coroutine, Generator
+from contextlib import suppress
+from functools import cache
+from typing import Any, Final, NoReturn, TypeVar
+from weakref import WeakKeyDictionary
+
+EXIT_CODE: Final = 70
+_MESSAGE: Final = (
+    b"headway: a child that a job has forked came back from the job; it exits."
+    b" End such a child with os._exit().\n"
+)
+
+T = TypeVar("T")
+
+
+class _Forks:
+    """How many forks lie between this process and the one that imported headway."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.loops: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
+        """Each with the thread that runs it."""
+
+    def note(self) -> None:
+        """Called in the child, in the thread that has forked."""
+        self.count += 1
+        for loop, thread_id in list(self.loops.items()):
+            if thread_id == threading.get_ident() and not loop.is_closed():
+                _exit_before_others(loop)
+        self.loops.clear()
+
+
+_forks: Final = _Forks()
+
+
+@cache
+def _register() -> None:
+    if hasattr(os, "register_at_fork"):  # Windows has no fork.
+        os.register_at_fork(after_in_child=_forks.note)
+
+
+def fork_mark() -> int:
+    """Return a mark of the present process, for `exit_if_forked`."""
+    _register()
+    return _forks.count
+
+
+def exit_if_forked(mark: int) -> None:
+    """Exit if the process has been forked since `mark` was made."""
+    if _forks.count != mark:
+        _exit()
+
+
+def guard_loop() -> None:
+    """Let a child that returns into the running loop exit before anything else runs there."""
+    _register()
+    _forks.loops[asyncio.get_running_loop()] = threading.get_ident()
+
+
+@types.coroutine
+def run_guarded(coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+    """Await `coroutine`, and exit if it yields or ends in a child that it has forked."""
+    mark = fork_mark()
+    value: Any = None
+    error: BaseException | None = None
+    while True:  # Until the coroutine ends. This is `yield from`, with a check after each step.
+        try:
+            awaited = coroutine.send(value) if error is None else coroutine.throw(error)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            exit_if_forked(mark)
+        value = error = None
+        try:
+            value = yield awaited
+        except GeneratorExit:
+            coroutine.close()
+            raise
+        except BaseException as thrown:
+            error = thrown
+
+
+def _exit_before_others(loop: asyncio.AbstractEventLoop) -> None:
+    loop.call_soon(_exit)
+    ready = getattr(loop, "_ready", None)  # asyncio's own loop has one, uvloop's does not show it.
+    if isinstance(ready, deque):
+        ready.rotate(1)
+
+
+def _exit() -> NoReturn:
+    with suppress(OSError):
+        os.write(2, _MESSAGE)
+    os._exit(EXIT_CODE)

@@ -1,0 +1,209 @@
+"""A supervisor restarts a program whose job ends its process: the run ends, and others start."""
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from headway.core.ids import RunId
+from headway.core.run.run import DEATH_COUNT_MAX, STOP_COUNT_MAX
+from headway.forked import EXIT_CODE
+from tests.cli.command import TIMEOUT_S, environment
+from tests.service.poison_program import make_headway
+
+pytestmark = pytest.mark.backend("sqlite-file")
+
+ROOT: Final = Path(__file__).parents[2]
+START_COUNT_MAX: Final = 15
+
+
+class Supervisor:
+    """Starts the program whenever it has ended, as systemd and Kubernetes do."""
+
+    def __init__(self, url: str, folder: Path, *, loop: str = "uvloop") -> None:
+        self._command = [sys.executable, "-m", "tests.service.poison_program", url, loop]
+        self._path = url.removeprefix("sqlite:///")
+        self._folder = folder
+        self.start_count = 0
+
+    def run_until_ended(self, run_id: RunId, *, kills: Callable[[Any], bool] | None = None) -> None:
+        """Restart the program until the run is over. `kills`: whether it is to be killed now."""
+        while not self.has_ended(run_id):
+            assert self.start_count < START_COUNT_MAX, self.status(run_id)
+            self.start_count += 1
+            with self._started() as process:
+                while process.poll() is None and not self.has_ended(run_id):
+                    if kills is not None and kills(self):
+                        self._kill(process)
+                    time.sleep(0.02)
+
+    @contextmanager
+    def _started(self) -> "Iterator[subprocess.Popen[bytes]]":
+        process = subprocess.Popen(
+            self._command,
+            cwd=ROOT,
+            env=environment(POISON_FOLDER=str(self._folder)),
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(TIMEOUT_S)
+            finally:
+                process.kill()
+                process.wait()
+
+    def _kill(self, process: "subprocess.Popen[bytes]") -> None:
+        """Ask first, and then insist."""
+        process.terminate()
+        try:
+            process.wait(0.5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def has_ended(self, run_id: RunId) -> bool:
+        return self.status(run_id) not in ("queued", "running", "cancelling")
+
+    def status(self, run_id: RunId) -> str:
+        with closing(sqlite3.connect(self._path, timeout=30)) as database:
+            ((status,),) = database.execute("SELECT status FROM runs WHERE id = ?", (run_id,))
+        return str(status)
+
+    def executions(self, job: str) -> list[str]:
+        path = self._folder / job
+        return path.read_text().splitlines() if path.exists() else []
+
+
+async def ended(
+    url: str,
+    folder: Path,
+    job: str,
+    how: str,
+    *,
+    loop: str = "uvloop",
+    kills: Callable[[Supervisor], bool] | None = None,
+) -> tuple[str, str, Supervisor]:
+    """How a run of `job` ends under a supervisor, and how another does that waits for its slot."""
+    supervisor = Supervisor(url, folder, loop=loop)
+    async with make_headway(url).without_engine() as hw:
+        deadly = await hw.submit(job, key="ann", params={"how": how})
+        other = await hw.submit("works", key="bob")
+        await asyncio.to_thread(supervisor.run_until_ended, deadly.id, kills=kills)
+        await asyncio.to_thread(supervisor.run_until_ended, other.id)
+        record, works = await deadly.record(), await other.record()
+    assert works.run.status == "succeeded"
+    assert len(supervisor.executions("works")) == 1
+    told = record.result or record.error or ""
+    return record.run.status, told, supervisor
+
+
+@pytest.mark.proves("I17")
+@pytest.mark.parametrize(
+    ("how", "loop"),
+    [
+        ("SIGKILL", "uvloop"),
+        ("SIGSEGV", "uvloop"),
+        ("os._exit", "asyncio"),
+        ("os.abort", "uvloop"),
+        ("closed files", "uvloop"),
+        ("closed files", "asyncio"),
+    ],
+)
+async def test_a_job_that_kills_its_process_is_poison_after_three_executions(
+    url: str, tmp_path: Path, how: str, loop: str
+) -> None:
+    status, told, supervisor = await ended(url, tmp_path, "deadly", how, loop=loop)
+    assert (status, json.loads(told)["code"]) == ("failed", "poison")
+    assert len(supervisor.executions("deadly")) == DEATH_COUNT_MAX
+
+
+@pytest.mark.proves("I17")
+@pytest.mark.parametrize(
+    ("job", "how"),
+    [
+        ("deadly", "SIGTERM"),
+        ("deadly", "SIGINT"),
+        ("deadly_plain", "SIGTERM"),
+        ("never_unwinds", "SIGTERM"),
+    ],
+)
+async def test_a_job_because_of_which_its_process_is_stopped_is_poison_after_ten_executions(
+    url: str, tmp_path: Path, job: str, how: str
+) -> None:
+    status, told, supervisor = await ended(url, tmp_path, job, how)
+    assert (status, json.loads(told)["code"]) == ("failed", "poison")
+    assert "10 times the process that executed it was stopped" in told
+    assert len(supervisor.executions(job)) == STOP_COUNT_MAX
+
+
+@pytest.mark.proves("I17")
+async def test_a_job_that_blocks_the_event_loop_until_its_process_is_killed_is_poison(
+    url: str, tmp_path: Path
+) -> None:
+    seen_count = 0
+
+    def kills(supervisor: Supervisor) -> bool:
+        nonlocal seen_count
+        count = len(supervisor.executions("deadly"))
+        is_new, seen_count = count > seen_count, count
+        return is_new
+
+    status, told, supervisor = await ended(url, tmp_path, "deadly", "blocked loop", kills=kills)
+    assert (status, json.loads(told)["code"]) == ("failed", "poison")
+    assert len(supervisor.executions("deadly")) == DEATH_COUNT_MAX
+
+
+@pytest.mark.proves("I17")
+@pytest.mark.parametrize("job", ["deadly", "deadly_plain"])
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("sys.exit", "SystemExit: 3"),
+        ("KeyboardInterrupt", "KeyboardInterrupt"),
+        ("GeneratorExit", "GeneratorExit"),
+    ],
+)
+async def test_a_job_that_raises_what_ends_programs_fails_alone(
+    url: str, tmp_path: Path, job: str, how: str, message: str
+) -> None:
+    status, told, supervisor = await ended(url, tmp_path, job, how)
+    assert (status, json.loads(told)) == ("failed", {"code": "error", "message": message})
+    assert (len(supervisor.executions(job)), supervisor.start_count) == (1, 1)
+
+
+@pytest.mark.proves("I17")
+async def test_a_task_of_a_job_that_exits_ends_the_process_and_the_run_with_it(
+    url: str, tmp_path: Path
+) -> None:
+    """asyncio ends the event loop when any task exits, whoever awaits it."""
+    status, told, supervisor = await ended(url, tmp_path, "deadly_child_task", "sys.exit")
+    assert (status, json.loads(told)["message"]) == ("failed", "SystemExit: 3")
+    assert len(supervisor.executions("deadly_child_task")) == 1
+
+
+@pytest.mark.proves("I1", "I2")
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize("job", ["deadly", "deadly_plain", "deadly_child_task"])
+async def test_a_forked_child_that_returns_from_its_job_exits_and_the_parent_goes_on(
+    url: str, tmp_path: Path, job: str, loop: str
+) -> None:
+    status, told, supervisor = await ended(url, tmp_path, job, "fork", loop=loop)
+    assert (status, json.loads(told)) == ("succeeded", f"the child ended with {EXIT_CODE}")
+    assert (len(supervisor.executions(job)), supervisor.start_count) == (1, 1)
+
+
+async def test_a_job_may_fork_with_multiprocessing(url: str, tmp_path: Path) -> None:
+    status, told, supervisor = await ended(url, tmp_path, "multiprocesses", "child")
+    assert (status, json.loads(told)) == ("succeeded", 0)
+    assert len(supervisor.executions("child")) == 1
