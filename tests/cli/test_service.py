@@ -1,5 +1,6 @@
 """From nothing: a user's own file is served, and its job submitted, watched and cancelled."""
 
+import json
 import os
 import pty
 import subprocess
@@ -28,6 +29,10 @@ async def count(ctx: RunContext, upto: int = 3) -> int:
 @hw.job
 async def stay(ctx: RunContext) -> None:
     await asyncio.Event().wait()
+
+@hw.job
+async def fail(ctx: RunContext) -> None:
+    raise ValueError("the feed is gone")
 """
 
 
@@ -115,6 +120,23 @@ def test_a_shell_is_told_how_to_complete_our_words(folder: Path, shell: str) -> 
     ended = headway("completion", shell, folder=folder)
     assert ended.code == 0
     assert "submit" in ended.out
+
+
+@pytest.mark.proves("R7.11", "R1.10")
+def test_the_traceback_of_a_failed_run_is_shown_with_the_run(folder: Path, address: str) -> None:
+    run_id = headway("run", "submit", "fail", folder=folder, HEADWAY_URL=address).out.strip()
+    headway("run", "watch", run_id, folder=folder, HEADWAY_URL=address)
+    told = headway("run", "get", run_id, "--json", folder=folder, HEADWAY_URL=address)
+    run = json.loads(told.out)
+    assert run["updated_at"] == run["ended_at"]
+    assert run["traceback"].endswith("ValueError: the feed is gone\n")
+    shown = on_a_terminal("run", "get", run_id, folder=folder, HEADWAY_URL=address)
+    lines = shown.splitlines()
+    assert "  Traceback (most recent call last):" in lines
+    assert lines[-1] == "  ValueError: the feed is gone"
+    piped = headway("run", "get", run_id, folder=folder, HEADWAY_URL=address).out.splitlines()
+    (fact,) = [line for line in piped if line.startswith("traceback\t")]
+    assert fact.endswith(r"ValueError: the feed is gone\n")
 
 
 def on_a_terminal(*words: str, folder: Path, **settings: str) -> str:
