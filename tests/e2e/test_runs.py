@@ -48,6 +48,19 @@ async def test_the_list_is_filtered_and_the_filter_is_in_the_address(
     await expect(page.get_by_text("gus", exact=True)).to_have_count(0)
 
 
+@pytest.mark.proves("R7.11")
+async def test_a_failed_run_shows_its_traceback(viewer: Viewer, site: Site) -> None:
+    failed = site.begun("fay", params={"url": "x"})
+    site.tell(failed, {"fail": "no luck"})
+    site.ended(failed)
+    page = await viewer.open(f"runs/{failed}")
+    traceback = page.get_by_label("Traceback", exact=True)
+    await expect(traceback).to_be_hidden()
+    await page.get_by_text("Traceback", exact=True).click()
+    await expect(traceback).to_contain_text("Traceback (most recent call last):")
+    await expect(traceback).to_contain_text("no luck")
+
+
 @everywhere
 async def test_a_run_shows_its_log_live_takes_messages_and_is_cancelled(
     viewer: Viewer, site: Site

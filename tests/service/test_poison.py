@@ -17,6 +17,7 @@ from headway.core.ids import RunId
 from headway.core.run.run import DEATH_COUNT_MAX, STOP_COUNT_MAX
 from headway.forked import EXIT_CODE
 from tests.cli.command import TIMEOUT_S, environment
+from tests.service.flow.scenes import a_flow
 from tests.service.poison_program import make_headway
 
 pytestmark = pytest.mark.backend("sqlite-file")
@@ -145,6 +146,19 @@ async def test_a_job_because_of_which_its_process_is_stopped_is_poison_after_ten
     assert (status, json.loads(told)["code"]) == ("failed", "poison")
     assert "10 times the process that executed it was stopped" in told
     assert len(supervisor.executions(job)) == STOP_COUNT_MAX
+
+
+@pytest.mark.proves("I17")
+async def test_a_flow_whose_function_stops_its_process_is_poison(url: str, tmp_path: Path) -> None:
+    supervisor = Supervisor(url, tmp_path)
+    node = {"kind": "local", "function": "deadly_function", "prep": {"input_key": "$params.how"}}
+    async with make_headway(url).without_engine() as hw:
+        await hw.flows.publish("deadly", a_flow({"a": node}))
+        task = await hw.flows.start("deadly", params={"how": "SIGTERM"})
+        await asyncio.to_thread(supervisor.run_until_ended, task.id)
+        record = await task.record()
+    assert json.loads(record.error or "")["code"] == "poison"
+    assert len(supervisor.executions("deadly_function")) <= STOP_COUNT_MAX + 1
 
 
 @pytest.mark.proves("I17")
