@@ -176,8 +176,8 @@ class RunHandle:
     async def answer(self, call_id: str, answer: Any, *, by: str = "") -> None:
         """Answer a question that the job asks in `ctx.interrupt()`; the first answer stands.
 
-        QuestionNotOpen: it was answered already, or the job does not ask that, or no more. A job
-        that goes on elsewhere after a crash asks again, under another `call_id`. InvalidInput: it
+        Raise QuestionNotOpen if it was answered already, or the job does not ask that, or no more.
+        A question stays open while no process executes the run. Raise InvalidInput if the answer
         does not fit the schema of the question, which stays open.
         """
         await self._post(ANSWER, answer, by=by, call_id=call_id)
