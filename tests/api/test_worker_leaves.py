@@ -46,11 +46,11 @@ def held(count: int = 1) -> tuple[Services, asyncio.Event, asyncio.Event]:
     return services, begun, go
 
 
-async def started(hw: Headway, count: int, *, steps: int = 1) -> list[RunHandle]:
+async def started(hw: Headway, count: int, *, steps: int = 1, **settings: Any) -> list[RunHandle]:
     keys = [f"n{at}" for at in range(steps)]
     nodes = {key: {"kind": "executor", "service": "work"} for key in keys}
     edges = [(keys[at], keys[at + 1]) for at in range(steps - 1)]
-    await hw.flows.publish("works", a_flow(nodes, *edges))
+    await hw.flows.publish("works", a_flow(nodes, *edges) | settings)
     return [await hw.flows.start("works") for _ in range(count)]
 
 
@@ -133,7 +133,7 @@ async def test_r5_4_when_all_are_gone_the_reason_is_told(url: str) -> None:
     async with Headway(url, stop_wait_s=0) as hw:
         for name in ("a", "b", "c"):
             await hw.workers.register(name, NOBODY, ["work"])
-        (run,) = await started(hw, 1)
+        (run,) = await started(hw, 1, worker_wait_ms=0)
         await run.ended()
         (row,) = await hw.flows.node_runs(run.id)
         assert row.error.startswith("unreachable: cannot connect")

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 ORDERS: Final[dict[str, Any]] = {
+    "worker_wait_ms": 0,
     "start": "size",
     "nodes": {
         "size": {
@@ -68,6 +69,7 @@ ASK: Final[dict[str, Any]] = {
 }
 
 REPORT: Final[dict[str, Any]] = {
+    "worker_wait_ms": 0,
     "start": "gather",
     "nodes": {
         "gather": {
