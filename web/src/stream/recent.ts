@@ -8,7 +8,7 @@ import type { RecentView } from "../client";
 export class RecentKeys {
   /** Of each key the number of its newest run that was not refused. */
   private readonly seqs = new Map<string, number>();
-  private rule: RecentView = { keys: [], has_older: false, key_count_max: 500, event_count_max: 500_000, event_step: 50_000 };
+  private rule: RecentView = { keys: [], has_older: false, key_count_max: 500, event_count_max: 200_000, event_step: 20_000 };
   private after_seq = 0;
 
   take(view: RecentView, seq: number): void {

@@ -13,14 +13,24 @@ from headway.core.run.recent import RecentKey, recent_after_seq
 from headway.core.run.status import RunStatus
 
 CHUNK_COUNT: Final = 1_000
-CHUNK_COUNT_MAX: Final = 16_000
 _NEWEST: Final = (
-    sa.select(runs.c.seq, runs.c.key, runs.c.status, runs.c.started_at)
+    sa.select(runs.c.seq, runs.c.key, runs.c.status)
     .where(
         runs.c.seq > sa.bindparam("after_seq", type_=sa.BigInteger()),
         runs.c.seq < sa.bindparam("before_seq", type_=sa.BigInteger()),
     )
     .order_by(runs.c.seq.desc())
+)
+# For when a few busy keys have made the newest runs: the database reads through theirs.
+_GROUPED: Final = (
+    sa.select(sa.func.max(runs.c.seq).label("seq"), runs.c.key)
+    .where(
+        runs.c.seq > sa.bindparam("after_seq", type_=sa.BigInteger()),
+        runs.c.seq < sa.bindparam("before_seq", type_=sa.BigInteger()),
+        runs.c.status != RunStatus.REJECTED.value,
+    )
+    .group_by(runs.c.key)
+    .order_by(sa.desc("seq"))
 )
 _NEWEST_OF_KEY: Final = runs.alias("newest")
 _OF_SAME_KEY: Final = runs.alias("of_same_key")
@@ -43,36 +53,31 @@ class RecentKeys(NamedTuple):
 
 
 async def read_recent(connection: AsyncConnection, *, seq: int) -> RecentKeys:
-    """Read runs from the newest on, until there are enough keys or the far end is reached."""
+    """Read the newest runs, and further back only if those are of too few keys."""
     found: dict[Key, int] = {}
-    unbegun: list[int] = []
-    after_seq, before_seq, count = recent_after_seq(seq), seq + 1, CHUNK_COUNT
-    is_full = is_end = False
-    while not (is_full or is_end):
-        limits = {"after_seq": after_seq, "before_seq": before_seq}
-        rows = (await connection.execute(_NEWEST.limit(count), limits)).all()
-        for row in rows:
-            before_seq = row.seq
-            if row.status != RunStatus.REJECTED.value and row.key not in found:
-                found[row.key] = row.seq
-                if row.started_at is None:
-                    unbegun.append(row.seq)
-                is_full = len(found) == recent.KEY_COUNT_MAX
-                if is_full:
-                    break
-        is_end = len(rows) < count
-        count = min(4 * count, CHUNK_COUNT_MAX)
-    older = sa.select(runs.c.seq).where(runs.c.seq < before_seq).limit(1)
+    limits = {"after_seq": recent_after_seq(seq), "before_seq": seq + 1}
+    newest = (await connection.execute(_NEWEST.limit(CHUNK_COUNT), limits)).all()
+    for row in newest:
+        if row.status != RunStatus.REJECTED.value:
+            found.setdefault(row.key, row.seq)
+    if len(found) < recent.KEY_COUNT_MAX and len(newest) == CHUNK_COUNT:
+        limits["before_seq"] = newest[-1].seq
+        grouped = _GROUPED.limit(recent.KEY_COUNT_MAX)
+        for older_run in await connection.execute(grouped, limits):
+            found.setdefault(older_run.key, older_run.seq)
+    keys = [RecentKey(*one) for one in found.items()][: recent.KEY_COUNT_MAX]
+    is_full = len(keys) == recent.KEY_COUNT_MAX
+    first_seq = keys[-1].seq if is_full else limits["after_seq"] + 1
+    older = sa.select(runs.c.seq).where(runs.c.seq < first_seq).limit(1)
+    seqs = [one.seq for one in keys]
     return RecentKeys(
-        [RecentKey(key, newest_seq) for key, newest_seq in found.items()],
+        keys,
         (await connection.scalar(older)) is not None,
-        [*found.values(), *await _begun_before(connection, unbegun)],
+        list(dict.fromkeys([*seqs, *await _last_begun(connection, seqs)])),
     )
 
 
-async def _begun_before(connection: AsyncConnection, unbegun: Sequence[int]) -> list[int]:
-    """Return the newest run that began of each key whose newest run has not begun."""
-    if not unbegun:
-        return []
-    query = sa.select(_LAST_BEGUN.scalar_subquery()).where(_NEWEST_OF_KEY.c.seq.in_(unbegun))
+async def _last_begun(connection: AsyncConnection, seqs: Sequence[int]) -> list[int]:
+    """Return the newest run that began of the key of each of these runs."""
+    query = sa.select(_LAST_BEGUN.scalar_subquery()).where(_NEWEST_OF_KEY.c.seq.in_(seqs))
     return [seq for seq in await connection.scalars(query) if seq is not None]

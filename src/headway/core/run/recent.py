@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 from headway.core.ids import Key
 
 KEY_COUNT_MAX: Final = 500
-EVENT_COUNT_MAX: Final = 500_000
+EVENT_COUNT_MAX: Final = 200_000
 """How far back in the stream a newest run may have been submitted.
 
 It bounds what a snapshot reads where a few busy keys have made nearly all runs.
 """
-EVENT_STEP: Final = 50_000
+EVENT_STEP: Final = 20_000
 """The far end moves in steps, so that pages need not check it with every event."""
 
 
