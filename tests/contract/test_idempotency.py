@@ -14,7 +14,7 @@ from headway.core.command.settle import Complete
 from headway.core.command.submit import Accepted, Busy, Joined, Steered
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Recovery
-from headway.core.run.window import Window
+from headway.core.run.window import Delivery, Window
 from headway.testing import FakeClock, a_message, a_submit, claim_of
 from tests.contract.backends import read_all
 from tests.contract.scenes import claimed_one, instance, running, submitted
@@ -136,7 +136,7 @@ async def test_i6_another_message_or_run_under_the_same_key_is_refused(store: Sq
 
 async def test_i6_a_message_that_was_refused_may_be_sent_again(store: SqlStore) -> None:
     one = await running(store)
-    message = a_message(one.run_id, "hello", idempotency_key="once")
+    message = a_message(one.run_id, "hello", delivery=Delivery.NOW, idempotency_key="once")
     await store.apply(SetWindow(claim_of(one), Window.COMPACTING))
     assert isinstance(await store.apply(message), NotTaken)
     await store.apply(SetWindow(claim_of(one), Window.STREAMING))

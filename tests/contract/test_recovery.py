@@ -245,7 +245,7 @@ async def test_i17_to_park_is_progress_too(store: SqlStore) -> None:
 
 
 @pytest.mark.proves("I17")
-async def test_ten_graceful_stops_without_progress_are_poison(store: SqlStore) -> None:
+async def test_twenty_graceful_stops_without_progress_are_poison(store: SqlStore) -> None:
     one = await running(store)
     behind = await submitted(store, on_conflict=OnConflict.ENQUEUE)
     for number in range(1, STOP_COUNT_MAX):
@@ -259,7 +259,7 @@ async def test_ten_graceful_stops_without_progress_are_poison(store: SqlStore) -
     assert (kept.run.status, kept.run.stop_count) == (RunStatus.FAILED, STOP_COUNT_MAX)
     assert json.loads(kept.error or "") == {
         "code": "poison",
-        "message": "10 times the process that executed it was stopped"
+        "message": "20 times the process that executed it was stopped"
         " before it showed any progress",
     }
     assert (await claimed_one(store, await instance(store))).run_id == behind

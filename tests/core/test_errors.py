@@ -7,9 +7,12 @@ import pytest
 
 from headway.core.errors import (
     ChildRefused,
+    DatabaseBehind,
+    DatabaseFileLost,
     DatabaseUnavailable,
     Error,
     FlowNotFound,
+    ForeignDatabase,
     IdempotencyConflict,
     InboxOverflow,
     InvalidFlow,
@@ -54,6 +57,9 @@ ERRORS: list[Error] = [
     SchemaMismatch("it has no schema", remedy="headway db upgrade"),
     RuntimeUnavailable("127.0.0.1:6379", "it did not answer"),
     LeaseLost(Key("k"), RunId("r")),
+    ForeignDatabase("headway@db", "the table events has the columns id, title"),
+    DatabaseBehind({"a:1": "lacks commits"}),
+    DatabaseFileLost("deleted"),
     DatabaseUnavailable({"a:1": "refused", "b:2": "is read-only"}),
     OutcomeUnknown("connection reset"),
     InboxOverflow(RunId("r"), 9),

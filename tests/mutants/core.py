@@ -111,7 +111,7 @@ CORE: Final = (
             ),
         ),
         test_file="tests/contract/test_recovery.py",
-        test="test_ten_graceful_stops_without_progress_are_poison",
+        test="test_twenty_graceful_stops_without_progress_are_poison",
     ),
     Mutant(
         name="a graceful stop forgives deaths",

@@ -301,7 +301,7 @@ async def _finish(rehearsal: Rehearsal, folder: Path, settings: dict[str, str]) 
     }
     last_seq = (await rehearsal.call("GET", "/api/state"))["seq"]
     async with asyncio.timeout(QUIET_S_MAX):
-        while any(int(stream[-1].id or 0) < last_seq for stream in seen.streams):  # noqa: ASYNC110
+        while any(stream[-1].data["seq"] < last_seq for stream in seen.streams):  # noqa: ASYNC110
             await asyncio.sleep(RETRY_S)
     return Outcome(seen, records, open_at_the_end, last_seq)
 

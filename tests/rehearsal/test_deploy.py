@@ -73,5 +73,5 @@ def check_streams(outcome: Outcome) -> None:
     """Every client has seen every event once, in order, without having to start again."""
     for stream in outcome.seen.streams:
         assert "resync" not in {one.event for one in stream}
-        assert [int(one.id or 0) for one in stream] == list(range(1, len(stream) + 1))
+        assert [one.data["seq"] for one in stream] == list(range(1, len(stream) + 1))
         assert len(stream) >= outcome.last_seq

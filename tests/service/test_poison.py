@@ -23,7 +23,7 @@ from tests.service.poison_program import make_headway
 pytestmark = pytest.mark.backend("sqlite-file")
 
 ROOT: Final = Path(__file__).parents[2]
-START_COUNT_MAX: Final = 15
+START_COUNT_MAX: Final = 25
 
 
 class Supervisor:
@@ -139,12 +139,12 @@ async def test_a_job_that_kills_its_process_is_poison_after_three_executions(
         ("never_unwinds", "SIGTERM"),
     ],
 )
-async def test_a_job_because_of_which_its_process_is_stopped_is_poison_after_ten_executions(
+async def test_a_job_because_of_which_its_process_is_stopped_is_poison_after_twenty_executions(
     url: str, tmp_path: Path, job: str, how: str
 ) -> None:
     status, told, supervisor = await ended(url, tmp_path, job, how)
     assert (status, json.loads(told)["code"]) == ("failed", "poison")
-    assert "10 times the process that executed it was stopped" in told
+    assert "20 times the process that executed it was stopped" in told
     assert len(supervisor.executions(job)) == STOP_COUNT_MAX
 
 

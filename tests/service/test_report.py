@@ -12,6 +12,7 @@ from headway.core.command.command import Command
 from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import SECOND
 from headway.core.run.events import Event
+from headway.core.run.run import Claim
 from headway.services import patience, report
 from headway.services.blocking import BlockingRunContext
 from headway.services.report import Report
@@ -188,7 +189,8 @@ async def test_i20_an_outage_costs_no_line_and_no_order(
 
     @hw.job
     async def speaks(ctx: RunContext) -> None:
-        said = Report(AwayStore(hw, 3), ctx.execution)  # type: ignore[arg-type]
+        claim: Claim = ctx.execution.claim
+        said = Report(AwayStore(hw, 3), claim)  # type: ignore[arg-type]
         context: Any = ctx
         context.__dict__["_report"] = said
         await asyncio.gather(*(ctx.log(str(number)) for number in range(50)))

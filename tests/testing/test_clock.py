@@ -55,7 +55,7 @@ async def test_the_clock_waits_for_the_files_that_jobs_write(
 
     monkeypatch.setattr(OpenPart, "finish", finish_on_a_slow_disk)
 
-    @headway.job()
+    @headway.job(timeout_s=None)
     async def save(ctx: RunContext) -> None:
         for number in range(3):
             await ctx.sleep(HOUR_S)

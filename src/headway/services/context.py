@@ -118,7 +118,7 @@ class RunContext:
 
     @cached_property
     def _report(self) -> Report:
-        return Report(self._store, self._execution)
+        return Report(self._store, self._claim)
 
     @cached_property
     def _window(self) -> MessageWindow:

@@ -96,15 +96,12 @@ class Engine:
         self._keep = keep
         self._look_around = look_around
         self._output = output
+        self._on_start = on_start
         self._claiming = Claiming(
-            store,
-            reader,
-            ids,
-            jobs,
+            *(store, reader, ids, jobs),
             instance_id=lambda: self._instance_id,
             on_answer=self._on_claimed,
         )
-        self._on_start = on_start
         self._executing: dict[RunId, Execution] = {}
         """The latest of each run: one that was lost may live on beside it, and is told no more."""
         self._tasks: set[asyncio.Task[None]] = set()

@@ -37,7 +37,7 @@ class Execution:
         self.is_settling = False
         """Its end is on the way to the store: that it is heard of is no surprise."""
         self.has_progressed = False
-        """It has written a sign of progress, which a graceful stop takes for health."""
+        """It has stored something that a later execution finds: a stop is not counted then."""
         self.asking_count = 0
         """For how many answers of people the job waits."""
         self.denied_count = 0

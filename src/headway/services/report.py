@@ -16,8 +16,8 @@ from headway.core.command.report import AppendEvents, Said, SaveProgress, logged
 from headway.core.document import Document
 from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.run.events import EventType
+from headway.core.run.run import Claim
 from headway.ports.store import Store
-from headway.services.execution import Execution
 from headway.services.patience import persistently
 
 INTERVAL_S: Final = 0.1
@@ -30,10 +30,9 @@ EVENT_WEIGHT: Final = 500
 class Report:
     """Of one execution. What the job awaits of it is either written, or waits for its time."""
 
-    def __init__(self, store: Store, execution: Execution) -> None:
+    def __init__(self, store: Store, claim: Claim) -> None:
         self._store = store
-        self._execution = execution
-        self._claim = execution.claim
+        self._claim = claim
         self._progress: Document | None = None
         self._said: list[Said] = []
         self._weight = 0
@@ -104,7 +103,6 @@ class Report:
             self._written_at_s = time.monotonic()
             try:
                 await self._store.apply(SaveProgress(self._claim, progress))
-                self._execution.has_progressed = True
             except InfrastructureError:
                 if self._progress is None:  # Else a newer one has come meanwhile.
                     self._progress = progress
@@ -118,7 +116,6 @@ class Report:
             self._written_at_s = time.monotonic()
             try:
                 await self._store.apply(AppendEvents(self._claim, tuple(_events(said))))
-                self._execution.has_progressed = True
             except InfrastructureError:
                 self._said[:0] = said
                 self._weight += sum(map(_weight, said))

@@ -178,7 +178,7 @@ class HandOver:
 
     claim: Claim
     has_progressed: bool
-    """Whether the execution wrote a checkpoint, progress, a log line, a file or the like."""
+    """Whether it stored something that a later execution finds: a checkpoint, a file, a child …"""
 
     def need(self, needs: Needs) -> None:
         needs.ending(self.claim.run_id, may_wake=True)

@@ -14,7 +14,7 @@ from headway.core.run.transitions import TERMINAL
 
 NO_TOKEN: Final = ""
 DEATH_COUNT_MAX: Final = 3
-STOP_COUNT_MAX: Final = 10
+STOP_COUNT_MAX: Final = 20
 """Graceful stops that may end an execution without a sign of progress, since the last progress."""
 
 
