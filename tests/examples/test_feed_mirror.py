@@ -145,6 +145,36 @@ async def test_r1_8_canceled_in_the_midst_of_a_file_it_keeps_or_deletes_and_cont
     assert there(tmp_path, web) == {path: web.bodies[path] for path in ("/1.jpg", "/2.jpg")}
 
 
+@pytest.mark.proves("R1.9", "R2.6")
+async def test_restarted_in_the_middle_of_a_file_the_same_run_goes_on_at_its_page(
+    url: str, web: Web, tmp_path: Path
+) -> None:
+    """A deploy stops the process between two pages: nothing is fetched twice, nothing is lost."""
+    web.files("/1.jpg", "/2.jpg")
+    web.stalled.add("/2.jpg")
+    feed = web.json_feed("/feed/1", "/1.jpg", next_path="/feed/2")
+    web.json_feed("/feed/2", "/2.jpg")
+    before = Headway(url, stop_wait_s=0)
+    before.job()(mirror)
+    await before.__aenter__()
+    run_id = (await started(before, feed)).id
+    await asyncio.to_thread(web.half_sent.wait)
+    web.stalled.clear()
+    web.asked.clear()
+    leaving = asyncio.create_task(before.__aexit__(None, None, None))
+    assert before._engine is not None
+    while not all(one.ending for one in before._engine._executing.values()):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    web.go_on.set()  # The next bytes are where the job notices.
+    await leaving
+    after = Headway(url)
+    after.job()(mirror)
+    async with asyncio.timeout(60), after:
+        assert await after.run(run_id).result() == figures(downloaded=1)
+    assert web.asked == ["/feed/2", "/2.jpg"]
+    assert there(tmp_path, web) == {path: web.bodies[path] for path in ("/1.jpg", "/2.jpg")}
+
+
 async def test_a_feed_that_fails_fails_the_run_and_continue_goes_on_at_its_page(
     hw: Headway, web: Web
 ) -> None:
