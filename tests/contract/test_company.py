@@ -66,6 +66,17 @@ async def test_the_answer_to_a_submission_shows_the_claim_that_shared_its_commit
     assert answers == [await state(store, one.run_id) for one in (first, second)]
 
 
+@pytest.mark.proves("R2.5")
+async def test_the_answer_to_a_replacing_submission_shows_its_claim_too(store: SqlStore) -> None:
+    await submitted(store, "ann")
+    claims = Claims(await instance(store), lambda command: isinstance(command, Submit))
+    store.accompany(claims.company, claims.answered)
+    replacing = a_submit("ann", on_conflict=OnConflict.REPLACE)
+    (answer,) = await together(store, replacing)
+    assert answer.run.status is RunStatus.RUNNING
+    assert answer.run == await state(store, replacing.run_id)
+
+
 async def test_r2_5_a_slot_that_the_batch_frees_is_claimed_in_it(store: SqlStore) -> None:
     """The company is decided last, whatever was put before and after it."""
     await raise_limit(store, 1)

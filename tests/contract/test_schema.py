@@ -1,6 +1,7 @@
 """The schema's version: verified at start, moved forward once, never used when it is not ours."""
 
 import asyncio
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -20,6 +21,7 @@ from headway.adapters.sql.schema import check_schema
 from headway.adapters.sql.store import open_store
 from headway.adapters.sql.tables import metadata
 from headway.core.errors import ConfigurationError, SchemaMismatch
+from headway.core.ids import RunId
 from headway.core.run.status import RunStatus
 from headway.testing import FakeClock, a_submit
 from tests.contract.backends import Place, opened, upgrade
@@ -41,6 +43,15 @@ revision, down_revision, branch_labels, depends_on = "9000", "0002", None, None
 def upgrade():
     op.create_table("next_things", sa.Column("id", sa.Integer(), primary_key=True))
 '''
+
+
+OLD_RUN = """
+INSERT INTO runs (seq, id, "key", lane, job, mode, recovery, status, generation, token, attempt,
+    death_count, is_interactive, unread_count, queued_at, started_at, ended_at, run_seq, revision,
+    is_parent, params)
+VALUES (1, 'old', 'ann', 'main', 'mirror', 'start', 'resume', 'succeeded', 1, '', 1,
+    0, 0, 0, 1, 2, 3, 3, 3, 0, '{}')
+"""
 
 
 @pytest.fixture
@@ -140,6 +151,29 @@ async def test_i23_many_upgrades_at_once_run_each_migration_once(
         (main, *_) = [view for view in await store.runs.lanes() if view.lane.name == "main"]
         assert main.lane.max_concurrent == 3
         await store.close()
+
+
+@WITH_FILES
+@pytest.mark.proves("I23")
+async def test_a_database_of_the_first_revision_is_upgraded_with_its_data(
+    bare_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (source,) = schema._version_folders()
+    versions = tmp_path / "first"
+    versions.mkdir()
+    shutil.copy(source / "m0001_runs.py", versions)
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "_version_folders", lambda: [versions])
+        assert await upgrade(bare_url) == "0001"
+    is_mariadb = "mysql" in bare_url or "mariadb" in bare_url
+    await run_sql(bare_url, OLD_RUN.replace('"key"', "`key`") if is_mariadb else OLD_RUN)
+    assert await upgrade(bare_url) == "0002"
+    store = await open_store([bare_url])
+    record = await store.runs.run(RunId("old"))
+    await store.close()
+    assert record is not None
+    assert (record.run.status, record.run.stop_count) == (RunStatus.SUCCEEDED, 0)
+    assert (record.run.updated_at, record.traceback) == (3, None)
 
 
 @EVERY_KIND

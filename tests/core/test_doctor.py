@@ -143,6 +143,16 @@ def test_the_limit_in_force_at_the_event_counts() -> None:
 
 
 @pytest.mark.proves("I5", "I14")
+def test_events_that_are_pruned_while_they_are_read_give_no_false_alarm() -> None:
+    slots = SlotReplay([Lane(LaneName("batch"), 1, revision=1)], is_whole=True)
+    assert list(slots.take(start(1, "r1"))) == []
+    slots.forget()  # The event that returned the slot of r1 is gone.
+    assert list(slots.take(start(9, "r2"))) == []
+    assert list(slots.take(slot_event(10, EventType.LANE_CHANGED, '{"max_concurrent":1}'))) == []
+    assert len(list(slots.take(start(11, "r3")))) == 1
+
+
+@pytest.mark.proves("I5", "I14")
 def test_a_pruned_stream_gives_no_false_alarm() -> None:
     assert replay(start(11, "r1"), start(12, "r2"), is_whole=False) == []
     assert replay(slot_event(11, EventType.PARKED), start(12, "r2"), is_whole=False) == []

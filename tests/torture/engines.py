@@ -29,7 +29,7 @@ from headway.services.engine import SWEEP_S
 from headway.services.handle import RunHandle
 from headway.services.news import RunNews
 from tests.torture.at_work import AtWork, Pause
-from tests.torture.authority import Authority
+from tests.torture.authority import POISON, Authority
 from tests.torture.claims import Size, Step, seq_of, until_quiet
 from tests.torture.crowd import Crowd, crowd
 from tests.torture.engine import DEADLY, LANES, EngineLoad
@@ -141,6 +141,8 @@ class Torment:
                     return
                 them.check()
                 await asyncio.sleep(0.05)
+            if json.loads(record.error or "{}").get("code") != POISON:
+                self.faults.append(f"{run_id} ended as {record.run.status}, not as poison")
 
     async def _pause(self, them: Crowd) -> None:
         for _ in range(self.size.pause_count):

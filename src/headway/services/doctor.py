@@ -127,6 +127,8 @@ async def _examine_events(
         page = await reader.event_page(after_seq=after_seq, limit=EVENT_COUNT_MAX)
         for finding in check_events(page):
             yield finding
+        if page.after_seq > after_seq:
+            slots.forget()
         for event in page.slot_events:
             for finding in slots.take(event):
                 yield finding

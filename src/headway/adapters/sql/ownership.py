@@ -6,8 +6,9 @@ name would be adopted silently. The columns tell the two apart:
 
 - The recorded revision is this program's newest: every table is there, with at least its columns.
 - It is older, or none is recorded (an interrupted first upgrade): of the tables with headway's
-  names, each has its primary key and no column that headway does not have. Migrations only add
-  columns, so this holds for every older schema and for every one that is half upgraded.
+  names, each has all columns with which revision 0001 creates it, and none that headway does not
+  have. Migrations only add columns, so this holds for every older schema and for every one that is
+  half upgraded.
 - It is unknown: a newer headway's if the table `stream` is there with its columns, else another
   program's, for `alembic_version` is the default name of everybody's version table.
 """
@@ -26,10 +27,13 @@ OWN: Final[Mapping[str, frozenset[str]]] = {
     table.name: frozenset(column.name for column in table.columns)
     for table in metadata.sorted_tables
 }
-KEYS: Final[Mapping[str, frozenset[str]]] = {
-    table.name: frozenset(column.name for column in table.primary_key)
-    for table in metadata.sorted_tables
+ADDED_LATER: Final = {
+    "runs": frozenset({"stop_count", "updated_at", "traceback"}),
+    "lanes": frozenset({"configured_limit"}),
 }
+"""Columns that a revision after 0001 added."""
+FIRST: Final = {name: own - ADDED_LATER.get(name, frozenset()) for name, own in OWN.items()}
+"""The columns with which revision 0001 creates each table, in one statement."""
 SIGNATURE: Final = frozenset({"cluster_id", "epoch", "seq"})
 """Columns of `stream`, which every revision has and hardly another program."""
 # On PostgreSQL not from the information_schema, which hides tables that the role may not use.
@@ -92,7 +96,7 @@ def find_foreign(columns: Columns, revision: str | None, *, known: Sequence[str]
     strange = [
         name
         for name, found in columns.items()
-        if name in OWN and not KEYS[name] <= set(found) <= OWN[name]
+        if name in OWN and not FIRST[name] <= set(found) <= OWN[name]
     ]
     if not strange:
         return None

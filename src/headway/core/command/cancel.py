@@ -104,7 +104,8 @@ class StoppedRun(NamedTuple):
 class StopKey:
     """Cancel every run of a key: those that wait behind its head first, then the head itself.
 
-    In one decision, so that the end of one run cannot start the next.
+    In one decision, so that the end of one run cannot start the next. A flow task that waits for
+    one of them as its child notices the end by its own poll.
     """
 
     key: Key

@@ -1,6 +1,6 @@
 """Submit: the door for new runs."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from headway.core.command.cancel import RequestCancel, cancel_run
@@ -214,7 +214,7 @@ class Submit:
                 by=item.by,
                 details=f',"carried_from":{source}',
             )
-        return replace(accepted, run=world.runs[self.run_id])
+        return accepted
 
     def _cancel_others(self, world: World) -> None:
         # From the back, so that nobody becomes head on the way only to be canceled in turn.

@@ -55,6 +55,12 @@ class SlotReplay:
         self._capacities: dict[LaneName, int | None] = {}
         self._held: defaultdict[LaneName, set[RunId]] = defaultdict(set)
 
+    def forget(self) -> None:
+        """Start again behind a gap: events were pruned while they were read."""
+        self._is_whole = False
+        self._capacities.clear()
+        self._held.clear()
+
     def take(self, event: SlotEvent) -> Iterator[Finding]:
         if event.lane is None:
             return
