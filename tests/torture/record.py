@@ -48,9 +48,9 @@ Those of
   can write until it wakes, so the leases of all run out; PostgreSQL ends such a transaction itself.
 - *overtaken*: executions that were under way when their process was paused, and lost their claim.
 - *poisoned*: runs whose process died three times before their first checkpoint. A few runs kill
-  every process that executes them; all of those must end so.
-- *kills in flight*: kills that hit a process in the middle of a run. If fewer than half of them do,
-  that is counted as a fault: such a torture would prove nothing.
+  every process that executes them. All of those runs must be poisoned.
+- *kills in flight*: kills that hit a process in the middle of a run. If less than half of the kills
+  do, the record counts a fault, because the torture would prove nothing.
 - *ran on ms max*: the longest that a job was at work after its process had woken, or its claim had
   ended. More than a heartbeat, a third of the lease, is counted as *ran on*.
 - *stale words*: results and events that were accepted from a claim that was not in force.
