@@ -74,8 +74,8 @@ class Headway:
     `redis_url` other instances are told at once what is new, instead of finding it. A `clock`
     takes the place of the database's own; it is for tests (`headway.testing`).
 
-    The time limits are those of the settings of the same names, unless given. `lane_limits` takes
-    the place of the setting `lanes`: how many runs at once, by the name of the lane.
+    The time limits default to the settings of the same names. `lane_limits` replaces the setting
+    `lanes`: it maps the name of a lane to the number of runs that may run at once.
     """
 
     def __init__(
@@ -156,8 +156,8 @@ class Headway:
         times, with `backoff` in between. `recovery="fail"`: when its process dies, the run fails
         instead of going on elsewhere from the last checkpoint.
 
-        `timeout_s` is how long a run may take: the setting `execution_timeout_s` (1,800 s) unless
-        given, and None for no limit.
+        `timeout_s` limits how long a run may take. The default is the setting
+        `execution_timeout_s` (1,800 s); None means no limit.
 
         `concurrency`: at most so many runs of this job at once, over all processes. The job then
         has a lane of its own, `job:<name>`, until somebody sets that lane's limit by hand.
@@ -213,7 +213,7 @@ class Headway:
 
     @property
     def timeouts(self) -> Timeouts:
-        """The time limits of this process, as configured or as given."""
+        """The time limits of this process, from its arguments or its settings."""
         return self._timeouts
 
     @property
@@ -250,7 +250,7 @@ class Headway:
         return Lanes(store, store.runs, self._wait_for_active)
 
     async def _wait_for_active(self, timeout_s: float) -> bool:
-        """Without an engine nothing is executed here, so there is nothing to wait for."""
+        """Return at once: without an engine this process executes nothing."""
         return self._engine is None or await self._engine.wait_for_active(timeout_s)
 
     @property
@@ -284,19 +284,19 @@ class Headway:
     async def wait_for_signal(self) -> str:
         """Work on until Ctrl-C or SIGTERM comes; the signal's name. Then leave `async with`.
 
-        Only in the main thread. A second signal does what it would do without headway. SIGHUP
-        reloads the configuration meanwhile.
+        Call it in the main thread. A second signal acts as it would without headway. SIGHUP
+        reloads the configuration.
         """
         _ = self.store  # Says so when there is nothing at work that could be waited for.
         async with self.reloaded_on_hangup():
             return (await wait_for_signal()).name
 
     async def reload(self) -> Reloaded:
-        """Read the configuration again, and apply what can change while this process works.
+        """Read the configuration again, and apply the settings that need no restart.
 
-        The limits of lanes are applied at once; a limit that a person has set stays until the
-        configured one itself changes. Other settings that differ from those of the start are only
-        named. ConfigurationError: the configuration cannot be used, and nothing was changed.
+        The limits of lanes are applied at once. A limit that a person has set stays until the
+        configured one changes. Other settings that differ from those at the start are only
+        listed. Raise ConfigurationError if the configuration is invalid; nothing was changed then.
         """
         store, before, settings = self.store, self._settings, load_settings()
         lanes = await configure_lanes(store, self._configured_lanes(settings))
@@ -305,7 +305,7 @@ class Headway:
         return Reloaded(lanes, tuple(changed))
 
     def reloaded_on_hangup(self) -> AbstractAsyncContextManager[None]:
-        """While inside, `reload` when SIGHUP comes, and log the outcome; in the main thread."""
+        """Reload on each SIGHUP inside the block, and log the outcome. Main thread only."""
         return reloaded_on(call_on_hangup, self.reload)
 
     def _configured_lanes(self, settings: Settings) -> Mapping[LaneName, int]:
@@ -330,8 +330,8 @@ class Headway:
 
         `job` is the name of a registered job, or its function.
         A run without a key is its own key. Without `params` it takes those that were saved for the
-        key and this job, or the job's defaults; lane and timeouts are the job's own, unless told
-        (`timeout_s=None` is no limit).
+        key and this job, or the job's defaults. Lane and timeouts default to those of the job;
+        `timeout_s=None` means no limit.
         With the same `idempotency_key` the same run is answered, however often it is submitted.
         KeyBusy: the key has an active run, and the policy is `reject`. RevisionConflict: what was
         saved changed at this very moment. OutputExists: a run that starts would meet files of
@@ -452,7 +452,7 @@ class Headway:
         return self
 
     async def _set_limits(self, store: SqlStore) -> None:
-        """Apply the configured limits of lanes, which win over those that jobs propose."""
+        """Apply the configured limits of lanes, which override those that jobs propose."""
         await configure_lanes(store, self._configured_lanes(self._settings))
         await self._own_lanes.prepare(self._jobs.values())
 
@@ -474,12 +474,12 @@ class Headway:
 
 
 def _checked(lane_limits: Mapping[str, int]) -> dict[LaneName, int]:
-    """The limits by the trimmed names of their lanes. InvalidInput names a lane that is wrong."""
+    """Return the limits by trimmed lane name. Raise InvalidInput if one is invalid."""
     given = tuple((LaneName(name), limit) for name, limit in lane_limits.items())
     return dict(ConfigureLanes(given).limits)
 
 
 def _timeouts(settings: Settings, **given: float | None) -> Timeouts:
-    """The time limits that were given, and the settings for the others."""
+    """Return the time limits: the given ones, and the settings for the others."""
     configured = asdict(settings.timeouts)
     return Timeouts(**configured | {name: s for name, s in given.items() if s is not None})

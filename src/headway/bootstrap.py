@@ -150,13 +150,13 @@ async def check_database(urls: Sequence[str]) -> str:
 
 
 async def accept_primary(urls: Sequence[str]) -> Accepted:
-    """Make every process follow the node that takes writes now, whatever it lacks."""
+    """Make every process use the node that accepts writes now, even if it lacks commits."""
     addresses = parse_addresses(urls)
     if addresses[0].driver == "sqlite":
         raise ConfigurationError(
             "SQLite is one file and has no failover; there is nothing to accept"
         )
-    # Higher than any epoch that was accepted before, and than those that failovers count up.
+    # The time in seconds is higher than any epoch accepted before or counted up by failovers.
     return await Connector(addresses).accept_primary(epoch=int(time.time()))
 
 

@@ -1,13 +1,13 @@
-"""Forked children of a program that executes runs: they must not act as a second engine.
+"""Prevent forked children of a program that executes runs from acting as a second engine.
 
-`os.fork()` copies the calling thread alone. A child that a job forks and that returns into the
-event loop would share sockets, the poll set and database handles with its parent, and would execute
-the other tasks of the loop once more. So the child exits as soon as its control comes back from the
-job: when the job's function yields or ends, when it calls its context, and before anything else of
-the loop runs. Nothing is flushed or closed then, because all of it belongs to the parent.
+`os.fork()` copies only the calling thread. A child that a job forks and that returns into the event
+loop would share sockets, the poll set and database handles with its parent, and would execute the
+other tasks of the loop a second time. The child therefore exits as soon as control returns from the
+job: when the job's function yields or ends, when it calls its context, and before the loop runs
+any other callback. It flushes and closes nothing, because all of that belongs to the parent.
 
-A child that keeps to itself is left alone: `multiprocessing` runs its target and exits, and a new
-`Headway` in the child has marks of its own.
+A child that does not return from the job is left alone: `multiprocessing` runs its target and
+exits, and a new `Headway` in the child has marks of its own.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ T = TypeVar("T")
 
 
 class _Forks:
-    """How many forks lie between this process and the one that imported headway."""
+    """The number of forks between this process and the one that imported headway."""
 
     def __init__(self) -> None:
         self.count = 0
         self.loops: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
-        """Each with the thread that runs it."""
+        """The running loops, each with its thread."""
 
     def note(self) -> None:
-        """Called in the child, in the thread that has forked."""
+        """Run in the child, in the thread that forked."""
         self.count += 1
         for loop, thread_id in list(self.loops.items()):
             if thread_id == threading.get_ident() and not loop.is_closed():
@@ -57,7 +57,7 @@ def _register() -> None:
 
 
 def fork_mark() -> int:
-    """Return a mark of the present process, for `exit_if_forked`."""
+    """Return a mark of the current process, for `exit_if_forked`."""
     _register()
     return _forks.count
 
@@ -69,7 +69,7 @@ def exit_if_forked(mark: int) -> None:
 
 
 def guard_loop() -> None:
-    """Let a child that returns into the running loop exit before anything else runs there."""
+    """Make a child that returns into the running loop exit before any other callback runs."""
     _register()
     _forks.loops[asyncio.get_running_loop()] = threading.get_ident()
 
@@ -100,7 +100,7 @@ def run_guarded(coroutine: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
 
 def _exit_before_others(loop: asyncio.AbstractEventLoop) -> None:
     loop.call_soon(_exit)
-    ready = getattr(loop, "_ready", None)  # asyncio's own loop has one, uvloop's does not show it.
+    ready = getattr(loop, "_ready", None)  # asyncio's loop has it; uvloop's does not expose it.
     if isinstance(ready, deque):
         ready.rotate(1)
 

@@ -22,7 +22,7 @@ HIDDEN_NAMES: Final = (
 )
 """How the name of a secret ends, in any case: `db_password` is one, `token_count` is none."""
 _IS_SECRET: Final = re.compile(rf"(?i){HIDDEN_NAMES}\Z")
-# As others may write it: `Authorization: Bearer …`, `db_password=…`, `"token": "…"`.
+# Common forms: `Authorization: Bearer …`, `db_password=…`, `"token": "…"`.
 _NAMED: Final = re.compile(
     rf"""(?i)({HIDDEN_NAMES})(["']?\s*[=:]\s*)"""
     r"""((?:bearer|basic)\s+\S+|"[^"]*"|'[^']*'|[^\s,;&]+)"""

@@ -87,19 +87,19 @@ class Settings(BaseSettings):
     """What workers are told by who calls them; one that others than this host reach demands it."""
 
     execution_timeout_s: float = EXECUTION_TIMEOUT_S
-    """How long a run may take whose job names no `timeout_s`."""
+    """How long a run may take if its job has no `timeout_s`."""
     permission_timeout_s: float = PERMISSION_TIMEOUT_S
-    """How long a question to a person stays open whose job names no time."""
+    """How long a question to a person stays open if the job sets no time."""
     compaction_timeout_s: float = COMPACTION_TIMEOUT_S
-    """How long one compaction of a run may take whose job names no time."""
+    """How long one compaction of a run may take if the job sets no time."""
     lease_ttl_s: float = LEASE_TTL_S
-    """How long an instance that is silent counts as alive; renewed every third of it."""
+    """How long a silent instance counts as alive. It renews its lease every third of that."""
     sse_ping_interval_s: float = SSE_PING_INTERVAL_S
     """How long an event stream may be silent before the server sends a ping."""
     lanes: Annotated[dict[LaneName, int], NoDecode] = {}
     """How many runs of a lane may run at once, by the lane's name; `main=5 cron=2` as a variable.
 
-    Applied at start and on reload. A limit that a person sets meanwhile stays until this changes.
+    It is applied at start and on reload. A limit that a person sets stays until this changes.
     """
 
     log_format: Literal["text", "json"] = "text"
@@ -131,7 +131,7 @@ class Settings(BaseSettings):
 
     @property
     def timeouts(self) -> Timeouts:
-        """The time limits. Raise InvalidInput if they cannot work together."""
+        """Return the time limits. Raise InvalidInput if they do not fit together."""
         return Timeouts(
             execution_timeout_s=self.execution_timeout_s,
             permission_timeout_s=self.permission_timeout_s,
@@ -228,14 +228,14 @@ def _explained(fault: ErrorDetails) -> str:
 
 
 def _place(name: str) -> str:
-    """Where a setting was set: a secret's file, a variable, or the configuration file."""
+    """Return the source of a setting: a secret's file, a variable or the configuration file."""
     variable = f"{PREFIX}{name.upper()}"
     place = variable if variable in os.environ else f"{name} in {FILE_NAME}"
     return str(secret_file(name) or place)
 
 
 def _parse_lanes(text: str) -> dict[str, int]:
-    """Read `main=5 cron=2`, as the environment variable has it."""
+    """Parse `main=5 cron=2`, the form of the environment variable."""
     limits: dict[str, int] = {}
     for word in text.split():
         name, _, limit = word.rpartition("=")

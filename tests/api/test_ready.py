@@ -72,7 +72,7 @@ async def test_full_disk_makes_a_server_unready_until_there_is_room(
         assert (await client.post("/api/runs", {"job": "echo"})).status == 503
         answer = await client.get("/readyz")
         assert (answer.status, answer["code"]) == (503, "unavailable")
-        assert answer["detail"] == "the database refuses writes; see whether its disk is full"
+        assert answer["detail"] == "the database refuses writes; check whether its disk is full"
         assert answer.headers["retry-after"]
         disk.free()
         async with asyncio.timeout(BOUND_S):

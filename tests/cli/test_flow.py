@@ -86,7 +86,7 @@ def test_strict_turns_warnings_into_refusals(tmp_path: Path) -> None:
     (tmp_path / "lenient.json").write_text(json.dumps(flow))
     warned = headway("flow", "validate", "lenient.json", folder=tmp_path)
     assert (warned.code, warned.out.splitlines()[-1]) == (0, "good")
-    assert 'warning  nodes.credit: goes on to "ship" after a failure too' in warned.out
+    assert 'warning  nodes.credit: continues to "ship" after a failure too' in warned.out
     refused = headway("flow", "validate", "lenient.json", "--strict", folder=tmp_path)
     assert refused.code == 1
     assert refused.out.startswith("fault    nodes.credit: ")

@@ -238,4 +238,4 @@ async def test_explain_names_the_open_question_of_a_run_that_nobody_executes(
     situation = await store.runs.situation(claim.run_id)
     assert situation is not None
     sentence = explain(situation, clock()).sentence
-    assert "'1.1' is open, and can be answered meanwhile" in sentence
+    assert "'1.1' is open, and can be answered now" in sentence

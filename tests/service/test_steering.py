@@ -79,7 +79,7 @@ async def test_r4_8_a_run_is_spoken_to_only_while_its_loop_listens(url: str) -> 
         await scene.until("compacting")
         assert (await run.is_streaming(), await run.is_compacting()) == (False, True)
         assert await run.steer("lost?") is Refusal.COMPACTING
-        with pytest.raises(MessageRefused, match="is compacting, and takes no message"):
+        with pytest.raises(MessageRefused, match="is compacting, and accepts no messages"):
             await run.send("lost?")
         await scene.until("again")
         assert await run.steer("two") is None

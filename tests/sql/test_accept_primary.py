@@ -97,7 +97,7 @@ async def test_nothing_is_accepted_while_several_nodes_take_writes(a_node: MakeN
     first, second = a_node(), a_node()
     make_stream(first)
     make_stream(second)
-    with pytest.raises(ConfigurationError, match="several addresses take writes"):
+    with pytest.raises(ConfigurationError, match="several addresses accept writes"):
         await accept_primary([first.url, second.url])
     assert (epoch_of(first), epoch_of(second)) == (0, 0)
 

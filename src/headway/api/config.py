@@ -14,18 +14,18 @@ from headway.core.errors import ConfigurationError
 
 class ConfiguredLaneView(BaseModel):
     name: str
-    previous_limit: int = Field(description="How many runs at once until now.")
-    max_concurrent: int = Field(description="How many runs at once from now on.")
+    previous_limit: int = Field(description="The limit of the lane before the reload.")
+    max_concurrent: int = Field(description="The limit of the lane now.")
 
 
 class ReloadView(BaseModel):
-    """What the new reading has changed."""
+    """The changes that a reload has made."""
 
     lanes: list[ConfiguredLaneView] = Field(
-        description="Lanes whose configured limit is new. What a person has set in others stays."
+        description="Lanes whose configured limit has changed. Limits that a person set stay."
     )
     restart_to_apply: list[str] = Field(
-        description="Settings that are new and count only after a restart.", examples=[["port"]]
+        description="Changed settings that need a restart to apply.", examples=[["port"]]
     )
 
 
@@ -38,7 +38,7 @@ def config_router(face: Face) -> APIRouter:
     async def reload_config() -> Response:
         """Read the server's configuration again, and apply the limits of lanes, as SIGHUP does.
 
-        422: the configuration cannot be used; nothing was changed.
+        422 means that the configuration is invalid. Nothing was changed then.
         """
         try:
             reloaded = await face.reload()

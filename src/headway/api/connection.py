@@ -5,9 +5,9 @@ connections and says nothing would lock everybody out, without any token. Here s
 and when all places are taken, the oldest connection goes that has not said who it is.
 
 Closing a socket with unread bytes in its receive buffer makes the kernel send a reset, and a reset
-discards the answer that the client has not read yet. So a connection whose request was answered
-before it was read (413, for example) is drained first: the answer and the end of the stream are
-sent, and what the client still sends is read and dropped, within a limit of bytes and time.
+discards the answer that the client has not read yet. If a request was answered before its body was
+read (413, for example), the server therefore drains the connection first. It sends the answer and
+the end of the stream, and then reads and discards the rest, within a limit of bytes and time.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ STALL_S_MAX: Final = 60.0
 """How long an answer waits for a client that does not read."""
 DRAIN_S_MAX: Final = 5.0
 DRAIN_BYTE_COUNT_MAX: Final = 32 << 20
-"""How long, and how much, a client may go on sending after an answer that ends its connection."""
+"""How long and how much a client may still send after an answer that ends its connection."""
 CONNECTION_COUNT_MAX: Final = 10_000
 BACKLOG_COUNT_MAX: Final = 2_048
 
@@ -125,7 +125,7 @@ class Connection(H11Protocol):
         self._noted: dict[str, Any] = {}
         """What the guard notes of the last request."""
         self._drained_byte_count: int | None = None
-        """What arrived since the connection began to drain; None if it does not drain."""
+        """The bytes received since the connection began to drain, or None if it does not drain."""
         self._drain_timer: asyncio.TimerHandle | None = None
 
     @property
@@ -177,7 +177,7 @@ class Connection(H11Protocol):
         before = self.cycle
         super().handle_events()
         if self.cycle is not before:
-            # Its task has not begun: it finds this transport when it ends the answer.
+            # Its task has not begun. It will find this transport when it ends the answer.
             self.cycle.transport = cast(asyncio.Transport, _AnswerTransport(self, self.cycle))
             self._noted = self.scope["state"]
             self._all.begin(self)
@@ -208,7 +208,7 @@ class Connection(H11Protocol):
 
 
 class _AnswerTransport:
-    """The transport as one answer uses it: closing it lets a client finish that still sends."""
+    """The transport of one answer. Closing it lets a client that still sends finish."""
 
     def __init__(self, connection: Connection, cycle: RequestResponseCycle) -> None:
         self._connection = connection

@@ -4,9 +4,9 @@ A client takes the snapshot, then follows from its `seq`. Ids rise without a gap
 is filtered out. After a cut it resumes with its last id; what it can no longer be given is told
 by one `resync`, and the snapshot is where to begin again.
 
-An id is the number of the event and a mark of it, `42-643f1c…`: after a backup is restored, other
-events are written under numbers that were used before, and whoever resumes with the id of an event
-that is not there is told `resync`. A plain number is taken as well, without that check.
+An id is the number of the event and a mark of it, `42-643f1c…`. After a backup is restored, other
+events get numbers that were used before. A client that resumes with the id of an event that does
+not exist receives `resync`. A plain number is also accepted, without that check.
 """
 
 import json
@@ -43,9 +43,9 @@ STREAM_COUNT_MAX: Final = 2_000
 log = event_log(__name__)
 
 EVENT_ID: Final = r"^[0-9]{1,19}(-[0-9a-f]{1,16})?$"
-"""The number of an event and, where it is known, a mark of that event.
+"""The number of an event and, if known, a mark of that event.
 
-After a backup is restored the number may be another event's; the mark tells.
+    After a backup is restored, another event may have the number. The mark distinguishes them.
 """
 After = Annotated[
     str | None,
@@ -190,7 +190,7 @@ class Place(NamedTuple):
 
     after: int | None
     at: Instant | None
-    """When that event was written; None if it does not say."""
+    """When that event was written, or None if the id has no mark."""
     epoch: int | None
 
 
@@ -255,9 +255,9 @@ class Streams:
     async def _stream(
         self, wanted: Wanted, start: Place, session: str | None
     ) -> AsyncIterator[bytes]:
-        """From the place `start`, or with `resync` if the stream has another history by now.
+        """Stream from `start`, or begin with `resync` if the history has changed since.
 
-        `session` is the one that let the watcher in; None: there is none that could end.
+        `session` is the session of the watcher, or None if it has none that could end.
         """
         has = wanted.filter()
         seq, at, epoch = start.after or 0, start.at, start.epoch or 0

@@ -59,9 +59,9 @@ class VersionList(BaseModel):
 
 
 class AwaitedWorkerView(BaseModel):
-    services: list[str] = Field(description="For which no worker could be reached.")
+    services: list[str] = Field(description="The services for which no worker could be reached.")
     since: datetime
-    until: datetime = Field(description="When the wait is a failure.")
+    until: datetime = Field(description="When the wait ends and the call fails.")
 
 
 class TaskView(BaseModel):

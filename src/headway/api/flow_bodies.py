@@ -85,12 +85,12 @@ DEFINITION_BODY: Final[dict[str, Any]] = {
                     "error_policy": {
                         "type": "string",
                         "enum": [policy.value for policy in ErrorPolicy],
-                        "description": "What follows a failed node without an `error` edge:"
-                        " the task fails (the default here), or its `default` edge.",
+                        "description": "The policy for a failed node without an `error` edge:"
+                        " fail the task (the default here), or follow the `default` edge.",
                     },
                     "worker_wait_ms": {
                         "type": "integer",
-                        "description": "How long a missing worker is waited for, if"
+                        "description": "How long a task waits for a missing worker, if"
                         " `error_policy` is `fail`.",
                     },
                 },

@@ -35,7 +35,7 @@ def health_router(face: Face, feed: EventFeed[Packed]) -> APIRouter:
 
     @router.get("/readyz", responses=problems())
     async def readyz() -> HealthView:
-        """A write was committed just now; 503 with the reason when none can be, or at a stop."""
+        """Answer 200 if a write was just committed, else 503 with the reason, also at a stop."""
         if feed.is_closed:
             raise unavailable("this server is stopping", code="stopping")
         await readiness.check()
@@ -45,7 +45,7 @@ def health_router(face: Face, feed: EventFeed[Packed]) -> APIRouter:
 
 
 class _Readiness:
-    """Shares one probe among all callers: the database is written to at most once per second."""
+    """Shares one probe among all callers, so that it writes at most once per second."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -54,7 +54,7 @@ class _Readiness:
         self._fault: Error | None = None
 
     async def check(self) -> None:
-        """Return in time if the last probe was committed, else raise the reason."""
+        """Return if the last probe was committed in time, else raise the reason."""
         try:
             async with asyncio.timeout(READY_S_MAX), self._turn:
                 if time.monotonic() - self._asked_at_s >= ASKED_AGAIN_S:
@@ -62,9 +62,9 @@ class _Readiness:
         except TimeoutError:
             raise unavailable("the database does not take writes in time") from None
         if isinstance(self._fault, StoreFailed):
-            # Its sentence quotes the database, and anybody may call: the log has the rest.
+            # Its message quotes the database, and this call needs no token. See the log.
             log.warning("readiness_probe_failed", extra={"reason": str(self._fault)})
-            raise unavailable("the database refuses writes; see whether its disk is full")
+            raise unavailable("the database refuses writes; check whether its disk is full")
         if self._fault is not None:
             raise copy(self._fault)  # A traceback grows wherever an error is raised.
 

@@ -39,7 +39,7 @@ PAGE_COUNT_MAX: Final = 500
 RunIdPath = Annotated[
     str,
     Path(max_length=64, examples=["0199c3f2-7c1e-7a55-9d0b-2f6f2f1f9a10"]),
-    AfterValidator(to_run_id),  # A task is a run, and may be named as the root paths name it.
+    AfterValidator(to_run_id),  # A task is a run; its id may have the form of the root paths.
 ]
 OfRun = Annotated[
     str | None,
@@ -168,11 +168,12 @@ def _talk(router: APIRouter, face: Face) -> None:
     async def send(
         run_id: RunIdPath, body: MessageBody, by: By, idempotency_key: IdempotencyKey = None
     ) -> dict[str, Any]:
-        """Send a message to the job. With 202 the run will be given it.
+        """Send a message to the job. 202 means that the message will reach it.
 
-        While the job does not listen this is 409 with the `reason`; `"deliver": "when_listening"`
-        keeps the message in the run's inbox until it does. What a run has not read when it ends is
-        reported by the event `run_messages_unread`. With an Idempotency-Key it is sent once.
+        If the job does not listen, the answer is 409 with the `reason`. With `"deliver":
+        "when_listening"` the run's inbox stores the message until the job listens. The event
+        `run_messages_unread` reports messages that the job has not read when the run ends. With an
+        Idempotency-Key the message is sent once.
         """
         await face.run(run_id).send(
             body.content, deliver=body.deliver, by=by, idempotency_key=idempotency_key

@@ -19,17 +19,19 @@ T = TypeVar("T")
 
 class RecentKeyView(BaseModel):
     key: str
-    seq: int = Field(description="Of its newest run that was not refused.")
+    seq: int = Field(description="The `seq` of its newest run that was not refused.")
 
 
 class RecentView(BaseModel):
     """The keys with the newest runs, and the rule by which a page keeps the list up to date."""
 
-    keys: list[RecentKeyView] = Field(description="The newest first.")
+    keys: list[RecentKeyView] = Field(description="The recent keys, the newest first.")
     has_older: bool = Field(
-        description="There are older runs, whose keys may not be listed: see `/api/runs`."
+        description="Whether there are older runs, whose keys may not be listed: see `/api/runs`."
     )
-    key_count_max: int = Field(description="The list keeps so many keys, those of the newest runs.")
+    key_count_max: int = Field(
+        description="How many keys the list holds: those of the newest runs."
+    )
     event_count_max: int = Field(
         description="At `seq` of the stream a key leaves the list when the `seq` of its newest run"
         " is not above `seq - seq % event_step - event_count_max`."
@@ -42,8 +44,8 @@ class StateView(BaseModel):
 
     seq: int = Field(description="The last event that is included: subscribe after it.")
     event_id: str = Field(
-        description="Of that event, for `Last-Event-ID` or `?after=`: it tells whether a backup"
-        " was restored since."
+        description="The id of that event, for `Last-Event-ID` or `?after=`: the server detects"
+        " by it whether a backup was restored since."
     )
     epoch: int = Field(
         description="Of the database that was asked; another one after a failover: resume with it."
@@ -52,10 +54,10 @@ class StateView(BaseModel):
     keys: list[KeyView]
     runs: list[RunView] = Field(description="The active ones.")
     last_runs: list[RunView] = Field(
-        description="Of each saved or recent key the newest run that was not refused, and the"
+        description="The newest run of each saved or recent key that was not refused, and the"
         " newest that began."
     )
-    recent: RecentView = Field(description="Which keys are shown without a saved row.")
+    recent: RecentView = Field(description="The keys that are shown without a saved row.")
     instances: list[InstanceView] = Field(description="Programs at work on this database.")
     workers: list[WorkerView] = Field(description="Those that are alive.")
 

@@ -35,7 +35,7 @@ _key: Final[TypeAdapter[str]] = TypeAdapter(Name)
 async def submitted(face: Face, body: SubmitBody, idempotency_key: str | None, by: str) -> Response:
     """The answer to a submission that is well-formed."""
     wanted = vars(body)
-    if "timeout_s" not in body.model_fields_set:  # Left out, it is the job's; null is no limit.
+    if "timeout_s" not in body.model_fields_set:  # The job's limit applies; null means no limit.
         wanted = {**wanted, "timeout_s": UNSET}
     handle = await face.submit(**wanted, idempotency_key=idempotency_key, by=by)
     return await accepted(handle)

@@ -73,7 +73,7 @@ def run_view(record: RunRecord) -> str:
 
 
 def run_details(record: RunRecord) -> str:
-    """The view of a run that was asked for by its id: with the traceback of its last failure."""
+    """Return the view of a single run, with the traceback of its last failure."""
     return f'{run_view(record)[:-1]},"traceback":{_or_null(record.traceback)}}}'
 
 

@@ -41,7 +41,7 @@ class SubmitBody(Body):
     )
     timeout_s: Seconds | None = Field(
         None,
-        description="How long it may take. Left out: as its job says; null: no limit.",
+        description="How long it may take. Default: the limit of its job. null: no limit.",
         examples=[1800],
     )
     queue_timeout_s: Seconds | None = None
@@ -62,7 +62,7 @@ class MessageBody(Body):
         "now",
         description=(
             "`now`: accept it only while the run listens. `when_listening`: also accept it for a"
-            " run that is queued or does not listen yet, and keep it in its inbox until it does."
+            " run that is queued or does not listen yet, and store it in its inbox until it does."
         ),
     )
 
@@ -128,7 +128,7 @@ class RunView(BaseModel):
     generation: int
     attempt: int
     unread_count: int
-    is_listening: bool = Field(description="Its job takes messages now.")
+    is_listening: bool = Field(description="Whether its job accepts messages now.")
     queued_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
@@ -151,8 +151,8 @@ class RunView(BaseModel):
 
 class RunDetails(RunView):
     traceback: str | None = Field(
-        description="Of the last attempt that failed; secrets are left out, and the beginning of a"
-        " long one."
+        description="The traceback of the last failed attempt, without secrets. Only the end of a"
+        " long one is stored."
     )
 
 
@@ -166,8 +166,8 @@ class MessageView(BaseModel):
     by: str
     at: datetime
     content: Any
-    read: bool = Field(description="The job has read it.")
-    carried: bool = Field(description="It went on to the run that replaced this one.")
+    read: bool = Field(description="Whether the job has read it.")
+    carried: bool = Field(description="Whether it was carried to the run that replaced this one.")
 
 
 class MessageList(BaseModel):
@@ -337,7 +337,7 @@ class EventView(BaseModel):
 
 class EventPage(BaseModel):
     events: list[EventView]
-    upto_seq: int = Field(description="Up to where events were looked at.")
+    upto_seq: int = Field(description="The `seq` up to which events were read.")
     event_id: str = Field(description="Where the next page begins: `?after=`, or `Last-Event-ID`.")
     has_more: bool = Field(
         description="There is more to look at already, also if nothing here was wanted."
@@ -361,7 +361,7 @@ EVENT_STREAM: Final[dict[str, Any]] = {
                     "id": {
                         "type": "string",
                         "pattern": "^[0-9]+(-[0-9a-f]+)?$",
-                        "description": "The `seq` up to which all was told, and a mark of that"
+                        "description": "The `seq` up to which events were sent, and a mark of that"
                         " event, for `Last-Event-ID`.",
                     },
                     "event": {
@@ -428,12 +428,12 @@ class ProblemView(BaseModel):
     reason: str | None = Field(
         None,
         description=(
-            "Why a run takes no message: `not_started`, `not_streaming`, `compacting`, `flow_task`"
-            " or `no_active_run`."
+            "Why a run accepts no message: `not_started`, `not_streaming`, `compacting`,"
+            " `flow_task` or `no_active_run`."
         ),
     )
     can_wait: bool | None = Field(
-        None, description='The message would be accepted with `"deliver": "when_listening"`.'
+        None, description='Whether `"deliver": "when_listening"` would be accepted.'
     )
     revision: int | None = Field(None, description="At which it is now; 0: there is none.")
     lane: str | None = Field(None, description="The lane that is full.")

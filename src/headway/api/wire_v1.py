@@ -207,7 +207,7 @@ async def _publish(face: Face, request: Request) -> Any:
         by=caller_of(request.scope),
     )
     answer: dict[str, Any] = {"id": published.version_id}
-    if published.unknown_fields:  # Else the answer is what it always was.
+    if published.unknown_fields:  # Otherwise the answer has its original form.
         answer["warnings"] = _listed(published.unknown_fields)
     return answer
 
@@ -311,7 +311,7 @@ def _by_start(starts: Sequence[_Start]) -> Iterator[_Start]:
     for start in sorted(starts, key=lambda one: one.seq):
         at = start.at
         if start.branch is None:
-            # Branches of an earlier visit to the node started before this one: no harm.
+            # Branches of an earlier visit to the node started earlier, so they do not matter here.
             at = max(at, latest.get(start.path, at))
         else:
             latest[start.path] = max(at, latest.get(start.path, at))

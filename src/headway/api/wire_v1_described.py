@@ -138,7 +138,7 @@ def _call(
 ) -> Options:
     """Describe a call. The first sentence of `words` is its name.
 
-    `optional` are members that the answer may have beside those of `said`.
+    `optional` are members that the answer may have in addition to those of `said`.
     """
     return {
         "summary": words.partition(".")[0],
@@ -226,7 +226,7 @@ ALLOCATE: Final = _call(
     "Choose a worker. The live one with the least load.", _WORKER, _NO_WORKER, parameters=[_SERVICE]
 )
 CREATE_FLOW: Final = _call(
-    "Make a flow. It has an id of its own, also when the name is taken, and no version yet.",
+    "Make a flow. It has its own id, even if the name is taken, and no version yet.",
     {"id": "flow-1"},
     _LATE,
     requestBody=_body({"Name": "shouting"}),

@@ -1,4 +1,4 @@
-"""`headway config …`: what is configured and where that was said, and reading it again."""
+"""`headway config …`: show the settings and their sources, and reload them."""
 
 import os
 from typing import Any, Final
@@ -25,9 +25,9 @@ async def show(*, json: Json = False) -> None:
 
 
 async def reload(*, app: App = None, json: Json = False) -> None:
-    """Let the server at HEADWAY_URL read its configuration again; print what has changed.
+    """Make the server at HEADWAY_URL read its configuration again, and print the changes.
 
-    Without a server, the limits of lanes that are configured here are applied to the database.
+    Without a server, apply the limits of lanes that are configured here to the database.
     """
     async with connected(app) as client:
         told = await client.post("/api/config/reload")
@@ -38,7 +38,7 @@ async def reload(*, app: App = None, json: Json = False) -> None:
         limits = f"{lane['previous_limit']} -> {lane['max_concurrent']}"
         print(f"lane {plain(lane['name'])}: {limits}")
     if not told["lanes"]:
-        print("no lane has another configured limit than before")
+        print("no configured limit of a lane has changed")
     if told["restart_to_apply"]:
         print(f"restart to apply: {', '.join(told['restart_to_apply'])}")
 
@@ -48,7 +48,7 @@ def _columns(setting: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _words(value: Any) -> Any:
-    """A value as an environment variable would have it."""
+    """Return a value in the form of an environment variable."""
     match value:
         case list():
             return " ".join(value)

@@ -29,10 +29,10 @@ async def check(*, app: App = None, json: Json = False) -> None:
 
 
 async def accept(*, app: App = None, json: Json = False) -> None:
-    """Let all servers use the primary that is up now, although it lacks commits they have seen.
+    """Make all servers use the primary that is up now, although it lacks commits they have seen.
 
-    For after a failover or a restore: running servers refuse such a primary until this is run.
-    Exactly one of the configured addresses must take writes. What it lacks is given up.
+    Use it after a failover or a restore: running servers refuse such a primary until then.
+    Exactly one of the configured addresses must accept writes. Commits that it lacks are lost.
     """
     accepted = await accept_primary(own_database("db accept-primary", app))
     if json:

@@ -20,7 +20,7 @@ OnConflict = Annotated[
     Literal["reject", "enqueue", "replace", "join"],
     Parameter(help="What to do when the key has an active run."),
 ]
-Strict = Annotated[bool, Parameter(negative=(), help="Refuse a definition that has warnings, too.")]
+Strict = Annotated[bool, Parameter(negative=(), help="Also refuse a definition that has warnings.")]
 EXIT_FAULTY: Final = 1
 
 

@@ -1,4 +1,4 @@
-"""`headway key …`: what is saved for the next run of a key, and the end of all its runs."""
+"""`headway key …`: show and change saved rows of keys, and stop all runs of a key."""
 
 from operator import itemgetter
 from typing import Annotated, Any
@@ -65,7 +65,7 @@ async def stop(
     key
         The key.
     delete_files
-        Delete the files that its active run has finished, too.
+        Also delete the files that its active run has finished.
     reason
         Why, for whoever looks later.
     """

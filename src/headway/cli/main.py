@@ -100,13 +100,13 @@ _add(
     _database,
     "database:accept",
     "accept-primary",
-    "Let servers use a primary that lacks commits they have seen.",
+    "Make servers use a primary that lacks commits they have seen.",
 )
 _add(_database, "database:prune", "prune", "Remove what is over and old enough.")
 
-_config: Final = _group("config", "See what is configured, and reload it.")
+_config: Final = _group("config", "Show the settings, and reload them.")
 _add(_config, "config:show", "show", "Show every setting and where it was said.")
-_add(_config, "config:reload", "reload", "Let the server read its configuration again.")
+_add(_config, "config:reload", "reload", "Make the server read its configuration again.")
 
 
 def main() -> None:

@@ -64,7 +64,7 @@ Existing = Annotated[
 ]
 Timeout = Annotated[
     float | Literal["none"] | None,
-    Parameter(help="How long it may take, in seconds, or `none`; the job's own unless given."),
+    Parameter(help="How long it may take, in seconds, or `none`. Default: the limit of the job."),
 ]
 QueueTimeout = Annotated[float | None, Parameter(help="How long it may wait to start, in seconds.")]
 Watch = Annotated[bool, Parameter(negative=(), help="Show what it does until it ends.")]
@@ -106,7 +106,7 @@ async def submit(
         "existing": existing,
         "queue_timeout_s": queue_timeout_s,
     }
-    if timeout_s is not None:  # Left out, it is the job's; null is no limit.
+    if timeout_s is not None:  # The job's limit applies; null means no limit.
         wanted["timeout_s"] = None if timeout_s == "none" else timeout_s
     async with connected(app) as client:
         run = await _submitted(client, wanted, idempotency_key)
@@ -231,7 +231,7 @@ async def send(
     app: App = None,
     json: Json = False,
 ) -> None:
-    """Send a message to a run whose job listens. Ends with 3, and the reason, when it does not.
+    """Send a message to a run whose job listens. If it does not, exit with 3 and the reason.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ async def send(
     message
         What to say: JSON if it is that, else text.
     when_listening
-        If the run has not started or does not listen yet, keep the message until it does.
+        If the run has not started or does not listen yet, store the message until it does.
     """
     deliver = "when_listening" if when_listening else "now"
     async with connected(app) as client:

@@ -57,7 +57,9 @@ def serve(
     # For the whole life of the process, and not only while it serves.
     signal.signal(signal.SIGUSR1, _need_no_reset)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, _ignore)  # Until it serves: then it reloads.
+        signal.signal(
+            signal.SIGHUP, _ignore
+        )  # Until the server runs. From then on, SIGHUP reloads.
     raise_open_file_limit()
     run_process(_serve(app=app, host=host, port=port, public_url=public_url))
 
@@ -71,7 +73,7 @@ def _need_no_reset(*_: object) -> None:
 
 
 def _ignore(*_: object) -> None:
-    """A server that starts or stops has no use for a reload, and must not be ended by it."""
+    """Ignore SIGHUP, so that it does not end a server that starts or stops."""
 
 
 async def _serve(

@@ -88,7 +88,7 @@ def print_facts(facts: Mapping[str, Any]) -> None:
 
 
 def print_lines(text: str) -> None:
-    """Print a text of several lines, set in."""
+    """Print a text of several lines, indented."""
     for line in text.splitlines():
         print(f"  {plain(line)}")
 

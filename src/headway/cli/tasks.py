@@ -220,7 +220,7 @@ def place_of(row: Any) -> str:
 
 def _line(task: Any) -> str:
     waits = f", waits for {task['waits_for']}" if task["waits_for"] else ""
-    awaited = task.get("awaited_worker")  # A server of an earlier version does not have it.
+    awaited = task.get("awaited_worker")  # Servers of earlier versions do not send it.
     if awaited:
         services = ", ".join(repr(one) for one in awaited["services"])
         waits = f", waits for a worker that offers {services} until {awaited['until']}"

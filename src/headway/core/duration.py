@@ -14,14 +14,14 @@ class Unset(Enum):
 
 UNSET: Final = Unset.UNSET
 TimeLimit = float | None | Unset
-"""Seconds; None for no limit; UNSET for the usual limit."""
+"""A limit in seconds. None means no limit, UNSET the default limit."""
 
 SECONDS_MAX: Final = 100 * 366 * 24 * 60 * 60
 """A century: what is added to the present still fits everywhere."""
 
 
 def limit_or(given: TimeLimit, usual_s: float | None) -> float | None:
-    """Return the limit that was given, or `usual_s` if none was."""
+    """Return the given limit, or `usual_s` if it is UNSET."""
     return usual_s if given is UNSET else given
 
 

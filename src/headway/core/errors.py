@@ -21,11 +21,11 @@ Error
 ├── FlowNotFound             there is no such flow, or no such version of it
 ├── ConfigurationError       what was configured cannot work; the program does not start
 │   ├── SchemaMismatch       the database's schema is missing, older or newer than the program
-│   └── ForeignDatabase      the database has tables of another program, by headway's names
+│   └── ForeignDatabase      another program's tables have headway's names
 └── InfrastructureError      something outside did not answer
     ├── DatabaseUnavailable  no address could be used; lists each one's reason
     │   └── DatabaseBehind   the only usable node lacks commits that this process has seen
-    ├── DatabaseFileLost     the SQLite file was deleted or replaced under the process
+    ├── DatabaseFileLost     the SQLite file was deleted or replaced while open
     ├── OutcomeUnknown       it went away while it committed; whether it did is not known
     ├── StoreFailed          the database refused the write (disk full, read-only …)
     ├── StoreOverloaded      more writes wait than the limit allows
@@ -128,9 +128,9 @@ class RunNotActive(ConflictError):
 
 
 class MessageRefused(ConflictError):
-    """The run does not take the message; `reason` is a `Refusal`.
+    """The run refuses the message; `reason` is a `Refusal`.
 
-    `can_wait` is True if `deliver="when_listening"` would leave it in the run's inbox.
+    `can_wait` is True if `deliver="when_listening"` would store it in the run's inbox.
     """
 
     def __init__(self, run_id: RunId, reason: str, *, can_wait: bool = False) -> None:
@@ -143,10 +143,10 @@ class MessageRefused(ConflictError):
 
 
 _NOT_TAKEN: Mapping[str, str] = {
-    "not_started": "has not started, and takes no message yet",
-    "compacting": "is compacting, and takes no message until it has finished",
+    "not_started": "has not started, and accepts no messages yet",
+    "compacting": "is compacting, and accepts no messages until it has finished",
     "flow_task": (
-        "is a flow task, which takes signals and no messages;"
+        "is a flow task, which accepts signals instead of messages;"
         " send one with `headway task signal {0} KEY VALUE` or POST /api/tasks/{0}/signal"
     ),
 }
@@ -233,7 +233,7 @@ class SchemaMismatch(ConfigurationError):
 
 
 class ForeignDatabase(ConfigurationError):
-    """The database is another program's: it has tables by headway's names with other columns."""
+    """The database is another program's: tables with headway's names have other columns."""
 
     def __init__(self, database: str, evidence: str) -> None:
         super().__init__(
@@ -256,14 +256,14 @@ class DatabaseUnavailable(InfrastructureError):
 
 
 class DatabaseBehind(DatabaseUnavailable):
-    """No node can be used, and at least one only because it lacks commits that were seen before."""
+    """No node can be used, and at least one only lacks commits that were seen before."""
 
     ADVICE: Final = (
         "the database was restored or failed over to a node that lacks commits which this server"
         " has seen, so it is not used; bring back the node that has them, or give them up with:"
         f" {ACCEPT_PRIMARY}"
     )
-    """What happened and what to do, without addresses."""
+    """The cause and the remedy, without addresses."""
 
 
 class DatabaseFileLost(InfrastructureError):

@@ -18,7 +18,7 @@ class Lane(NamedTuple):
     is_set_by_hand: int = 0
     """Somebody has set `max_concurrent`: what a job proposes counts no more."""
     configured_limit: int | None = None
-    """The limit that the configuration named last; None if it never named one."""
+    """The last configured limit, or None if it was never configured."""
 
     @property
     def capacity(self) -> int:

@@ -15,16 +15,16 @@ SSE_PING_INTERVAL_S: Final = 15.0
 LEASE_TTL_S_MIN: Final = 0.5
 """A shorter lease would expire while its renewal waits for a busy database."""
 LEASE_TTL_S_MAX: Final = 86_400.0
-"""The runs of a crashed host wait for its lease: more than a day is a typing error."""
+"""The runs of a crashed host wait for its lease, so more than a day is probably a typo."""
 SSE_PING_INTERVAL_S_MAX: Final = 30.0
-"""Clients, the page and `headway run watch` among them, give up a stream after 45 s of silence."""
+"""Clients such as the page and `headway run watch` close a stream after 45 s of silence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """The time limits of one process. Raise InvalidInput if one of them cannot work.
+    """The time limits of one process. Raise InvalidInput if one of them is invalid.
 
-    The names are those of the settings, so that an error names what a person has to change.
+    The names are those of the settings, so that an error names the setting to change.
     """
 
     execution_timeout_s: float = EXECUTION_TIMEOUT_S
@@ -32,7 +32,7 @@ class Timeouts:
     permission_timeout_s: float = PERMISSION_TIMEOUT_S
     """How long a question to a person stays open, if the job names no time."""
     lease_ttl_s: float = LEASE_TTL_S
-    """How long an instance counts as alive after its last sign of life."""
+    """How long an instance counts as alive after it last renewed its lease."""
     compaction_timeout_s: float = COMPACTION_TIMEOUT_S
     """How long one compaction may take, if the job names no time."""
     sse_ping_interval_s: float = SSE_PING_INTERVAL_S
@@ -51,7 +51,7 @@ class Timeouts:
         seconds: object = getattr(self, name)
         if not isinstance(seconds, int | float) or isinstance(seconds, bool):
             raise InvalidInput(name, "must be a number of seconds")
-        if minimum and not minimum <= seconds:  # NaN is neither below nor above.
+        if minimum and not minimum <= seconds:  # Written this way to refuse NaN.
             raise InvalidInput(name, f"must be at least {minimum:g} s, and is {seconds:g} s")
         if not seconds > 0:
             raise InvalidInput(name, f"must be more than 0 s, and is {seconds:g} s")

@@ -27,10 +27,10 @@ from headway.core.worker.worker import SavedWorker
 MESSAGE: Final = "message"
 """The kind of an inbox item that a person or a program has sent to a job."""
 CARRIED: Final = 0
-"""`consumed_by` of a message that went on to the run that replaced its own: claims begin at 1."""
+"""The `consumed_by` of a message that was carried to a replacing run. Claims begin at 1."""
 UNREAD_SHOWN_COUNT_MAX: Final = 20
 UNREAD_SHOWN_LENGTH_MAX: Final = 65_536
-"""Bounds of the event that reports unread messages; the inbox rows have all of them."""
+"""Limits of the event that reports unread messages. The inbox has all of them."""
 
 
 class Instance(NamedTuple):
@@ -62,7 +62,7 @@ class Question(NamedTuple):
     run_id: RunId
     call_id: str
     generation: int
-    """Of the execution that asked last, or 0 once the question is withdrawn."""
+    """The generation of the execution that asked last, or 0 if the question is withdrawn."""
     question: Document
     asked_at: Instant
     answer_by: Instant
@@ -129,11 +129,11 @@ class Changes:
     events_pruned_to: int | None = None
     flow: FlowChanges | None = None
     is_probed: bool = False
-    """Commit although nothing else has changed: a caller asks whether the store can."""
+    """Whether to commit without other changes, because a caller checks that the store can."""
 
 
 class Concludes(Protocol):
-    """An answer whose content depends on the decisions after its own."""
+    """An answer that depends on later decisions of the same batch."""
 
     def conclude(self, world: "World") -> None: ...
 
@@ -185,11 +185,11 @@ class World:
         self.checkpoints: dict[RunId, str] = {}
         """Of the runs that may be claimed, and of those they continue from."""
         self.accepted: list[Concludes] = []
-        """Answers that show a run as the whole batch leaves it."""
+        """The answers that show a run at the end of the batch."""
         self.changes = Changes()
 
     def conclude(self) -> None:
-        """Bring the answers up to date. Call after the last decision of the batch."""
+        """Update these answers. Call after the last decision of the batch."""
         for answer in self.accepted:
             answer.conclude(self)
 
@@ -243,7 +243,7 @@ class World:
                 yield self.runs[run_id]
 
     def unread_messages(self, run: Run) -> list[InboxItem]:
-        """Return the unread messages of a run that was loaded as one that may end."""
+        """Return the unread messages of a run. It must have been loaded as one that may end."""
         return [item for item in self.inbox.get(run.id, ()) if item.kind == MESSAGE]
 
     def pop_ready(self, lane: LaneName) -> Run | None:
@@ -300,16 +300,16 @@ class World:
         documents: dict[str, Any] | None = None,
         **changes: Any,
     ) -> Run | None:
-        """Move `run` along the table with its one event, or return None: it may not move so.
+        """Move `run` by the transition table, with one event. Return None if it may not move.
 
-        An end reports the messages that the job has not read, frees everything the run holds and
-        hands its key to the next in line.
+        An end reports the unread messages, frees everything that the run holds, and gives its key
+        to the next run.
         """
         status = TRANSITIONS[trigger].get(run.status)
         if status is None:
             return None
         if status in TERMINAL and (unread := self.unread_messages(run)):
-            # Before the end itself, which is the last event that a follower of the run waits for.
+            # Before the end itself, because followers of the run stop reading there.
             run = self.emit(run, EventType.MESSAGES_UNREAD, _report_unread(unread))
         payload = state_payload(run.status, status, details)
         changes["status"] = status
@@ -416,7 +416,7 @@ def describe_message(item: InboxItem) -> str:
 
 
 def _report_unread(items: list[InboxItem]) -> str:
-    """Encode how many messages were not read, and the first of them that fit."""
+    """Encode the number of unread messages, and the first of them that fit."""
     shown: list[str] = []
     length = 0
     for item in items[:UNREAD_SHOWN_COUNT_MAX]:

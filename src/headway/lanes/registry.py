@@ -53,10 +53,10 @@ class ActiveRuns:
         self._waiters: dict[str, set[asyncio.Future[None]]] = {}
 
     def register(self, session_id: str, run: ActiveRun) -> ActiveRun | None:
-        """Make `run` the active one, and return the run that it replaces, or None.
+        """Make `run` the active run, and return the run that it replaces, or None.
 
         From here on messages go to `run`. Messages that the replaced run has accepted and not read
-        are in its own queue: a caller that must not lose them hands them to `run`.
+        are in its own queue: a caller that must not lose them passes them to `run`.
         """
         replaced = self._runs.get(session_id)
         event = "run_started" if replaced is None else "run_replaced"

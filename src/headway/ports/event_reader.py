@@ -18,10 +18,10 @@ class Page:
     has_more: bool
     """There may be more than were asked for."""
     after_at: Instant | None = None
-    """When the event `after_seq` was written; None if there is no such event (any more).
+    """When the event `after_seq` was written, or None if there is no such event (any more).
 
-    Another time than before means another history: a backup was restored, and other events have
-    been written under the same numbers since.
+    A different time means a different history: a backup was restored, and other events have been
+    written under the same numbers since.
     """
     epoch: int = 0
     """Another one than before: after a failover, which may have lost the last events. Then numbers

@@ -13,7 +13,7 @@ class MirrorFiles(Protocol):
         ...
 
     def read_place(self) -> tuple[int, Instant | None]:
-        """Return the last event that is mirrored, and when it was written, if that is known.
+        """Return the last mirrored event, and when it was written, if that is known.
 
         0 means that nothing is known to be mirrored.
         """

@@ -42,18 +42,18 @@ class Snapshot:
     runs: Sequence[RunRecord]
     """The active ones."""
     last_runs: Sequence[RunRecord]
-    """Of each saved or recent key the newest that was not refused, and the newest that has begun.
+    """The newest run of each saved or recent key that was not refused, and the newest that began.
 
-    Mostly they are one and the same; active or over.
+    They are usually the same run. It may be active or ended.
     """
     instances: Sequence[Instance]
     """Those that nobody has declared dead."""
     at: Instant | None = None
-    """When the event `seq` was written; None if there is none (any more)."""
+    """When the event `seq` was written, or None if there is no such event (any more)."""
     recent_keys: Sequence[RecentKey] = ()
-    """The newest first; saved ones and ones with an active run are among them."""
+    """The recent keys, the newest first. They include saved keys and keys with an active run."""
     has_older_keys: bool = False
-    """There are runs beyond those of the recent keys."""
+    """Whether there are older runs than those of the recent keys."""
 
 
 class HeldRun(NamedTuple):
@@ -107,7 +107,7 @@ class RunReader(Protocol):
     def messages(
         self, run_id: RunId, *, limit: int, after_seq: int | None = None
     ) -> AsyncIterator[InboxItem]:
-        """Yield the messages sent to a run, read or not, in the order in which they came."""
+        """Yield the messages sent to a run, read or not, in the order of arrival."""
         ...
 
     async def questions(self, run_id: RunId) -> Sequence[Question]:

@@ -13,7 +13,7 @@ class WorkerNotReached(WorkerUnreachable):
 
 
 class WorkerAnswerUnusable(WorkerUnreachable):
-    """It answered, but not in HTTP, not to this call, or more than is read."""
+    """The worker's answer is not HTTP, is for another call, or is too long."""
 
 
 class WorkerClient(Protocol):
@@ -28,7 +28,8 @@ class WorkerClient(Protocol):
     ) -> tuple[int, bytes]:
         """The status and the body of its answer; WorkerUnreachable when there is none.
 
-        WorkerNotReached: it was not asked. WorkerAnswerUnusable: it answered, but with garbage.
+        Raise WorkerNotReached if it was not called, and WorkerAnswerUnusable if the answer is
+        not valid.
 
         Who gives `hear` listens to progress: an answer in lines is given to it line by line, and
         the body is the first line that it does not take as such.

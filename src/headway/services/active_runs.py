@@ -77,7 +77,7 @@ class ActiveRuns:
     ) -> Sequence[StoppedRun]:
         """Cancel all runs of the key, so that none of them starts when another one ends.
 
-        Return what became of each, the active run last; empty if the key has none.
+        Return the outcome for each, the active run last. Empty if the key has no runs.
         """
         stopped = await self._store.apply(
             StopKey(
@@ -88,8 +88,8 @@ class ActiveRuns:
                 grace_s=grace_s,
             )
         )
-        if stopped and stopped[-1].answer in _ENDING:  # The others have not started any child.
-            # The answer stands, whatever becomes of this: the sweep ends the children, too.
+        if stopped and stopped[-1].answer in _ENDING:  # Only the active run can have children.
+            # If this fails, the answer is still right: the sweep also ends the children.
             with suppress(InfrastructureError):
                 await end_children(self._store, self._runs, stopped[-1].run_id)
         return stopped
@@ -97,7 +97,7 @@ class ActiveRuns:
     async def abort(self, key: str, *, by: str = "") -> bool:
         """Stop the key: cancel its queued runs, then the active one.
 
-        Return False if there was nothing to stop, or the loop of the active run is over.
+        Return False if the key had no run, or the loop of the active run has ended.
         """
         return any(run.answer in _ENDING for run in await self.stop(key, by=by))
 

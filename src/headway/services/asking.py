@@ -24,12 +24,12 @@ _OUTCOMES: Final = {Ending.CANCELLED: Outcome.CANCELLED, Ending.SHUTDOWN: Outcom
 
 
 def denial(ending: Ending) -> dict[str, Any]:
-    """Return what a question is answered with when its run is to end."""
+    """Return the answer to a question whose run must end."""
     return {"approved": False, "reason": ending.value}
 
 
 def check_on_shutdown(on_shutdown: str, schema: dict[str, Any] | None) -> bool:
-    """Return whether a shutdown denies; raise InvalidInput if the schema allows no denial."""
+    """Return whether a shutdown denies. Raise InvalidInput if the schema allows no denial."""
     if on_shutdown not in ("hand_over", "deny"):
         raise InvalidInput("on_shutdown", f"must be 'hand_over' or 'deny', not {on_shutdown!r}")
     is_denied = on_shutdown == "deny"
@@ -67,15 +67,15 @@ class Asking:
         self._call_ids: set[str] = set()
         """What is asked now."""
         self._left: list[Question] | None = [] if execution.claimed.generation == 1 else None
-        """What earlier executions have left and this one has not asked yet; None: not read yet."""
+        """Questions of earlier executions that this one has not asked; None if not read yet."""
         self._recalling = asyncio.Lock()
 
     async def ask(self, asks: AskQuestion, *, default: Any, is_named: bool, is_denied: bool) -> Any:
-        """Return what a person said, or `default` if nobody did in time.
+        """Return a person's answer, or `default` if there is none in time.
 
         A cancel answers with a denial, or raises CancelledError if that does not fit the schema. A
         shutdown answers only if `is_denied`; otherwise it raises CancelledError, and the question
-        stays open for the next execution of the run. That execution asks it under the same name.
+        stays open for the next execution of the run, which asks it under the same name.
         """
         if not is_named:
             call_id = await self._earlier_name(asks)
@@ -95,7 +95,7 @@ class Asking:
                 self._left = [one for one in self._left if one.call_id != asks.call_id]
 
     async def _earlier_name(self, asks: AskQuestion) -> str | None:
-        """Return the name under which an earlier execution asked the same, the oldest first."""
+        """Return the oldest name under which an earlier execution asked the same question."""
         async with self._recalling:
             if self._left is None:
                 left = await self._apply(RecallQuestions(self._execution.claim))
@@ -117,7 +117,7 @@ class Asking:
         found: tuple[Any] | None
         if asked is not None and asked.answer is not None:
             found = (json.loads(asked.answer),)
-            await self._inbox.read_answers()  # Or it would be among what nobody has read.
+            await self._inbox.read_answers()  # Otherwise it would stay unread.
             self._inbox.take_answer(asks.call_id, after_seq=after_seq)
         else:
             found = await self._wait_for_answer(asks.call_id, after_seq, timeout_s)
@@ -125,7 +125,7 @@ class Asking:
         return await self._close(asks, default, found, after_seq)
 
     def _hand_over_if_stopping(self, *, is_denied: bool) -> None:
-        """Raise CancelledError if the question, answered or not, is for the next execution."""
+        """Raise CancelledError if the question must be left to the next execution."""
         ending = self._execution.ending
         if ending is Ending.LOST or (ending is Ending.SHUTDOWN and not is_denied):
             raise asyncio.CancelledError
@@ -164,7 +164,7 @@ class Asking:
             self._execution.asking_count -= 1
 
     async def _answer(self, call_id: str, after_seq: int, timeout_s: float) -> tuple[Any] | None:
-        """Return None if nobody has answered, and the time is over or the run is to end."""
+        """Return None if there is no answer, and the time is over or the run must end."""
         until_s = self._clock.monotonic_s() + timeout_s
         while True:  # Until it is answered, or the time is over.
             self._execution.news.clear()

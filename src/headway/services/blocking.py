@@ -191,17 +191,17 @@ class BlockingFileWriter:
 async def call_in_thread(
     function: Callable[..., Any], context: RunContext, arguments: dict[str, Any]
 ) -> Any:
-    """Return what `function` returns, or raise what it raises; cancelled, wait for the thread.
+    """Call `function` in a thread and return its result. A cancel waits for the thread.
 
-    A thread of its own, so that one that never ends takes no place from the others. Raise
-    CancelledError if the function returned because it was told to end.
+    Each call has its own thread, so that one that never ends does not block the others. Raise
+    CancelledError if the function returned because it was asked to end.
     """
     execution = context.execution
     blocking = BlockingRunContext(context, asyncio.get_running_loop())
 
     def call() -> tuple[Any, Ending | None]:
         result = function(blocking, **arguments)
-        return result, execution.ending  # As of now: the event loop may change it at any time.
+        return result, execution.ending  # Read it here: the event loop may change it at any time.
 
     answer = begin_in_thread(call, name=f"headway-job-{context.run_id}")
     try:
@@ -252,7 +252,7 @@ def _tell(
             answer.cancel()
         elif isinstance(error, Exception) and not isinstance(error, StopIteration):
             answer.set_exception(error)
-        else:  # SystemExit and the like would end the program here; no future takes StopIteration.
+        else:  # SystemExit would end the program here, and a future refuses StopIteration.
             answer.set_exception(JobExited(error))
 
     try:

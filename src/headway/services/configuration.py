@@ -1,4 +1,4 @@
-"""Applying the configuration to a database that is in use, at start and again on reload."""
+"""Apply the configuration to a database in use, at start and on each reload."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -16,18 +16,18 @@ log = event_log(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """What a new reading of the configuration has changed."""
+    """The changes that a reload of the configuration has made."""
 
     lanes: tuple[ConfiguredLane, ...]
-    """The lanes whose configured limit is new, with the limits before and now."""
+    """The lanes whose configured limit has changed, with the old and the new limit."""
     restart_to_apply: tuple[str, ...]
-    """Other settings that differ from those with which this process was started."""
+    """Other settings that differ from those at the start of this process."""
 
 
 async def configure_lanes(
     store: Store, limits: Mapping[LaneName, int]
 ) -> tuple[ConfiguredLane, ...]:
-    """Apply the configured limits of lanes. Return the lanes whose configured limit is new."""
+    """Apply the configured limits of lanes. Return the lanes whose limit has changed."""
     if not limits:
         return ()
     changed = await store.apply(ConfigureLanes(tuple(limits.items())))
@@ -42,7 +42,7 @@ async def reloaded_on(
     call_on_signal: Callable[[Callable[[], None]], AbstractContextManager[None]],
     reload: Callable[[], Awaitable[Reloaded]],
 ) -> AsyncIterator[None]:
-    """While inside, `reload` after each signal. Signals during a reload lead to one more."""
+    """Reload after each signal inside the block. Signals during a reload cause one more."""
     asked = asyncio.Event()
 
     async def follow() -> None:

@@ -147,15 +147,15 @@ class RunContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the job should come to its end. An async job is cancelled as well."""
+        """Whether the job should end. An async job is also cancelled."""
         return self._execution.note_ending() is not None
 
     @property
     def ending(self) -> str | None:
-        """Why the job should come to its end; None while it may go on.
+        """Why the job should end, or None while it may continue.
 
-        `cancelled`: somebody cancelled the run, which ends canceled. `shutdown`: the process
-        stops, and the run is executed again elsewhere. `lost`: it already is.
+        `cancelled`: the run was cancelled and ends canceled. `shutdown`: the process stops, and
+        the run is executed again elsewhere. `lost`: another process already executes it.
         """
         ending = self._execution.note_ending()
         return None if ending is None else ending.value
@@ -226,16 +226,16 @@ class RunContext:
         call_id: str | None = None,
         on_shutdown: Literal["hand_over", "deny"] = "hand_over",
     ) -> Any:
-        """Ask people, and return their answer; `default` if nobody answers in time (None: no).
+        """Ask people, and return their answer, or `default` if there is none in time.
 
         With a JSON `schema` an answer that does not fit is refused, and a page can show a form.
         Several questions may be open at once; `call_id` names this one, if the job has a name for
-        it. Without `timeout_s` people have as long as the setting `permission_timeout_s` says.
+        it. The default of `timeout_s` is the setting `permission_timeout_s`.
 
         A cancel answers with `{"approved": false, "reason": "cancelled"}`, or cancels the job if
         the schema does not allow that. When the process stops, the question stays open, and the
-        next execution that asks the same waits for the same answer; with `on_shutdown="deny"` the
-        answer is `{"approved": false, "reason": "shutdown"}` instead.
+        next execution that asks the same question waits for the same answer. With
+        `on_shutdown="deny"` the answer is `{"approved": false, "reason": "shutdown"}` instead.
         """
         is_denied = check_on_shutdown(on_shutdown, schema)
         asks = self._question(
@@ -272,17 +272,17 @@ class RunContext:
         return asks
 
     def listening(self) -> AbstractAsyncContextManager[None]:
-        """Listen for messages inside the block; read them at the top of each step.
+        """Listen for messages inside the block. Read them at the top of each step.
 
-        After the block neither a message nor a cancel is accepted: what remains is to store the
-        result. Call `messages()` once more then, for what was accepted before.
+        After the block neither a message nor a cancel is accepted, because only the result has to
+        be stored. Call `messages()` once more then, for messages that were accepted before.
         """
         return self._window.listening()
 
     def compacting(self, *, timeout_s: float | None = None) -> AbstractAsyncContextManager[None]:
-        """While inside, messages are refused as `compacting`; TimeoutError after `timeout_s`.
+        """Refuse messages as `compacting` inside the block. Raise TimeoutError after `timeout_s`.
 
-        Without `timeout_s` it is the setting `compaction_timeout_s`.
+        The default of `timeout_s` is the setting `compaction_timeout_s`.
         """
         usual_s = self._execution.timeouts.compaction_timeout_s
         return self._window.compacting(timeout_s=usual_s if timeout_s is None else timeout_s)

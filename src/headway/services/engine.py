@@ -43,8 +43,8 @@ LOOK_S: Final = 1.0
 LOOK_AT_ALL_S: Final = 5.0
 """How often the rows of all runs that are executed here are read, in case a hint was lost.
 
-So it does not depend on the length of the lease how late the decision of another instance is
-noticed; only with a very short lease they are read more often.
+The time until this process notices a decision of another instance therefore does not depend on the
+lease. Only with a very short lease the rows are read more often.
 """
 KEEP_S: Final = 60.0
 FILES_SWEEP_S: Final = 2.0
@@ -107,7 +107,7 @@ class Engine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._looked_at_s = float("-inf")
         self._unknown: set[Claim] = set()
-        self._broken: dict[Claim, bool] = {}  # Ended by neither job nor us; has it progressed?
+        self._broken: dict[Claim, bool] = {}  # Whether executions that broke off had progressed.
         self._waking: set[RunId] = set()
         self._has_stopped = asyncio.Event()
         self._is_leaving = False
@@ -279,8 +279,8 @@ class Engine:
                 del self._executing[run_id]
 
     async def _give_up(self, claim: Claim) -> None:
-        """Give up what nobody here executes any more, or what does not end when it is told to."""
-        has_progressed = self._broken.get(claim, True)  # Else it was never executed.
+        """Give up a run that is no longer executed here, or that does not end when asked to."""
+        has_progressed = self._broken.get(claim, True)  # The default: it was never executed.
         execution = self._executing.get(claim.run_id)
         if execution is not None and execution.claim == claim:
             has_progressed = execution.has_progressed or not execution.has_begun
@@ -315,7 +315,7 @@ class Engine:
         return min(LOOK_S, LOOK_AT_ALL_S / 2, self._lease_ttl_s / 6)
 
     async def _look_after(self) -> None:
-        """What others have decided about our runs: hints tell us sooner, this is certain.
+        """Read the decisions of other instances about the runs here, in case a hint was lost.
 
         Runs that wait for a person are read every time, all others every LOOK_AT_ALL_S.
         """

@@ -4,8 +4,8 @@ Each watcher keeps only its place. Who falls behind what is held in memory reads
 database, and who asks for what was pruned is told so: a slow watcher costs nobody anything.
 
 Numbers alone do not identify events: after a backup is restored, other events are written under
-numbers that were used before. So a place in the stream is a number and the time of that event. A
-watcher, or this feed itself, that finds another time under its number is told that there is a gap.
+numbers that were used before. A position in the stream is therefore a number and the time of that
+event. If a watcher, or this feed itself, finds another time under its number, there is a gap.
 """
 
 import asyncio
@@ -85,9 +85,9 @@ class EventFeed(Generic[T]):
         """An event was written under a number that another one had: nothing held is true."""
         self.last_seq = 0
         self.last_at: Instant | None = None
-        """When the event `last_seq` was written; None if that is not known."""
+        """When the event `last_seq` was written, or None if that is not known."""
         self.history_count = 0
-        """Grows when the database turns out to have another history than before."""
+        """A counter that grows when the database has another history than before."""
         self.epoch = 0
         """Another one than a watcher has begun with: what it has seen may not be so any more."""
         self.is_closed = False
@@ -134,7 +134,7 @@ class EventFeed(Generic[T]):
         return await self.read(seq, run_id=run_id)
 
     async def time_of(self, seq: int) -> Instant | None:
-        """Return when the event `seq` was written; None if there is no such event."""
+        """Return when the event `seq` was written, or None if there is no such event."""
         known_at = self._known_time_of(seq)
         if known_at is not None:
             return known_at
@@ -157,8 +157,8 @@ class EventFeed(Generic[T]):
     ) -> Batch[T]:
         """The same from the database: whatever was committed before is in it.
 
-        `at` is when the event `seq` was written, and `epoch` the one in which it was read, as far
-        as the caller knows them: if they are others now, it is a gap.
+        `at` is when the event `seq` was written, and `epoch` the one in which it was read, if the
+        caller has them. If they differ now, there is a gap.
         With `or_oldest` a gap comes with what follows it, from the oldest that is kept.
         """
         page = await self._reader.events(
@@ -235,7 +235,7 @@ class EventFeed(Generic[T]):
         finally:
             self._is_reading = False
         has_moved = self._is_replaced or page.epoch != self.epoch or page.last_seq < self.last_seq
-        # An event that is pruned cannot be compared.
+        # A pruned event cannot be compared.
         if self.last_seq > page.pruned_seq and self.last_at is not None:
             has_moved = has_moved or page.after_at != self.last_at
         if has_moved or self.last_seq < page.pruned_seq:

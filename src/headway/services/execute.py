@@ -38,7 +38,7 @@ from headway.services.refusals import Refusals
 from headway.trace import Span, adopted_span
 
 _EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, JobExited)
-"""What a job raises to end the program. It ends the run, without another attempt."""
+"""Exceptions that would end the program. In a job they fail the run, without a retry."""
 Outcome = Complete | Fail | Retry | AdvanceFlow
 
 log = event_log(__name__)
@@ -182,9 +182,9 @@ def _result(claim: Claim, result: Any) -> Complete | Fail:
 
 
 async def give_up(store: Store, claim: Claim, *, has_progressed: bool) -> None:
-    """End an execution, not its run: unless a cancel was asked for, the run is ready for others.
+    """End an execution, but not its run. Unless it was cancelled, others may execute it.
 
-    `has_progressed`: it showed a sign of progress, or executed nothing that could.
+    `has_progressed` if it made progress, or executed no code that could.
     """
     if isinstance(await store.apply(ConfirmCancel(claim)), TooLate):
         await store.apply(HandOver(claim, has_progressed=has_progressed))

@@ -18,11 +18,11 @@ class Ending(StrEnum):
     """Why an execution is to end before its job has."""
 
     CANCELLED = "cancelled"
-    """Somebody cancelled the run."""
+    """The run was cancelled."""
     SHUTDOWN = "shutdown"
-    """The process stops. The run is handed over, and executed again."""
+    """The process stops. Another process executes the run again."""
     LOST = "lost"
-    """Its claim is stale: whatever it writes is refused."""
+    """Its claim is stale, so all its writes are refused."""
 
 
 class Execution:
@@ -32,20 +32,20 @@ class Execution:
         self.claimed = claimed
         self.claim = Claim(claimed.run_id, claimed.token)
         self.timeouts = timeouts
-        """For the waits of a job that does not say how long."""
+        """The default time limits for the waits of its job."""
         self.ending: Ending | None = None
         self.is_settling = False
         """Its end is on the way to the store: that it is heard of is no surprise."""
         self.has_progressed = False
-        """It has stored something that a later execution finds: a stop is not counted then."""
+        """Whether it stored data that a later execution finds. A stop is then not counted."""
         self.asking_count = 0
         """For how many answers of people the job waits."""
         self.denied_count = 0
-        """How many of these are answered with a denial when the process stops."""
+        """How many of these questions a shutdown answers with a denial."""
         self.is_cancelled = False
-        """Its task was cancelled; a job that is a plain `def` does not see that."""
+        """Whether its task was cancelled. A job that is a plain `def` does not notice that."""
         self.has_noticed = False
-        """The job has read that it is to end."""
+        """Whether the job has read that it must end."""
         self.wait_count = 0
         """For how many things the job waits without a slot."""
         self.news = asyncio.Event()
@@ -56,7 +56,7 @@ class Execution:
         """Until a job that was denied its answer is cancelled."""
         self._has_entered = False
         self.has_begun = False
-        """Its job may have been called."""
+        """Whether its job may have been called."""
         self._is_last = False
         self.awaited_slot: asyncio.Future[None] | None = None
         """Another one for each wait."""
@@ -104,10 +104,10 @@ class Execution:
             self.end(Ending.SHUTDOWN)
 
     def end(self, ending: Ending) -> None:
-        """Ask the job for its end, once: a second time would disturb it while it cleans up.
+        """Ask the job to end, once: a second time would disturb it while it cleans up.
 
         A cancel answers the job's open questions, and leaves it a moment to act on the answers. A
-        shutdown answers only those that ask for it; all others stay open for the next execution.
+        shutdown answers only those with `on_shutdown="deny"`; all others stay open.
         A lost claim overrides everything.
         """
         if self.ending is not None and (self.ending is ending or ending is not Ending.LOST):
@@ -131,17 +131,17 @@ class Execution:
             self._grace.cancel()
 
     def note_ending(self) -> Ending | None:
-        """Return why the job should come to its end, and remember that it knows."""
+        """Return why the job should end, and record that it has read this."""
         ending = self.ending  # Read once: a job may call this in a thread of its own.
         self.has_noticed = self.has_noticed or ending is not None
         return ending
 
     def has_finished(self, ending: Ending | None, *, is_interrupted: bool) -> bool:
-        """Return whether a job that has returned has done its work, so that its result counts.
+        """Return whether the result of a job that has returned counts.
 
-        `ending` is what the job had been asked to end for when it returned. After a cancel the run
-        ends canceled, whatever the job returns. A job that a shutdown has interrupted may have
-        returned because of that, so its run is executed again.
+        `ending` is the reason for which the job had been asked to end when it returned. After a
+        cancel the run ends canceled, whatever the job returns. A job that a shutdown interrupted
+        may have returned early, so its run is executed again.
         """
         if ending is None:
             return self.ending is not Ending.LOST
@@ -150,7 +150,7 @@ class Execution:
     def _cancel(self) -> None:
         self.is_cancelled = True
         assert self._task is not None
-        if self._has_entered:  # A task that has not would do nothing at all, not even say so.
+        if self._has_entered:  # A cancelled task that has not started would never run.
             self._task.cancel()
         for task in self._calls:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Errors of functions that are not headway's own: which they are, and as text."""
+"""Classify and format the errors of functions that are not headway's own."""
 
 import asyncio
 import dis
@@ -19,7 +19,7 @@ _CUT: Final = "(the beginning is left out)\n"
 
 
 class JobExited(Exception):
-    """A plain function raised what would end the whole program; the cause is that error."""
+    """A plain function raised an error that would end the program. It is the cause."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
@@ -36,10 +36,10 @@ def in_words(error: BaseException) -> str:
 
 
 def format_traceback(error: BaseException, *, secrets: Iterable[str] = ()) -> str:
-    """Return the traceback as text that can be stored: the last frames, without secrets."""
+    """Return the traceback as text to store: the last frames, without secrets."""
     try:
         text = "".join(traceback.format_exception(error, limit=-FRAME_COUNT_MAX))
-    except Exception:  # The error's own code goes wrong.
+    except Exception:  # The error's own code may raise.
         text = in_words(error)
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
@@ -52,8 +52,8 @@ def format_traceback(error: BaseException, *, secrets: Iterable[str] = ()) -> st
 def is_own(error: BaseException, task: "asyncio.Task[object] | None") -> bool:
     """Return whether a function that `task` executes raised `error` by itself.
 
-    If not, it came from outside through the function's frame and must go on: GeneratorExit from
-    `close()` of a coroutine that nobody will go on with, or KeyboardInterrupt from a Ctrl-C.
+    If not, it came from outside through the function's frame and must propagate: GeneratorExit
+    from `close()` of an abandoned coroutine, or KeyboardInterrupt from a Ctrl-C.
     """
     if isinstance(error, GeneratorExit):
         return task is not None and _current_task() is task
@@ -70,10 +70,10 @@ def _current_task() -> "asyncio.Task[object] | None":
 
 
 def _is_interrupt(error: KeyboardInterrupt) -> bool:
-    """Return whether the handler of SIGINT raised it, which runs in any frame of the main thread.
+    """Return whether the handler of SIGINT raised it. It runs in any frame of the main thread.
 
     A handler in Python has a frame of its own in the traceback. Python's default handler has none:
-    the innermost frame then stands at any instruction but `raise`.
+    the innermost frame is then at any instruction but `raise`.
     """
     if threading.current_thread() is not threading.main_thread():
         return False

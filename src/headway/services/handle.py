@@ -137,14 +137,15 @@ class RunHandle:
     ) -> None:
         """Send a message that the job reads with `ctx.messages()`.
 
-        It is accepted only while the job listens. Raise MessageRefused, with the reason, if it does
-        not. With `deliver="when_listening"` a run that has not started or does not listen yet keeps
-        the message in its inbox until it does; what it never reads is reported when it ends.
+        The message is accepted only while the job listens. Raise MessageRefused with the reason if
+        it does not. With `deliver="when_listening"` a run that has not started or does not listen
+        yet stores the message in its inbox until it listens. Unread messages are reported when the
+        run ends.
 
-        Raise RunNotActive if the run has ended, RunNotFound if there is no such run and
+        Raise RunNotActive if the run has ended, RunNotFound if there is no such run, and
         InboxOverflow if it has too many unread messages. With the same `idempotency_key` the
-        message is sent once, however often this is called; raise IdempotencyConflict if the key
-        was used for something else.
+        message is sent once, however often this is called. Raise IdempotencyConflict if the key
+        was used for another request.
         """
         await self._post(
             MESSAGE,
@@ -176,7 +177,7 @@ class RunHandle:
     async def answer(self, call_id: str, answer: Any, *, by: str = "") -> None:
         """Answer a question that the job asks in `ctx.interrupt()`; the first answer stands.
 
-        Raise QuestionNotOpen if it was answered already, or the job does not ask that, or no more.
+        Raise QuestionNotOpen if it was already answered, or the job does not ask it (any more).
         A question stays open while no process executes the run. Raise InvalidInput if the answer
         does not fit the schema of the question, which stays open.
         """

@@ -70,9 +70,9 @@ def is_own(name: str) -> bool:
 
 
 def registered_job(jobs: Mapping[str, Job], job: str | JobFunction) -> Job:
-    """Return the job of that name, or the one whose function it is.
+    """Return the job with the given name or function.
 
-    InvalidInput names the jobs that are registered, the likeliest first.
+    Raise InvalidInput if there is none; it lists the registered jobs, the likeliest first.
     """
     name: object = job
     if callable(name):
@@ -90,7 +90,7 @@ def registered_job(jobs: Mapping[str, Job], job: str | JobFunction) -> Job:
 
 
 def _job_of_function(jobs: Mapping[str, Job], function: JobFunction) -> Job:
-    # By equality: each access to a method makes another object, equal to those before.
+    # Compare by equality, because each access to a method makes a new, equal object.
     found = [job for job in jobs.values() if job.function == function and not is_own(job.name)]
     if len(found) == 1:
         return found[0]
@@ -129,9 +129,9 @@ def job_of(
     recovery: Recovery | str = Recovery.RESUME,
     usual_timeout_s: float | None = None,
 ) -> Job:
-    """A job of `function`; InvalidInput says what it cannot be.
+    """Return a job of `function`. Raise InvalidInput if an option is invalid.
 
-    `usual_timeout_s` is the limit of a job that names none; None as `timeout_s` is no limit.
+    `usual_timeout_s` is the limit of a job without one. `timeout_s=None` means no limit.
     """
     if not callable(function):
         raise InvalidInput("job", "must be a function")

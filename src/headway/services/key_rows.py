@@ -78,7 +78,7 @@ class Keys:
         A secret of which is only said that it is set stays as it was.
         """
         key = check_name(key, place="key")
-        # A row may be saved for a job of another program: only a function must be known here.
+        # A row may be for a job of another program, so only a function must be registered here.
         name = registered_job(self._jobs, job).name if callable(job) else job
         job = check_name(name, place="job")
         values = params or {}

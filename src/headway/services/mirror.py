@@ -47,7 +47,7 @@ class Mirror:
         self._news = asyncio.Event()
         self._seq = 0
         self._at: Instant | None = None
-        """When the event `_seq` was written; None if that is not known."""
+        """When the event `_seq` was written, or None if that is not known."""
         self._has_place = False
         self._epoch: int | None = None
         self._unwritten: set[RunId] = set()
@@ -173,7 +173,7 @@ def _text_of(record: RunRecord) -> str:
         "started_at": _time(run.started_at),
         "ended_at": _time(run.ended_at),
     }
-    for name in RunRecord._fields[1:-1]:  # Without the traceback, which is no document.
+    for name in RunRecord._fields[1:-1]:  # Leave out the traceback, which is not a document.
         document: str | None = getattr(record, name)
         shown[name] = None if document is None else json.loads(veiled(document))
     return json.dumps(shown, ensure_ascii=False, indent=2) + "\n"

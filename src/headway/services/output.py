@@ -45,7 +45,7 @@ class Output:
         self.store = store
         self.folder = folder
         self.threads = Threads()
-        """Where files are written, renamed and removed."""
+        """The threads in which files are written, renamed and removed."""
         self._runs = runs
         self._files = files
         self.entered: dict[RunId, Key] = {}

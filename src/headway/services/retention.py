@@ -1,9 +1,8 @@
-"""Retention: remove what is over and old enough, in batches, beside the work.
+"""Remove expired rows in batches while other work continues.
 
-A round goes on for as long as it finds full batches, so it keeps up with an engine at full rate
-(I19). After each batch it pauses for as long as the batch took: other commands have at least half
-of the writer's time. Several instances may prune at once: each command checks again, on locked
-rows.
+A round continues while it finds full batches, so it keeps up with an engine at full rate (I19).
+After each batch it pauses for as long as the batch took, so other commands have at least half of
+the writer's time. Several instances may prune at once: each command checks again, on locked rows.
 """
 
 import asyncio
@@ -29,9 +28,9 @@ T = TypeVar("T")
 DAY_S: Final = 86_400.0
 BATCH_COUNT: Final = 500
 EVENT_BATCH_COUNT: Final = 5_000
-"""More than of the others: a prefix of the stream is removed without reading it first."""
+"""Larger than other batches: a prefix of the stream is removed without reading it first."""
 PARTIAL_BATCHES_MAX: Final = 20
-"""How many batches of a round may hold runs that must stay. The next round goes on behind them."""
+"""How many batches of a round may hold runs that must stay. The next round skips them."""
 PAUSE_S_MAX: Final = 1.0
 
 
@@ -85,11 +84,11 @@ class Keeper:
         """Where the next round goes on to look at runs; 0: the last came to the end."""
 
     async def prune(self, is_stopping: Callable[[], bool] = lambda: False) -> Removed:
-        """Remove what is old enough now, in one round; end early if `is_stopping`."""
+        """Remove expired rows in one round. End early if `is_stopping`."""
         return await self._prune(_Round(is_stopping))
 
     async def prune_all(self) -> Removed:
-        """Remove everything that is old enough now, without pauses."""
+        """Remove all expired rows, without pauses."""
         self._looked_at_seq = 0
         return await self._prune(_Round(partial_batches_max=sys.maxsize, pause_s_max=0.0))
 
@@ -124,7 +123,7 @@ class Keeper:
 
     async def _prune_runs(self, before: Instant, step: "_Round") -> int:
         count = partial_count = 0
-        # From where the last round ended: runs that stay in front must not hide those behind them.
+        # Start where the last round ended, so that runs that stay do not hide later ones.
         async for old in self._old_runs(before, after_seq=self._looked_at_seq):
             removed = 0
             if old.ids:
@@ -137,7 +136,7 @@ class Keeper:
         return count
 
     async def _old_runs(self, before: Instant, *, after_seq: int) -> AsyncIterator[_OldRuns]:
-        while True:  # Ends with the first run that is younger.
+        while True:  # Until the first younger run.
             oldest = await self._runs.oldest_runs(after_seq=after_seq, limit=BATCH_COUNT)
             ended = tuple(
                 run.id
@@ -163,7 +162,7 @@ class Keeper:
     async def _old_events(self, before: Instant) -> AsyncIterator[tuple[int, int]]:
         """Yield the last `seq` and the number of events of each batch that is old enough."""
         after_seq = (await self._events.events(after_seq=0, limit=0)).pruned_seq
-        while True:  # Ends with the first event that is younger.
+        while True:  # Until the first younger event.
             times = await self._events.event_times(after_seq=after_seq, limit=EVENT_BATCH_COUNT)
             old = [seq for seq, at in times if at < before]
             if old:
@@ -202,7 +201,7 @@ class Keeper:
 
 
 class _Round:
-    """How far one round goes, and how it leaves time for other work."""
+    """The extent of one round, and its pauses for other work."""
 
     def __init__(
         self,

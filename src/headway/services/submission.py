@@ -68,7 +68,7 @@ def _fingerprint(params: dict[str, Any] | None, *said: object) -> str:
 
 
 def _said(limit: TimeLimit) -> float | str | None:
-    """Return the limit as it is in a fingerprint, where None has always been one not given."""
+    """Return the limit as a fingerprint has it, where None has always meant not given."""
     if limit is UNSET:
         return None
     return "none" if limit is None else limit

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """Runs work that blocks in threads, and knows whether any of it is in flight."""
+    """Runs blocking work in threads, and tracks whether any of it is in flight."""
 
     def __init__(self) -> None:
         self._running_count = 0

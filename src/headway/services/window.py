@@ -1,7 +1,7 @@
-"""The window of an execution: when its job listens for messages, and when it does not.
+"""The window of an execution, in which its job listens for messages.
 
-The window belongs to the claim: an execution that loses the run loses its window with it, and the
-next one begins without. A job opens it with `ctx.listening()`, or by reading its messages.
+The window belongs to the claim: an execution that loses the run also loses its window, and the next
+one begins without a window. A job opens it with `ctx.listening()`, or by reading its messages.
 """
 
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ class MessageWindow:
             await self._set(before)
 
     async def _set(self, window: Window) -> None:
-        """Store the window; do nothing if the run is to end, because then it takes no messages."""
+        """Store the window, unless the run must end: it then accepts no messages."""
         self._window = window
         if self._execution.ending is None:
             command = SetWindow(self._execution.claim, window)

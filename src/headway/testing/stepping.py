@@ -80,9 +80,9 @@ class SteppingClock:
         return goal
 
     def drive(self, store: SqlStore | None, threads: Threads | None = None) -> None:
-        """For `opened_for_test`: carry out what is due in this store whenever the clock moves.
+        """Carry out what is due in this store whenever the clock moves, for `opened_for_test`.
 
-        `threads` are those in which jobs write files; the clock waits until they are done.
+        `threads` are those in which jobs write files. The clock waits until they are done.
         """
         self._store = store
         self._threads = threads or Threads()

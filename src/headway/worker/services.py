@@ -27,9 +27,9 @@ class Call:
     tell: Callable[[Document], None]
     """For `progress`."""
     cancelled: bool = False
-    """True once nobody waits for the result. A plain `def` that takes long checks it now and then.
+    """Whether the result is no longer needed. A long plain `def` checks it from time to time.
 
-    An `async def` need not: it is cancelled, as an asyncio task is.
+    An `async def` need not check it, because its asyncio task is cancelled.
     """
 
     def progress(self, /, **figures: Any) -> None:

@@ -245,7 +245,7 @@ class Reference(Timeline):
         """Why there is no more waiting for a worker; empty: it is to be called again."""
         until = place.missing.setdefault(service, self.now) + self.worker_wait_ms
         if self.now >= until:
-            return f"nobody offered {service!r} within {self.worker_wait_ms / 1_000:g} s"
+            return f"none offered {service!r} within {self.worker_wait_ms / 1_000:g} s"
         branches.idle[index] = (try_no, -1)
         yield Event(until, is_alarm=True, order=index)
         return ""

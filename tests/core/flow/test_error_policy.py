@@ -158,7 +158,7 @@ def test_a_missing_worker_is_a_failure_only_at_the_end_of_the_wait(crash: Crash)
     assert awaited_services(cursor_of(driver.state)) == {"s"}
     assert not driver.under_way
     driver.run()
-    error = "no worker: nobody offered 's' within 0.1 s"
+    error = "no worker: none offered 's' within 0.1 s"
     assert driver.end == (RunStatus.FAILED, error)
     assert told(driver.rows) == [("n", 1, "error", error, "error")]
     assert driver.rows[0].started_at == START + 5 * MS
@@ -296,7 +296,7 @@ def warned(definition: Json, **settings: Any) -> dict[str, str]:
 def test_publishing_warns_where_a_failure_would_be_followed_as_a_success_is() -> None:
     nodes = {"credit": executor(), "ship": executor()}
     definition = a_definition(nodes, {("credit", "default"): "ship"})
-    assert warned(definition)["nodes.credit"].startswith('goes on to "ship" after a failure too')
+    assert warned(definition)["nodes.credit"].startswith('continues to "ship" after a failure too')
     assert "nodes.ship" not in warned(definition), "its failure fails the task"
     assert warned(definition, error_policy="fail") == {}
     guarded = a_definition(nodes, {("credit", "default"): "ship", ("credit", "error"): ""})
@@ -305,7 +305,7 @@ def test_publishing_warns_where_a_failure_would_be_followed_as_a_success_is() ->
     edges = {("credit", "default"): "ship", ("credit", "late"): ""}
     assert warned(a_definition(mapped, edges)) == {}
     fan = a_definition({"p": FAN, "ship": executor()}, {("p", "default"): "ship"})
-    assert warned(fan)["nodes.p"].startswith('goes on to "ship" after a failed branch')
+    assert warned(fan)["nodes.p"].startswith('continues to "ship" after a failed branch')
     assert warned(a_definition({"p": FAN}, {("p", "default"): ""}))["nodes.p"].startswith(
         "ends the"
     )

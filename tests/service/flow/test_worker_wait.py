@@ -90,7 +90,7 @@ async def test_a_task_fails_at_the_end_of_the_wait_and_names_its_node(place: str
         assert (view.status, shipped) == (RunStatus.FAILED, [])
         assert view.error == {
             "code": "flow_failed",
-            "message": "node 'credit' failed: no worker: nobody offered 'credit' within 1 s",
+            "message": "node 'credit' failed: no worker: none offered 'credit' within 1 s",
             "node": "credit",
         }
 

@@ -69,7 +69,7 @@ def test_r5_4_the_least_load_goes_first_and_others_in_their_turn() -> None:
         ("endless", "bad_answer: the answer is more than 1,048,576 bytes"),
         ("headers", "bad_answer: it does not answer in HTTP"),
         ("cut", "unreachable: "),
-        ("lines", "bad_answer: it tells too much of its progress"),
+        ("lines", "bad_answer: it reports too much progress"),
         ("redirect", "bad_answer: HTTP 302"),
         ("nan", "bad_answer: HTTP 200"),
         ("twice", "bad_answer: HTTP 200"),

@@ -182,7 +182,7 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         ):
             response.close()
             limit = f"{LINE_COUNT_MAX_PER_S:,} lines a second"
-            raise WorkerAnswerUnusable(f"it tells too much of its progress, more than {limit}")
+            raise WorkerAnswerUnusable(f"it reports too much progress, more than {limit}")
         for line in whole:
             yield line
         _check(response, len(rest))

@@ -58,7 +58,7 @@ class _Look:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A primary that everybody follows from now on."""
+    """The primary that all processes use from now on."""
 
     address: str
     epoch: int
@@ -100,9 +100,9 @@ class Connector:
         )
 
     async def accept_primary(self, *, epoch: int) -> Accepted:
-        """Raise the epoch of the one node that takes writes to `epoch`, so that all follow it.
+        """Raise the epoch of the only writable node to `epoch`, so that all processes use it.
 
-        Raise ConfigurationError if several nodes take writes: which one is meant is not known.
+        Raise ConfigurationError if several nodes accept writes, because the choice is not clear.
         """
         look = _Look()
         try:
@@ -111,8 +111,8 @@ class Connector:
                 raise look.outage()
             if len(look.nodes) > 1:
                 raise ConfigurationError(
-                    f"several addresses take writes ({', '.join(look.nodes)}); stop the nodes that"
-                    " are not to be the primary, and run this again"
+                    f"several addresses accept writes ({', '.join(look.nodes)}); stop the nodes"
+                    " that are not to be the primary, and run this again"
                 )
             (node,) = look.nodes.values()
             found, place = node.found, node.address.display

@@ -1,16 +1,16 @@
-"""The SQLite file of one process, and whether it is still the file at its path.
+"""Detect that the SQLite file of a process was deleted or replaced.
 
-A file that is deleted or replaced stays open: SQLite goes on writing to it without an error, and
-all of it is lost with the last connection. Nothing tells the process, so it compares the identity
-of the file at the path (device and inode) with the one that it has opened: before each
-transaction, and again after COMMIT, before anybody is told that it succeeded. The same for the
-write-ahead log, which holds the newest commits.
+A file that is deleted or replaced stays open: SQLite continues to write to it without an error, and
+all of these writes are lost when the last connection closes. The process gets no notice, so it
+compares the identity of the file at the path (device and inode) with that of the file that it
+opened: before each transaction, and again after COMMIT, before it reports success to any caller. It
+does the same for the write-ahead log, which holds the newest commits.
 
-The comparison has no memory. When the same file is moved back, work goes on; a different file needs
+The comparison has no memory. If the same file is moved back, work continues. A different file needs
 a restart, because connections to the old one may be open.
 
-SQLite takes the same precaution when it closes: it deletes the log, which it does by name, only if
-the file is still at its path. So the log of a file that took its place is left alone.
+SQLite takes the same precaution when it closes. It deletes the log by name, and only if the file is
+still at its path. The log of a replacement file is therefore left alone.
 """
 
 import os
@@ -33,7 +33,7 @@ Identity = tuple[int, int]
 
 
 class DatabaseFile:
-    """A SQLite file at a path. Usable from several threads."""
+    """A SQLite file at a path. It can be used from several threads."""
 
     def __init__(self, path: str, *, durability: Durability) -> None:
         self.path = path
@@ -44,7 +44,7 @@ class DatabaseFile:
         self._is_reported = False
 
     def open(self) -> sqlite3.Connection:
-        """Open a connection; every later one must lead to the file that the first one opened."""
+        """Open a connection. Every later one must reach the file that the first one opened."""
         self.check()
         connection = open_sqlite(self.path, durability=self._durability)
         if self._identity is None:
@@ -57,12 +57,12 @@ class DatabaseFile:
         return connection
 
     def remember_log(self) -> None:
-        """Take the log at its path for the one of the connections; call when one was opened."""
+        """Record the log at its path as that of the connections. Call after opening one."""
         self._log_identity = _identify(self.path + LOG_SUFFIX)
         self._is_log_lost = False
 
     def check(self) -> None:
-        """Raise DatabaseFileLost if another file, or none, is at the path."""
+        """Raise DatabaseFileLost if the path has another file or none."""
         if self._identity is None:
             return
         found = _identify(self.path)
@@ -73,7 +73,7 @@ class DatabaseFile:
         self._is_reported = False
 
     def check_log(self) -> int:
-        """Return how long the log is; raise DatabaseFileLost if it is not ours any more."""
+        """Return the length of the log. Raise DatabaseFileLost if it was deleted or replaced."""
         try:
             status = os.stat(self.path + LOG_SUFFIX)  # Twice as fast as by `Path`.
         except FileNotFoundError:
@@ -96,7 +96,7 @@ class DatabaseFile:
 
 
 def _identify(path: str) -> Identity | None:
-    """Return the device and the inode of the file at `path`; None if there is none."""
+    """Return the device and the inode of the file at `path`, or None if there is no file."""
     try:
         status = os.stat(path)  # Twice as fast as by `Path`.
     except (FileNotFoundError, NotADirectoryError):

@@ -21,12 +21,12 @@ process has no defence; those that are already running have.
 When two writable nodes have the same epoch, the chosen one gets a new epoch: the question is
 decided once, for everybody.
 
-Two failovers in a row can leave a primary without the epoch that the first one raised: the node it
-was raised on went away before that was replicated. Running processes refuse such a primary like any
-old one, because it lacks commits that they have seen. Only a person can decide that these are given
-up. `headway db accept-primary` then raises the epoch there above all that anybody has seen, and
-every process follows. That epoch is the time in seconds, so a later one is always higher, whatever
-the node knows of earlier ones.
+Two failovers in a row can leave a primary without the epoch that the first one raised: the node on
+which it was raised failed before the epoch was replicated. Running processes refuse such a primary
+like any old one, because it lacks commits that they have seen. Only a person can decide to give
+these commits up. `headway db accept-primary` then raises the epoch there above every epoch that any
+process has seen, and every process follows. That epoch is the time in seconds, so a later one is
+always higher, even if the node has no record of earlier ones.
 """
 
 import threading

@@ -223,7 +223,7 @@ async def load_world(
 
 
 def _need_unread(needs: Needs, world: World) -> None:
-    """Need the unread messages of runs that may end: the end reports them, or hands them on."""
+    """Load the unread messages of runs that may end: the end reports or carries them."""
     for run in world.runs.values():
         may_end = needs.run_ids.get(run.id) or run.key in needs.whole_keys
         if run.unread_count and may_end and run.job != FLOW_JOB:

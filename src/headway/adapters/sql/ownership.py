@@ -1,16 +1,16 @@
-"""Whether the tables of a database are headway's own. Asked before anything is changed.
+"""Check whether the tables of a database belong to headway, before anything is changed.
 
 Migrations create tables with IF NOT EXISTS, because MariaDB commits each of their statements by
-itself and an interrupted upgrade must be able to go on. So another program's table of the same
-name would be adopted silently. The columns tell the two apart:
+itself, and it must be possible to continue an interrupted upgrade. They would silently adopt
+another program's table of the same name. The columns distinguish the two:
 
-- The recorded revision is this program's newest: every table is there, with at least its columns.
-- It is older, or none is recorded (an interrupted first upgrade): of the tables with headway's
-  names, each has all columns with which revision 0001 creates it, and none that headway does not
+- The recorded revision is this program's newest: every table exists, with at least its columns.
+- It is older, or none is recorded (an interrupted first upgrade): each table with a name of
+  headway's has all columns with which revision 0001 creates it, and none that headway does not
   have. Migrations only add columns, so this holds for every older schema and for every one that is
   half upgraded.
-- It is unknown: a newer headway's if the table `stream` is there with its columns, else another
-  program's, for `alembic_version` is the default name of everybody's version table.
+- It is unknown: it is a newer headway's if the table `stream` exists with its columns. Otherwise it
+  is another program's, because `alembic_version` is Alembic's default name of the version table.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -35,8 +35,8 @@ ADDED_LATER: Final = {
 FIRST: Final = {name: own - ADDED_LATER.get(name, frozenset()) for name, own in OWN.items()}
 """The columns with which revision 0001 creates each table, in one statement."""
 SIGNATURE: Final = frozenset({"cluster_id", "epoch", "seq"})
-"""Columns of `stream`, which every revision has and hardly another program."""
-# On PostgreSQL not from the information_schema, which hides tables that the role may not use.
+"""Columns of `stream` that every revision has and other programs are unlikely to have."""
+# PostgreSQL's information_schema hides tables that the role may not use.
 _COLUMNS: Final = {
     "sqlite": """
         SELECT found.name, field.name FROM sqlite_master AS found
@@ -60,7 +60,7 @@ Columns = Mapping[str, Sequence[str]]
 
 
 def read_columns(connection: sa.Connection) -> Columns:
-    """Return the columns of the tables that have a name of headway's, whoever made them."""
+    """Return the columns of all tables with headway's names, also of another program's."""
     dialect = "mysql" if connection.dialect.name == "mariadb" else connection.dialect.name
     query = sa.text(_COLUMNS[dialect]).bindparams(sa.bindparam("names", expanding=True))
     found: dict[str, list[str]] = {}
@@ -70,7 +70,7 @@ def read_columns(connection: sa.Connection) -> Columns:
 
 
 def read_revision(connection: sa.Connection, columns: Columns) -> str | None:
-    """Return the recorded revision, ours or another program's; None if there is none."""
+    """Return the recorded revision, headway's or another program's, or None if there is none."""
     if VERSION_COLUMN not in columns.get(VERSION_TABLE, ()):
         return None
     query = sa.text(f"SELECT {VERSION_COLUMN} FROM {VERSION_TABLE}")
@@ -79,7 +79,7 @@ def read_revision(connection: sa.Connection, columns: Columns) -> str | None:
 
 
 def find_foreign(columns: Columns, revision: str | None, *, known: Sequence[str]) -> str | None:
-    """Return what shows that another program uses the database; None if nothing does.
+    """Return the evidence that another program uses the database, or None if there is none.
 
     `known` are this program's revisions, oldest first.
     """

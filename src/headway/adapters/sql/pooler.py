@@ -1,13 +1,13 @@
-"""Connection poolers between headway and PostgreSQL, such as PgBouncer.
+"""Detect connection poolers between headway and PostgreSQL, such as PgBouncer.
 
-headway needs a session of its own on the server for as long as its connection lives: for LISTEN,
-for session settings and for prepared statements. A pooler gives it one in session mode. In
+headway needs a session of its own on the server for as long as its connection is open: for LISTEN,
+for session settings and for prepared statements. A pooler provides one in session mode. In
 transaction mode each transaction may run in another session, so headway refuses to start.
 
-A pooler is recognised because it makes up the key for cancel requests: the process id in it is not
-the one that the session reports. Whether sessions are shared is then tried out. While one
-connection is idle, a second one holds a transaction open. If both report the same session, or the
-first one reports another session than before, the sessions do not belong to the connections.
+A pooler makes up the key for cancel requests, so the process id in it differs from the one that the
+session reports. headway then tests whether sessions are shared. While one connection is idle, a
+second one holds a transaction open. If both report the same session, or the first one reports
+another session than before, the sessions do not belong to the connections.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,7 +18,7 @@ import asyncpg
 
 from headway.adapters.sql.server import RawConnection
 
-# A pooler that hands out its sessions in turn, or to others meanwhile, may hide it once.
+# One round can miss it: the pooler may rotate its sessions or lend them to other clients.
 ROUND_COUNT: Final = 3
 STATEMENT_MODE: Final = "statement pooling mode"
 REFUSAL: Final = (
@@ -29,14 +29,14 @@ REFUSAL: Final = (
 
 
 async def is_behind_pooler(connection: RawConnection) -> bool:
-    """Return whether something between headway and the server answers for the server."""
-    # By a simple query: a prepared statement may already fail behind a pooler.
+    """Return whether a pooler between headway and the server answers for the server."""
+    # Use a simple query, because a prepared statement may already fail behind a pooler.
     query = f"SELECT 1 WHERE pg_backend_pid() = {connection.get_server_pid()}"
     return str(await connection.execute(query)) != "SELECT 1"
 
 
 async def shares_sessions(connect: Callable[[], Awaitable[RawConnection]]) -> bool:
-    """Return whether the pooler gives one session to several connections in turn."""
+    """Return whether the pooler shares one session among several connections."""
     async with _open(connect) as idle, _open(connect) as busy:
         try:
             return await _shares_sessions(idle, busy)
@@ -69,7 +69,7 @@ async def _shares_sessions(idle: RawConnection, busy: RawConnection) -> bool:
 
 
 async def _read_session(connection: RawConnection) -> int:
-    # In a transaction: the driver prepares a statement and executes it in two steps.
+    # In a transaction, because the driver prepares and executes a statement in two steps.
     await connection.execute("BEGIN")
     session: int = await connection.fetchval("SELECT pg_backend_pid()")
     await connection.execute("ROLLBACK")

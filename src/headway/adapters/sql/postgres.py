@@ -53,7 +53,7 @@ class Postgres:
         try:
             if await is_behind_pooler(connection):
                 await self._refuse_shared_sessions(address)
-                # The pooler may have ignored them, and the session may have been another's.
+                # The pooler may have ignored them, or the session may be a reused one.
                 for name, value in settings.items():
                     await connection.execute(f"SET {name} = '{value}'")
         except BaseException:
@@ -84,7 +84,7 @@ class Postgres:
                 "SELECT cluster_id, epoch, seq FROM stream WHERE id = 1"
             )
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
-            return None  # Before the tables are made, or where another program has such a table.
+            return None  # No tables yet, or another program's.
         return None if row is None else Stream(*row)
 
     async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int, epoch: int) -> bool:
@@ -103,7 +103,7 @@ async def _connect(address: Address, settings: Mapping[str, str], **options: Any
     try:
         return await asyncpg.connect(**arguments | {"server_settings": {**given, **settings}})
     except asyncpg.ProtocolViolationError as error:
-        # A pooler refuses those that it does not know; `open` sets them afterwards.
+        # A pooler refuses settings that it does not support; `open` sets them afterwards.
         if UNKNOWN_SETTING not in str(error):
             raise
         return await asyncpg.connect(**arguments | {"server_settings": given})

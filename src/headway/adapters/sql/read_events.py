@@ -85,7 +85,7 @@ class SqlEventReader:
 
 
 async def read_time_of(connection: AsyncConnection, seq: int) -> Instant | None:
-    """Return when the event `seq` was written; None if there is none."""
+    """Return when the event `seq` was written, or None if there is no such event."""
     return await connection.scalar(sa.select(events.c.at).where(events.c.seq == seq))
 
 

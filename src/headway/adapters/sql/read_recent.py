@@ -21,7 +21,7 @@ _NEWEST: Final = (
     )
     .order_by(runs.c.seq.desc())
 )
-# For when a few busy keys have made the newest runs: the database reads through theirs.
+# For the case that a few busy keys have most of the newest runs: the database groups them.
 _GROUPED: Final = (
     sa.select(sa.func.max(runs.c.seq).label("seq"), runs.c.key)
     .where(
@@ -45,15 +45,15 @@ _LAST_BEGUN: Final = (
 
 class RecentKeys(NamedTuple):
     keys: Sequence[RecentKey]
-    """The newest first."""
+    """The recent keys, the newest first."""
     has_older: bool
-    """There are runs beyond, whose keys may not be listed."""
+    """Whether there are older runs, whose keys may not be listed."""
     last_seqs: Sequence[int]
-    """Of each key the newest run that was not refused, and the newest that began."""
+    """The newest run of each key that was not refused, and the newest that began."""
 
 
 async def read_recent(connection: AsyncConnection, *, seq: int) -> RecentKeys:
-    """Read the newest runs, and further back only if those are of too few keys."""
+    """Read the newest runs, and older ones only if these have too few keys."""
     found: dict[Key, int] = {}
     limits = {"after_seq": recent_after_seq(seq), "before_seq": seq + 1}
     newest = (await connection.execute(_NEWEST.limit(CHUNK_COUNT), limits)).all()
@@ -78,6 +78,6 @@ async def read_recent(connection: AsyncConnection, *, seq: int) -> RecentKeys:
 
 
 async def _last_begun(connection: AsyncConnection, seqs: Sequence[int]) -> list[int]:
-    """Return the newest run that began of the key of each of these runs."""
+    """Return for each of these runs the newest run of its key that began."""
     query = sa.select(_LAST_BEGUN.scalar_subquery()).where(_NEWEST_OF_KEY.c.seq.in_(seqs))
     return [seq for seq in await connection.scalars(query) if seq is not None]

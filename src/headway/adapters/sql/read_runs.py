@@ -32,7 +32,7 @@ from headway.core.run.status import RunStatus
 from headway.core.world import MESSAGE, InboxItem, Instance, Question, SavedKey
 from headway.ports.run_reader import HeldRun, LaneView, RunFilter, Snapshot
 
-# Without the traceback, which is long and belongs to the page of one run.
+# Lists leave out the traceback, which is long and only shown for a single run.
 RECORD_COLUMNS: Final = [*RUN_COLUMNS, *(runs.c[name] for name in RunRecord._fields[1:-1])]
 _RECORDS: Final = sa.select(*RECORD_COLUMNS)
 _RECORD: Final = sa.select(*RECORD_COLUMNS, runs.c.traceback)
@@ -240,7 +240,7 @@ async def _snapshot(connection: AsyncConnection) -> Snapshot:
     active = await connection.execute(_RECORDS.where(_IS_ACTIVE).order_by(_SORTED_SEQ))
     recent = await read_recent(connection, seq=seq)
     last_runs: dict[RunId, RunRecord] = {}
-    # Asked for as one, no index would serve.
+    # One query each, because a combined condition could not use an index.
     for seqs in (_LAST_SEQS, _LAST_BEGUN_SEQS, recent.last_seqs):
         found = await connection.execute(_RECORDS.where(runs.c.seq.in_(seqs)))
         last_runs |= {record.run.id: record for record in await _records(found.all())}

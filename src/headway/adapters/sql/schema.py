@@ -162,7 +162,7 @@ def _revisions() -> list[str]:
 
 
 def _find_revision(connection: sa.Connection, address: Address) -> str | None:
-    """Return the schema's revision, None before there is one.
+    """Return the schema's revision, or None if there is no schema yet.
 
     Raise ForeignDatabase if the tables are another program's, SchemaMismatch if they are a newer
     headway's.

@@ -33,7 +33,7 @@ class Server(Protocol):
         ...
 
     async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int, epoch: int) -> bool:
-        """Commit `epoch`; return False if the epoch is no longer the one that was seen."""
+        """Commit `epoch`. Return False if the stored epoch has changed since it was read."""
         ...
 
     def discard(self, connection: RawConnection) -> None:

@@ -81,7 +81,7 @@ def is_ours(path: Path) -> bool:
     """
     if path.is_dir():
         raise ConfigurationError(f"{str(path)!r} is a folder, not a database file; name a file")
-    # Looked for first: a process that makes a new file writes to it before it makes a log.
+    # Check for leftovers first: a process that makes a new file writes to it before its log.
     leftover = _find_log(path)
     if not path.exists() or path.stat().st_size == 0:
         if leftover is not None:
@@ -113,7 +113,7 @@ def is_ours(path: Path) -> bool:
 
 
 def _find_log(path: Path) -> Path | None:
-    """Return a file of the write-ahead log that stands beside `path`, if there is one."""
+    """Return a file of the write-ahead log beside `path`, or None if there is none."""
     beside = (Path(f"{path}{suffix}") for suffix in ("-wal", "-shm"))
     return next((file for file in beside if file.exists()), None)
 

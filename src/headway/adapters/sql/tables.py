@@ -97,7 +97,7 @@ runs: Final = _table(
     sa.Column("deletes_files", sa.SmallInteger),
     sa.Column("traceparent", _name(55)),
     sa.Column("stop_count", sa.Integer, nullable=False, server_default="0"),
-    # NULL only in rows of revision 0001 that an older program wrote.
+    # It is NULL only in rows that a program of revision 0001 wrote.
     sa.Column("updated_at", sa.BigInteger),
     sa.Column("params", _text(), nullable=False),
     sa.Column("progress", _text()),

@@ -40,7 +40,7 @@ class Waiting:
 
     def put(self, command: Command[Any]) -> "asyncio.Future[Any]":
         """The answer to come, once it is durable."""
-        exit_if_forked(self._fork_mark)  # A child has no writer, and no business here.
+        exit_if_forked(self._fork_mark)  # A forked child has no writer.
         if self._is_closing:
             raise StoreClosed
         if len(self._commands) >= WAITING_COUNT_MAX:

@@ -180,13 +180,13 @@ class Writer:
         return None
 
     async def _refuse_lost_file(self, error: DatabaseFileLost) -> InfrastructureError:
-        """Keep the link: work goes on if the same file comes back."""
+        """Keep the link, because work continues if the same file comes back."""
         in_doubt = self._in_doubt
         await self._undo()
         self._is_out = True
         if in_doubt is None:
             return error
-        # COMMIT has succeeded, on a file that was lost by then.
+        # COMMIT succeeded, but on a file that was already lost.
         self._batch_number = in_doubt.number
         return OutcomeUnknown(first_line(error))
 
@@ -274,7 +274,7 @@ class Writer:
             except Exception as again:  # Whatever it is, the way out is to try again until the end.
                 last = again
                 await self._drop_link()
-                if isinstance(again, DatabaseFileLost):  # Time alone does not bring it back.
+                if isinstance(again, DatabaseFileLost):  # A retry does not bring the file back.
                     break
                 await asyncio.sleep(RECONNECT_DELAY_S)
                 continue

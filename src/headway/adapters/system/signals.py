@@ -1,4 +1,4 @@
-"""The signals with which a person or an operating system asks a program to end, or to reload."""
+"""Signals by which a person or the operating system asks a program to end or to reload."""
 
 import asyncio
 import signal
@@ -11,9 +11,9 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def call_on_hangup(action: Callable[[], None]) -> Iterator[None]:
-    """While inside, call `action` in the event loop when SIGHUP comes.
+    """Call `action` in the event loop on each SIGHUP inside the block.
 
-    A process that was started to ignore it (by `nohup`) goes on ignoring it.
+    A process that was started with SIGHUP ignored (`nohup`) continues to ignore it.
     """
     before = signal.getsignal(signal.SIGHUP)
     if before is signal.SIG_IGN:

@@ -102,9 +102,9 @@ class StoppedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopKey:
-    """Cancel every run of a key: those that wait behind its head first, then the head itself.
+    """Cancel every run of a key: first those that wait behind its head, then the head.
 
-    In one decision, so that the end of one run cannot start the next. A flow task that waits for
+    It is one decision, so that the end of one run cannot start the next. A flow task that waits for
     one of them as its child notices the end by its own poll.
     """
 
@@ -116,14 +116,16 @@ class StopKey:
 
     def __post_init__(self) -> None:
         trim_names(self, "key")
-        self._request(RunId(""))  # Refused here, where the caller is.
+        self._request(
+            RunId("")
+        )  # Refuse invalid arguments here, so that the caller gets the error.
 
     def need(self, needs: Needs) -> None:
         needs.head_keys[self.key] = None
         needs.whole_keys[self.key] = None
 
     def decide(self, world: World) -> tuple[StoppedRun, ...]:
-        """Return what became of each active run, the head last; empty if there is none."""
+        """Return the outcome for each active run, the head last. Empty if there is none."""
         return tuple(
             StoppedRun(run.id, self._request(run.id).decide(world))
             for run in reversed(list(world.active_of(self.key)))

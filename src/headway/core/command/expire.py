@@ -46,7 +46,7 @@ def _describe_queue(run: Run, now: Instant) -> str:
 
 def _describe_execution(run: Run) -> str:
     if run.generation > 1 or run.timeout_us is None:
-        # What was left of the limit was stored when the run was parked: the whole is not known.
+        # Parking stored only the rest of the limit, so the whole limit is not known here.
         return "its executions together took longer than its timeout_s"
     return f"executed for longer than its timeout_s, which is {_seconds(run.timeout_us)}"
 

@@ -46,16 +46,16 @@ class UnknownRun:
 
 @dataclass(frozen=True, slots=True)
 class NotActive:
-    """The run has ended or is cancelling; of a signal also: there is no such task."""
+    """The run has ended or is cancelling. For a signal: or there is no such task."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotTaken:
-    """The run is active, and does not take this message now."""
+    """The run is active, and does not accept this message now."""
 
     refusal: Refusal
     can_wait: bool = False
-    """It would be taken with `Delivery.WHEN_LISTENING`."""
+    """Whether `Delivery.WHEN_LISTENING` would be accepted."""
 
 
 PostAnswer = (
@@ -83,12 +83,12 @@ def post(
 ) -> Posted | InboxFull:
     """Put an item into the inbox of an active run, and wake the run if it is parked.
 
-    `details` are more members of the event, already JSON.
+    `details` are further members of the event, encoded as JSON.
     """
     # There are no more answers than questions, and whoever waits for one reads nothing else.
     if kind != ANSWER and run.unread_count >= UNREAD_COUNT_MAX:
         return InboxFull(UNREAD_COUNT_MAX)
-    if run.unread_count == 0:  # Then its inbox is known without a query: it is empty.
+    if run.unread_count == 0:  # Its inbox is empty: no query is needed.
         world.inbox.setdefault(run.id, [])
     run = world.update(run, unread_count=run.unread_count + 1)
     told = f'{{"kind":{encode_document(kind, place="kind")}{details}}}'
@@ -126,7 +126,7 @@ class PostToInbox:
     by: str = ""
     call_id: str | None = None
     delivery: Delivery = Delivery.NOW
-    """Of a message; items of other kinds are always kept until they are read."""
+    """When a message is delivered. Items of other kinds are always stored until they are read."""
     idempotency_key: str | None = None
 
     def __post_init__(self) -> None:
@@ -151,7 +151,7 @@ class PostToInbox:
         if self.idempotency_key is None:
             return self._post(world)
         said = [self.kind, self.run_id, self.call_id, self.payload]
-        if self.delivery is not Delivery.NOW:  # So that stored fingerprints keep their meaning.
+        if self.delivery is not Delivery.NOW:  # Stored fingerprints lack this field.
             said.append(self.delivery.value)
         fingerprint = fingerprint_of(*said)
         earlier = recalled(world, self.idempotency_key, fingerprint)
@@ -163,7 +163,7 @@ class PostToInbox:
         return answer
 
     def _post(self, world: World) -> PostAnswer:
-        """Post the item. The first answer to a question that is accepted is final."""
+        """Post the item. The first accepted answer to a question is final."""
         run = world.run(self.run_id)
         if run is None:
             return UnknownRun()
@@ -185,7 +185,7 @@ class PostToInbox:
         )
 
     def _refuse_message(self, run: Run) -> NotTaken | None:
-        """Return why the run does not take the message. None means that it will be given it."""
+        """Return why the run refuses the message, or None if the message will reach its job."""
         if run.job == FLOW_JOB:
             return NotTaken(Refusal.FLOW_TASK)
         if run.status is RunStatus.QUEUED and self.delivery is Delivery.NOW:
@@ -205,7 +205,7 @@ class ConsumeInbox:
     again_after: int | None = None
     """Also what this claim has consumed after the item with this `seq`: an answer was lost."""
     opens_window: bool = False
-    """Listen from now on, unless the execution has opened or closed a window itself."""
+    """Make the run listen, unless the execution has opened or closed a window itself."""
 
     def need(self, needs: Needs) -> None:
         needs.run(self.claim.run_id)

@@ -170,15 +170,15 @@ class ReleaseOrphan:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """End an execution because its process stops; another instance goes on with the run.
+    """End an execution because its process stops. Another instance continues the run.
 
-    Unlike Park it resets neither count: a run that keeps stopping its process would otherwise be
-    executed forever. An execution that held its slot and showed no sign of progress is counted.
+    Unlike Park it resets neither count, because a run that keeps stopping its process would
+    otherwise be executed forever. It counts an execution that held its slot without progress.
     """
 
     claim: Claim
     has_progressed: bool
-    """Whether it stored something that a later execution finds: a checkpoint, a file, a child …"""
+    """Whether it stored data that a later execution finds: a checkpoint, a file, a child …"""
 
     def need(self, needs: Needs) -> None:
         needs.ending(self.claim.run_id, may_wake=True)
@@ -187,7 +187,7 @@ class HandOver:
         run = world.held(self.claim)
         if run is None or run.status is not RunStatus.RUNNING:
             return False
-        # A run that waits without a slot executes nothing that could stop its process.
+        # A run that waits without a slot executes no code that could stop its process.
         is_counted = run.slot is not None and not self.has_progressed
         stop_count = run.stop_count + is_counted
         if is_counted and stop_count >= STOP_COUNT_MAX:

@@ -13,7 +13,7 @@ from headway.core.world import World
 
 LIMIT_MAX: Final = 1_000_000
 BY_CONFIGURATION: Final = "configuration"
-"""Who changed a lane, as its event says, when nobody did but the configuration."""
+"""The `by` of a `lane_changed` event if the configuration changed the lane."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class SetLane:
 
 @dataclass(frozen=True, slots=True)
 class ProposeLimit:
-    """What a job wishes for its own lane, until a person or the configuration sets the limit."""
+    """Propose the limit of a job's own lane, until a person or the configuration sets it."""
 
     name: LaneName
     max_concurrent: int
@@ -83,7 +83,7 @@ class ProposeLimit:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredLane:
-    """A lane to which the configuration has given another limit than before."""
+    """A lane whose configured limit has changed."""
 
     name: LaneName
     previous_limit: int
@@ -92,12 +92,12 @@ class ConfiguredLane:
 
 @dataclass(frozen=True, slots=True)
 class ConfigureLanes:
-    """Apply the limits that the configuration names, all of them or, if one is wrong, none.
+    """Apply all configured limits, or none if one of them is invalid.
 
-    Each lane stores the limit that the configuration named last. A lane is changed only if the
-    configuration names another limit now, so a limit that a person has set meanwhile stays. Several
-    instances with the same configuration therefore change a lane once. A lane that the
-    configuration no longer names keeps its limit.
+    Each lane stores its last configured limit. A lane changes only if the configured limit differs
+    from that, so a limit that a person has set in the meantime stays. Several instances with the
+    same configuration therefore change a lane once. A lane that is no longer configured keeps its
+    limit.
     """
 
     limits: tuple[tuple[LaneName, int], ...]
@@ -117,7 +117,7 @@ class ConfigureLanes:
             needs.changed_lanes[name] = None
 
     def decide(self, world: World) -> tuple[ConfiguredLane, ...]:
-        """Return the lanes whose configured limit is new."""
+        """Return the lanes whose configured limit has changed."""
         changed: list[ConfiguredLane] = []
         for name, limit in self.limits:
             lane = world.known_lanes.get(name) or default_lane(name)
@@ -130,7 +130,7 @@ class ConfigureLanes:
 
 
 def _check_configured(name: LaneName, limit: int | None) -> LaneName:
-    """Return the name of the lane, trimmed. InvalidInput names the lane and what is wrong."""
+    """Return the trimmed name of the lane. Raise InvalidInput if name or limit is invalid."""
     if limit is None:
         raise InvalidInput(f"lanes.{name}", "must be a whole number")
     try:

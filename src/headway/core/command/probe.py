@@ -1,4 +1,4 @@
-"""Find out whether the store can commit a write."""
+"""Check whether the store can commit a write."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from headway.core.world import World
 class Probe:
     """Commit a transaction that writes the writer's own row, and nothing else.
 
-    A transaction that is rolled back would not do: a full disk refuses only what is written.
+    A transaction that is rolled back is not enough: a full disk refuses only actual writes.
     """
 
     def need(self, needs: Needs) -> None:

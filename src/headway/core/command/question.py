@@ -1,12 +1,11 @@
-"""Questions to people: asked under a claim, answered once, and closed by the job that asked.
+"""Questions to people: a claim asks, the first answer counts, and the asking job closes.
 
-A question is a row until it is closed, and it belongs to its run, not to one execution of it. When
-an execution ends before its question is answered (a crash, a restart), the row stays: people still
-see the question and can answer it. The next execution that asks the same question under the same
+A question is a row until it is closed. It belongs to its run, not to one execution of it. When an
+execution ends before its question is answered (a crash, a restart), the row stays: people still see
+the question and can answer it. The next execution that asks the same question under the same
 `call_id` takes the row over, with its deadline and with an answer given in the meantime. If that
-execution asks something else instead, the questions of earlier executions that nobody has answered
-are withdrawn: their rows are hidden, and answers to them are refused, unless the same question is
-asked again after all.
+execution asks a different question, it withdraws the unanswered questions of earlier executions:
+their rows are hidden, and answers to them are refused, until the same question is asked again.
 """
 
 import json
@@ -55,13 +54,13 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
     SHUTDOWN = "shutdown"
-    """The process stopped, and the job wants a denial then (`on_shutdown="deny"`)."""
+    """The process stopped, and the job asked with `on_shutdown="deny"`."""
     WITHDRAWN = "withdrawn"
-    """A later execution of the run asks something else."""
+    """A later execution of the run asked a different question."""
 
 
 def is_open(question: Question, run: Run) -> bool:
-    """Return whether people may answer, also while no process executes the run."""
+    """Return whether people may answer, even while no process executes the run."""
     is_asked = question.generation != WITHDRAWN and question.answer is None
     return is_asked and run.status is RunStatus.RUNNING
 
@@ -87,11 +86,11 @@ def answer_question(
 @dataclass(frozen=True, slots=True)
 class Asked:
     answer: Document | None
-    """What a person said to the same question before, if no job has heard it yet."""
+    """An earlier answer to the same question that no job has received yet."""
     seq: int
     """An answer that came before this was to another question, though its name was the same."""
     timeout_s: float
-    """How long to wait for an answer: what is left since the question was first asked."""
+    """How long to wait for an answer: the time left since the question was first asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class RecallQuestions:
         needs.question_run_ids[self.claim.run_id] = None
 
     def decide(self, world: World) -> tuple[Question, ...]:
-        """Return them in the order in which they were asked; none if the claim is stale."""
+        """Return the questions in the order of asking, or none if the claim is stale."""
         run = world.held(self.claim)
         return () if run is None else tuple(world.questions[run.id].values())
 
@@ -133,10 +132,10 @@ class AskQuestion:
         needs.question_run_ids[self.claim.run_id] = None
 
     def decide(self, world: World) -> Asked | None:
-        """Return None if the claim is stale. To ask the same twice is to ask it once.
+        """Ask the question; asking it again has no effect. Return None if the claim is stale.
 
-        Another question under the same `call_id` replaces the first: people answer what they
-        see, and the job receives answers to what it asks.
+        Another question under the same `call_id` replaces the first: people answer the question
+        that they see, and the job receives answers to the question that it asks.
         """
         run = world.held(self.claim)
         if run is None:
@@ -170,7 +169,7 @@ class AskQuestion:
         return Asked(question.answer, world.seq, self.timeout_s)
 
     def is_same_as(self, other: Question) -> bool:
-        """Return whether a person who answers `other` answers this."""
+        """Return whether an answer to `other` is also an answer to this question."""
         return (other.question, other.answer_schema) == (self.question, self.schema)
 
     def _take_over(self, world: World, run: Run, known: Question) -> Asked:
@@ -187,7 +186,7 @@ class AskQuestion:
 
     def _answer_by(self, run: Run, *, asked_at: Instant, now: Instant) -> Instant:
         answer_by = later(asked_at, seconds=self.timeout_s)
-        if run.run_by is not None:  # Waiting for a person is part of the time that it may take.
+        if run.run_by is not None:  # The wait counts towards its time limit.
             answer_by = min(answer_by, max(run.run_by, now))
         return answer_by
 
@@ -202,7 +201,7 @@ class AskQuestion:
         world.emit(run, EventType.PERMISSION_REQUEST, payload)
 
     def _take_answered(self, world: World, run: Run) -> Question | None:
-        """Remove and return the same question under another name, answered but never heard."""
+        """Remove and return the same question under another name whose answer no job received."""
         for other in world.questions[run.id].values():
             is_earlier = other.generation != run.generation and other.answer is not None
             if is_earlier and self.is_same_as(other):
@@ -211,9 +210,9 @@ class AskQuestion:
         return None
 
     def _withdraw_others(self, world: World, run: Run) -> Run:
-        """Withdraw what earlier executions asked: this one asks something else.
+        """Withdraw the questions of earlier executions: this one asks a different question.
 
-        Answered questions stay, until a job asks them again.
+        Answered questions stay until a job asks them again.
         """
         for other in list(world.questions[run.id].values()):
             is_earlier = other.generation not in (run.generation, WITHDRAWN)

@@ -60,7 +60,7 @@ class Fail:
     error: Document
     """A JSON object with at least `code` and `message`."""
     traceback: str | None = None
-    """Text for the readers of the run. It is in no event."""
+    """The text for readers of the run. Events do not contain it."""
 
     def need(self, needs: Needs) -> None:
         needs.ending(self.claim.run_id)

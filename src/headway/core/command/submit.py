@@ -24,7 +24,7 @@ class Accepted:
     run_id: RunId
     seq: int
     run: Run | None = field(default=None, compare=False, repr=False)
-    """As the batch left it: a claim in the same transaction may have started it."""
+    """The run at the end of the batch: a claim in the same batch may have started it."""
 
     def conclude(self, world: World) -> None:
         self.run = world.run(self.run_id)
@@ -196,7 +196,7 @@ class Submit:
         return NoRoom(self.lane, queue.lane.max_queued)
 
     def _replace(self, world: World) -> Accepted:
-        """Cancel the active runs of the key and come after them, with their unread messages."""
+        """Cancel the active runs of the key, and queue after them with their unread messages."""
         carried: list[InboxItem] = []
         if self.job != FLOW_JOB:  # A flow task reads no messages: the replaced runs report them.
             for run in world.active_of(self.key):

@@ -91,7 +91,7 @@ class Retry:
     error: Document
     delay_s: float
     traceback: str | None = None
-    """Text for the readers of the run. It is in no event."""
+    """The text for readers of the run. Events do not contain it."""
 
     def __post_init__(self) -> None:
         check_seconds(self.delay_s, place="delay_s")
@@ -167,17 +167,17 @@ class Wake:
 
 @dataclass(frozen=True, slots=True)
 class WakeParked:
-    """What a parked run waits for is there: make it ready, whatever its timer says."""
+    """Make a parked run ready before its timer, because its wait is over."""
 
     run_id: RunId
     generation: int
-    """Of the claim that parked it: what another one waits for is not known to the caller."""
+    """The generation that parked it. The caller does not know what a later claim waits for."""
 
     def need(self, needs: Needs) -> None:
         needs.run(self.run_id, may_wake=True)
 
     def decide(self, world: World) -> bool:
-        """Return False if it is not parked any more, or was parked again since."""
+        """Return False if the run is no longer parked, or was parked again since."""
         run = world.run(self.run_id)
         if run is None or not run.is_parked or run.generation != self.generation:
             return False

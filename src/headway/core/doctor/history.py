@@ -37,7 +37,7 @@ class Change(NamedTuple):
 
 
 def read_states(beginning: str) -> tuple[str | None, str] | None:
-    """Return the states that a change leads from and to, or None if they cannot be read."""
+    """Return the old and the new state of a change, or None if they cannot be read."""
     found = _BEGINNING.match(beginning)
     return None if found is None else (found[1], found[2])
 

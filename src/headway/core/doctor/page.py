@@ -51,7 +51,7 @@ class RunPage:
 def check_instances(
     instances: Sequence[Instance], *, now: Instant, patience_s: float
 ) -> Iterator[Finding]:
-    """Name servers that have fallen silent, if none is alive: they may refuse this database."""
+    """If no instance is alive, report those that stopped renewing their lease."""
     if any(not one.is_dead and one.lease_expires_at > now for one in instances):
         return
     late = later(now, seconds=-patience_s)
@@ -60,8 +60,8 @@ def check_instances(
             yield note(
                 "I21",
                 f"instance {one.id}",
-                f"process {one.pid} on {one.host} was not stopped in order and no longer renews its"
-                " lease; if it is running, see its /readyz: after a failover or a restore servers"
+                f"process {one.pid} on {one.host} did not stop gracefully and no longer renews its"
+                " lease; if it is running, check its /readyz: after a failover or a restore servers"
                 " refuse a database that lacks commits they have seen; to make them use this one,"
                 f" run: {ACCEPT_PRIMARY} (or restart them)",
             )

@@ -1,8 +1,8 @@
 """Replay the slots of every lane from the event stream: no commit may exceed a limit (I5).
 
-The rows of runs show only who holds a slot now. A limit that was broken for a moment, by whatever
-cause, is seen in the stream alone: each event that gives or returns a slot is in the transaction
-that did it.
+The rows of runs show only which runs hold a slot now. A limit that was exceeded for a moment is
+visible only in the stream: each event that gives or returns a slot is in the same transaction as
+the change.
 """
 
 import re
@@ -25,7 +25,7 @@ SLOT_EVENT_TYPES: Final = frozenset(
     {EventType.STATE_CHANGED, EventType.RESUMED, EventType.LANE_CHANGED, *RETURNS_SLOT}
 )
 BEGINNING_LENGTH: Final = 256
-"""Both states of a change, or the numbers of a lane, stand at the beginning of the payload."""
+"""The length of the prefix that holds both states of a change or the numbers of a lane."""
 _LIMIT: Final = re.compile(r'"max_concurrent":(\d+)')
 _IS_PAUSED: Final = '"is_paused":true'
 
@@ -44,12 +44,12 @@ class SlotReplay:
     """Count the slots of each lane event by event.
 
     In a pruned stream, runs that took their slot before its beginning are not counted, and a limit
-    is unknown until the first event that sets it: the replay may then miss a violation, and never
-    reports one that was not there.
+    is unknown until the first event that sets it. The replay may then miss a violation, but it
+    never reports a false one.
     """
 
     def __init__(self, lanes: Iterable[Lane], *, is_whole: bool) -> None:
-        """`lanes` as they are now; `is_whole` if no event was pruned."""
+        """Start a replay. `lanes` are the current lanes; `is_whole` if no event was pruned."""
         self._is_whole = is_whole
         self._current: Mapping[LaneName, Lane] = {lane.name: lane for lane in lanes}
         self._capacities: dict[LaneName, int | None] = {}
@@ -92,7 +92,7 @@ class SlotReplay:
             yield violation("I5", place, sentence)
 
     def _capacity_of(self, lane: LaneName) -> int | None:
-        """Return the capacity in force, or None if it is not known."""
+        """Return the current capacity, or None if it is not known."""
         if lane not in self._capacities:
             current = self._current.get(lane)
             if current is not None and current.revision == 0:

@@ -25,7 +25,7 @@ class EventPage:
     seqs: Sequence[int] | None
     """Of the events between; None: as many as there should be."""
     slot_events: Sequence[SlotEvent] = ()
-    """Those of the page that give, return or limit slots, in order."""
+    """The events of the page that give, return or limit slots, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

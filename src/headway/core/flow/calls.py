@@ -1,12 +1,12 @@
-"""Nodes that call: one callee, or a branch for each of many. One mechanism for all of them.
+"""Nodes that make calls: to one callee, or one branch for each of many.
 
-A branch is tried `1 + max_retries` times; within a try, up to `max_attempts` workers are asked, or
-every live one if that is 0. Each try that is over is a node run, so that after a crash the node
-runs tell which branches are done, and which try is next.
+A branch is tried `1 + max_retries` times. Within a try, up to `max_attempts` workers are called, or
+every live one if that is 0. Each finished try is a node run, so that after a crash the node runs
+show which branches are done and which try is next.
 
-A worker is passed over whatever its failure was: an error that it reported, an answer that could
-not be read, or a connection that was lost in the middle of the call. In the last case it may have
-done its work, and the next worker does it again: calls are made at least once.
+After any failure of a worker the next one is called: an error that it reported, an answer that
+could not be read, or a connection that was lost in the middle of the call. In the last case the
+worker may have done its work, and the next worker does it again: calls are made at least once.
 """
 
 from heapq import heappop, heappush
@@ -31,7 +31,7 @@ UNTOLD: Final = "failed"
 ERROR_LENGTH_MAX: Final = 4_000
 ANOTHER_FAILED: Final = "another branch failed"
 ASKED_COUNT_MAX: Final = 1_000
-"""How many workers are asked within a try when every live one may be."""
+"""How many workers are called at most within a try without `max_attempts`."""
 OPEN_COUNT_DEFAULT: Final = 100
 """How many branches are open at once in a concurrent node that does not say."""
 UNTAKEN_US_MIN: Final = SECOND
@@ -113,7 +113,7 @@ class CallRules(Rules):
     def failed(
         self, walk: Walk, frame: Frame, failure: Failed, *, is_untaken: bool = False
     ) -> bool:
-        """Return False if nobody waits for it. `is_untaken`: no worker has begun with it."""
+        """Return False if no call waits for it. `is_untaken` if no worker has begun the call."""
         branch = branch_of(frame, failure.call_id)
         if branch is None:
             return False
@@ -123,7 +123,7 @@ class CallRules(Rules):
             frame.missing_since.pop(frame.service_of(branch), None)
         is_last = failure.is_final or failure.is_last or is_untaken or frame.is_stopped
         if worker is None and branch.error:
-            # The error of the worker that was asked last tells more than that there is no other.
+            # The error of the last worker is more useful than that no other worker is left.
             error, worker = branch.error, branch.worker
         elif worker is not None and not is_last and _may_ask_another(node, branch):
             branch.excluded = (*branch.excluded, worker.id)
@@ -158,11 +158,11 @@ class CallRules(Rules):
         return bool(waiting)
 
     def _await_worker(self, walk: Walk, frame: Frame, branch: Branch, call: Untaken) -> bool:
-        """Wait for a worker if the flow's policy says so and its time is not over, else fail.
+        """Wait for a worker if the flow's policy allows it and time is left, else fail.
 
-        Without any live worker the call waits until one is there. A worker that is registered and
-        cannot be reached is asked again after a rest, as long as the wait lasts. The time of a try
-        begins when a worker has taken the call: the wait has its own bound.
+        Without any live worker the call waits until one registers. A worker that is registered but
+        cannot be reached is called again after a pause, for as long as the wait lasts. The time of
+        a try begins when a worker accepts the call; the wait has its own limit.
         """
         flow = frame.flow
         may_wait = flow.fails_on_error and flow.worker_wait_ms and not frame.is_stopped
@@ -175,7 +175,7 @@ class CallRules(Rules):
         if walk.now >= until:
             branch.started_at = since
             if call.worker is None:
-                waited = f"nobody offered {service!r} within {flow.worker_wait_ms / 1_000:g} s"
+                waited = f"none offered {service!r} within {flow.worker_wait_ms / 1_000:g} s"
                 failure = failure._replace(error=f"{call.error}: {waited}")
             return self.failed(walk, frame, failure, is_untaken=True)
         branch.started_at = branch.due_at = None
@@ -314,7 +314,7 @@ def _may_ask_another(node: Node, branch: Branch) -> bool:
 
 
 def rest_us(waited_us: int) -> int:
-    """Return how long a call that nobody took rests: as long as it has waited, within limits."""
+    """Return the pause of a call that no worker took: the time it has waited, within limits."""
     return min(max(waited_us, UNTAKEN_US_MIN), UNTAKEN_US_MAX)
 
 

@@ -11,7 +11,7 @@ _encode: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators
 
 
 def canonical_json(flow: Flow) -> Document:
-    """Return text that is read as the same flow. It names the error policy, whoever reads it."""
+    """Return text that parses to the same flow. It always contains the error policy."""
     settings = {
         name: shape.write(getattr(flow, name))
         for name, (shape, _) in FLOW_SETTINGS.items()

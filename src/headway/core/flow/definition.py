@@ -19,7 +19,7 @@ ANY_ERROR: Final = "*"
 RESERVED_KEY: Final = "_rt"
 """Where readers of the shared state find the run state; no node may write there."""
 WORKER_WAIT_MS: Final = 300_000
-"""How long a task waits for a worker before that is a failure, unless its flow says otherwise."""
+"""How long a task waits for a worker before the call fails, unless its flow sets another time."""
 KEY_LENGTH_MAX: Final = 520
 """Of a key of the shared state as JSON text, as which it is stored."""
 
@@ -49,12 +49,12 @@ class Kind(StrEnum):
 
 
 class ErrorPolicy(StrEnum):
-    """What follows a node that failed with its retries used up, and names no action for it."""
+    """The policy for a node that has failed after its retries and has no edge for its action."""
 
     FOLLOW_DEFAULT = "follow_default"
     """Its `error` edge, else its `default` edge, else the task fails."""
     FAIL = "fail"
-    """Its `error` edge, else the task fails. A missing worker is waited for first."""
+    """Its `error` edge, else the task fails. The task first waits for a missing worker."""
 
 
 class Mode(StrEnum):
@@ -64,9 +64,9 @@ class Mode(StrEnum):
 
 class Strategy(StrEnum):
     FAIL_FAST = "fail_fast"
-    """Start no more branches; those in flight end; the successes are the result.
+    """Start no more branches. Those in flight end, and the result is the successful ones.
 
-    The node has then failed under `ErrorPolicy.FAIL`; else the task moves on.
+    Under `ErrorPolicy.FAIL` the node has then failed, else the task continues.
     """
     COLLECT_ERRORS = "collect_errors"
     IGNORE_ERRORS = "ignore_errors"
@@ -117,7 +117,7 @@ class Node:
     max_retries: int = 0
     wait_ms: int = 0
     max_attempts: int = 0
-    """How many workers are asked within one try; 0 is every live one."""
+    """How many workers are called within one try. 0 means every live one."""
     attempt_delay_ms: int = 0
     weighted_by_load: bool = False
     timeout_ms: int = 0
@@ -146,7 +146,7 @@ class Flow:
     error_policy: ErrorPolicy = ErrorPolicy.FOLLOW_DEFAULT
     """A subflow has the policy of the definition that it is part of."""
     worker_wait_ms: int = WORKER_WAIT_MS
-    """How long a call waits for a worker under `ErrorPolicy.FAIL`; 0: not at all."""
+    """How long a call waits for a worker under `ErrorPolicy.FAIL`. 0 means no wait."""
 
     @property
     def fails_on_error(self) -> bool:

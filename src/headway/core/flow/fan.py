@@ -51,7 +51,7 @@ class Fan(CallRules):
             walk.succeed(frame, self._gathered(frame))
 
     def _move_on(self, walk: Walk, frame: Frame) -> None:
-        """Keep the successes after a failed branch, and follow the action that comes of it.
+        """Keep the successful results after a failed branch, and follow the resulting action.
 
         That is the action of `on_error`, else `error` if the flow fails on errors, else the
         node's ordinary action. The last branch's node run has it.

@@ -36,8 +36,8 @@ class Report:
             self._warnings.append(Fault(place, problem))
 
     def warn_of_unknown_field(self, place: str) -> None:
-        """Warn of a field that has no effect, and list it apart from the other warnings too."""
-        problem = "is not known, and has no effect"
+        """Warn of a field that has no effect, and also list it separately."""
+        problem = "is unknown, and has no effect"
         self.warn(place, problem)
         self._unknown_count += 1
         if len(self._unknown_fields) < FAULT_COUNT_MAX:

@@ -93,14 +93,14 @@ POST: Final = Record(
 FLOW_SETTINGS: Final[Mapping[str, tuple[Shape, str]]] = {
     "error_policy": (
         Word(ErrorPolicy),
-        "What follows a failed node without an `error` edge: its `default` edge, or the task fails",
+        "The policy for a failed node without an `error` edge: follow `default`, or fail the task",
     ),
     "worker_wait_ms": (
         Count(DELAY_MS_MAX),
-        "How long a call waits for a worker if `error_policy` is `fail`; 0: not at all",
+        "How long a call waits for a worker if `error_policy` is `fail`; 0: no wait",
     ),
 }
-"""The fields of a whole definition, with what they are about. Subflows have none of their own."""
+"""The fields of a whole definition, with their descriptions. Subflows do not have them."""
 
 # All but `kind`, which says what the others mean, and `subflow`, which holds a flow again.
 NODE_FIELDS: Final[Mapping[str, Field]] = {
@@ -126,7 +126,7 @@ NODE_FIELDS: Final[Mapping[str, Field]] = {
     "wait_ms": Field(Count(DELAY_MS_MAX), "How long to wait before that", _RETRYING),
     "max_attempts": Field(
         Count(ATTEMPT_COUNT_MAX),
-        "How many workers are asked within one try; absent or 0: every live one",
+        "How many workers are called within one try; absent or 0: every live one",
         _REMOTE,
     ),
     "attempt_delay_ms": Field(Count(DELAY_MS_MAX), "How long to wait between them", _REMOTE),

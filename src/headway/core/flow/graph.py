@@ -36,7 +36,7 @@ def warn_of_graph(flow: Flow, report: Report, *, offered: Offered | None) -> Non
 
 
 def all_flows(flow: Flow) -> Iterator[tuple[str, Flow]]:
-    """Yield the flow and its subflows, each with its place in the definition."""
+    """Yield the flow and its subflows, each with its path in the definition."""
     waiting = [("", flow)]
     while waiting:
         place, one = waiting.pop()

@@ -1,7 +1,7 @@
-"""Whether failures are handled, and whether inputs that look like paths are paths.
+"""Check that failures are handled, and that inputs that look like paths are paths.
 
-A definition that fails on errors is refused for what would give it a silent null. A definition that
-follows its default edges is only warned, because programs exist that publish such definitions.
+A definition that fails on errors is refused if an input would silently be null. A definition that
+follows its default edges only gets a warning, because existing programs publish such definitions.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _WAIT_KEYS: Final = {Kind.WAIT_EVENT: "signal_key", Kind.APPROVAL: "approval_key
 
 
 def check_handling(flow: Flow, report: Report) -> None:
-    """Report failures that nobody handles, and bare names that look like paths."""
+    """Report failures without an edge, and bare names that look like paths."""
     signal_keys = {
         key
         for _, inside in all_flows(flow)
@@ -87,27 +87,25 @@ def _check_names(
 
 
 def _warn_of_swallowed(node: Node, place: str, report: Report) -> None:
-    """Warn if a failure would go on along the edge of a success."""
+    """Warn if a failure would follow the edge of a success."""
     target = _target_after_failure(node)
     if target is None:
         return
-    where = "ends the task as a success" if target == END else f"goes on to {shown(target)}"
+    where = "ends the task as a success" if target == END else f"continues to {shown(target)}"
     if node.kind in _BRANCHING:
         problem = f'{where} after a failed branch: set on_error, or error_policy to "fail"'
     else:
-        problem = (
-            f'{where} after a failure too: draw an `error` edge, or set error_policy to "fail"'
-        )
+        problem = f'{where} after a failure too: add an `error` edge, or set error_policy to "fail"'
     report.warn(place, problem)
 
 
 def _target_after_failure(node: Node) -> str | None:
-    """Where a failure leads that no edge is drawn for; None if it fails the task."""
+    """Return the target of a failure without its own edge, or None if it fails the task."""
     edges = node.edges
     if ANY_ERROR in node.on_error and node.on_error[ANY_ERROR] in edges:
         return None
     if node.kind in _BRANCHING and node.failure_strategy is Strategy.FAIL_FAST:
-        # It moves on along its ordinary action; an `error` edge means nothing to it.
+        # The task follows its ordinary action; an `error` edge has no effect.
         ordinary = node.post.action_static or node.default_action or DEFAULT
         target = edges.get(ordinary, edges.get(DEFAULT))
         is_ended = target == END and ordinary not in edges
@@ -120,7 +118,7 @@ def _target_after_failure(node: Node) -> str | None:
 
 
 def _warn_of_dead_actions(node: Node, place: str, report: Report) -> None:
-    """Warn of actions after an error that no edge is drawn for."""
+    """Warn of actions after an error that have no edge."""
     for error, action in node.on_error.items():
         if action not in node.edges:
             then = "follows the `error` edge" if ERROR in node.edges else "fails the task"

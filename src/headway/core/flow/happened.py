@@ -34,13 +34,13 @@ class Failed(NamedTuple):
     is_final: bool = False
     """Whether to try again is of no use."""
     is_last: bool = False
-    """Whether no other live worker offers the service, so that there is none to ask instead."""
+    """Whether no other live worker offers the service."""
 
 
 class Untaken(NamedTuple):
-    """Nobody took the call, and nothing was done: it may be asked for again.
+    """The call was not taken, and nothing was done: it may be made again.
 
-    This program does not have the function, or no worker for the service could be reached.
+    This program has not registered the function, or no worker for the service could be reached.
     """
 
     call_id: str
@@ -51,7 +51,7 @@ class Untaken(NamedTuple):
 
 
 class ServiceOffered(NamedTuple):
-    """A live worker offers a service that calls wait for: they are made now."""
+    """A live worker offers a service for which calls wait: make them now."""
 
     service: str
 

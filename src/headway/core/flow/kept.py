@@ -24,11 +24,11 @@ CHILD_ENDED: Final = "child"
 FLOW_PREFIX: Final = "flow-"
 VERSION_PREFIX: Final = "ver-"
 TASK_PREFIX: Final = "task-"
-"""What the root paths put before the id of a task's run."""
+"""The prefix of the root paths for the id of a task's run."""
 
 
 def to_run_id(task_id: str) -> RunId:
-    """Return the id of a task's run, given it as it is or as the root paths spell it."""
+    """Return the id of a task's run, given either that id or the form of the root paths."""
     return RunId(task_id.removeprefix(TASK_PREFIX))
 
 
@@ -84,7 +84,7 @@ class FlowRun(NamedTuple):
     inner_shared: str | None
     frozen_input: str | None
     waits_for: str | None
-    """What it is parked for: `timer`, `event`, `approval`, `child`, `function`,
+    """The reason why it is parked: `timer`, `event`, `approval`, `child`, `function`,
     `worker` or `retry`.
     """
     updated_at: Instant

@@ -33,7 +33,7 @@ class Published:
     warnings: tuple[Fault, ...]
     """What is suspicious, and no reason to refuse it."""
     unknown_fields: tuple[Fault, ...]
-    """Those of the warnings that name a field which has no effect."""
+    """The warnings about fields that have no effect."""
 
 
 def read_flow(
@@ -44,8 +44,8 @@ def read_flow(
 ) -> Published:
     """The flow that JSON text, or the value it holds, describes; else InvalidFlow with every fault.
 
-    What `offered` does not have is only a warning: it may come later. `default_policy` is for a
-    definition that names none, as those that were stored before there was a policy.
+    A service that is not in `offered` is only a warning, because a worker may offer it later.
+    `default_policy` is for a definition without one, such as one stored before policies existed.
     """
     report = Report()
     try:

@@ -147,9 +147,9 @@ def _leaf_holds(instruction: Instruction, scope: Scope) -> bool:
 
 
 def compare(name: str, left: Any, right: Any) -> bool:
-    """Compare as numbers if both are (a numeric string counts), else as text.
+    """Compare as numbers if both are numbers or numeric strings, else as text.
 
-    Null equals null alone: `eq`, `le` and `ge` of two nulls hold, and null has no order otherwise.
+    Null equals only null: `eq`, `le` and `ge` of two nulls are true. Null has no other order.
     """
     if left is None or right is None:
         is_equal = left is right

@@ -17,9 +17,9 @@ from headway.core.flow.predicates import OPERATORS, read_predicate
 
 JsonSchema = dict[str, Any]
 UNSUPPORTED_FIELDS: Final = frozenset({"exec_type", "func", "script"})
-"""Fields of later dialects of definitions. To ignore them would be to run another flow."""
+"""Fields of later dialects. A definition without them would be a different flow."""
 UNSUPPORTED_SUFFIX: Final = "_execs"
-"""As in `parallel_execs`, `foreach_execs` and `subflow_execs`."""
+"""The suffix of `parallel_execs`, `foreach_execs` and `subflow_execs`."""
 EXEC_TYPE: Final = "http"
 """The one value of `exec_type` that asks for what headway does anyway."""
 
@@ -62,8 +62,7 @@ def members_of(
 def _report_unknown(name: str, value: Any, place: str, report: Report) -> None:
     """Refuse a field of another dialect that would change the meaning; warn of any other (R5.15).
 
-    An empty value, such as the null or the empty list of a field that a client always writes, asks
-    for nothing.
+    An empty value has no effect: some clients always write these fields, as null or an empty list.
     """
     lowered = name.lower()
     if lowered not in UNSUPPORTED_FIELDS and not lowered.endswith(UNSUPPORTED_SUFFIX):

@@ -117,11 +117,11 @@ class Frame:
     told_size: int = 0
     """How many bytes its branches have said, results and errors, as JSON."""
     has_asked_another: bool = False
-    """Whether a branch may be at its second worker or a later one."""
+    """Whether a branch may already call its second worker or a later one."""
     missing_since: dict[str, Instant] = field(default_factory=dict)
-    """When a call first found no worker for a service, until a worker has taken one.
+    """When a call first found no worker for a service; cleared when a worker accepts a call.
 
-    All branches and tries of the node share it, so that their wait for a worker is bounded as one.
+    All branches and tries of the node share it, so that one limit applies to all their waits.
     """
 
     @property
@@ -136,7 +136,7 @@ class Frame:
 
     @property
     def awaited_services(self) -> set[str]:
-        """The services for which calls wait until a live worker offers them."""
+        """Return the services for which calls wait until a live worker offers them."""
         return {one.awaited_service for one in self.open.values() if one.awaited_service}
 
     def service_of(self, branch: Branch) -> str:
@@ -173,9 +173,9 @@ class State:
     status: RunStatus = RunStatus.RUNNING
     error: str = ""
     error_code: str = ""
-    """Of a `fail` node that gives one."""
+    """The error code of a `fail` node that has one."""
     failed_path: tuple[str, ...] = ()
-    """The node whose failure ended the run, from the run's own node inwards. It is not stored."""
+    """The path of the node whose failure ended the run, outermost first. It is not stored."""
     frozen_input: tuple[Any] | None = None
     """The input of the run's node as it was, when a signal has changed what it came from."""
 

@@ -21,7 +21,7 @@ TOO_MANY_STEPS: Final = "too_many_steps"
 class Failure(NamedTuple):
     error: str
     path: tuple[str, ...]
-    """The node that failed, from the run's own node inwards."""
+    """The path of the node that failed, outermost first."""
 
 
 class Walk:
@@ -70,9 +70,9 @@ class Walk:
     def follow(self, frame: Frame, action: str, *, failure: Failure | None = None) -> None:
         """Take the edge of `action`, else the fallback edge, else end the flow.
 
-        The fallback of a success is the `default` edge. That of a failure is the definition's
-        policy: the `error` edge and no other, or the `default` edge as after a success. A `default`
-        edge to the end never turns a failure into a success.
+        After a success the fallback is the `default` edge. After a failure the definition's policy
+        decides: only the `error` edge, or the `default` edge as after a success. A `default` edge
+        to the end never turns a failure into a success.
         """
         self.state.last_action = action
         edges = frame.node.edges
@@ -91,9 +91,9 @@ class Walk:
     def fail_try(
         self, frame: Frame, error: str, *, is_final: bool = False, path: tuple[str, ...] = ()
     ) -> None:
-        """This try of the whole node is lost; another may follow.
+        """Record that this try of the whole node has failed. Another may follow.
 
-        `path`: the node within its subflow that caused it.
+        `path` is the node within its subflow that caused the failure.
         """
         node = frame.node
         if not is_final and frame.try_no <= node.max_retries:
@@ -169,7 +169,7 @@ class Walk:
         self.commit.rows.append(row)
 
     def path_of(self, frame: Frame) -> tuple[str, ...]:
-        """Return the keys from the run's own node inwards to the node of `frame`."""
+        """Return the keys of the nodes from the outermost one to the node of `frame`."""
         frames = self.state.frames
         return tuple([one.node.key for one in frames[: frames.index(frame) + 1]])
 

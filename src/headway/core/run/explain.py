@@ -233,27 +233,28 @@ def _history(run: Run) -> str:
         return ""
     if run.token != NO_TOKEN:
         return "Its wait is over and it wants a slot again. "
-    # Ordinary parking resets both counts, so a run that a timer or a message woke has none.
+    # Ordinary parking resets both counts, so they are 0 after a timer or a message woke the run.
     if run.death_count > 0:
         return (
             f"Its executor died ({run.death_count} in a row, {DEATH_COUNT_MAX} are poison)"
-            " and it wants another one. "
+            " and it waits for another one. "
         )
     if run.stop_count > 0:
         return (
             "A stop of its process ended its execution before it showed any progress"
-            f" ({run.stop_count} in a row, {STOP_COUNT_MAX} are poison) and it wants another one. "
+            f" ({run.stop_count} in a row, {STOP_COUNT_MAX} are poison)"
+            " and it waits for another one. "
         )
     return "It was woken and wants a slot again. "
 
 
 def _left_open(situation: Situation) -> str:
-    """Name the questions of a run that no process executes now: people can answer them."""
+    """Name the open questions of a run that no process executes. People can answer them."""
     run, asked = situation.run, situation.questions
     if run.token != NO_TOKEN or not asked:
         return ""
     several = _of_several(asked, "open questions")
-    return f" Its question {asked[0]!r}{several} is open, and can be answered meanwhile."
+    return f" Its question {asked[0]!r}{several} is open, and can be answered now."
 
 
 def _executing(situation: Situation) -> Explanation:

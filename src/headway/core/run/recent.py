@@ -1,10 +1,10 @@
-"""Which keys count as recent: the ones that every view of the board shows.
+"""Decide which keys are recent, so that every view of the board shows the same rows.
 
 A key is recent if its newest run that was not refused is among the newest of all keys, and began
-within the last part of the event stream. Both limits follow from numbers that a snapshot and a page
-that folds events have in common (run numbers and the stream's number). So a page that has followed
-the stream for a week and a page that was opened just now show the same rows (R1.10). Keys leave in
-the order of their newest runs, and come back only with another run.
+within the last part of the event stream. Both limits follow from numbers that are the same for a
+snapshot and for a page that follows the events: run numbers and the stream's number. A page that
+has followed the stream for a week therefore shows the same rows as a page that was just opened
+(R1.10). Keys leave in the order of their newest runs, and come back only with another run.
 """
 
 from typing import Final, NamedTuple
@@ -15,18 +15,18 @@ KEY_COUNT_MAX: Final = 500
 EVENT_COUNT_MAX: Final = 200_000
 """How far back in the stream a newest run may have been submitted.
 
-It bounds what a snapshot reads where a few busy keys have made nearly all runs.
+This limits the rows that a snapshot reads if a few busy keys have made nearly all runs.
 """
 EVENT_STEP: Final = 20_000
-"""The far end moves in steps, so that pages need not check it with every event."""
+"""The limit moves in steps, so that pages need not check it with every event."""
 
 
 class RecentKey(NamedTuple):
     key: Key
     seq: int
-    """Of its newest run that was not refused."""
+    """The `seq` of its newest run that was not refused."""
 
 
 def recent_after_seq(seq: int) -> int:
-    """Return the number after which runs are recent when the stream has reached `seq`."""
+    """Return the number above which runs are recent when the stream has reached `seq`."""
     return max(0, seq - seq % EVENT_STEP - EVENT_COUNT_MAX)

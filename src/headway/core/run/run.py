@@ -15,7 +15,7 @@ from headway.core.run.transitions import TERMINAL
 NO_TOKEN: Final = ""
 DEATH_COUNT_MAX: Final = 3
 STOP_COUNT_MAX: Final = 20
-"""Graceful stops that may end an execution without a sign of progress, since the last progress."""
+"""How many executions without progress graceful stops may end before the run is poison."""
 
 
 class Mode(StrEnum):
@@ -115,7 +115,7 @@ class Run(NamedTuple):
     traceparent: str | None = None
     """The trace in which it was submitted, as W3C Trace Context writes it."""
     stop_count: int = 0
-    """Executions without a sign of progress that a graceful stop has ended, since the last step."""
+    """The executions without progress that graceful stops have ended since the last progress."""
     updated_at: Instant | None = None
     """When the row was last written."""
 
@@ -175,4 +175,4 @@ class RunRecord(NamedTuple):
     error: str | None = None
     cancel: str | None = None
     traceback: str | None = None
-    """Plain text: the traceback of the last failed attempt."""
+    """The traceback of the last failed attempt, as plain text."""

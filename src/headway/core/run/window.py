@@ -1,4 +1,4 @@
-"""When a run takes messages: the window that its execution opens and closes."""
+"""The window in which a run accepts messages. Its execution opens and closes it."""
 
 from enum import IntEnum, StrEnum
 
@@ -12,9 +12,9 @@ class Window(IntEnum):
     NONE = 0
     """It has not listened yet."""
     STREAMING = 1
-    """It listens: it reads its messages between two steps."""
+    """It listens, and reads its messages between two steps."""
     COMPACTING = 2
-    """It takes no messages until the compaction has ended."""
+    """It accepts no messages until the compaction has ended."""
     CLOSED = 3
     """Its loop has ended: neither a message nor a cancel is accepted any more."""
 
@@ -25,26 +25,26 @@ class Delivery(StrEnum):
     NOW = "now"
     """Accept it only while the run listens."""
     WHEN_LISTENING = "when_listening"
-    """Keep it in the inbox until the run listens."""
+    """Store it in the inbox until the run listens."""
 
 
 class Refusal(StrEnum):
-    """Why a run takes no message."""
+    """Why a run refuses a message."""
 
     NO_ACTIVE_RUN = "no_active_run"
-    """It has ended, or is about to."""
+    """The run has ended, or is about to end."""
     NOT_STARTED = "not_started"
     NOT_STREAMING = "not_streaming"
-    """It is running, and does not listen."""
+    """The run is running, and does not listen."""
     COMPACTING = "compacting"
     FLOW_TASK = "flow_task"
-    """A task of a flow takes signals instead."""
+    """A task of a flow accepts signals instead."""
     FULL = "full"
-    """It has too many unread messages."""
+    """The run has too many unread messages."""
 
 
 def refusal_of(window: int, delivery: Delivery) -> Refusal | None:
-    """Return why a run in this window takes no message, or None if it takes it."""
+    """Return why a run in this window refuses a message, or None if it accepts it."""
     if window == Window.CLOSED:  # It will not listen again, so waiting does not help.
         return Refusal.NOT_STREAMING
     if window == Window.STREAMING or delivery is Delivery.WHEN_LISTENING:

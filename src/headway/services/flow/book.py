@@ -55,7 +55,7 @@ class PublishedFlow:
     warnings: tuple[Fault, ...]
     """What is suspicious about it, each with its place."""
     unknown_fields: tuple[Fault, ...]
-    """Those of the warnings that name a field which has no effect."""
+    """The warnings about fields that have no effect."""
 
 
 class ShownDefinition(NamedTuple):
@@ -81,8 +81,8 @@ class FlowBook:
     ) -> tuple[Fault, ...]:
         """Return the warnings about a definition that could be published.
 
-        Raise InvalidFlow with every fault if it could not be, or if it is to be `strict` and there
-        are warnings. `default_policy` is for a definition that names none.
+        Raise InvalidFlow with every fault if it could not be published, or if `strict` is set and
+        there are warnings. `default_policy` is for a definition without a policy.
         """
         read = await self._read(definition, strict=strict, default_policy=default_policy)
         return read.warnings
@@ -101,9 +101,9 @@ class FlowBook:
     ) -> PublishedFlow:
         """Make `definition` the newest version; tasks that run keep theirs.
 
-        InvalidFlow lists every fault, and if it is to be `strict` every warning. RevisionConflict:
-        the flow is not at `expected_revision`, where 0 is for one that is to be new.
-        `default_policy` is for a definition that names none, and is stored with it.
+        Raise InvalidFlow with every fault and, if `strict` is set, with every warning. Raise
+        RevisionConflict if the flow is not at `expected_revision`; 0 means that it must be new.
+        `default_policy` is for a definition without a policy, and is stored with it.
         """
         read = await self._read(definition, strict=strict, default_policy=default_policy)
         name, _ = await self.resolve(name)
@@ -120,10 +120,10 @@ class FlowBook:
         """Make a new flow, without a version yet. If the name is taken, it gets a variant of it.
 
         Two programs that choose the same name never publish into one flow. A caller that repeats
-        the call because it lost the answer has two flows, of which it uses one.
+        the call because it lost the answer gets two flows, and uses one of them.
         """
         name = wanted = check_name(name, place="name")
-        while True:  # Until the name is free, which a variant nearly always is.
+        while True:  # Until the name is free. A variant nearly always is.
             try:
                 return await self._publish(wanted, None, expected_revision=0, by=by)
             except RevisionConflict:
@@ -191,10 +191,10 @@ class FlowBook:
         return found
 
     async def resolve(self, name: str, version: int | None = None) -> tuple[str, int | None]:
-        """Return the name of a flow, and the version, given either name or id.
+        """Return the name and the version of a flow, given its name or an id.
 
-        The root paths name flows `flow-…` and versions `ver-…`. A flow that has such a name itself
-        goes first. What is neither is returned as it is.
+        The root paths use the ids `flow-…` and `ver-…`. A flow that has such a name takes
+        precedence. Any other name is returned unchanged.
         """
         if not name.startswith((FLOW_PREFIX, VERSION_PREFIX)):
             return name, version
@@ -227,9 +227,9 @@ class FlowBook:
         return found
 
     async def definition(self, name: str, version: int | None = None) -> ShownDefinition:
-        """Return the definition of a version as it works, with its error policy, and warnings.
+        """Return the effective definition of a version, with its error policy, and its warnings.
 
-        A version that was stored before there was a policy does not name one.
+        A version that was stored before policies existed has none in its text.
         """
         saved = await self.version(name, version)
         stored = ErrorPolicy.FOLLOW_DEFAULT

@@ -63,7 +63,7 @@ class Calls:
         self._under_way: dict[str, asyncio.Task[None]] = {}
         self._ended: list[Ended] = []
         self.has_stepped = False
-        """This execution has stored a step."""
+        """Whether this execution has stored a step."""
         self.may_have_children = False
         """What is started may have been started already, by whoever held the task before."""
 

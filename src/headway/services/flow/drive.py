@@ -46,7 +46,7 @@ SLOT_KEPT_US: Final = SECOND
 CHILD_LOOK_US: Final = 10 * SECOND
 """How often a task that waits for its children looks at them, should nobody tell it."""
 WORKER_LOOK_US: Final = SECOND
-"""How often a driver looks for a worker that one branch waits for, while others are in flight."""
+"""How often a driver checks for a worker that a branch awaits while others are in flight."""
 
 log = event_log(__name__)
 
@@ -76,7 +76,7 @@ class Drive:
         self._desk = desk
         self._run_id: RunId = context.run_id
         self._news = context.execution.news = Bell()
-        # Services are executed elsewhere: only a function could be why this process is stopped.
+        # Services run in workers, so only a local function could cause a stop of this process.
         context.execution.has_progressed = True
         pin: dict[str, Any] = context.checkpoint or {}
         self._pin = pin
@@ -343,7 +343,7 @@ class Drive:
 
 
 def failure_of(state: State) -> dict[str, Any]:
-    """Return the error of a task that failed, for its readers: which node, and why."""
+    """Return the error of a failed task for its readers: the node and the cause."""
     error = {"code": state.error_code or "flow_failed", "message": state.error}
     if not state.failed_path or not state.frames[0].flow.fails_on_error:
         return error

@@ -98,7 +98,7 @@ def _awaiting_worker(found: Explanation, node: str, awaited: AwaitedWorker) -> E
     names = ", ".join(repr(one) for one in awaited.services)
     sentence = f"Its node {node!r} waits for a worker that offers {names}."
     if awaited.is_offered:
-        sentence += " Those that do cannot be reached, and are asked again."
+        sentence += " The workers that offer it cannot be reached, and are called again."
     return replace(
         found,
         gate=Gate.NO_WORKER,

@@ -64,7 +64,7 @@ class Functions:
             if _is_being_cancelled():
                 raise
             return Failed(command.call_id, in_words(error))  # Of something that it waited for.
-        except BaseException as error:  # Whatever it raises is the node's error.
+        except BaseException as error:  # Every exception of the function is the node's error.
             if not is_own(error, task):
                 raise
             return Failed(command.call_id, in_words(error))

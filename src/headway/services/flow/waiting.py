@@ -40,16 +40,16 @@ class AwaitedWorker(NamedTuple):
     """A task's wait for a worker."""
 
     services: tuple[str, ...]
-    """That no live worker offers; or whose workers cannot be reached."""
+    """The services that no live worker offers, or whose workers cannot be reached."""
     since: Instant
     until: Instant
-    """When the wait is a failure."""
+    """When the wait ends and the call fails."""
     is_offered: bool
-    """Whether workers offered the services when they were called last, and could not be reached."""
+    """Whether workers offered the services at the last call, but could not be reached."""
 
 
 def awaited_worker(state: State) -> AwaitedWorker | None:
-    """Return which worker the task waits for; None if it does not."""
+    """Return the wait of the task for a worker, or None if it does not wait for one."""
     frame = state.frames[-1]
     waiting = [one for one in frame.open.values() if one.is_untaken]
     if state.is_over or not frame.is_entered or frame.node.function or not waiting:

@@ -1,4 +1,4 @@
-"""Wakes tasks that are parked because no live worker offered their service.
+"""Wake tasks that are parked because no live worker offered their service.
 
 Such a task holds no slot and polls nothing. Each process reads the registry once per second. When
 a service has appeared since, the tasks that wait for it are woken. All waiting tasks are also
@@ -20,7 +20,7 @@ from headway.services.flow.waiting import WORKER
 from headway.services.flow.workers import Workers
 
 SCAN_S: Final = 10.0
-"""How often all waiting tasks are looked at, though no service has come."""
+"""How often all waiting tasks are checked, even if no service has appeared."""
 TASK_COUNT_MAX: Final = 100_000
 WOKEN_TOGETHER_COUNT: Final = 500
 
@@ -34,7 +34,7 @@ class WorkerWatch:
         self._scanned_at_s = float("-inf")
 
     async def look(self) -> None:
-        """Wake the tasks whose service is offered by now."""
+        """Wake the tasks whose service a worker offers now."""
         offered = frozenset(await self._workers.offered())
         now_s = time.monotonic()
         has_more = bool(offered - self._offered)

@@ -120,7 +120,7 @@ class Workers:
         return {service for one in await self.list() for service in one.services}
 
     async def offered_of(self, services: Collection[str]) -> set[str]:
-        """Return those of `services` that a live worker offers, as of about a second ago."""
+        """Return the `services` that a live worker offers, as of about a second ago."""
         await self._look(unless_since_s=time.monotonic() - REGISTRY_KEPT_S)
         alive = [one for one in self._known if self.is_alive(one)]
         return {service for one in alive for service in one.services}.intersection(services)
@@ -135,11 +135,11 @@ class Workers:
         generation: int,
         tell: Tell,
     ) -> Ended:
-        """Ask one live worker that offers the service, and tell how it went.
+        """Call one live worker that offers the service, and return the outcome.
 
-        Those that are gone, or leave, are passed over: they have done nothing. Return Untaken if
-        nobody is left. What it says of its progress meanwhile is told to `tell`. Whoever cancels
-        this has the worker told, and does not wait long for it.
+        Skip workers that are gone or are leaving, because they have done nothing. Return Untaken if
+        none is left. `tell` receives the worker's progress. If this is cancelled, the worker is
+        notified, with only a short wait.
         """
         untaken = Untaken(command.call_id, NO_WORKER)
         for _ in range(PASSED_OVER_COUNT_MAX):
@@ -155,7 +155,7 @@ class Workers:
                 return answer._replace(is_last=not await self._has_another(command))
             if isinstance(answer, Answered):
                 return answer
-            # The error of a worker that was asked before tells more than a failed connection.
+            # The error of a worker that was called before is more useful than a failed connection.
             if command.attempt == 1:
                 untaken = Untaken(command.call_id, answer.failed.error, answer.failed.worker)
         return untaken
@@ -236,9 +236,9 @@ class Workers:
         return chosen
 
     async def _has_another(self, command: CallService) -> bool:
-        """Return whether a live worker offers the service that is not excluded.
+        """Return whether a live worker that is not excluded offers the service.
 
-        Return True if the registry cannot be read: then the next attempt finds out.
+        Return True if the registry cannot be read: the next attempt then decides.
         """
         now_s = time.monotonic()
         try:

@@ -37,7 +37,7 @@ class SqliteSource:
         return self._open_link()
 
     def check(self) -> None:
-        """The link compares its file itself, once it holds the gate."""
+        """Do nothing: the link compares its file itself, once it holds the gate."""
 
     def saw(self, seq: int, *, epoch: int) -> None:
         """A file cannot be behind itself."""

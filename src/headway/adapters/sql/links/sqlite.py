@@ -56,7 +56,7 @@ class SqliteLink:
         *,
         file: DatabaseFile | None = None,
     ) -> None:
-        """Own `connection` if it is one to a `file`; the one in memory is the database's."""
+        """Own `connection` if it has a `file`. The database owns the one in memory."""
         self._connection = connection
         self._file = file
         self._gate = gate
@@ -71,7 +71,7 @@ class SqliteLink:
             raise ConnectionError("the link is closed")
         self._gate.acquire()
         try:
-            # Behind the gate: another headway that has made a new file writes behind it, too.
+            # Under the gate, because another headway that has made a new file also writes under it.
             if self._file is not None:
                 self._file.check()
             self._connection.execute("BEGIN IMMEDIATE")
@@ -83,11 +83,11 @@ class SqliteLink:
         self._connection.execute("COMMIT")
         log_byte_count = 0
         if self._file is not None:
-            # A commit to a file that is gone is no commit. The caller releases the gate then.
+            # A commit to a lost file does not count. The caller releases the gate in that case.
             self._file.check()
             log_byte_count = self._file.check_log()
         try:
-            # A few rows may be many bytes. Once copied back, the log begins anew and is cut.
+            # A few rows may be many bytes. Once copied back, the log starts over and is truncated.
             if self._row_count >= CHECKPOINT_ROW_COUNT or log_byte_count > LOG_BYTE_COUNT_MAX:
                 self._row_count = 0
                 self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")

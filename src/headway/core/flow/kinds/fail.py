@@ -1,4 +1,4 @@
-"""`fail`: ends the task as failed, with a message and a code of the definition's own."""
+"""The node kind `fail` fails the task with a message and a code from the definition."""
 
 import json
 from typing import Any, Final
@@ -18,7 +18,7 @@ CODE: Final = "code"
 
 
 class Fail(Rules):
-    """It ends the whole task, also from within a subflow: no edge leads on from it."""
+    """It ends the whole task, also from within a subflow. It has no edges."""
 
     def check(self, node: Node, place: str, report: Report) -> None:
         params_place = member(place, "params")
@@ -37,7 +37,7 @@ class Fail(Rules):
             report.warn(place, "ends the task: the edges that leave it are never followed")
 
     def enter(self, walk: Walk, frame: Frame) -> None:
-        # Of the node alone: a task may have a parameter `message` that means something else.
+        # Only the node's own parameters: a task may use `message` for something else.
         params = frame.node.params
         scope = Scope(frame.merged, frame.shared, frame.input)
         error = _message(params[MESSAGE], scope)
