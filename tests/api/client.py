@@ -35,7 +35,7 @@ class Sent:
 
     @property
     def seq(self) -> int:
-        """The number in its id."""
+        """The number in the id of the event."""
         return seq_of(self.id or "0")
 
 

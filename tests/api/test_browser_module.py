@@ -206,7 +206,7 @@ async def test_i14_it_resumes_with_the_epoch_of_its_snapshot_as_far_as_it_is_tol
 
 @pytest.mark.proves("I14")
 async def test_module_resumes_with_the_whole_id_of_the_last_event(tmp_path: Path) -> None:
-    """Its mark tells the server whether a backup was restored meanwhile."""
+    """By its mark the server detects whether a backup was restored since."""
     marked = event(4).replace("id: 4", "id: 4-64752ea0c1b07")
     script = Script([3], [[marked], [event(5)]])
     assert await told_of(tmp_path, script, upto=5) == [snapshot(3), *events(4, 5)]

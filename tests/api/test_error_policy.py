@@ -1,4 +1,4 @@
-"""What follows a failed step, by the door through which a flow was published (R5.14)."""
+"""The policy for a failed node depends on the API that published the flow (R5.14)."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ async def worker(client: Client) -> AsyncIterator[Worker]:
 
 
 async def over(client: Client, definition: Any, params: Any) -> Any:
-    """A task of a flow that is published through `/api`, when it is over."""
+    """Publish a flow through `/api`, and return its task when it has ended."""
     made = await client.call("PUT", "/api/flows/own", definition)
     assert made.status in (200, 201), made.body
     task = await client.post("/api/flows/own/tasks", {"params": params})

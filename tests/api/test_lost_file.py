@@ -1,4 +1,4 @@
-"""A server whose SQLite file is deleted: unready, it refuses, and it stops its jobs (I3, I20)."""
+"""A server whose SQLite file is deleted is unready, refuses calls and stops jobs (I3, I20)."""
 
 import asyncio
 from collections import Counter
@@ -78,7 +78,7 @@ async def test_server_is_ready_again_when_the_same_file_is_back(url: str, path: 
 
 
 async def test_jobs_of_a_server_without_its_file_are_ended_as_lost(url: str, path: Path) -> None:
-    """Nothing that they do could be stored; and a new file may have another owner."""
+    """Their results could not be stored, and a new file may have another owner."""
     ended = asyncio.Event()
     hw = Headway(url, stop_wait_s=0, lease_ttl_s=LEASE_TTL_S)
 

@@ -1,4 +1,4 @@
-"""Messages over HTTP: 202 means that the run will be given the message, anything else says why."""
+"""Messages over HTTP: 202 means that the message will reach the job; errors have a reason."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ LATER = {"content": "hello", "deliver": "when_listening"}
 
 
 async def refused(client: Client, run_id: str, reason: str, *, deliver: str = "now") -> Any:
-    """The answer to a message that is refused for this reason, and is not in the inbox."""
+    """Send a message that is refused for this reason, and return the answer."""
     body = {"content": "hello"} if deliver == "now" else {"content": "hello", "deliver": deliver}
     answer = await client.post(f"/api/runs/{run_id}/messages", body)
     assert answer.status == 409, answer

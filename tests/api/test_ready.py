@@ -1,4 +1,4 @@
-"""`/readyz`: whether the server can commit a write now (I20)."""
+"""`/readyz` shows whether the server can commit a write now (I20)."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A body that is refused: the client receives the reason, although it is still sending (I20)."""
+"""A client whose body is refused receives the reason while it is still sending (I20)."""
 
 import asyncio
 import http.client

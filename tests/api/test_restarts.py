@@ -1,4 +1,4 @@
-"""A server that is stopped or killed while a question is open: nobody answers it but a person."""
+"""A stop or a kill of the server does not answer an open question: only a person does."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ async def submit_ask(address: str, key: str) -> str:
 
 
 async def interrupts(address: str, count: int) -> dict[str, str]:
-    """The open questions, once there are so many: the call ids by key."""
+    """Return the call ids of the open questions by key, once there are so many."""
     while True:
         listed = (await call(address, "GET", "/api/interrupts"))["interrupts"]
         if len(listed) == count:
@@ -38,7 +38,7 @@ async def interrupts(address: str, count: int) -> dict[str, str]:
 
 
 async def run_with(address: str, run_id: str, name: str, values: set[Any]) -> Any:
-    """The run, once `name` is one of these."""
+    """Return the run once its field `name` has one of these values."""
     while (run := await call(address, "GET", f"/api/runs/{run_id}"))[name] not in values:  # noqa: ASYNC110
         await asyncio.sleep(0.05)
     return run
@@ -47,7 +47,7 @@ async def run_with(address: str, run_id: str, name: str, values: set[Any]) -> An
 @pytest.mark.proves("R4.9", "R6.5", "I3", "I25")
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("backend", ["sqlite", "postgres", "mariadb"])
-async def test_questions_outlive_their_server_and_each_answer_is_heard_once(
+async def test_questions_outlive_their_server_and_each_answer_is_received_once(
     place: str, tmp_path: Path, end: signal.Signals
 ) -> None:
     settings = {"HEADWAY_DATABASE_URL": place, "HEADWAY_DATA": str(tmp_path / "data")}
@@ -56,7 +56,7 @@ async def test_questions_outlive_their_server_and_each_answer_is_heard_once(
             run_ids = {key: await submit_ask(first.address, key) for key in ("ann", "bob")}
             call_ids = await interrupts(first.address, 2)
             os.kill(first.pid, end)
-        # Nobody executes them now. The command line answers one, on the database itself.
+        # No process executes them now. The command line answers one, on the database itself.
         resume = ("run", "resume", run_ids["ann"], "--approve")
         answered = await asyncio.to_thread(headway, *resume, folder=tmp_path, **settings)
         assert (answered.code, answered.out) == (0, "answered\n")

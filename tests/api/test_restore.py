@@ -1,4 +1,4 @@
-"""After a backup is restored, a follower of the history that is gone is told `resync` (I14)."""
+"""After a restore, a client that has followed the lost history receives `resync` (I14)."""
 
 import shutil
 from pathlib import Path
@@ -51,7 +51,7 @@ async def test_follower_of_lost_events_receives_resync_after_a_restore(
             told = await anext(events)
             assert (told.event, told.id) == ("resync", head_id)
         assert (await client.get(f"/api/events?after={lost_id}"))["resync"]
-        # A follower of what is still true goes on as if nothing had happened.
+        # A client whose last event is in the backup reads on.
         page = await client.get(f"/api/events?after={before_id}")
         assert not page["resync"]
         assert (len(page["events"]), page["event_id"]) == (3 * count, head_id)
@@ -62,7 +62,7 @@ async def test_follower_of_lost_events_receives_resync_after_a_restore(
 
 @pytest.mark.proves("I14")
 async def test_plain_number_beyond_the_restored_stream_receives_resync(url: str) -> None:
-    """Clients that keep the number alone are told at least what the number can tell."""
+    """A client that stores only the number receives `resync` if the stream is shorter."""
     _, lost_id = await Restored(url).prepare()
     number = lost_id.partition("-")[0]
     async with served(url) as client:

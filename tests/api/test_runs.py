@@ -29,7 +29,7 @@ async def test_the_201_of_a_run_that_started_at_once_says_so(client: Client) -> 
     again = {"job": "stay", "key": "ann", "on_conflict": "enqueue"}
     second = await client.post("/api/runs", again)
     assert (second["status"], second["started_at"]) == ("queued", None)
-    # They are what anybody else reads.
+    # Other readers see the same values.
     for answer in (first, second):
         read = (await client.get(f"/api/runs/{answer['id']}")).body
         assert {**answer.body, "traceback": None} == read

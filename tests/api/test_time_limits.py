@@ -16,7 +16,7 @@ pytestmark = pytest.mark.backend("sqlite")
 
 @pytest.fixture
 def configure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], object]:
-    """Writes `headway.toml` in the folder of this process, which is the server's."""
+    """Write `headway.toml` in the folder of this process, which is also the server's."""
     monkeypatch.chdir(tmp_path)
     return (tmp_path / "headway.toml").write_text
 

@@ -119,7 +119,7 @@ async def registered(client: Client, worker_id: str, serve: Any) -> AsyncIterato
 async def test_a_worker_that_fails_is_passed_over_for_the_next_live_one(
     client: Client, name: str, fields: dict[str, int]
 ) -> None:
-    """In order of load, so that the failing one is asked first."""
+    """Workers are called in order of load, so the failing one is called first."""
     async with registered(client, "good", answer):
         await client.post("/heartbeat", {"id": "good", "load": 5})
         async with registered(client, name, FAILING.get(name, answer)):

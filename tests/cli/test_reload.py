@@ -1,4 +1,4 @@
-"""SIGHUP and `headway config reload`: the limits of lanes are read again while the server works."""
+"""SIGHUP and `headway config reload` make a running server read the limits of lanes again."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ class Started:
     lines: Iterator[str]
 
     def line_with(self, text: str) -> str:
-        """The next line with this text; AssertionError if the program ends without one."""
+        """Return the next line with this text. Raise AssertionError if the program ends first."""
         found = next((line for line in self.lines if text in line), None)
         assert found is not None, f"it ended without a line with {text!r}"
         return found

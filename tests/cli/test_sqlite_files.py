@@ -198,7 +198,7 @@ def test_i23_upgrade_makes_the_schema_once_and_check_says_so(folder: Path) -> No
 def test_missing_file_whose_log_is_there_is_not_replaced_by_an_empty_one(
     folder: Path, words: tuple[str, ...]
 ) -> None:
-    """As it looks while a server runs on a file that was deleted."""
+    """The state while a server runs on a file that was deleted."""
     log = folder / "headway.db-wal"
     log.write_bytes(b"commits")
     sentence = refusal(*words, folder=folder)

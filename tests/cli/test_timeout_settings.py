@@ -1,4 +1,4 @@
-"""The time limits and the limits of lanes as settings: defaults, sources, checks, and how shown."""
+"""Time limits and limits of lanes as settings: defaults, sources, checks and output."""
 
 import json
 from pathlib import Path

@@ -73,7 +73,7 @@ def test_r5_9_the_tutorial_does_what_it_says(folder: Path, tmp_path: Path) -> No
 def test_the_tutorial_started_without_a_worker_waits_for_one_and_says_so(
     folder: Path, tmp_path: Path
 ) -> None:
-    """Cancelled while it waits, and restarted in the middle."""
+    """The run is cancelled while it waits, and restarted in the middle."""
     for name, text in files().items():
         (folder / name).write_text(text)
     port = a_free_port()

@@ -1,4 +1,4 @@
-"""The limits of lanes that the configuration names, beside those that people and jobs set."""
+"""Limits of lanes from the configuration, in addition to those of people and jobs."""
 
 import asyncio
 import json

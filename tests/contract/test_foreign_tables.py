@@ -1,4 +1,4 @@
-"""Another program's tables are noticed before anything is changed, and refused."""
+"""headway detects and refuses another program's tables before it changes anything."""
 
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ async def read_everything(url: str) -> dict[str, Any]:
 
 
 async def refusals(url: str) -> list[str]:
-    """Return why each way in refuses the database, which must stay as it is."""
+    """Return why each entry point refuses the database. The database must not change."""
     before = await read_everything(url)
     reasons = []
     for attempt in (check(url), upgrade(url), open_store([url])):
@@ -168,7 +168,7 @@ async def test_newer_schema_of_headway_is_not_taken_for_another_programs(bare_ur
 @pytest.mark.parametrize("is_recorded", [False, True])
 @WITH_FILES
 async def test_interrupted_upgrade_goes_on(bare_url: str, is_recorded: bool) -> None:
-    """As MariaDB leaves it: some tables or columns are there, and the revision is not recorded."""
+    """MariaDB leaves some tables or columns, and the revision is not recorded."""
     await upgrade(bare_url)
     if is_recorded:
         await run_sql(

@@ -33,12 +33,12 @@ EndExecution = Callable[[SqlStore, Claim], Awaitable[None]]
 
 
 async def crash(store: SqlStore, claim: Claim) -> None:
-    """As after SIGKILL: the instance is declared dead and the run is taken from it."""
+    """Declare the instance dead and take the run from it, as after SIGKILL."""
     await orphaned(store, claim.run_id)
 
 
 async def stop(store: SqlStore, claim: Claim) -> None:
-    """As a graceful stop gives its runs up."""
+    """Give the run up, as a graceful stop does."""
     assert await store.apply(Park(claim, wake_at=Instant(0)))
 
 
@@ -77,7 +77,7 @@ async def open_ids(store: SqlStore, run_id: RunId) -> list[str]:
 
 
 async def told(store: SqlStore, run_id: RunId) -> list[tuple[str, str, str | None]]:
-    """What happened to the questions of a run, as its events tell it."""
+    """Return the history of the questions of a run, as its events show it."""
     kinds = (EventType.PERMISSION_REQUEST, EventType.PERMISSION_RESULT)
     found = [event for event in await events(store, run_id) if event.type in kinds]
     payloads = [(event.type, json.loads(event.payload)) for event in found]
@@ -106,7 +106,7 @@ async def test_a_question_stays_open_between_two_executions(
 
 @pytest.mark.proves("R4.9", "R6.5", "I3")
 @either_end
-async def test_an_answer_between_two_executions_is_taken_once_and_heard_once(
+async def test_an_answer_between_two_executions_is_taken_and_received_once(
     store: SqlStore, end_execution: EndExecution
 ) -> None:
     claim = await ask_first(store)
@@ -145,10 +145,10 @@ async def test_the_next_execution_waits_for_the_rest_of_the_time(
 
 
 @pytest.mark.proves("R4.14")
-async def test_time_that_a_run_is_held_by_nobody_does_not_shorten_its_question(
+async def test_time_without_an_executor_does_not_shorten_its_question(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    """A question is cut short by the time that its run has left, which a stop does not use up."""
+    """The time left of the run limits its question. A stop does not use this time up."""
     claim = claim_of(await running(store, timeout_s=100))
     await ask(store, claim, timeout_s=300)
     await stop(store, claim)
@@ -230,7 +230,7 @@ async def test_the_question_of_a_run_that_is_canceled_between_executions_is_clos
 
 @pytest.mark.proves("R6.5")
 @either_end
-async def test_explain_names_the_open_question_of_a_run_that_nobody_executes(
+async def test_explain_names_the_open_question_of_a_run_that_no_process_executes(
     store: SqlStore, clock: FakeClock, end_execution: EndExecution
 ) -> None:
     claim = await ask_first(store)

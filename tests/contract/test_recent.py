@@ -20,7 +20,7 @@ from tests.contract.scenes import claimed, events, instance, raise_limit, runnin
 
 
 def fold(told: Sequence[Event]) -> list[tuple[str, int]]:
-    """Return what a page lists that has seen all of these events, the newest first."""
+    """Return the keys that a page lists after these events, the newest first."""
     newest: dict[str, int] = {}
     numbers: dict[str, int] = {}
     after_seq = 0
@@ -42,7 +42,7 @@ def fold(told: Sequence[Event]) -> list[tuple[str, int]]:
 
 
 @pytest.mark.proves("R1.10")
-async def test_snapshot_has_ended_runs_of_keys_that_nobody_saved(store: SqlStore) -> None:
+async def test_snapshot_has_ended_runs_of_keys_that_are_not_saved(store: SqlStore) -> None:
     done = await running(store, "done")
     await store.apply(Complete(claim_of(done)))
     failed = await running(store, "failed")

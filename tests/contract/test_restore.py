@@ -1,4 +1,4 @@
-"""A restored database has another history under the same numbers: readers notice (I14)."""
+"""Readers detect that a restored database has another history (I14)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from tests.contract.scenes import submitted
 
 
 async def restore(store: SqlStore, backup: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
-    """Put back what `read_all` has read, as a restored dump does."""
+    """Write back the rows that `read_all` has read, as a restored dump does."""
     async with store._database.session() as connection:
         for table in metadata.sorted_tables:
             if table.name not in backup:

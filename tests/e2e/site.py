@@ -129,7 +129,7 @@ class Site:
         return answer
 
     def clear(self) -> None:
-        """End what is active, remove every row and every run, and let three at once again."""
+        """End active runs, remove all rows and runs, and set the limit to three again."""
         state = self.call("GET", "/api/state")
         for run in state["runs"]:
             self._call("POST", f"/api/runs/{run['id']}/cancel", {"files": "delete"})
@@ -190,7 +190,7 @@ class Site:
         assert isinstance(answer, Busy)
 
     async def forget_runs(self) -> None:
-        """Remove the runs that are over, as retention does."""
+        """Remove the ended runs, as retention does."""
         async with Headway(self.url).without_engine() as hw:
             retention = Retention(runs_s=MOMENT_S)
             store = hw.store

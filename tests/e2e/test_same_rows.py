@@ -11,7 +11,7 @@ from tests.e2e.viewer import Viewer, row
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
 TALL: Final = ViewportSize(width=1440, height=6_000)
-"""Only the rows in sight are drawn."""
+"""The page draws only the visible rows."""
 KEYED_COUNT: Final = 25 + 3
 KEYLESS_COUNT: Final = 12 + 4
 

@@ -179,7 +179,7 @@ CORE: Final = (
             ),
         ),
         test_file="tests/contract/test_open_questions.py",
-        test="test_an_answer_between_two_executions_is_taken_once_and_heard_once",
+        test="test_an_answer_between_two_executions_is_taken_and_received_once",
     ),
     Mutant(
         name="a question that is not asked again can still be answered",

@@ -112,7 +112,7 @@ SERVICES: Final = (
             ),
         ),
         test_file="tests/service/test_told.py",
-        test="test_a_job_that_returns_after_it_was_told_of_a_cancel_ends_canceled",
+        test="test_a_job_that_returns_after_a_cancel_has_reached_it_ends_canceled",
     ),
     Mutant(
         name="a job that its process has interrupted has finished",

@@ -338,7 +338,7 @@ class Oracle(Letters):
         return True
 
     def hand_over(self, wanted: HandOver) -> bool:
-        """Only an execution that had its slot and showed nothing is held against the run."""
+        """Count only an execution that held its slot without progress."""
         run = self.held(wanted.claim)
         if run is None or run.status is not RUNNING:
             return False

@@ -1,7 +1,7 @@
 """A rolling deploy under load: two servers on one database are restarted by SIGTERM in turn.
 
-Meanwhile clients submit, answer questions and follow the event stream. What they were told, and
-what the jobs noted in their ledger, is compared with the database afterwards.
+Meanwhile clients submit, answer questions and follow the event stream. Afterwards the answers that
+they received and the ledger of the jobs are compared with the database.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class Server:
                 await asyncio.sleep(RETRY_S)
 
     async def stop(self) -> None:
-        """SIGTERM; the exit code must be 0."""
+        """Stop it by SIGTERM. The exit code must be 0."""
         if self._process is None:
             return
         process, self._process = self._process, None
@@ -97,16 +97,16 @@ async def _is_ready(session: aiohttp.ClientSession) -> bool:
 
 @dataclass(slots=True)
 class Seen:
-    """What the clients were told."""
+    """The answers and events that the clients received."""
 
     accepted: dict[str, str] = field(default_factory=dict)
     """The job of each run for which a client got a 2xx."""
     answers: dict[str, Any] = field(default_factory=dict)
-    """By run: the answer for which a client got a 2xx."""
+    """The answer for which a client got a 2xx, by run."""
     tasks: list[str] = field(default_factory=list)
     streams: list[list[Sent]] = field(default_factory=list)
     ended: set[str] = field(default_factory=set)
-    """Runs whose end the first stream has told."""
+    """Runs whose end the first stream has reported."""
     has_moved: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -202,7 +202,7 @@ class Rehearsal:
             self.seen.has_moved.set()
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait for a state that the stream of events tells of."""
+        """Wait until the event stream shows a state."""
         async with asyncio.timeout(QUIET_S_MAX):
             while not is_so():
                 self.seen.has_moved.clear()
@@ -231,7 +231,7 @@ class Rehearsal:
 
 @asynccontextmanager
 async def running(*tasks: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run these until the block ends; what goes wrong in one of them is raised here."""
+    """Run these until the block ends. An error in one of them is raised here."""
     async with asyncio.TaskGroup() as group:
         started = [group.create_task(one) for one in tasks]
         yield
@@ -322,7 +322,7 @@ class Outcome:
         return [one.data for one in self.seen.streams[0] if one.event == kind]
 
     def claims(self) -> dict[str, Counter[int]]:
-        """Return how often each claim of a run was told by the stream, by generation."""
+        """Return how often the stream reported each claim of a run, by generation."""
         told: dict[str, Counter[int]] = defaultdict(Counter)
         for event in self.events("run_state_changed"):
             if event["payload"].get("to") == "running":

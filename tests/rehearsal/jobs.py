@@ -17,7 +17,7 @@ services = Services()
 
 
 def note(kind: str, *words: object) -> None:
-    """Append a line with one call, so that it is there whole or not at all."""
+    """Append a line with one call, so that the file has all of it or nothing."""
     line = " ".join([kind, *map(str, words)]) + "\n"
     ledger = os.open(os.environ["REHEARSAL_LEDGER"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:

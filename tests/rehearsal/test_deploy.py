@@ -1,4 +1,4 @@
-"""A deploy must not be noticed: servers are restarted in turn under load."""
+"""Clients must not notice a deploy that restarts the servers in turn under load."""
 
 import json
 from collections import Counter
@@ -40,7 +40,7 @@ def check_nothing_is_lost(outcome: Outcome) -> None:
 
 
 def check_answers(outcome: Outcome) -> None:
-    """Each agent heard the answer that a person gave, once, to one question throughout."""
+    """Each agent received the answer that a person gave once, to the same question."""
     agents = [run_id for run_id, job in outcome.seen.accepted.items() if job == "agent"]
     assert len(agents) == AGENT_COUNT
     heard = [(run_id, json.loads(answer)) for run_id, answer in outcome.of_ledger("heard")]
@@ -59,7 +59,7 @@ def check_answers(outcome: Outcome) -> None:
 
 
 def check_executions(outcome: Outcome) -> None:
-    """What was executed again was claimed again, and the stream says so."""
+    """The stream has a new claim for each run that was executed again."""
     claims = outcome.claims()
     began = Counter((run_id, int(number)) for run_id, number in outcome.of_ledger("began"))
     assert set(began.values()) == {1}

@@ -62,7 +62,7 @@ async def test_what_a_job_raises_to_end_its_program_is_the_error_of_its_run(
 
 
 async def test_a_plain_job_that_raises_stop_iteration_fails(url: str) -> None:
-    """No future takes that error, so it would be waited for forever."""
+    """No future accepts this error, so its waiter would wait forever."""
     hw = Headway(url)
 
     @hw.job
@@ -202,7 +202,7 @@ def interrupt_by_hand() -> None:
 @pytest.mark.parametrize(
     ("interrupt", "expected"), [(interrupt_by_signal, False), (interrupt_by_hand, True)]
 )
-def test_a_real_interrupt_is_told_from_one_that_a_job_raises(
+def test_a_real_interrupt_is_distinguished_from_one_that_a_job_raises(
     interrupt: Callable[[], None], expected: bool, handler: str
 ) -> None:
     def handle(number: int, frame: object) -> None:

@@ -98,7 +98,7 @@ async def test_r1_12_delete_removes_the_files_of_this_run_only_and_continue_fetc
 
 
 @pytest.mark.proves("R1.8", "R1.12")
-async def test_a_run_whose_job_ends_before_it_is_told_of_the_cancel_keeps_its_files(
+async def test_a_run_whose_job_ends_before_the_cancel_reaches_it_keeps_its_files(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hw, apply = Headway(url), SqlStore.apply

@@ -1,4 +1,4 @@
-"""A job is named by its name or by its function, wherever one is asked for."""
+"""Calls that take the name of a job also take its function."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.proves("R9.2")]
 
 
 async def stranger(ctx: RunContext) -> None:
-    """A function that no Headway knows."""
+    """A function that is not registered with any Headway."""
 
 
 async def test_registered_function_stands_for_its_job(url: str) -> None:

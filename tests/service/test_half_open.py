@@ -1,4 +1,4 @@
-"""`Headway` in each of its states: a member works, or one sentence says what is missing."""
+"""`Headway` in each of its states: a member works, or one sentence names what is missing."""
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,7 +18,7 @@ ALWAYS: Final = {
     *("flows", "ids", "job", "jobs", "reach", "reloaded_on_hangup", "retention", "schedule"),
     *("schedules", "schema", "timeouts", "urls", "without_engine"),
 }
-"""Members that are of use before it is open. (`schedule` and `without_engine` only then.)"""
+"""Members that work before it is open. (`schedule` and `without_engine` work only then.)"""
 
 
 async def _admit(hw: Headway) -> Any:

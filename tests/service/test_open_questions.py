@@ -25,7 +25,7 @@ FORM = {"type": "object", "required": ["count"], "properties": {"count": {"type"
 
 
 async def asked(run: RunHandle, count: int = 1) -> dict[str, Any]:
-    """What the run asks, once it asks so much."""
+    """Return the open questions of the run once there are so many."""
     while len(found := await run.questions()) < count:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return found
@@ -86,7 +86,7 @@ async def test_a_stop_leaves_the_question_open_and_the_next_execution_waits_for_
 
 @pytest.mark.proves("R4.9", "R6.5", "I3", "I25")
 @both_kinds
-async def test_an_answer_given_while_no_program_runs_is_heard_once(
+async def test_an_answer_given_while_no_program_runs_is_received_once(
     url: str, job: Callable[..., Any]
 ) -> None:
     async with asyncio.timeout(60), opened(url, job) as hw:
@@ -107,7 +107,7 @@ async def test_an_answer_given_while_no_program_runs_is_heard_once(
 async def test_several_open_questions_keep_their_names_whatever_was_asked_before_them(
     url: str,
 ) -> None:
-    """What was answered before the checkpoint is not asked again, so the numbers shift."""
+    """Questions answered before the checkpoint are not asked again, so the numbers shift."""
 
     async def asks(ctx: RunContext) -> Any:
         if ctx.checkpoint is None:

@@ -95,7 +95,7 @@ async def ended(
     loop: str = "uvloop",
     kills: Callable[[Supervisor], bool] | None = None,
 ) -> tuple[str, str, Supervisor]:
-    """How a run of `job` ends under a supervisor, and how another does that waits for its slot."""
+    """Return how a run of `job` ends under a supervisor, and one that waits for its slot."""
     supervisor = Supervisor(url, folder, loop=loop)
     async with make_headway(url).without_engine() as hw:
         deadly = await hw.submit(job, key="ann", params={"how": how})
@@ -200,7 +200,7 @@ async def test_a_job_that_raises_what_ends_programs_fails_alone(
 async def test_a_task_of_a_job_that_exits_ends_the_process_and_the_run_with_it(
     url: str, tmp_path: Path
 ) -> None:
-    """asyncio ends the event loop when any task exits, whoever awaits it."""
+    """asyncio ends the event loop when any task exits, whether it is awaited or not."""
     status, told, supervisor = await ended(url, tmp_path, "deadly_child_task", "sys.exit")
     assert (status, json.loads(told)["message"]) == ("failed", "SystemExit: 3")
     assert len(supervisor.executions("deadly_child_task")) == 1

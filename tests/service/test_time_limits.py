@@ -1,4 +1,4 @@
-"""How long runs, questions and compactions may take when nothing else was said (R4.14)."""
+"""The default time limits of runs, questions and compactions (R4.14)."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ async def test_same_idempotency_key_with_another_limit_is_another_request(hw: He
 
 
 async def test_task_of_a_flow_has_no_limit_of_its_own(hw: Headway) -> None:
-    """Its calls have: a flow may go on for weeks."""
+    """A flow may run for weeks, so only its calls have a default limit."""
     await hw.flows.publish("nap", FLOW)
     assert await limit_s(await hw.flows.start("nap")) is None
     assert await limit_s(await hw.flows.start("nap", timeout_s=9)) == 9

@@ -1,4 +1,4 @@
-"""A job that is told to end and returns: canceled after a cancel, executed again after a stop."""
+"""A job that returns when asked to end: canceled after a cancel, repeated after a stop."""
 
 import asyncio
 import threading
@@ -68,7 +68,7 @@ JOBS = [async_job, plain_job, asking_job, plain_asking_job]
 
 
 def register(hw: Headway, job: Callable[..., Any]) -> asyncio.Event:
-    """Register `job` as `work`; the event is set once it is under way."""
+    """Register `job` as `work`. The event is set once it runs."""
     loop, started = asyncio.get_running_loop(), asyncio.Event()
 
     def tell() -> None:
@@ -99,7 +99,7 @@ async def begin(hw: Headway, started: asyncio.Event, job: Callable[..., Any]) ->
 
 @pytest.mark.proves("R1.8", "R4.10", "I11")
 @pytest.mark.parametrize("job", JOBS)
-async def test_a_job_that_returns_after_it_was_told_of_a_cancel_ends_canceled(
+async def test_a_job_that_returns_after_a_cancel_has_reached_it_ends_canceled(
     url: str, tmp_path: Path, job: Callable[..., Any]
 ) -> None:
     hw = Headway(url)
@@ -119,7 +119,7 @@ async def test_a_job_that_returns_after_it_was_told_of_a_cancel_ends_canceled(
 
 @pytest.mark.proves("R1.8")
 @pytest.mark.parametrize("job", JOBS)
-async def test_the_files_of_a_told_job_that_returns_are_deleted_if_the_canceller_wants_it(
+async def test_the_files_of_a_cancelled_job_that_returns_are_deleted_if_the_canceller_wants_it(
     url: str, tmp_path: Path, job: Callable[..., Any]
 ) -> None:
     hw = Headway(url)
@@ -134,7 +134,7 @@ async def test_the_files_of_a_told_job_that_returns_are_deleted_if_the_canceller
 
 @pytest.mark.proves("R1.8", "R2.5")
 @pytest.mark.parametrize("is_plain", [False, True])
-async def test_a_job_that_ends_before_it_is_told_of_the_cancel_has_succeeded(
+async def test_a_job_that_ends_before_the_cancel_reaches_it_has_succeeded(
     url: str, monkeypatch: pytest.MonkeyPatch, *, is_plain: bool
 ) -> None:
     hw, apply = Headway(url), SqlStore.apply

@@ -1,4 +1,4 @@
-"""I21: a primary that lacks commits is refused with the way out, and used once it is accepted."""
+"""I21: servers refuse a primary that lacks commits, with a remedy, until it is accepted."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -112,7 +112,7 @@ async def test_sqlite_has_nothing_to_accept(tmp_path: Path) -> None:
         await accept_primary([f"sqlite:///{tmp_path}/headway.db"])
 
 
-def test_clients_are_told_what_to_do_without_addresses() -> None:
+def test_clients_receive_the_remedy_without_addresses() -> None:
     problem = problem_of(DatabaseBehind({"postgresql://db-1/headway": OLD_PRIMARY}))
     assert (problem.status_code, problem.code) == (503, "database_behind")
     assert "headway db accept-primary" in problem.detail
@@ -146,7 +146,7 @@ def wait_for_standby(pair: PostgresPair) -> None:
 
 
 async def answer_of(client: Client, path: str, code: str | None) -> str:
-    """Ask until the answer has this code (None: it is a success); the detail."""
+    """Repeat until the answer has this code (None: a success), and return its detail."""
     async with asyncio.timeout(BOUND_S):
         while True:
             answer = await client.get(path)

@@ -1,4 +1,4 @@
-"""A SQLite file that is deleted or replaced under a process is noticed, and never written to."""
+"""headway detects a SQLite file that is deleted or replaced, and never writes to it."""
 
 import asyncio
 import logging
@@ -41,7 +41,7 @@ def delete_all(path: Path) -> None:
 
 
 def replace(path: Path) -> None:
-    """Put a copy of the database in its place, as a restore from a backup does."""
+    """Replace the database with a copy, as a restore from a backup does."""
     copy = path.with_name("copy.db")
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)
@@ -163,7 +163,7 @@ async def stored_ids(url: str) -> set[str]:
 async def test_ending_leaves_the_log_of_the_next_file_alone(
     url: str, path: Path, tmp_path: Path
 ) -> None:
-    """Else the end of the first process would delete what the second has committed."""
+    """Otherwise the end of the first process would delete commits of the second."""
     first = await open_store([url])
     await first.apply(a_submit())
     delete_all(path)

@@ -1,4 +1,4 @@
-"""I3, I6: the connection is cut at every packet of a short story; the answers tell the truth."""
+"""I3, I6: the connection is cut at every packet of a short scenario; the answers are right."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -22,12 +22,12 @@ from tests.services.cutting_proxy import CuttingProxy, Direction
 from tests.sql.nodes import MariaDBNode, Node, PostgresNode
 
 PACKET_COUNT_MIN = 12
-"""A story of fewer packets would not be the one that is meant."""
+"""The least number of packets that the scenario must have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a client was told."""
+    """The answers that a client received."""
 
     completed: RunId
     canceled: RunId
@@ -70,7 +70,7 @@ async def tell_story(store: SqlStore, holder: InstanceId, name: str) -> Told:
 
 
 async def check_told(beside: SqlStore, told: Told) -> None:
-    """What was told is there, once."""
+    """Check that each confirmed write is stored once."""
     assert await status(beside, told.completed) is RunStatus.SUCCEEDED
     assert await status(beside, told.canceled) is RunStatus.CANCELED
     assert [to for _, to in await moves(beside, told.completed)] == [

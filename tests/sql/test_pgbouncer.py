@@ -75,7 +75,7 @@ async def test_pooler_that_shares_sessions_is_refused_at_start_in_one_sentence(
 async def test_transaction_mode_is_noticed_while_others_use_the_pooler(
     a_pooler: MakePooler, database: str
 ) -> None:
-    """Many sessions are free, and handed out to others meanwhile."""
+    """Many sessions are free, and the pooler lends them to other clients."""
     (address,) = parse_addresses([a_pooler("transaction", more=IGNORED).url(database)])
 
     async def open_one() -> str:
@@ -127,7 +127,7 @@ async def test_hints_arrive_behind_a_pooler_in_session_mode(
         stop = listener.listen(lambda _: told.set(), of=Whose.OTHERS)
         async with asyncio.timeout(BOUND_S):
             number = 0
-            while not told.is_set():  # Until the listener has connected, nothing is heard.
+            while not told.is_set():  # The listener receives nothing until it has connected.
                 await writer.apply(a_submit(f"key-{number}"))
                 number += 1
                 await asyncio.sleep(0)

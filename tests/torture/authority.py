@@ -108,7 +108,7 @@ class Authority:
             return
         if event.type == EventType.TAKEN_OVER:
             story.death_count += 1
-        elif "stop_count" in said:  # Handed over by a graceful stop, which forgives nothing.
+        elif "stop_count" in said:  # A graceful stop does not reset the counts.
             story.stop_count = said["stop_count"]
         else:
             story.death_count = story.stop_count = 0

@@ -242,7 +242,7 @@ class Reference(Timeline):
     def await_worker(
         self, place: Place, index: int, branches: Branches, try_no: int, service: str
     ) -> Generator[Event, None, str]:
-        """Why there is no more waiting for a worker; empty: it is to be called again."""
+        """Return why the wait for a worker ends, or an empty text if it is to be called again."""
         until = place.missing.setdefault(service, self.now) + self.worker_wait_ms
         if self.now >= until:
             return f"none offered {service!r} within {self.worker_wait_ms / 1_000:g} s"

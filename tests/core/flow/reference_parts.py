@@ -38,7 +38,7 @@ class Place(NamedTuple):
     path: tuple[str, ...]
     entered: int
     missing: dict[str, int]
-    """Since when no worker was found for a service."""
+    """When a call first found no worker for a service."""
 
     @property
     def post(self) -> Json:

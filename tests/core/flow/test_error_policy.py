@@ -1,4 +1,4 @@
-"""R5.14: what follows a failed node, and how long a missing worker is waited for."""
+"""R5.14: the policy after a failed node, and the wait for a missing worker."""
 
 from typing import Any
 
@@ -285,7 +285,7 @@ def test_a_fail_node_says_why_and_leads_nowhere() -> None:
     assert places["nodes.on"] == "is never reached"
 
 
-# What publishing says.
+# The warnings of publishing.
 
 
 def warned(definition: Json, **settings: Any) -> dict[str, str]:

@@ -104,7 +104,7 @@ async def test_the_wait_for_a_worker_does_not_begin_again_after_a_restart(place:
         before = await waiting(first, task.id)
     second, shipped = a_shop(place)
     async with second:
-        # A signal wakes the task: whoever drives it then must find the beginning of its wait.
+        # A signal wakes the task. The next driver must find the stored start of its wait.
         await second.flows.signal(task.id, "note", 1)
         after = await until(second, task.id, lambda view: view.run.generation > 1)
         if after.run.is_active:
@@ -144,7 +144,7 @@ async def test_a_task_can_be_cancelled_while_it_waits_for_a_worker(place: str) -
 
 
 @pytest.mark.proves("R5.14")
-async def test_a_worker_of_another_service_or_one_that_is_gone_wakes_nobody(place: str) -> None:
+async def test_a_worker_of_another_service_or_one_that_is_gone_wakes_no_task(place: str) -> None:
     hw, _ = a_shop(place)
     async with hw:
         await hw.flows.publish("order", SHIPPING)

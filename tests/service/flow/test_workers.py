@@ -107,7 +107,7 @@ async def test_r5_4_another_worker_is_asked_when_one_fails(url: str) -> None:
         run = await hw.flows.start("asks")
         await run.ended()
         (row,) = await hw.flows.node_runs(run.id)
-        # Both have failed: what the one says that answered tells more than that there is no other.
+        # Both have failed: the error of the worker that answered is the more useful one.
         assert row.worker is not None
         assert (row.worker.id, row.error[:20]) == ("a", "bad_answer: HTTP 500")
 
