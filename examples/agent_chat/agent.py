@@ -72,11 +72,11 @@ class Agent:
         """The job: one turn of a conversation; what it said last."""
         saved = ctx.checkpoint or {"run_id": None, "history": []}
         history: list[Message] = saved["history"]
-        if saved["run_id"] != ctx.run_id:  # Otherwise it is executed again, and goes on.
+        if saved["run_id"] != ctx.run_id:  # Otherwise this is another execution of the same run.
             left = history[-1].get("tool_calls", ()) if history else ()
             history += [tool_result(call, "cancelled") for call in left]
             history += said([{"text": text}])
-        while True:  # More than once only if a message came while the loop was ending.
+        while True:  # Repeats only if a message came while the loop was ending.
             async with ctx.listening():
                 history = await self._loop(ctx, history)
             heard = [] if ctx.cancelled else await ctx.messages()
@@ -88,7 +88,7 @@ class Agent:
         for _ in range(STEPS_MAX):
             for call in history[-1].get("tool_calls", ()):  # Also when it is executed again here.
                 is_allowed = await self._ask(ctx, call)
-                if ctx.cancelled:  # Nobody has said no: nothing is done or stored, and it ends.
+                if ctx.cancelled:  # The denial came from the cancel, not from a person: end.
                     return history
                 history.append(await self._use(ctx, call, is_allowed=is_allowed))
             history += said(await ctx.messages())

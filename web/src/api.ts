@@ -15,7 +15,7 @@ export class Refusal extends Error {
     readonly code: string,
     detail: string,
     readonly faults: Fault[] = [],
-    /** Everything that the server says about the problem. */
+    /** All members of the server's problem document. */
     readonly problem: Record<string, unknown> = {},
   ) {
     super(detail);

@@ -100,7 +100,7 @@ class Live {
     return this.runOf(key)?.id === key && !this.keys.has(key);
   }
 
-  /** There are older keys, which have no row. */
+  /** Whether there are older keys, which have no row. */
   get hasOlderKeys(): boolean {
     return this.recent.hasOlder;
   }
@@ -239,7 +239,7 @@ class Live {
   }
 }
 
-/** Keys that a reader takes for the same are told apart by their letters: every page has the same order. */
+/** Compare names. Keys that collate as equal are compared by their characters, so that every page has the same order. */
 function byName(one: string, other: string): number {
   return BY_NAME.compare(one, other) || (one < other ? -1 : 1);
 }

@@ -67,7 +67,7 @@ async def stop(
     delete_files
         Also delete the files that its active run has finished.
     reason
-        Why, for whoever looks later.
+        The reason, which is stored with the runs.
     """
     files = "delete" if delete_files else "keep"
     async with connected(app) as client:

@@ -82,7 +82,7 @@ class EventFeed(Generic[T]):
         self._changed = asyncio.Event()
         self._is_reading = False
         self._is_replaced = False
-        """An event was written under a number that another one had: nothing held is true."""
+        """Whether a number now belongs to another event, so that the events in memory are wrong."""
         self.last_seq = 0
         self.last_at: Instant | None = None
         """When the event `last_seq` was written, or None if that is not known."""

@@ -191,7 +191,7 @@ class Keeper:
         find: Callable[[], Awaitable[Sequence[T]]],
         forget: Callable[[tuple[T, ...]], Command[int]],
     ) -> int:
-        """Return how many were forgotten, until there are no more of them."""
+        """Remove batches until none is left, and return how many rows were removed."""
         count = 0
         while found := await find():
             count += await self._store.apply(forget(tuple(found)))

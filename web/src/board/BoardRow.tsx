@@ -77,7 +77,7 @@ export const BoardRow = memo(function BoardRow({ rowKey }: { rowKey: string }) {
   );
 });
 
-/** A run without a key: its job, and enough of its id to tell it from others. */
+/** The name of a run without a key: its job, and enough of its id to be distinct. */
 function KeylessName({ row }: { row: Row }) {
   const name = row.isTask ? "Task" : (row.job ?? "Run");
   return (

@@ -18,7 +18,7 @@ export interface Row {
   canContinue: boolean;
   isLocked: boolean;
   isSaved: boolean;
-  /** The row is of one run, which has no key. */
+  /** Whether the row is a single run without a key. */
   isKeyless: boolean;
   /** What runs is a task of a flow: it is started and steered elsewhere. */
   isTask: boolean;

@@ -20,7 +20,7 @@ export interface FlowGraph {
   start: string;
   nodes: Map<string, FlowNode>;
   edges: FlowEdge[];
-  /** Whether a failed node without an `error` edge fails the task; else its `default` edge is followed. */
+  /** Whether a failed node without an `error` edge fails the task. Otherwise the task follows its `default` edge. */
   failsOnError: boolean;
 }
 
@@ -70,7 +70,7 @@ export function edgeId(source: string, target: string): string {
   return JSON.stringify([source, target]);
 }
 
-/** The edge that an action takes: its own, else the fallback, which after a failure is the definition's policy. */
+/** The edge of an action: its own, else the fallback. After a failure the definition's policy decides the fallback. */
 export function edgeOf(graph: FlowGraph, source: string, action: string, isFailure: boolean): FlowEdge | undefined {
   const leaving = graph.edges.filter((edge) => edge.source === source);
   const fallback = isFailure && graph.failsOnError ? ERROR : DEFAULT;

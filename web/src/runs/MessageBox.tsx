@@ -14,15 +14,15 @@ const FOLLOW_UP = "To the next run";
 type To = typeof STEER | typeof FOLLOW_UP;
 type Deliver = "now" | "when_listening";
 const NOT_NOW: Record<string, string> = {
-  not_started: "The run has not started, so it takes no message yet.",
+  not_started: "The run has not started, so it accepts no messages yet.",
   not_streaming: "The run does not listen for messages now.",
-  compacting: "The run compacts what it knows, and takes no message meanwhile.",
+  compacting: "The run is compacting, and accepts no messages until it has finished.",
 };
 
-/** Why the run does not take the message now, if it would take it later; else null. */
+/** Return why the run refuses the message now if it would accept it later, else null. */
 function waitableReason(error: unknown): string | null {
   if (!(error instanceof Refusal) || error.problem.can_wait !== true) return null;
-  return NOT_NOW[String(error.problem.reason)] ?? "The run does not take a message now.";
+  return NOT_NOW[String(error.problem.reason)] ?? "The run does not accept messages now.";
 }
 
 /** The next run of the key goes on where this one ends, with the message in its inbox. */
@@ -69,7 +69,7 @@ export function MessageBox({ run, isActive }: { run: RunView; isActive: boolean 
   if (run.job === FLOW_JOB) {
     return (
       <p className={classes.next}>
-        A task of a flow takes signals and no messages. <Link to="/tasks/$taskId" params={{ taskId: run.id }}>Send it a signal</Link>
+        A task of a flow accepts signals instead of messages. <Link to="/tasks/$taskId" params={{ taskId: run.id }}>Send it a signal</Link>
       </p>
     );
   }

@@ -118,7 +118,7 @@ function Detail({ run: read, history }: { run: RunDetails; history: ReturnType<t
   );
 }
 
-/** Where the last failed attempt went wrong, for whoever wrote the job. */
+/** The traceback of the last failed attempt, for the author of the job. */
 function Traceback({ text }: { text: string }) {
   return (
     <Card>

@@ -36,7 +36,7 @@ export function useHistory(run_id: string): History & { again: () => void } {
   useEffect(() => {
     let isWanted = true;
     async function readAll() {
-      let after: string | undefined; // From its beginning, or what is kept of it.
+      let after: string | undefined; // From its beginning, or from its oldest stored event.
       for (let page = 0; page < PAGE_COUNT_MAX && isWanted; page += 1) {
         const { events, event_id, has_more, resync } = await answerOf(runEvents({ path: { run_id }, query: { after } }));
         if (isWanted) add(events, { isWhole: !has_more, problem: null, ...(resync ? { isPruned: true } : {}) });

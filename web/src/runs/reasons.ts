@@ -2,8 +2,8 @@
 import type { LiveRun } from "../stream/model";
 
 const LINE_LENGTH_MAX = 300;
-/** Of runs that an older version of headway has ended. */
-export const TOO_LONG = "It took longer than it was allowed to.";
+/** The text for runs that an older version of headway has ended. */
+export const TOO_LONG = "It exceeded its time limit.";
 
 export function errorText(error: unknown): string | null {
   if (error === null || error === undefined) return null;
@@ -20,7 +20,7 @@ export function errorText(error: unknown): string | null {
 export function reasonOfEnd(run: Pick<LiveRun, "status" | "error">): string | null {
   if (run.status === "rejected") return "It was refused, and nobody was there to be told.";
   if (run.status !== "failed" && run.status !== "timed_out") return null;
-  const text = errorText(run.error) ?? (run.status === "failed" ? "It failed without saying why." : TOO_LONG);
+  const text = errorText(run.error) ?? (run.status === "failed" ? "It failed without an error message." : TOO_LONG);
   const [line] = text.split("\n", 1);
   return (line ?? "").slice(0, LINE_LENGTH_MAX);
 }

@@ -60,7 +60,7 @@ function told(event: EventView, payload: Record<string, unknown>): Words {
     case "run_messages_consumed":
       return { words: `It has read ${payload.count === 1 ? "a message" : `${String(payload.count)} messages`}.`, tone: "plain" };
     case "queued_message":
-      return { words: `It was told${payload.by ? ` by ${String(payload.by)}` : ""}: ${briefly(payload.message)}`, tone: "plain" };
+      return { words: `It read a message${payload.by ? ` from ${String(payload.by)}` : ""}: ${briefly(payload.message)}`, tone: "plain" };
     case "node_run":
       return nodeRunWords(payload);
     case "permission_request":
@@ -75,13 +75,13 @@ function told(event: EventView, payload: Record<string, unknown>): Words {
 function questionEnd({ outcome, answer }: Record<string, unknown>): string {
   switch (outcome) {
     case "timed_out":
-      return `Nobody answered in time; it went on with: ${briefly(answer)}`;
+      return `There was no answer in time; it continued with: ${briefly(answer)}`;
     case "cancelled":
       return "Its question was closed: the run was cancelled.";
     case "shutdown":
       return "Its question was denied, because its process stopped.";
     case "withdrawn":
-      return "Its question was withdrawn: the run was executed again, and asks something else.";
+      return "Its question was withdrawn: the run was executed again, and asked a different question.";
     default:
       return `It was answered: ${briefly(answer)}`;
   }
@@ -106,7 +106,7 @@ function stateWords(payload: Record<string, unknown>): string {
     case "succeeded":
       return "It is done.";
     case "failed":
-      return `It failed: ${errorText(payload.error) ?? "without saying why"}`;
+      return `It failed: ${errorText(payload.error) ?? "no error message"}`;
     case "timed_out":
       return `It timed out: ${errorText(payload.error) ?? TOO_LONG}`;
     default:
@@ -115,10 +115,10 @@ function stateWords(payload: Record<string, unknown>): string {
 }
 
 function parkedWords(payload: Record<string, unknown>): string {
-  if (payload.reason !== "handed_over") return "It is put aside until something wakes it.";
+  if (payload.reason !== "handed_over") return "It is parked until an event wakes it.";
   const count = Number(payload.stop_count);
   const without = count > 0 ? ` (${count} ${count === 1 ? "stop" : "stops"} without progress)` : "";
-  return `Its program stopped, and hands it over to another${without}.`;
+  return `Its program stopped, and another program continues it${without}.`;
 }
 
 function reasonIn(payload: Record<string, unknown>): string {

@@ -12,7 +12,7 @@ const SILENCE_MS_MAX = 22_000;
 const ANSWER_MS_MAX = 30_000;
 const RETRY_MS_MIN = 300;
 const RETRY_MS_MAX = 5_000;
-/** Retention removes runs without an event: a new snapshot leaves them out. */
+/** Retention removes runs without an event. A new snapshot no longer has them. */
 const REFRESH_MS = 600_000;
 const KEY_PAGE_COUNT = 1_000;
 

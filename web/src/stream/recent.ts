@@ -6,7 +6,7 @@
 import type { RecentView } from "../client";
 
 export class RecentKeys {
-  /** Of each key the number of its newest run that was not refused. */
+  /** The number of the newest run of each key that was not refused. */
   private readonly seqs = new Map<string, number>();
   private rule: RecentView = { keys: [], has_older: false, key_count_max: 500, event_count_max: 200_000, event_step: 20_000 };
   private after_seq = 0;
@@ -19,7 +19,7 @@ export class RecentKeys {
     this.advance(seq);
   }
 
-  /** A run that was not refused. The order in which runs are told does not matter. True: the list has changed. */
+  /** Add a run that was not refused, in any order. Return true if the list has changed. */
   put(key: string, seq: number): boolean {
     const known = this.seqs.get(key);
     if (seq <= this.after_seq || (known !== undefined && known >= seq)) return false;
@@ -31,7 +31,7 @@ export class RecentKeys {
     return known === undefined;
   }
 
-  /** The stream has come to `seq`: keys whose runs are too far behind leave. True: the list has changed. */
+  /** Remove keys whose runs are too old when the stream has reached `seq`. Return true if the list has changed. */
   advance(seq: number): boolean {
     const { event_count_max, event_step } = this.rule;
     const after_seq = Math.max(0, seq - (seq % event_step) - event_count_max);

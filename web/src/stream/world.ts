@@ -27,7 +27,7 @@ interface LanePayload {
 
 export class World {
   seq = 0;
-  /** Of the snapshot: where its stream begins. */
+  /** The id of the event after which the stream of the snapshot begins. */
   eventId = "0";
   epoch = 0;
   readonly runs = new Map<string, LiveRun>();

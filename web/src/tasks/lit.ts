@@ -18,7 +18,7 @@ export function litOf(graph: FlowGraph, task: TaskView, rows: NodeRunView[], isU
     const isOwn = row.path.length <= 1 && (row.branch === null || row.action !== "");
     const count = (states.get(row.node)?.count ?? 0) + (isOwn ? 1 : 0);
     states.set(row.node, { state: row.status, count });
-    // A canceled task followed no edge, though its last node run has an action.
+    // A canceled task followed no edge, although its last node run has an action.
     if (!isOwn || row.action === "" || row.status === "canceled") continue;
     const isFailure = row.status === "error" || row.action === ERROR;
     const edge = edgeOf(graph, row.node, row.action, isFailure);

@@ -42,8 +42,8 @@ class Refused extends Error {
 
 async function run(options, stopped) {
   const { onLive = () => {}, onFault = (fault) => console.error(fault) } = options;
-  // seq: the last that was told; null: none yet. id: the same with the mark of that event, if it is
-  // known. epoch: the one in which it is so.
+  // seq: the last event that was dispatched, or null if there is none. id: the seq with the mark of
+  // that event, if it is known. epoch: the epoch of that seq.
   const place = { seq: null, id: undefined, epoch: undefined, waitMs: RETRY_MS_MIN };
   const tell = (handler, told) => {
     try {

@@ -44,7 +44,7 @@ class SaveProgress:
 
 @dataclass(frozen=True, slots=True)
 class SaveCheckpoint:
-    """From here a later execution goes on. It is progress: it resets both counts."""
+    """Store the checkpoint from which a later execution continues. This resets both counts."""
 
     claim: Claim
     checkpoint: Document

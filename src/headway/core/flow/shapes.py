@@ -21,7 +21,7 @@ UNSUPPORTED_FIELDS: Final = frozenset({"exec_type", "func", "script"})
 UNSUPPORTED_SUFFIX: Final = "_execs"
 """The suffix of `parallel_execs`, `foreach_execs` and `subflow_execs`."""
 EXEC_TYPE: Final = "http"
-"""The one value of `exec_type` that asks for what headway does anyway."""
+"""The only supported value of `exec_type`. It has no effect."""
 
 
 class Shape(Protocol):

@@ -61,9 +61,9 @@ class Branch:
     attempt: int = 1
     excluded: tuple[str, ...] = ()
     error: str = ""
-    """Of the worker that was asked before."""
+    """The error of the worker that was called last."""
     worker: Worker | None = None
-    """That one."""
+    """The worker that was called last."""
     started_at: Instant | None = None
     call_at: Instant | None = None
     """When it is to be called; None while the call is under way."""

@@ -37,9 +37,9 @@ Definition = str | Mapping[str, Any]
 FLOW_COUNT_MAX: Final = 1_000
 """Of how many a new definition is told whether they exist."""
 NUMBER_LENGTH_MAX: Final = 11
-"""Of a version within the id of a version."""
+"""How many digits the version within the id of a version may have."""
 VARIANT_LENGTH: Final = 12
-"""Of the end of a new id, which makes a name that is taken into one that is free."""
+"""How much of the end of a new id makes a free variant of a taken name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +274,7 @@ class FlowBook:
         await desk.workers.close()
 
     async def look(self) -> None:
-        """For the engine: the first flow, or a worker, may come by way of another process."""
+        """Check for flows and workers that other processes have registered. The engine calls it."""
         if FLOW_JOB not in self._jobs and await self.desk.flows.has_flows():
             self.serve()
         if FLOW_JOB in self._jobs:

@@ -312,7 +312,7 @@ class Drive:
                 continue
 
     async def _offers(self) -> list[Happened]:
-        """Which services that calls wait for are offered by now."""
+        """Return the awaited services that live workers offer now."""
         awaited = self._state.frames[-1].awaited_services
         if not awaited or self._state.is_over:
             return []
