@@ -69,5 +69,5 @@ async def test_the_document_tells_of_the_address_wherever_there_is_a_cursor(clie
     }
     assert told == {
         *("/api/runs", "/api/runs/{run_id}/files", "/api/keys", "/api/interrupts", "/api/flows"),
-        *("/api/flows/{name}/versions", "/api/tasks", "/tasks/runs"),
+        *("/api/flows/{name}/versions", "/api/tasks", "/tasks/runs", "/api/runs/{run_id}/messages"),
     }
