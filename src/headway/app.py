@@ -289,7 +289,17 @@ class Headway:
         """
         _ = self.store  # Says so when there is nothing at work that could be waited for.
         async with self.reloaded_on_hangup():
-            return (await wait_for_signal()).name
+            name = (await wait_for_signal()).name
+            self.note_stop()
+            return name
+
+    def note_stop(self) -> None:
+        """Call this as soon as the program is told to end, if it leaves `async with` only later.
+
+        Runs that do not wait now and have stored nothing may be why: their stop is counted.
+        """
+        if self._engine is not None:
+            self._engine.note_stop()
 
     async def reload(self) -> Reloaded:
         """Read the configuration again, and apply the settings that need no restart.
@@ -462,6 +472,7 @@ class Headway:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.note_stop()
         await self._opened.__aexit__(kind, error, traceback)
 
     async def _close(self) -> None:

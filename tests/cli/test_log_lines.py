@@ -184,7 +184,7 @@ async def test_a_failed_job_is_named_with_its_key_at_each_attempt(logged: Logged
     assert first == (
         f"WARNING headway.services.execute job_attempt_failed {said}1 error='ValueError: no'"
     )
-    assert second == f"ERROR headway.services.execute job_failed {said}2"
+    assert second == f"ERROR headway.services.execute job_failed {said}2 error='ValueError: no'"
     assert traceback[0] == "  Traceback (most recent call last):"
     assert traceback[-1] == "  ValueError: no"
 

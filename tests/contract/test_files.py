@@ -7,7 +7,7 @@ import pytest
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import RequestCancel
 from headway.core.command.claim import Claimed
-from headway.core.command.files import DropFiles, FinishFile, OutputPrepared
+from headway.core.command.files import DropFiles, FileAnswer, FinishFile, OutputPrepared
 from headway.core.command.once import Repeated
 from headway.core.command.prune import PruneRuns
 from headway.core.command.report import SaveCheckpoint
@@ -90,12 +90,24 @@ async def test_i2_a_void_claim_records_nothing(store: SqlStore) -> None:
     one = await running(store)
     await orphaned(store, one.run_id)
     before = await read_all(store)
-    assert not await store.apply(finished(one, "late.jpg"))
+    assert await store.apply(finished(one, "late.jpg")) is FileAnswer.REFUSED
     assert await read_all(store) == before
     two = await claimed_one(store, await instance(store))
     assert await store.apply(finished(two, "late.jpg", part="2-1"))
-    assert not await store.apply(finished(one, "late.jpg"))
+    assert await store.apply(finished(one, "late.jpg")) is FileAnswer.REFUSED
     assert [file.part for file in await files(store)] == ["2-1"]
+
+
+@pytest.mark.proves("I17")
+async def test_only_the_first_file_of_a_run_at_a_path_is_new(store: SqlStore) -> None:
+    await ended_with(store, "1.jpg")
+    one = await running(store)
+    assert await store.apply(finished(one, "1.jpg")) is FileAnswer.NEW  # Another run's so far.
+    assert await store.apply(finished(one, "1.jpg", part="1-2")) is FileAnswer.REPLACED
+    await orphaned(store, one.run_id)
+    again = await claimed_one(store, await instance(store))
+    assert await store.apply(finished(again, "1.jpg", part="2-1")) is FileAnswer.REPLACED
+    assert await store.apply(finished(again, "2.jpg", part="2-2")) is FileAnswer.NEW
 
 
 async def test_r1_8_a_run_that_is_told_to_end_still_owns_what_it_finishes(store: SqlStore) -> None:
@@ -103,7 +115,7 @@ async def test_r1_8_a_run_that_is_told_to_end_still_owns_what_it_finishes(store:
     await store.apply(RequestCancel(run_id=one.run_id))
     assert await store.apply(finished(one, "1.jpg"))
     await store.apply(ConfirmCancel(claim_of(one)))
-    assert not await store.apply(finished(one, "2.jpg"))
+    assert await store.apply(finished(one, "2.jpg")) is FileAnswer.REFUSED
     assert [file.path for file in await files(store)] == ["1.jpg"]
 
 

@@ -163,7 +163,7 @@ async def test_i8_a_run_is_taken_once(store: SqlStore, another_store: SqlStore) 
     await store.apply(DeclareDead(holder, is_proven=True))
     release = ReleaseOrphan(one.run_id, holder)
     answers = await asyncio.gather(store.apply(release), another_store.apply(release))
-    assert sorted(answers) == [False, True]
+    assert sorted(map(bool, answers)) == [False, True]
     assert (await state(store, one.run_id)).death_count == 1
 
 
@@ -286,9 +286,20 @@ async def test_a_graceful_stop_costs_a_healthy_run_nothing(
     for _ in range(2 * STOP_COUNT_MAX):
         if is_waiting:
             await store.apply(GiveSlotBack(claim_of(one)))
-        assert await store.apply(HandOver(claim_of(one), has_progressed=not is_waiting))
+        handed = HandOver(claim_of(one), has_progressed=not is_waiting, has_waited=is_waiting)
+        assert await store.apply(handed)
         assert (await state(store, one.run_id)).stop_count == 0
         one = await claimed_one(store, await instance(store))
+
+
+@pytest.mark.proves("I17")
+@pytest.mark.parametrize("has_waited", [True, False], ids=["works again", "waits since the stop"])
+async def test_a_run_that_did_not_only_wait_is_counted(store: SqlStore, has_waited: bool) -> None:
+    one = await running(store)
+    if not has_waited:
+        await store.apply(GiveSlotBack(claim_of(one)))
+    await store.apply(HandOver(claim_of(one), has_progressed=False, has_waited=has_waited))
+    assert (await state(store, one.run_id)).stop_count == 1
 
 
 @pytest.mark.proves("I17")

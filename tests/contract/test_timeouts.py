@@ -46,7 +46,7 @@ async def test_r2_8_a_run_that_waited_too_long_is_timed_out(
     assert await store.apply(Expire(run_id)) is False
     clock.advance(0.000001)
     assert await due(store, clock) == [run_id]
-    assert await store.apply(Expire(run_id)) is True
+    assert await store.apply(Expire(run_id))
     assert await store.apply(Expire(run_id)) is False
     assert await due(store, clock) == []
     assert await moves(store, run_id) == [(None, "queued"), ("queued", "timed_out")]
@@ -139,7 +139,7 @@ async def test_r2_8_a_run_that_executed_too_long_is_timed_out_and_its_claim_void
     assert await store.apply(Expire(one.run_id)) is False
     clock.advance(0.000001)
     assert await due(store, clock) == [one.run_id]
-    assert await store.apply(Expire(one.run_id)) is True
+    assert await store.apply(Expire(one.run_id))
     assert (await lane_view(store)).held_count == 0
     assert await store.apply(Complete(claim_of(one))) == TooLate(RunStatus.TIMED_OUT)
     (*_, event) = await events(store, one.run_id)

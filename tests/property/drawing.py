@@ -214,7 +214,11 @@ class Drawing:
         likely = GiveSlotBack(claim) if has_slot else WantSlot(claim)
         trace = self.one_of([None, "Traceback\n  of an attempt"])
         retry = Retry(claim, Document('{"code":"error"}'), self.one_of([0.0, 0.5, 2.0]), trace)
-        handed = HandOver(claim, has_progressed=self.one_of([False, False, True]))
+        handed = HandOver(
+            claim,
+            has_progressed=self.one_of([False, False, True]),
+            has_waited=self.one_of([False, True]),
+        )
         return self.one_of([likely, likely, Park(claim, wake_at), WantSlot(claim), retry, handed])
 
     def report(self) -> Any:

@@ -18,6 +18,7 @@ from headway.core.command.cancel import (
 from headway.core.command.child import CancelChild, ForgetChildren, StartChild
 from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
 from headway.core.command.clear import ClearRuns
+from headway.core.command.ended import Ended
 from headway.core.command.expire import Expire
 from headway.core.command.fire import FireSchedule
 from headway.core.command.inbox import ConsumeInbox, Posted, PostToInbox
@@ -242,7 +243,7 @@ class Oracle(Letters):
         self.move(run, RunStatus.CANCELED, forced=True)
         return True
 
-    def expire(self, wanted: Expire) -> bool:
+    def expire(self, wanted: Expire) -> Ended | bool:
         run = self.run(wanted.run_id)
         if run is None or run.status not in (QUEUED, RUNNING):
             return False
@@ -252,7 +253,7 @@ class Oracle(Letters):
         error = {"code": f"{clock}_timeout", "message": self._overdue(run)}
         run.documents["error"] = error
         self.move(run, RunStatus.TIMED_OUT, clock=clock, error=error)
-        return True
+        return _ended(run, error)
 
     def _overdue(self, run: Told) -> str:
         wanted = run.command
@@ -337,28 +338,28 @@ class Oracle(Letters):
                 run.is_interactive = int(wanted.window)
         return True
 
-    def hand_over(self, wanted: HandOver) -> bool:
-        """Count only an execution that held its slot without progress."""
+    def hand_over(self, wanted: HandOver) -> Ended | bool:
+        """Count only an execution that stored nothing new and did not wait."""
         run = self.held(wanted.claim)
         if run is None or run.status is not RUNNING:
             return False
-        if run.has_slot and not wanted.has_progressed:
+        if not wanted.has_progressed and (run.has_slot or not wanted.has_waited):
             run.stop_count += 1
-            if run.stop_count >= 10:
+            if run.stop_count >= 20:
                 message = (
                     f"{run.stop_count} times the process that executed it was stopped"
                     " before it showed any progress"
                 )
                 error = run.documents["error"] = {"code": "poison", "message": message}
                 self.move(run, RunStatus.FAILED, error=error)
-                return True
+                return _ended(run, error)
         self._let_go(run, self.now)
         told = {"reason": "handed_over", "stop_count": run.stop_count}
         self.emit(run, "run_parked", told)
         self.make_ready(run, "run_woken", {})
         return True
 
-    def release(self, wanted: ReleaseOrphan) -> bool:
+    def release(self, wanted: ReleaseOrphan) -> Ended | bool:
         run = self.run(wanted.run_id)
         instance = self.instances.get(wanted.instance_id)
         if run is None or run.instance_id != wanted.instance_id:
@@ -380,11 +381,16 @@ class Oracle(Letters):
             }
             run.documents["error"] = error
             self.move(run, RunStatus.FAILED, error=error)
-            return True
+            return _ended(run, error)
         run.token, run.instance_id = "", None
         run.has_slot = run.is_interactive = False
         self.make_ready(run, "run_taken_over", {"death_count": run.death_count})
         return True
+
+
+def _ended(run: Told, error: dict[str, str]) -> Ended:
+    text = json.dumps(error, separators=(",", ":"))
+    return Ended(run.command.run_id, run.command.key, run.command.job, text)
 
 
 _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {

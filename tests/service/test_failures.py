@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import logging
 import os
 import signal
@@ -15,10 +16,14 @@ import pytest
 from pydantic import SecretStr
 
 from headway import Backoff, BlockingRunContext, Headway, RunContext, RunFailed
-from headway.core.run.run import RunRecord
+from headway.bootstrap import life_lock_for
+from headway.core.command.instance import DeclareDead
+from headway.core.run.run import Recovery, RunRecord
 from headway.core.run.status import RunStatus
 from headway.services.failure import TRACEBACK_LENGTH_MAX, format_traceback, is_own
+from headway.services.sweep import sweep
 from tests.cli.command import TIMEOUT_S, environment
+from tests.contract.scenes import claimed_one, events, instance, orphaned, running
 from tests.service.scenes import looked_at, records
 
 pytestmark = pytest.mark.backend("sqlite")
@@ -132,10 +137,13 @@ async def test_a_run_that_succeeds_keeps_the_traceback_of_its_last_failed_attemp
 
 
 @pytest.mark.proves("S4", "R7.11")
-async def test_a_stored_traceback_holds_no_secret(url: str) -> None:
+@pytest.mark.parametrize("retries", [0, 1])
+async def test_a_stored_traceback_holds_no_secret(
+    url: str, caplog: pytest.LogCaptureFixture, retries: int
+) -> None:
     hw = Headway(url)
 
-    @hw.job
+    @hw.job(retries=retries, backoff=Backoff(base_s=0.0, cap_s=0.0))
     async def fail(ctx: RunContext, pin: SecretStr) -> None:
         raise ValueError(f"{pin.get_secret_value()} was refused, api_key=sesame-1, url=fine")
 
@@ -143,6 +151,97 @@ async def test_a_stored_traceback_holds_no_secret(url: str) -> None:
     last = (record.traceback or "").splitlines()[-1]
     assert last == "ValueError: (secret) was refused, api_key=(secret), url=fine"
     assert "4711-0815" not in (record.traceback or "")
+    assert "(secret) was refused" in (record.error or "")
+    async with looked_at(url) as store:
+        told = await events(store)
+    logged = [json.dumps(vars(one), default=repr) for one in caplog.records]
+    assert any("was refused" in event.payload for event in told)
+    assert any("in fail" in one for one in logged)  # The traceback.
+    for text in (record.error or "", *(event.payload for event in told), *logged, caplog.text):
+        assert "4711-0815" not in text
+
+
+@pytest.mark.proves("R7.11")
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [(object(), "invalid_result"), ("x" * 2_000_000, "too_large")],
+    ids=["invalid_result", "too_large"],
+)
+async def test_a_result_that_is_refused_is_logged_once(
+    url: str, caplog: pytest.LogCaptureFixture, result: object, code: str
+) -> None:
+    hw = Headway(url)
+
+    @hw.job
+    async def work(ctx: RunContext) -> object:
+        return result
+
+    record = await failed_run(hw, "work")
+    assert code in (record.error or "")
+    assert_logged_once(caplog, record, code)
+
+
+@pytest.mark.proves("R7.11")
+async def test_parameters_that_are_refused_at_the_start_are_logged_once(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Headway(url).without_engine() as other:
+        other.job(name="work")(takes_anything)
+        run = await other.start("work", params={"size": "large"})
+    hw = Headway(url)
+
+    @hw.job
+    async def work(ctx: RunContext, size: int) -> None: ...
+
+    async with hw:
+        record = await hw.run(run.id).ended()
+    assert_logged_once(caplog, record, "invalid_params")
+
+
+@pytest.mark.proves("R7.11")
+async def test_a_run_that_is_timed_out_is_logged_once(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    hw = Headway(url)
+
+    @hw.job(timeout_s=0.01)
+    async def work(ctx: RunContext) -> None:
+        await asyncio.sleep(600)
+
+    record = await failed_run(hw, "work")
+    assert record.run.status is RunStatus.TIMED_OUT
+    assert_logged_once(caplog, record, "execution_timeout")
+
+
+@pytest.mark.proves("R7.11")
+@pytest.mark.parametrize(
+    ("recovery", "code"), [(Recovery.FAIL, "executor_lost"), (Recovery.RESUME, "poison")]
+)
+async def test_a_run_whose_executor_died_for_good_is_logged_once(
+    url: str, caplog: pytest.LogCaptureFixture, recovery: Recovery, code: str
+) -> None:
+    async with looked_at(url) as store:
+        one = await running(store, recovery=recovery)
+        for _ in range(2 if recovery is Recovery.RESUME else 0):
+            await orphaned(store, one.run_id)
+            await claimed_one(store, await instance(store))
+        for holder in await store.runs.instances():
+            await store.apply(DeclareDead(holder.id, is_proven=True))
+        await sweep(store, store.runs, life_lock_for([url], store))
+        (record,) = await records(store)
+    assert record.run.status is RunStatus.FAILED
+    assert_logged_once(caplog, record, code)
+
+
+async def takes_anything(ctx: RunContext, size: str) -> None: ...
+
+
+def assert_logged_once(caplog: pytest.LogCaptureFixture, record: RunRecord, code: str) -> None:
+    (line,) = [one for one in caplog.records if one.levelno >= logging.ERROR]
+    text = line.getMessage()
+    assert f"run_id={record.run.id} " in text
+    assert (f"key={record.run.key} " in text, f"job={record.run.job} " in text) == (True, True)
+    assert code in text
 
 
 def test_a_long_traceback_keeps_its_end() -> None:

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 import pytest
 
+from headway import Headway, RunContext
 from headway.core.ids import RunId
-from headway.core.run.run import DEATH_COUNT_MAX, STOP_COUNT_MAX
+from headway.core.run.run import DEATH_COUNT_MAX, STOP_COUNT_MAX, RunRecord
 from headway.forked import EXIT_CODE
 from tests.cli.command import TIMEOUT_S, environment
 from tests.service.flow.scenes import a_flow
@@ -215,6 +216,166 @@ async def test_a_forked_child_that_returns_from_its_job_exits_and_the_parent_goe
     status, told, supervisor = await ended(url, tmp_path, job, "fork", loop=loop)
     assert (status, json.loads(told)) == ("succeeded", f"the child ended with {EXIT_CODE}")
     assert (len(supervisor.executions(job)), supervisor.start_count) == (1, 1)
+
+
+Job = Callable[[RunContext, asyncio.Event], Any]
+
+
+class Program:
+    """Opens and closes headway in this process, as a supervisor restarts a program."""
+
+    def __init__(self, url: str, folder: Path, job: Job) -> None:
+        self._url = url
+        self._folder = folder
+        self._job = job
+        self.execution_count = 0
+        self.told = asyncio.Event()
+        """The job has told the program to stop."""
+        self.listens = asyncio.Event()
+        """The program waits for that."""
+
+    def open(self) -> Headway:
+        hw = Headway(self._url, stop_wait_s=0.0, data=self._folder)
+        self.told, self.listens = told, listens = asyncio.Event(), asyncio.Event()
+
+        @hw.job(timeout_s=None)
+        async def stops(ctx: RunContext) -> None:
+            self.execution_count += 1
+            await listens.wait()
+            await self._job(ctx, told)
+
+        @hw.job(lane="other")
+        async def noop(ctx: RunContext) -> None: ...
+
+        return hw
+
+    async def run(self, *, times: int) -> RunRecord:
+        """Start a run, and restart the program until the run is over, at most so many times."""
+        run_id = None
+        async with asyncio.timeout(60):
+            for _ in range(times):
+                async with self.open() as hw:
+                    run = await hw.start("stops") if run_id is None else hw.run(run_id)
+                    run_id = run.id
+                    ended = asyncio.create_task(run.ended())
+                    told = asyncio.create_task(self.told.wait())
+                    self.listens.set()
+                    await asyncio.wait([ended, told], return_when=asyncio.FIRST_COMPLETED)
+                    is_over = ended.done()
+                    ended.cancel()
+                    told.cancel()
+                if is_over:
+                    break
+            async with self.open().without_engine() as hw:
+                return await hw.run(run_id or "").record()
+
+
+async def write_the_same_file(ctx: RunContext, told: asyncio.Event) -> None:
+    async with ctx.file("x") as file:
+        await file.write(b"x")
+    told.set()
+    await asyncio.sleep(600)
+
+
+async def start_the_same_child(ctx: RunContext, told: asyncio.Event) -> None:
+    await ctx.start("noop", name="c")
+    told.set()
+    await asyncio.sleep(600)
+
+
+async def ask_in_vain(ctx: RunContext, told: asyncio.Event) -> None:
+    await ctx.interrupt({"tool": "delete"}, timeout_s=0.001)
+    told.set()
+    await asyncio.sleep(600)
+
+
+async def sleep_after_the_stop(ctx: RunContext, told: asyncio.Event) -> None:
+    told.set()
+    await ctx.sleep(60)
+
+
+@pytest.mark.proves("I17")
+@pytest.mark.parametrize(
+    ("job", "free_count"),
+    [
+        (write_the_same_file, 1),
+        (start_the_same_child, 1),
+        (ask_in_vain, 0),
+        (sleep_after_the_stop, 0),
+    ],
+)
+async def test_a_job_that_stops_its_process_without_anything_new_is_poison(
+    url: str, tmp_path: Path, job: Job, free_count: int
+) -> None:
+    program = Program(url, tmp_path / "data", job)
+    record = await program.run(times=STOP_COUNT_MAX + 5)
+    assert json.loads(record.error or "{}").get("code") == "poison"
+    assert program.execution_count == STOP_COUNT_MAX + free_count
+
+
+async def sleep_before_the_stop(ctx: RunContext, told: asyncio.Event) -> None:
+    async def tell() -> None:
+        while ctx.execution.has_slot:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        told.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(tell())
+        await ctx.sleep(600)
+
+
+async def ask_before_the_stop(ctx: RunContext, told: asyncio.Event) -> None:
+    async def tell() -> None:
+        while not ctx.execution.asking_count:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        told.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(tell())
+        await ctx.interrupt({"tool": "delete"}, timeout_s=600)
+
+
+async def write_another_file(ctx: RunContext, told: asyncio.Event) -> None:
+    async with ctx.file(f"{ctx.generation}.jpg") as file:
+        await file.write(b"x")
+    told.set()
+    await asyncio.sleep(600)
+
+
+@pytest.mark.proves("I17")
+@pytest.mark.parametrize("job", [sleep_before_the_stop, ask_before_the_stop, write_another_file])
+async def test_stops_cost_a_run_nothing_that_waits_or_stores_something_new(
+    url: str, tmp_path: Path, job: Job
+) -> None:
+    program = Program(url, tmp_path / "data", job)
+    record = await program.run(times=STOP_COUNT_MAX + 2)
+    assert (record.run.status, record.run.stop_count) == ("running", 0)
+    assert program.execution_count == STOP_COUNT_MAX + 2
+
+
+@pytest.mark.proves("I17")
+async def test_a_stop_begins_when_the_program_hears_of_it_and_not_when_it_leaves(
+    url: str, tmp_path: Path
+) -> None:
+    """A server ends its connections first, and the job may wait by then."""
+    waits = asyncio.Event()
+
+    async def wait_once_told(ctx: RunContext, told: asyncio.Event) -> None:
+        told.set()
+        await waits.wait()
+        await sleep_before_the_stop(ctx, told)
+
+    program = Program(url, tmp_path / "data", wait_once_told)
+    async with program.open() as hw:
+        run = await hw.start("stops")
+        program.listens.set()
+        await program.told.wait()
+        hw.note_stop()
+        program.told.clear()
+        waits.set()
+        await program.told.wait()
+    async with program.open().without_engine() as hw:
+        assert (await hw.run(run.id).record()).run.stop_count == 1
 
 
 async def test_a_job_may_fork_with_multiprocessing(url: str, tmp_path: Path) -> None:

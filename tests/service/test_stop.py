@@ -11,10 +11,10 @@ import pytest
 from headway import Headway, RunContext
 from headway.adapters.sql.read_runs import SqlRunReader
 from headway.bootstrap import life_lock_for
-from headway.core.command.instance import DeclareDead
+from headway.core.command.instance import DeclareDead, HandOver
 from headway.core.errors import StoreClosed, StoreFailed
 from headway.core.run.events import EventType
-from headway.core.run.run import Claim, Run
+from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.ports.store import Store
 from headway.services import claiming, engine
@@ -74,9 +74,9 @@ async def test_dsgn_4_a_graceful_stop_is_no_death_whoever_sweeps_meanwhile(
 
     async with looked_at(url) as beside:
 
-        async def swept_first(store: Store, claim: Claim, *, has_progressed: bool) -> None:
+        async def swept_first(store: Store, handed: HandOver) -> None:
             await sweep(beside, beside.runs, life_lock_for([url], beside))
-            await give_up(store, claim, has_progressed=has_progressed)
+            await give_up(store, handed)
 
         monkeypatch.setattr(engine, "give_up", swept_first)
         async with hw:

@@ -49,6 +49,8 @@ class ReadableStore(Store, Protocol):
 
 
 class Face(Protocol):
+    def note_stop(self) -> None: ...
+
     @property
     def flows(self) -> Flows: ...
 

@@ -75,7 +75,7 @@ async def serve(
                 ws="none",
             )
             on_ready(f"http://{_name_here(host)}:{bound_port}")
-            server = _Server(config, connections, before_exit=feed.close)
+            server = _Server(config, connections, before_exit=(face.note_stop, feed.close))
             await _serve_to_the_end(server, listener)
     finally:
         listener.close()
@@ -142,7 +142,11 @@ class _Server(uvicorn.Server):
     """Tells the streams to end before it waits for them: else it would wait for ever."""
 
     def __init__(
-        self, config: uvicorn.Config, connections: Connections, *, before_exit: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        connections: Connections,
+        *,
+        before_exit: Sequence[Callable[[], None]],
     ) -> None:
         super().__init__(config)
         self._connections = connections
@@ -165,7 +169,8 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def stop(self) -> None:
-        self._before_exit()
+        for tell in self._before_exit:
+            tell()
         self.force_exit = self.should_exit  # A second time: at once.
         self.should_exit = True
         asyncio.get_running_loop().call_later(UNREAD_S_MAX, self._leave_stalled)

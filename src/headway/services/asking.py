@@ -110,7 +110,6 @@ class Asking:
     async def _ask(self, asks: AskQuestion, default: Any, *, is_denied: bool) -> Any:
         self._hand_over_if_stopping(is_denied=is_denied)
         asked = await self._apply(asks)
-        self._execution.has_progressed = True
         after_seq, timeout_s = 0, asks.timeout_s
         if asked is not None:
             after_seq, timeout_s = asked.seq, asked.timeout_s
@@ -146,6 +145,8 @@ class Asking:
         standing = await self._apply(closes)
         if not is_fit:
             raise asyncio.CancelledError
+        if found is not None or standing not in (None, otherwise):  # By a person, not by a limit.
+            self._execution.has_progressed = True
         if standing is not None:
             return json.loads(standing)
         await self._inbox.read_answers()

@@ -105,7 +105,6 @@ class Children:
             active_count_max=ACTIVE_CHILD_COUNT_MAX,
         )
         answer = await persistently(lambda: self._store.apply(command))
-        self._execution.has_progressed = True
         match answer:
             case Found(run_id):
                 return run_id
@@ -118,7 +117,9 @@ class Children:
                 problem = f"it has {active_count_max:,} active ones; wait for some of them first"
                 raise ChildRefused(claimed.run_id, problem)
             case _:
-                return admitted(submission, answer)
+                run_id = admitted(submission, answer)
+                self._execution.has_progressed = True
+                return run_id
 
     async def _check_family(self, key: str | None) -> None:
         """Refuse a child that could never start, or is too far down. Who is whose never changes."""

@@ -14,7 +14,12 @@ from types import TracebackType
 from typing import Final, Self
 
 from headway.core.command.claim import Claimed, NotAlive
-from headway.core.command.instance import RegisterInstance, RenewInstance, RetireInstance
+from headway.core.command.instance import (
+    HandOver,
+    RegisterInstance,
+    RenewInstance,
+    RetireInstance,
+)
 from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import InstanceId, RunId
 from headway.core.run.events import Event, EventType
@@ -31,7 +36,7 @@ from headway.ports.run_reader import HeldRun, RunReader
 from headway.ports.store import Store
 from headway.services.children import Children
 from headway.services.claiming import Claiming
-from headway.services.execute import confirm_delivery, execute, give_up
+from headway.services.execute import confirm_delivery, execute, give_up, hand_over
 from headway.services.execution import Ending, Execution
 from headway.services.job import Job
 from headway.services.output import Output
@@ -107,7 +112,7 @@ class Engine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._looked_at_s = float("-inf")
         self._unknown: set[Claim] = set()
-        self._broken: dict[Claim, bool] = {}  # Whether executions that broke off had progressed.
+        self._broken: dict[Claim, HandOver] = {}  # Executions that broke off.
         self._waking: set[RunId] = set()
         self._has_stopped = asyncio.Event()
         self._is_leaving = False
@@ -174,11 +179,18 @@ class Engine:
         for loop in self._loops:
             loop.cancel()
 
+    def note_stop(self) -> None:
+        """To be called as soon as it is known that the program will leave."""
+        for execution in self._executing.values():
+            execution.note_stop()
+
     async def _stop(self, wait_s: float) -> None:
+        self.note_stop()
         self._claiming.stop()
         polling = self._loops[0]
         await asyncio.wait([polling], timeout=UNWIND_S)
         polling.cancel()  # What it may still have won is given up with the rest.
+        self.note_stop()  # Those too that were claimed meanwhile.
         for execution in list(self._executing.values()):
             execution.stop_at_next_wait()
         if self._tasks:
@@ -268,10 +280,10 @@ class Engine:
                 output=self._output,
             )
         except Exception:  # Our own mistake: the run is freed when the lease is, and it is told.
-            self._broken[execution.claim] = execution.has_progressed
+            self._broken[execution.claim] = hand_over(execution)
             log.exception("execution_broke", extra={"run_id": execution.claimed.run_id})
         except BaseException:
-            self._broken[execution.claim] = execution.has_progressed
+            self._broken[execution.claim] = hand_over(execution)
             raise
         finally:
             run_id = execution.claimed.run_id
@@ -280,11 +292,12 @@ class Engine:
 
     async def _give_up(self, claim: Claim) -> None:
         """Give up a run that is no longer executed here, or that does not end when asked to."""
-        has_progressed = self._broken.get(claim, True)  # The default: it was never executed.
+        # A run that was never executed costs nothing.
+        handed = self._broken.get(claim, HandOver(claim, has_progressed=True))
         execution = self._executing.get(claim.run_id)
         if execution is not None and execution.claim == claim:
-            has_progressed = execution.has_progressed or not execution.has_begun
-        await give_up(self._store, claim, has_progressed=has_progressed)
+            handed = hand_over(execution)
+        await give_up(self._store, handed)
 
     # The loops.
 

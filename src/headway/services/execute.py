@@ -29,7 +29,14 @@ from headway.services.blocking import call_in_thread
 from headway.services.children import Children
 from headway.services.context import RunContext
 from headway.services.execution import Ending, Execution
-from headway.services.failure import JobExited, format_traceback, in_words, is_own
+from headway.services.failure import (
+    JobExited,
+    format_traceback,
+    hide_secrets,
+    in_words,
+    is_own,
+    log_if_ended,
+)
 from headway.services.files import RunFiles
 from headway.services.job import Job
 from headway.services.output import Output
@@ -83,7 +90,7 @@ async def _execute(
             span.fail(error)
         await context.end()
         await context.files.end(is_given_up=False)
-        answer = await _settled(store, execution.claim, outcome)
+        answer = await _settled(store, execution, outcome)
     except asyncio.CancelledError:
         if execution.ending is None:  # Not the engine's: the program itself is ending.
             raise
@@ -91,20 +98,19 @@ async def _execute(
         await context.files.end(is_given_up=True)
         await context.end()
         if execution.ending is not Ending.LOST:
-            has_progressed = execution.has_progressed or not execution.has_begun
-            await persistently(
-                lambda: give_up(store, execution.claim, has_progressed=has_progressed)
-            )
+            handed = hand_over(execution)
+            await persistently(lambda: give_up(store, handed))
         return
     if answer is False:  # No more attempts: it was cancelled meanwhile, or it is no longer ours.
-        await persistently(lambda: give_up(store, execution.claim, has_progressed=True))
+        handed = HandOver(execution.claim, has_progressed=True)
+        await persistently(lambda: give_up(store, handed))
     elif isinstance(answer, TooLate):
         log.debug("settled_too_late", extra={"run_id": execution.claimed.run_id})
 
 
-async def _settled(store: Store, claim: Claim, outcome: Outcome) -> object:
+async def _settled(store: Store, execution: Execution, outcome: Outcome) -> object:
     """What the store answers to the end of an execution; one that it will never take is failed."""
-    refusals = Refusals(store, claim)
+    refusals = Refusals(store, execution.claim)
     while True:  # Until there is an answer, or the execution is ended from outside.
         try:
             return await store.apply(outcome)
@@ -113,18 +119,18 @@ async def _settled(store: Store, claim: Claim, outcome: Outcome) -> object:
         except InfrastructureError as error:
             log.warning("database_awaited", extra={"reason": str(error)})
             if await refusals.is_final(error):
-                said = _error("not_stored", f"its end could not be stored: {error}")
-                return await persistently(partial(store.apply, Fail(claim, said)))
+                failed = _fail(execution, "not_stored", f"its end could not be stored: {error}")
+                return await persistently(partial(store.apply, failed))
             await asyncio.sleep(AGAIN_S)
 
 
 async def _outcome(job: Job, context: RunContext, execution: Execution) -> Outcome:
-    claim, task = execution.claim, asyncio.current_task()
+    task = asyncio.current_task()
     try:
         arguments = job.parameters.parse(execution.claimed.params)
     except Exception as error:  # The function has changed since, or its own checks go wrong.
         said = str(error) if isinstance(error, InvalidInput) else in_words(error)
-        return Fail(claim, _error("invalid_params", said))
+        return _fail(execution, "invalid_params", said)
     try:
         await context.files.prepare()
         if job.is_async:
@@ -142,27 +148,51 @@ async def _outcome(job: Job, context: RunContext, execution: Execution) -> Outco
         if not execution.has_finished(execution.ending, is_interrupted=is_interrupted):
             raise asyncio.CancelledError
     if isinstance(result, AdvanceFlow):  # The last step of a flow task says it all.
+        if (said_error := _error_in(result)) is not None:
+            log.error("job_failed", extra={**_fields(execution), "error": said_error})
         return result
-    return _result(claim, result)
+    return _result(execution, result)
 
 
 def _failure(job: Job, execution: Execution, error: BaseException) -> Fail | Retry:
-    claimed = execution.claimed
-    attempt = claimed.attempt
+    attempt = execution.claimed.attempt
     has_more = attempt <= job.retries and not isinstance(error, _EXITS)
     is_last = not has_more or execution.ending is not None
     raised = error.__cause__ or error if isinstance(error, JobExited) else error
-    message = in_words(raised)
-    fields = {"job": job.name, "key": claimed.key, "run_id": claimed.run_id, "attempt": attempt}
-    said = _error("error", message)
-    traceback = format_traceback(raised, secrets=secret_values(claimed.params))
+    secrets = secret_values(execution.claimed.params)
+    message = hide_secrets(in_words(raised), secrets)
     if not is_last:
-        log.warning("job_attempt_failed", extra={**fields, "error": message})
+        log.warning("job_attempt_failed", extra={**_fields(execution), "error": message})
         # Nothing is at stake: it only keeps those that failed together from coming together.
         delay_s = job.backoff.delay_s(attempt, share=random.random())  # noqa: S311
-        return Retry(execution.claim, said, delay_s, traceback)
-    log.error("job_failed", exc_info=raised, extra=fields)
-    return Fail(execution.claim, said, traceback)
+        traceback = format_traceback(raised, secrets=secrets)
+        return Retry(execution.claim, _error("error", message), delay_s, traceback)
+    return _fail(execution, "error", message, raised=raised)
+
+
+def _fail(
+    execution: Execution, code: str, message: str, *, raised: BaseException | None = None
+) -> Fail:
+    """Return the failure that ends the run, without its secrets, and log it."""
+    secrets = secret_values(execution.claimed.params)
+    message = hide_secrets(message, secrets)
+    traceback = None if raised is None else format_traceback(raised, secrets=secrets)
+    fields = {**_fields(execution), "error": message if raised else f"{code}: {message}"}
+    if secrets and raised is not None:  # A handler would write down the error as it is.
+        log.error("job_failed", extra={**fields, "traceback": traceback})
+    else:
+        log.error("job_failed", exc_info=raised, extra=fields)
+    return Fail(execution.claim, _error(code, message), traceback)
+
+
+def _fields(execution: Execution) -> dict[str, object]:
+    claimed = execution.claimed
+    return {
+        "job": claimed.job,
+        "key": claimed.key,
+        "run_id": claimed.run_id,
+        "attempt": claimed.attempt,
+    }
 
 
 def _error_in(outcome: Outcome) -> Document | None:
@@ -173,21 +203,27 @@ def _error_in(outcome: Outcome) -> Document | None:
             return None
 
 
-def _result(claim: Claim, result: Any) -> Complete | Fail:
+def _result(execution: Execution, result: Any) -> Complete | Fail:
     try:
-        return Complete(claim, encode_document(result, place="result"))
+        return Complete(execution.claim, encode_document(result, place="result"))
     except InvalidInput as error:
         code = "too_large" if isinstance(error, TooLarge) else "invalid_result"
-        return Fail(claim, _error(code, str(error)))
+        return _fail(execution, code, str(error))
 
 
-async def give_up(store: Store, claim: Claim, *, has_progressed: bool) -> None:
-    """End an execution, but not its run. Unless it was cancelled, others may execute it.
+def hand_over(execution: Execution) -> HandOver:
+    """Return the command that hands over the run of an execution whose process stops."""
+    return HandOver(
+        execution.claim,
+        has_progressed=execution.has_progressed or not execution.has_begun,
+        has_waited=bool(execution.has_waited),
+    )
 
-    `has_progressed` if it made progress, or executed no code that could.
-    """
-    if isinstance(await store.apply(ConfirmCancel(claim)), TooLate):
-        await store.apply(HandOver(claim, has_progressed=has_progressed))
+
+async def give_up(store: Store, handed: HandOver) -> None:
+    """End an execution, but not its run. Unless it was cancelled, others may execute it."""
+    if isinstance(await store.apply(ConfirmCancel(handed.claim)), TooLate):
+        log_if_ended(await store.apply(handed))
 
 
 async def confirm_delivery(store: Store, claim: Claim) -> None:

@@ -37,7 +37,11 @@ class Execution:
         self.is_settling = False
         """Its end is on the way to the store: that it is heard of is no surprise."""
         self.has_progressed = False
-        """Whether it stored data that a later execution finds. A stop is then not counted."""
+        """Whether it stored something new that a later execution finds. A stop is not counted then."""
+        self.has_slot = True
+        """Whether it holds a slot, as far as the store has confirmed it."""
+        self.has_waited: bool | None = None
+        """Whether it already waited when its process began to stop; None if no stop has begun."""
         self.asking_count = 0
         """For how many answers of people the job waits."""
         self.denied_count = 0
@@ -96,6 +100,11 @@ class Execution:
         self.wait_count += 1
         if self._is_last:
             self.end(Ending.SHUTDOWN)
+
+    def note_stop(self) -> None:
+        """The process begins to stop. A job that waits only from here on may be the reason."""
+        if self.has_waited is None:
+            self.has_waited = not self.has_slot or self.asking_count > 0
 
     def stop_at_next_wait(self) -> None:
         """No answer will come in time, and no slot after a wait: it ends when it waits, or now."""

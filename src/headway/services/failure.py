@@ -10,12 +10,16 @@ from functools import partial
 from types import CodeType, TracebackType
 from typing import Final
 
+from headway.core.command.ended import Ended
 from headway.core.document import storable
-from headway.log import HIDDEN, hide_named
+from headway.log import HIDDEN, event_log, hide_named
 
 TRACEBACK_LENGTH_MAX: Final = 16_000
 FRAME_COUNT_MAX: Final = 60
 _CUT: Final = "(the beginning is left out)\n"
+
+
+log = event_log(__name__)
 
 
 class JobExited(Exception):
@@ -41,12 +45,24 @@ def format_traceback(error: BaseException, *, secrets: Iterable[str] = ()) -> st
         text = "".join(traceback.format_exception(error, limit=-FRAME_COUNT_MAX))
     except Exception:  # The error's own code may raise.
         text = in_words(error)
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
-    text = storable(hide_named(text))
+    text = storable(hide_named(hide_secrets(text, secrets)))
     if len(text) > TRACEBACK_LENGTH_MAX:
         text = _CUT + text[len(_CUT) - TRACEBACK_LENGTH_MAX :]
     return text
+
+
+def hide_secrets(text: str, secrets: Iterable[str]) -> str:
+    """Replace the secrets wherever they stand in `text`."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def log_if_ended(answer: object) -> None:
+    """Log a run that did not end by its job: no execution is there to say so."""
+    if isinstance(answer, Ended):
+        fields = {"run_id": answer.run_id, "key": answer.key, "job": answer.job}
+        log.error("run_ended", extra={**fields, "error": answer.error})
 
 
 def is_own(error: BaseException, task: "asyncio.Task[object] | None") -> bool:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from headway.core.command.files import FinishFile
+from headway.core.command.files import FileAnswer, FinishFile
 from headway.core.errors import InfrastructureError, InvalidInput, RunNotActive
 from headway.core.files import check_path
 from headway.log import event_log
@@ -103,10 +103,12 @@ class RunFiles:
             part=part.name,
             byte_count=byte_count,
         )
-        if not await persistently(lambda: self._output.store.apply(command)):
+        answer = await persistently(lambda: self._output.store.apply(command))
+        if answer is FileAnswer.REFUSED:
             del self._whole[part.name]
             raise RunNotActive(self._run_id)
-        self._execution.has_progressed = True
+        if answer is FileAnswer.NEW:
+            self._execution.has_progressed = True
         await self._output.threads.run(self._folder.place, self._run_id, part.name, self._key, path)
         del self._whole[part.name]
 

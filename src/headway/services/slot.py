@@ -46,6 +46,7 @@ class Slot:
                 self._has_slot = False
                 given = GiveSlotBack(self._execution.claim)
                 self._has_slot = not await persistently(lambda: self._store.apply(given))
+                self._execution.has_slot = self._has_slot
             elif not is_waiting and not self._has_slot:
                 # Whatever becomes of this, the next wait begins by standing in no line.
                 self._has_slot = True
@@ -55,3 +56,4 @@ class Slot:
                 if answer is not SlotAnswer.HELD:
                     # A refusal is no reason to go on without: it is to end, and is told so soon.
                     await slot
+                self._execution.has_slot = True

@@ -24,6 +24,7 @@ from headway.log import event_log
 from headway.ports.life_lock import LifeLock
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
+from headway.services.failure import log_if_ended
 from headway.services.family import end_children
 from headway.services.patience import is_set_within
 
@@ -86,7 +87,8 @@ async def _move_due(store: Store, reader: RunReader) -> _Page:
         if run.children_by is not None:
             await end_children(store, reader, run.id)
     commands = [command for run in due if (command := _command_for(run, now)) is not None]
-    await asyncio.gather(*(store.apply(command) for command in commands))
+    for answer in await asyncio.gather(*(store.apply(command) for command in commands)):
+        log_if_ended(answer)
     passed_s = time.monotonic() - asked_at_s
     soon = [
         ((run.due_at - now) / SECOND - passed_s, run.id)
@@ -140,7 +142,9 @@ async def _bury(store: Store, reader: RunReader, death: DeclareDead) -> None:
     instance_id = death.instance_id
     for _ in range(PAGE_COUNT_MAX):
         held = await reader.runs_held_by(instance_id, limit=COUNT_MAX)
-        await asyncio.gather(*(store.apply(ReleaseOrphan(run.id, instance_id)) for run in held))
+        released = (store.apply(ReleaseOrphan(run.id, instance_id)) for run in held)
+        for answer in await asyncio.gather(*released):
+            log_if_ended(answer)
         if len(held) < COUNT_MAX:
             await store.apply(RetireInstance(instance_id))
             return

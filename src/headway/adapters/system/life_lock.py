@@ -6,8 +6,8 @@ file's device and number, and a random word. Only where all of these are the sam
 prove anything. A missing file proves nothing, nor does a copy, or a namesake in another container
 or on another host.
 
-A child that was forked, and has not become another program, holds its parent's lock with it: while
-it lives nothing is proven either.
+A child that was forked would hold its parent's lock with it, so it closes its copy at once. That
+does not open the lock, which is the parent's as long as the parent has it open.
 """
 
 import fcntl
@@ -22,6 +22,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
+from weakref import WeakSet
 
 from headway.log import event_log
 
@@ -42,6 +43,12 @@ class FileLifeLock:
         self._prefix = prefix
         self._name: str | None = None
         self._file: int | None = None
+
+    def forget(self) -> None:
+        """In a child that was forked: the lock and its file are the parent's."""
+        file, self._file, self._name = self._file, None, None
+        if file is not None:
+            os.close(file)
 
     def take(self) -> str | None:
         if self._name is None and self._folder is not None:
@@ -120,6 +127,7 @@ class FileLifeLock:
             new.unlink(missing_ok=True)
             raise
         self._file = file
+        _held_locks().add(self)
         return name
 
     def _path_of(self, name: str) -> Path | None:
@@ -150,6 +158,20 @@ def runtime_folder() -> Path | None:
         log.warning("life_lock_folder_not_private", extra={"path": str(folder)})
         return None
     return folder
+
+
+@cache
+def _held_locks() -> "WeakSet[FileLifeLock]":
+    locks: WeakSet[FileLifeLock] = WeakSet()
+
+    def forget_all() -> None:
+        for lock in list(locks):
+            with suppress(OSError):  # A job may have closed all files of its process.
+                lock.forget()
+        locks.clear()
+
+    os.register_at_fork(after_in_child=forget_all)
+    return locks
 
 
 @cache

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from headway.core.command.command import Needs
+from headway.core.command.ended import Ended
 from headway.core.command.tell import tell_parent
 from headway.core.ids import SECOND, Instant, RunId
 from headway.core.run.deadlines import is_overdue
@@ -19,8 +20,8 @@ class Expire:
     def need(self, needs: Needs) -> None:
         needs.ending(self.run_id)
 
-    def decide(self, world: World) -> bool:
-        """Whether it was overdue and is timed out now; its executor's claim is void then."""
+    def decide(self, world: World) -> Ended | bool:
+        """Ended if it was overdue and is timed out now; its executor's claim is void then."""
         run = world.run(self.run_id)
         if run is None or not is_overdue(run, world.now):
             return False
@@ -35,7 +36,7 @@ class Expire:
             documents={"error": error},
         )
         tell_parent(world, self.run_id)
-        return moved is not None
+        return moved is not None and Ended(run.id, run.key, run.job, error)
 
 
 def _describe_queue(run: Run, now: Instant) -> str:

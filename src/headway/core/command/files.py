@@ -1,6 +1,7 @@
 """The ledger of files: which run made what, said by the one who holds its claim."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 from headway.core.command.command import Needs
@@ -11,6 +12,15 @@ from headway.core.run.run import Claim
 from headway.core.world import World
 
 DROP_COUNT_MAX: Final = 1_000
+
+
+class FileAnswer(StrEnum):
+    NEW = "new"
+    """The run had no file at this path before."""
+    REPLACED = "replaced"
+    """The run had one, made by this execution or an earlier one."""
+    REFUSED = "refused"
+    """The claim is void."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +45,12 @@ class FinishFile:
         needs.run(self.claim.run_id)
         needs.files.setdefault((self.key, self.data_id), {})[self.path] = None
 
-    def decide(self, world: World) -> bool:
+    def decide(self, world: World) -> FileAnswer:
         run = world.held(self.claim)
         if run is None:
-            return False
+            return FileAnswer.REFUSED
         assert run.key == self.key
+        known = world.files.get(FilePlace(self.key, self.data_id, self.path))
         world.put_file(
             StoredFile(
                 key=self.key,
@@ -51,7 +62,8 @@ class FinishFile:
                 at=world.now,
             )
         )
-        return True
+        is_new = known is None or known.run_id != run.id
+        return FileAnswer.NEW if is_new else FileAnswer.REPLACED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

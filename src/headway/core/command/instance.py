@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.core.command.command import Needs
+from headway.core.command.ended import Ended
 from headway.core.command.tell import tell_parent
 from headway.core.command.wait import park, wake
 from headway.core.document import check_text
@@ -131,7 +132,8 @@ class ReleaseOrphan:
         needs.ending(self.run_id, may_wake=True)
         needs.instance_ids[self.instance_id] = None
 
-    def decide(self, world: World) -> bool:
+    def decide(self, world: World) -> Ended | bool:
+        """Whether it was taken from the instance; Ended: and failed."""
         run = world.run(self.run_id)
         instance = world.instances.get(self.instance_id)
         if run is None or run.instance_id != self.instance_id:
@@ -153,7 +155,7 @@ class ReleaseOrphan:
                 death_count=death_count,
             )
             tell_parent(world, run.id)
-            return True
+            return Ended(run.id, run.key, run.job, error)
         run = world.update(
             run,
             instance_id=None,
@@ -173,22 +175,28 @@ class HandOver:
     """End an execution because its process stops. Another instance continues the run.
 
     Unlike Park it resets neither count, because a run that keeps stopping its process would
-    otherwise be executed forever. It counts an execution that held its slot without progress.
+    otherwise be executed forever. It counts an execution without progress, unless it only waited.
     """
 
     claim: Claim
     has_progressed: bool
-    """Whether it stored data that a later execution finds: a checkpoint, a file, a child …"""
+    """Whether it stored something new that a later execution finds, or was never begun."""
+    has_waited: bool = False
+    """Whether it had given its slot back before the stop began.
+
+    An execution that waits only afterwards may be the reason for the stop.
+    """
 
     def need(self, needs: Needs) -> None:
         needs.ending(self.claim.run_id, may_wake=True)
 
-    def decide(self, world: World) -> bool:
+    def decide(self, world: World) -> Ended | bool:
+        """Whether the claim was in force and is given up; Ended: and the run failed."""
         run = world.held(self.claim)
         if run is None or run.status is not RunStatus.RUNNING:
             return False
-        # A run that waits without a slot executes no code that could stop its process.
-        is_counted = run.slot is not None and not self.has_progressed
+        is_waiting = self.has_waited and run.slot is None
+        is_counted = not is_waiting and not self.has_progressed
         stop_count = run.stop_count + is_counted
         if is_counted and stop_count >= STOP_COUNT_MAX:
             error = _STOPPED % stop_count
@@ -200,7 +208,7 @@ class HandOver:
                 stop_count=stop_count,
             )
             tell_parent(world, run.id)
-            return True
+            return Ended(run.id, run.key, run.job, error)
         run = park(
             world,
             run,
