@@ -333,6 +333,23 @@ async def test_one_round_removes_a_backlog_of_12_000_runs_and_events(
 
 
 @pytest.mark.proves("I19")
+async def test_one_round_removes_a_backlog_of_12_000_runs_if_one_of_each_batch_must_stay(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    await add_copies(store, await ended(store), 12_000)
+    clock.advance(31 * DAY_S)
+    async with store._database.session() as connection:  # Accepted long ago, and ended just now.
+        young = sa.update(runs).where(runs.c.seq % BATCH_COUNT == 0).values(ended_at=clock())
+        await connection.execute(young)
+        await connection.commit()
+    keeper = Keeper(store, store.runs, store.events, store.workers, Retention())
+    stay_count = 12_000 // BATCH_COUNT
+    assert (await keeper.prune()).run_count == 12_001 - stay_count
+    left = await store.runs.oldest_runs(after_seq=0, limit=BATCH_COUNT)
+    assert [run.ended_at for run in left] == [clock()] * stay_count
+
+
+@pytest.mark.proves("I19")
 async def test_round_ends_early_when_its_engine_stops(store: SqlStore, clock: FakeClock) -> None:
     await add_copies(store, await ended(store), 1_000)
     clock.advance(31 * DAY_S)

@@ -88,7 +88,7 @@ async def test_i19_what_may_not_go_keeps_nothing_younger_from_going(
 ) -> None:
     """Each round looks at two runs, and the first three stay for ever."""
     monkeypatch.setattr(retention, "BATCH_COUNT", 2)
-    monkeypatch.setattr(retention, "PARTIAL_BATCHES_MAX", 1)
+    monkeypatch.setattr(retention, "BLOCKED_BATCHES_MAX", 1)
     clock = FakeClock()
     store = await open_store([url], now=clock)
     keeper = Keeper(store, store.runs, store.events, store.workers, Retention())

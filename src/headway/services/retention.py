@@ -1,8 +1,9 @@
 """Remove expired rows in batches while other work continues.
 
-A round continues while it finds full batches, so it keeps up with an engine at full rate (I19).
-After each batch it pauses for as long as the batch took, so other commands have at least half of
-the writer's time. Several instances may prune at once: each command checks again, on locked rows.
+A round continues for as long as most runs of its batches can go, so it keeps up with an engine at
+full rate, also if a few runs in each batch must stay (I19). After each batch it pauses for as long
+as the batch took, so other commands have at least half of the writer's time. Several instances may
+prune at once: each command checks again, on locked rows.
 """
 
 import asyncio
@@ -29,8 +30,11 @@ DAY_S: Final = 86_400.0
 BATCH_COUNT: Final = 500
 EVENT_BATCH_COUNT: Final = 5_000
 """Larger than other batches: a prefix of the stream is removed without reading it first."""
-PARTIAL_BATCHES_MAX: Final = 20
-"""How many batches of a round may hold runs that must stay. The next round skips them."""
+BLOCKED_BATCHES_MAX: Final = 20
+"""How many batches of a round may consist mostly of runs that must stay.
+
+The next round continues behind them.
+"""
 PAUSE_S_MAX: Final = 1.0
 
 
@@ -90,7 +94,7 @@ class Keeper:
     async def prune_all(self) -> Removed:
         """Remove all expired rows, without pauses."""
         self._looked_at_seq = 0
-        return await self._prune(_Round(partial_batches_max=sys.maxsize, pause_s_max=0.0))
+        return await self._prune(_Round(blocked_batches_max=sys.maxsize, pause_s_max=0.0))
 
     async def _prune(self, step: "_Round") -> Removed:
         now, kept = await self._runs.now(), self._retention
@@ -122,7 +126,7 @@ class Keeper:
         )
 
     async def _prune_runs(self, before: Instant, step: "_Round") -> int:
-        count = partial_count = 0
+        count = blocked_count = 0
         # Start where the last round ended, so that runs that stay do not hide later ones.
         async for old in self._old_runs(before, after_seq=self._looked_at_seq):
             removed = 0
@@ -130,8 +134,8 @@ class Keeper:
                 removed = await self._store.apply(PruneRuns(old.ids, ended_before=before))
             self._looked_at_seq = old.next_seq
             count += removed
-            partial_count += removed < BATCH_COUNT
-            if partial_count >= step.partial_batches_max or not await step.go_on():
+            blocked_count += removed * 2 < BATCH_COUNT
+            if blocked_count >= step.blocked_batches_max or not await step.go_on():
                 break
         return count
 
@@ -207,13 +211,13 @@ class _Round:
         self,
         is_stopping: Callable[[], bool] = lambda: False,
         *,
-        partial_batches_max: int | None = None,
+        blocked_batches_max: int | None = None,
         pause_s_max: float = PAUSE_S_MAX,
     ) -> None:
         self._is_stopping = is_stopping
         self._pause_s_max = pause_s_max
         self._since_s = time.monotonic()
-        self.partial_batches_max = partial_batches_max or PARTIAL_BATCHES_MAX
+        self.blocked_batches_max = blocked_batches_max or BLOCKED_BATCHES_MAX
 
     async def go_on(self) -> bool:
         """Pause for as long as the last batch took. Return False if the round must end."""
