@@ -1,17 +1,21 @@
 """Time limits and limits of lanes as settings: defaults, sources, checks and output."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headway import Headway, InvalidInput
+from headway.cli.client.http import SILENCE_S
 from headway.cli.config import show
 from headway.core.errors import ConfigurationError
+from headway.core.timeouts import SSE_PING_INTERVAL_S_MAX
 from headway.settings import load_settings
 from tests.cli.command import headway, refusal
 
+ROOT = Path(__file__).parents[2]
 DEFAULTS = {
     "execution_timeout_s": 1800,
     "permission_timeout_s": 300,
@@ -181,3 +185,25 @@ def test_wrong_lanes_of_the_file_are_refused(folder: Path, text: str, sentence: 
     (folder / "headway.toml").write_text(text)
     ended = headway("config", "show", folder=folder)
     assert ended.err.removeprefix("headway: ").startswith(sentence)
+
+
+def read_silence_s(script: str) -> float:
+    """Return after how much silence the script gives up a stream."""
+    found = re.search(
+        r"^const SILENCE_MS\w* = ([0-9_]+);$", (ROOT / script).read_text(), re.MULTILINE
+    )
+    assert found is not None
+    return int(found[1]) / 1000
+
+
+@pytest.mark.proves("R4.14")
+def test_each_client_waits_half_again_as_long_as_the_longest_ping_interval() -> None:
+    """A ping may be late: it waits for a busy server and a slow network."""
+    limits_s = {
+        "page": read_silence_s("web/src/stream/follow.ts"),
+        "browser module": read_silence_s("src/headway/api/static/events.js"),
+        "command line": SILENCE_S,
+    }
+    assert {
+        name: limit_s >= 1.5 * SSE_PING_INTERVAL_S_MAX for name, limit_s in limits_s.items()
+    } == (dict.fromkeys(limits_s, True))

@@ -7,8 +7,8 @@ import type { Connection } from "./model";
 import { readEvents } from "./sse";
 import type { World } from "./world";
 
-/** The server sends something every 15 s: who is silent for longer is not there. */
-const SILENCE_MS_MAX = 22_000;
+/** The server sends a ping at least every 30 s, the maximum of its `sse_ping_interval_s`. */
+const SILENCE_MS_MAX = 45_000;
 const ANSWER_MS_MAX = 30_000;
 const RETRY_MS_MIN = 300;
 const RETRY_MS_MAX = 5_000;

@@ -6,7 +6,7 @@
 
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 15_000;
-// The server says something every 15 s; a line that is silent for longer is dead.
+// The server sends a ping at least every 30 s, the maximum of its `sse_ping_interval_s`.
 const SILENCE_MS = 45_000;
 
 /**

@@ -17,8 +17,8 @@ from headway.core.errors import ConfigurationError
 
 CONNECT_S: Final = 10.0
 ANSWER_S: Final = 60.0
-# A stream says something every 15 s; one that is silent for longer is dead.
 SILENCE_S: Final = 45.0
+"""The server sends a ping at least every 30 s, the maximum of its `sse_ping_interval_s`."""
 LINE_BYTE_COUNT_MAX: Final = 4 << 20
 NOT_ASKED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 """No connection was made, so nothing was sent."""
