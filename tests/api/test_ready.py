@@ -82,6 +82,22 @@ async def test_full_disk_makes_a_server_unready_until_there_is_room(
 
 
 @pytest.mark.proves("I20")
+async def test_failed_readiness_probe_is_logged_once_for_all_requests_that_share_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(health, "READY_S_MAX", BOUND_S)
+    monkeypatch.setattr(health, "ASKED_AGAIN_S", 3_600.0)
+    with limited_disk(tmp_path / "disk") as disk:
+        async with served(f"sqlite:///{disk.folder}/headway.db") as client:
+            disk.fill()
+            answers = await asyncio.gather(*(client.get("/readyz") for _ in range(20)))
+            disk.free()
+    assert {answer.status for answer in answers} == {503}
+    warnings = [one for one in caplog.records if "readiness_probe_failed" in one.getMessage()]
+    assert len(warnings) == 1
+
+
+@pytest.mark.proves("I20")
 async def test_readiness_check_commits_a_write(client: Client, url: str) -> None:
     def batch_number() -> int:
         with sqlite3.connect(url.removeprefix("sqlite:///")) as database:

@@ -62,8 +62,7 @@ class _Readiness:
         except TimeoutError:
             raise unavailable("the database does not take writes in time") from None
         if isinstance(self._fault, StoreFailed):
-            # Its message quotes the database, and this call needs no token. See the log.
-            log.warning("readiness_probe_failed", extra={"reason": str(self._fault)})
+            # Its message quotes the database, and this call needs no token: only the log has it.
             raise unavailable("the database refuses writes; check whether its disk is full")
         if self._fault is not None:
             raise copy(self._fault)  # A traceback grows wherever an error is raised.
@@ -74,4 +73,6 @@ class _Readiness:
             self._fault = None
         except Error as error:
             self._fault = error
+            if isinstance(error, StoreFailed):  # Once per probe, however many requests share it.
+                log.warning("readiness_probe_failed", extra={"reason": str(error)})
         self._asked_at_s = time.monotonic()

@@ -37,7 +37,7 @@ class Execution:
         self.is_settling = False
         """Its end is on the way to the store: that it is heard of is no surprise."""
         self.has_progressed = False
-        """Whether it stored something new that later executions find. A stop is not counted then."""
+        """Whether it stored something new that later executions find: a stop is not counted."""
         self.has_slot = True
         """Whether it holds a slot, as far as the store has confirmed it."""
         self.has_waited: bool | None = None
