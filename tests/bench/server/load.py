@@ -105,7 +105,7 @@ async def _received(reader: asyncio.StreamReader, count: int) -> None:
         for block in blocks:
             if b"event: " not in block:  # It tells where the stream begins, or is a ping.
                 continue
-            number = int(block.partition(b"id: ")[2].partition(b"\n")[0])
+            number = int(block.partition(b"id: ")[2].partition(b"\n")[0].partition(b"-")[0])
             assert last is None or number == last + 1, (number, last)
             last = number
             count -= 1
