@@ -4,10 +4,12 @@ import asyncio
 import json
 import logging
 import random
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from headway.adapters.sql.read_events import SqlEventReader
 from headway.api import events
 from headway.api.access import Access
 from headway.api.metrics import Metrics
@@ -311,3 +313,25 @@ async def test_a_filtered_page_says_whether_there_is_more_to_look_at(
     while pages[-1]["has_more"]:
         pages.append(await client.get(f"/api/events?key=bob&after={pages[-1]['upto_seq']}"))
     assert [len(page["events"]) for page in pages] == [0, 1, 2]
+
+
+@pytest.mark.proves("I16")
+async def test_page_that_ends_with_an_event_is_read_with_one_query(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(url) as client:
+        await client.ended(await client.submitted("echo"))
+    monkeypatch.setattr(event_feed, "PAGE_COUNT", 2)
+    read = SqlEventReader.events
+    places: list[int] = []
+
+    async def count_reads(reader: SqlEventReader, **asked: Any) -> Page:
+        places.append(asked["after_seq"])
+        return await read(reader, **asked)
+
+    monkeypatch.setattr(SqlEventReader, "events", count_reads)
+    async with served(url) as client:  # It holds no events in memory.
+        page = await client.get("/api/events?after=0")
+        assert (seq_of(page["event_id"]), page["has_more"]) == (2, True)
+        assert "-" in page["event_id"]
+        assert 2 not in places

@@ -18,6 +18,14 @@ async def add_runs(client: Client, count: int, prefix: str) -> str:
     return str((await client.get("/api/state"))["event_id"])
 
 
+async def read_start_id(client: Client) -> str:
+    """Return the id with which a stream begins that names no event."""
+    headers = {"accept": "text/event-stream"}
+    async with client.session.get("/api/events", headers=headers) as answer:
+        *_, line = (await answer.content.readuntil(b"\n\n")).decode().split()
+    return line
+
+
 class Restored:
     """A server on a database that was restored from a backup after its followers had read on."""
 
@@ -25,6 +33,8 @@ class Restored:
         self.url = url
         self._file = Path(url.removeprefix("sqlite:///"))
         self._backup = self._file.with_name("backup.db")
+        self.start_id = ""
+        """With which a stream began that was cut off before its first event, after the backup."""
 
     async def prepare(self) -> tuple[str, str]:
         """Return an id from before the backup, and one from after it, both of the old history."""
@@ -33,6 +43,7 @@ class Restored:
         shutil.copy(self._file, self._backup)
         async with served(self.url) as client:
             after_id = await add_runs(client, 2, "lost")
+            self.start_id = await read_start_id(client)
         for path in self._file.parent.glob(f"{self._file.name}-*"):
             path.unlink()
         shutil.copy(self._backup, self._file)
@@ -58,6 +69,20 @@ async def test_follower_of_lost_events_receives_resync_after_a_restore(
         await client.submitted("echo", key="next")
         async with client.streamed("/api/events", last_event_id=before_id) as events:
             assert (await anext(events)).seq == 7
+
+
+@pytest.mark.proves("I14")
+async def test_follower_cut_off_before_its_first_event_receives_resync_after_a_restore(
+    url: str,
+) -> None:
+    restored = Restored(url)
+    _, lost_id = await restored.prepare()
+    assert restored.start_id == lost_id
+    async with served(url) as client:
+        head_id = await add_runs(client, 3, "new")
+        async with client.streamed("/api/events", last_event_id=restored.start_id) as events:
+            told = await anext(events)
+            assert (told.event, told.id) == ("resync", head_id)
 
 
 @pytest.mark.proves("I14")

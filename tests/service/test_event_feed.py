@@ -26,9 +26,12 @@ class CountedReader:
     def __init__(self, reader: EventReader) -> None:
         self._reader = reader
         self.count = 0
+        self.time_count = 0
+        """How many of them read the time of an event and no events."""
 
     async def events(self, **asked: Any) -> Page:
         self.count += 1
+        self.time_count += asked["limit"] == 0
         return await self._reader.events(**asked)
 
     async def event_times(self, **asked: Any) -> Sequence[tuple[int, Instant]]:
@@ -198,3 +201,29 @@ async def test_i14_after_a_failover_nothing_that_was_held_before_is_told(store: 
         primary.lost_count = 0
         await heard(feed, upto=5)
         assert await seen_by_a_watcher(feed, after=2, upto=5) == [3, 4, 5]
+
+
+@pytest.mark.proves("I14")
+async def test_time_of_the_last_event_is_read_once_after_a_failover(store: SqlStore) -> None:
+    """Each watcher needs it for each ping, and there may be thousands of them."""
+    primary = Primary(store)
+    reader = CountedReader(primary)
+    async with fed(store, reader=reader) as feed:
+        await submit(store, 5)
+        await heard(feed, upto=5)
+        primary.epoch, primary.lost_count = 2, 3
+        while feed.epoch == 1:
+            await feed.wait(feed.last_seq, timeout_s=1)
+        before = reader.time_count
+        (_, second) = await store.events.event_times(after_seq=0, limit=2)
+        assert [await feed.time_of(2) for _ in range(10)] == [second[1]] * 10
+        assert reader.time_count == before
+
+
+@pytest.mark.proves("I16")
+async def test_time_of_an_event_that_is_not_there_is_not_read_again(store: SqlStore) -> None:
+    reader = CountedReader(store.events)
+    async with fed(store, reader=reader) as feed:
+        before = reader.time_count
+        assert [await feed.time_of(0) for _ in range(10)] == [None] * 10
+        assert reader.time_count == before

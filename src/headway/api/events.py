@@ -228,11 +228,19 @@ class Streams:
             raise unavailable("this server is stopping", code="stopping")
         if self._count >= STREAM_COUNT_MAX:
             raise unavailable("too many streams are open")
-        now = self._feed.last_seq if begin is None else begin
-        epoch = self._feed.epoch if place.epoch is None else place.epoch
-        start = Place(now if place.after is None else place.after, place.at, epoch)
-        stream = self._stream(wanted, start, request.state.caller.session)
+        stream = self._stream(wanted, await self._start(place, begin), request.state.caller.session)
         return StreamingResponse(stream, media_type=SSE_TYPE, headers={"x-accel-buffering": "no"})
+
+    async def _start(self, place: Place, begin: int | None) -> Place:
+        """Return where a stream starts: at `place`, or if it names no event, at `begin` or now."""
+        epoch = self._feed.epoch if place.epoch is None else place.epoch
+        if place.after is not None:
+            return place._replace(epoch=epoch)
+        if begin is not None:  # A backup that has the run has all events before it.
+            return Place(begin, None, epoch)
+        # With its mark: a client that is cut off before its first event resumes with this id.
+        seq = self._feed.last_seq
+        return Place(seq, await self._feed.time_of(seq), epoch)
 
     async def _page(self, wanted: Wanted, place: Place, begin: int | None) -> Response:
         after, at, epoch = place
@@ -245,7 +253,11 @@ class Streams:
         has = wanted.filter()
         texts = (one.packed.text for one in batch.entries if has is None or has(one.event))
         has_more, resync = json.dumps(batch.has_more), json.dumps(is_gap)
-        upto_id = await self._id(batch.upto_seq)
+        last = batch.entries[-1].event if batch.entries else None
+        if last is not None and last.seq == batch.upto_seq:
+            upto_id = event_id(last.seq, last.at)
+        else:
+            upto_id = await self._id(batch.upto_seq)
         return json_answer(
             f'{{"events":{listed(texts)},"upto_seq":{batch.upto_seq},"event_id":"{upto_id}"'
             f',"has_more":{has_more}'

@@ -19,7 +19,7 @@ from headway.core.errors import InfrastructureError
 from headway.core.ids import Instant, RunId
 from headway.core.run.events import Event
 from headway.log import event_log
-from headway.ports.event_reader import EventReader
+from headway.ports.event_reader import EventReader, Page
 from headway.ports.store import Store
 from headway.services.patience import is_set_within
 
@@ -85,7 +85,7 @@ class EventFeed(Generic[T]):
         """Whether a number now belongs to another event, so that the events in memory are wrong."""
         self.last_seq = 0
         self.last_at: Instant | None = None
-        """When the event `last_seq` was written, or None if that is not known."""
+        """When the event `last_seq` was written, or None if there is no such event."""
         self.history_count = 0
         """A counter that grows when the database has another history than before."""
         self.epoch = 0
@@ -136,7 +136,7 @@ class EventFeed(Generic[T]):
     async def time_of(self, seq: int) -> Instant | None:
         """Return when the event `seq` was written, or None if there is no such event."""
         known_at = self._known_time_of(seq)
-        if known_at is not None:
+        if known_at is not None or seq == self.last_seq:
             return known_at
         return (await self._reader.events(after_seq=seq, limit=0)).after_at
 
@@ -227,23 +227,25 @@ class EventFeed(Generic[T]):
 
     async def _read_on(self) -> bool:
         """Whether there may be more."""
+        last_at: Instant | None = None
         self._is_reading = True
         try:
             page = await self._reader.events(
                 after_seq=self.last_seq, limit=PAGE_COUNT, length_max=PAGE_LENGTH_MAX
             )
+            has_moved = self._has_moved(page)
+            is_lost = has_moved or self.last_seq < page.pruned_seq
+            if is_lost:
+                # Read once here, or each watcher would query it for the ids of its pings.
+                last_at = (await self._reader.events(after_seq=page.last_seq, limit=0)).after_at
         finally:
             self._is_reading = False
-        has_moved = self._is_replaced or page.epoch != self.epoch or page.last_seq < self.last_seq
-        # A pruned event cannot be compared.
-        if self.last_seq > page.pruned_seq and self.last_at is not None:
-            has_moved = has_moved or page.after_at != self.last_at
-        if has_moved or self.last_seq < page.pruned_seq:
+        if is_lost:
             # Another database than before, or long asleep: nothing that is held is of use.
             self._held.clear()
             self._held_length = 0
             self._asked = NOTHING_ASKED
-            self.last_seq, self.epoch, self.last_at = page.last_seq, page.epoch, None
+            self.last_seq, self.epoch, self.last_at = page.last_seq, page.epoch, last_at
             self.history_count += has_moved
             self._is_replaced = False
             self._tell()
@@ -251,6 +253,14 @@ class EventFeed(Generic[T]):
         if page.events:
             self._take(page.events)
         return page.has_more
+
+    def _has_moved(self, page: Page) -> bool:
+        """Return whether the database has another history than the one read so far."""
+        if self._is_replaced or page.epoch != self.epoch or page.last_seq < self.last_seq:
+            return True
+        # An event that is pruned cannot be compared.
+        is_comparable = self.last_seq > page.pruned_seq and self.last_at is not None
+        return is_comparable and page.after_at != self.last_at
 
     def _take(self, events: Sequence[Event]) -> None:
         # All that can go wrong comes first: half of them taken would be taken twice.
