@@ -207,10 +207,10 @@ class Reference(Timeline):
             times = (self.now + reply.after_ms, due, reply.after_ms, timeout)
             since = 0 if try_no == 1 else began
             yield Call(self.call_count, since, index, *times, is_child).event()
+            if callee[0] == "service" and (branches.is_late or reply.worker_id is not None):
+                self.end_wait(place, branches, callee[1])
             if branches.is_late:
                 return lost._replace(error="timeout", worker=None)
-            if callee[0] == "service" and reply.worker_id is not None:
-                place.missing.pop(callee[1], None)
             if not reply.error:
                 return lost._replace(output=reply.result, error="", worker=reply.worker_id)
             is_asked = reply.worker_id is not None
@@ -247,8 +247,17 @@ class Reference(Timeline):
         if self.now >= until:
             return f"none offered {service!r} within {self.worker_wait_ms / 1_000:g} s"
         branches.idle[index] = (try_no, -1)
+        branches.awaited[index] = service
         yield Event(until, is_alarm=True, order=index)
+        del branches.awaited[index]
         return ""
+
+    def end_wait(self, place: Place, branches: Branches, service: str) -> None:
+        """A worker took a call: what others still wait for is counted from now on."""
+        if service in place.missing:
+            del place.missing[service]
+            if service in branches.awaited.values():
+                place.missing[service] = self.now
 
     def fan(self, place: Place) -> tuple[str, str]:
         inputs, names = self.list_branches(place)

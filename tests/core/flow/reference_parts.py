@@ -137,6 +137,8 @@ class Branches:
         """Whether what happened last is that a time is over."""
         self.idle: dict[int, tuple[int, int]] = {}
         """Those that wait to be called again: which try, and when it began, or -1."""
+        self.awaited: dict[int, str] = {}
+        """The services that those without a worker wait for."""
         self.done: dict[int, Any] = {}
         self.errors: dict[int, str] = {}
         self.is_stopped = False

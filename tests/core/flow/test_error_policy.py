@@ -12,6 +12,7 @@ from headway.core.flow.parse import read_flow
 from headway.core.flow.stored import awaited_services, cursor_of
 from headway.core.ids import SECOND, Instant
 from headway.core.run.status import RunStatus
+from headway.services.flow.waiting import awaited_worker
 from tests.core.flow.driver import MS, START, Crash, Driver, Reply
 from tests.core.flow.reference_values import Json
 from tests.core.flow.scenes import a_definition, a_driver, a_flow, executor, replies, told
@@ -196,6 +197,85 @@ def test_a_worker_that_was_asked_begins_a_new_wait() -> None:
     assert awaited_services(cursor_of(driver.state)) == {"s"}
     driver.happen(ServiceOffered("s"))
     assert driver.run().end == (RunStatus.SUCCEEDED, "")
+
+
+@pytest.mark.proves("R5.14")
+@pytest.mark.parametrize("crash", Crash)
+def test_a_call_that_times_out_at_a_worker_begins_a_new_wait(crash: Crash) -> None:
+    node = executor(max_retries=1, timeout_ms=150)
+    driver = waiting(node, crash=crash).run(until_ms=90)
+    # A worker takes the first try and never answers; it is gone at the second.
+    driver.answer = lambda call: NO_WORKER if call.call_id.endswith(".2.1") else None
+    driver.happen(ServiceOffered("s"))
+    driver.run(until_ms=300)
+    assert [row.error for row in driver.rows] == ["timeout"]
+    assert awaited_services(cursor_of(driver.state)) == {"s"}
+    assert driver.end is None
+
+
+@pytest.mark.proves("R5.14")
+def test_a_timeout_after_a_wait_for_an_unreachable_worker_begins_a_new_wait() -> None:
+    flow = a_flow(
+        {"n": executor(max_retries=1, timeout_ms=5_000)}, error_policy="fail", worker_wait_ms=4_000
+    )
+    driver = Driver(flow)
+    driver.happen(Woken())
+    driver.happen(Untaken("0.0.1.1", "unreachable: refused", Worker("w", "http://w")))
+    for after_s in (1, 6):
+        driver.now = Instant(START + after_s * SECOND)
+        driver.happen(Woken())
+    assert [row.error for row in driver.rows] == ["timeout"]
+    driver.happen(Untaken("0.0.2.1", "no worker"))
+    assert driver.end is None
+
+
+@pytest.mark.proves("R5.14")
+def test_a_restart_during_a_call_after_a_wait_begins_a_new_wait() -> None:
+    answers = replies(NO_WORKER, Reply(9_000, 7), NO_WORKER)
+    driver = waiting(answer=answers).run(until_ms=90)
+    driver.happen(ServiceOffered("s"))
+    driver.run(until_ms=400)
+    driver.state = driver.store.load(driver.flow, driver.params)
+    driver.under_way.clear()
+    driver.happen(Woken())
+    driver.run(until_ms=500)
+    assert driver.end is None
+    assert awaited_services(cursor_of(driver.state)) == {"s"}
+
+
+@pytest.mark.proves("R5.14")
+@pytest.mark.parametrize("error", ["", "broken"])
+def test_a_branch_still_waits_after_a_worker_has_ended_another_one(error: str) -> None:
+    each = EACH | {"parallel_mode": "concurrent", "max_parallel": 2}
+    each |= {"failure_strategy": "ignore_errors", "timeout_ms": 0}
+    settings = FAIL | {"worker_wait_ms": 2_000}
+    driver = a_driver({"n": each}, params={"list": [1, 2, 3]}, settings=settings)
+    driver.happen(Woken())
+    w = Worker("w", "http://w")
+    driver.happen(Answered("0.0.1.1", 1, w))
+    driver.happen(Untaken("0.2.1.1", "draining", w))
+    driver.now = Instant(START + 500 * MS)
+    driver.happen(Failed("0.1.1.1", error, w) if error else Answered("0.1.1.1", 1, w))
+    awaited = awaited_worker(driver.state)
+    assert awaited is not None
+    assert awaited.services == ("s",)
+    assert (awaited.since, awaited.until) == (driver.now, driver.now + 2 * SECOND)
+    driver.now = Instant(START + 2_100 * MS)
+    driver.happen(Woken())
+    driver.happen(Untaken("0.2.1.1", "draining", w))
+    assert driver.end is None, "the worker took a call 1.6 s ago"
+    driver.now = Instant(START + 2_600 * MS)
+    driver.happen(Woken())
+    driver.happen(Untaken("0.2.1.1", "draining", w))
+    assert "draining" in [row.error for row in driver.rows]
+
+
+def test_a_stored_wait_without_a_beginning_is_shown_from_when_the_node_was_entered() -> None:
+    driver = waiting().run(until_ms=50)
+    driver.state.frames[-1].missing_since.clear()
+    awaited = awaited_worker(driver.state)
+    assert awaited is not None
+    assert (awaited.since, awaited.until) == (START, START + 100 * MS)
 
 
 @pytest.mark.proves("R5.14")

@@ -11,9 +11,11 @@ from headway import Headway
 from headway.core.ids import SECOND
 from headway.core.run.explain import Gate
 from headway.core.run.status import RunStatus
+from headway.core.worker.wire import DRAINING
 from headway.services.flow.task_view import TaskView
 from headway.worker.program import Worker
 from headway.worker.services import Services
+from tests.service.flow.raw_worker import CALL_ID, Heard, answer_of, raw_worker
 from tests.service.flow.scenes import a_flow, local, told, until
 
 CREDIT: dict[str, Any] = {
@@ -227,3 +229,33 @@ async def test_a_fail_node_fails_the_task_with_its_own_code(place: str) -> None:
         await task.ended()
         view = await hw.flows.task(task.id)
         assert view.error == {"code": "out_of_stock", "message": "no tea", "node": "refuse"}
+
+
+@pytest.mark.proves("R5.14")
+@pytest.mark.backend("sqlite")
+async def test_a_task_can_be_viewed_while_a_draining_worker_ends_its_last_call(place: str) -> None:
+    hw, _ = a_shop(place)
+    last_may_end = asyncio.Event()
+    each: dict[str, Any] = {"kind": "foreach", "service": "credit", "post": {"output_key": "out"}}
+    each |= {"parallel_mode": "concurrent", "max_parallel": 2}
+    each |= {"prep": {"input_key": "$params.list"}}
+
+    async def serve(heard: Heard, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if heard.body["input"] == 2:
+            await last_may_end.wait()
+        is_draining = heard.body["input"] == 3
+        body = {"error": DRAINING} if is_draining else {"result": heard.body["input"]}
+        answer = answer_of(body, **{CALL_ID: heard.headers[CALL_ID]})
+        writer.write(answer.replace(b" 200 OK", b" 503 Draining") if is_draining else answer)
+
+    async with hw, raw_worker(serve) as address:
+        await hw.workers.register("w", address, ["credit"])
+        await hw.flows.publish("each", a_flow({"each": each}))
+        task = await hw.flows.start("each", params={"list": [1, 2, 3]})
+        await until(hw, task.id, lambda view: view.awaited_worker is not None)
+        last_may_end.set()
+        view = await until(hw, task.id, lambda view: view.step_count == 2)
+        assert view.awaited_worker is not None
+        assert view.awaited_worker.services == ("credit",)
+        assert "cannot be reached" in (await hw.explain(task.id)).sentence
+        await task.cancel()

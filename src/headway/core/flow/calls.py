@@ -83,6 +83,8 @@ class CallRules(Rules):
                 continue
             if branch.due_at is not None and branch.due_at <= walk.now:
                 walk.cancel_call(frame, branch)
+                if branch.is_issued:
+                    self._end_wait(walk, frame, frame.service_of(branch))
                 self._lose(walk, frame, branch, TIMEOUT)
             else:
                 self._call(walk, frame, branch)
@@ -105,7 +107,7 @@ class CallRules(Rules):
         if branch is None:
             return False
         del frame.open[branch.index]
-        frame.missing_since.pop(frame.service_of(branch), None)
+        self._end_wait(walk, frame, frame.service_of(branch))
         frame.done[branch.index] = answer.result
         self.settle(walk, frame, branch, output=answer.result, error="", by=answer.worker)
         return True
@@ -120,7 +122,7 @@ class CallRules(Rules):
         node = frame.node
         error, worker = failure.error[:ERROR_LENGTH_MAX] or UNTOLD, failure.worker
         if worker is not None and not is_untaken:
-            frame.missing_since.pop(frame.service_of(branch), None)
+            self._end_wait(walk, frame, frame.service_of(branch))
         is_last = failure.is_final or failure.is_last or is_untaken or frame.is_stopped
         if worker is None and branch.error:
             # The error of the last worker is more useful than that no other worker is left.
@@ -155,7 +157,21 @@ class CallRules(Rules):
         waiting = [one for one in frame.open.values() if one.awaited_service == service]
         for branch in waiting:
             self._call(walk, frame, branch)
+        if waiting:
+            self._end_wait(walk, frame, service)
         return bool(waiting)
+
+    def _end_wait(self, walk: Walk, frame: Frame, service: str) -> None:
+        """Let the next wait for the service have its whole time, as it has a worker.
+
+        If other calls still rest, their wait begins again now.
+        """
+        if service not in frame.missing_since:
+            return
+        if any(one.is_untaken and frame.service_of(one) == service for one in frame.open.values()):
+            frame.missing_since[service] = walk.now
+        else:
+            del frame.missing_since[service]
 
     def _await_worker(self, walk: Walk, frame: Frame, branch: Branch, call: Untaken) -> bool:
         """Wait for a worker if the flow's policy allows it and time is left, else fail.
@@ -284,6 +300,7 @@ class CallRules(Rules):
             branch.excluded,
             node.weighted_by_load,
             branch.due_at,
+            _may_ask_another(node, branch),
         )
 
 

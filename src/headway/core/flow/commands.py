@@ -26,6 +26,8 @@ class CallService(NamedTuple):
     """Whether the worker with the least load goes first."""
     due_at: Instant | None
     """When the engine gives it up by itself; for the driver to pass on."""
+    may_ask_another: bool = True
+    """Whether another worker is asked within this try if the one that is chosen fails."""
 
 
 class CallFunction(NamedTuple):

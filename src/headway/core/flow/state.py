@@ -119,7 +119,7 @@ class Frame:
     has_asked_another: bool = False
     """Whether a branch may already call its second worker or a later one."""
     missing_since: dict[str, Instant] = field(default_factory=dict)
-    """When a call first found no worker for a service; cleared when a worker accepts a call.
+    """When a call first found no worker for a service; cleared when there is one.
 
     All branches and tries of the node share it, so that one limit applies to all their waits.
     """

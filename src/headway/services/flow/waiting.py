@@ -55,7 +55,7 @@ def awaited_worker(state: State) -> AwaitedWorker | None:
     if state.is_over or not frame.is_entered or frame.node.function or not waiting:
         return None
     services = tuple(dict.fromkeys(frame.service_of(one) for one in waiting))
-    since = min(frame.missing_since[one] for one in services)
+    since = min(frame.missing_since.get(one, frame.entered_at) for one in services)
     until = Instant(since + frame.flow.worker_wait_ms * MILLISECOND)
     is_offered = not any(one.awaited_service for one in waiting)
     return AwaitedWorker(services, since, until, is_offered)
