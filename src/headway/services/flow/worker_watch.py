@@ -1,6 +1,7 @@
 """Wake tasks that are parked because no live worker offered their service.
 
-Such a task holds no slot and polls nothing. Each process reads the registry once per second. When
+Such a task holds no slot and polls nothing. Each process looks at the registry once per second, at
+what it has read for its calls if that is less than a second old. When
 a service has appeared since, the tasks that wait for it are woken. All waiting tasks are also
 checked every ten seconds, because a task may park while its worker registers. Without a worker, a
 task wakes by itself at the end of its wait.
@@ -35,7 +36,7 @@ class WorkerWatch:
 
     async def look(self) -> None:
         """Wake the tasks whose service a worker offers now."""
-        offered = frozenset(await self._workers.offered())
+        offered = await self._workers.offered_lately()
         now_s = time.monotonic()
         has_more = bool(offered - self._offered)
         if offered and (has_more or now_s - self._scanned_at_s >= SCAN_S):

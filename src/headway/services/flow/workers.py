@@ -119,11 +119,15 @@ class Workers:
     async def offered(self) -> Collection[str]:
         return {service for one in await self.list() for service in one.services}
 
-    async def offered_of(self, services: Collection[str]) -> set[str]:
-        """Return the `services` that a live worker offers, as of about a second ago."""
+    async def offered_lately(self) -> frozenset[str]:
+        """Return the services that live workers offer, as of at most about a second ago."""
         await self._look(unless_since_s=time.monotonic() - REGISTRY_KEPT_S)
         alive = [one for one in self._known if self.is_alive(one)]
-        return {service for one in alive for service in one.services}.intersection(services)
+        return frozenset(service for one in alive for service in one.services)
+
+    async def offered_of(self, services: Collection[str]) -> frozenset[str]:
+        """Return those of `services` that a live worker offers, as of about a second ago."""
+        return (await self.offered_lately()).intersection(services)
 
     # Calls.
 
@@ -151,10 +155,12 @@ class Workers:
                 break
             answer = await self._call(chosen, command, run_id, generation, tell)
             command = command._replace(excluded=(*command.excluded, chosen.id))
-            if isinstance(answer, Failed):
-                return answer._replace(is_last=not await self._has_another(command))
             if isinstance(answer, Answered):
                 return answer
+            if isinstance(answer, Failed):
+                if answer.is_final or not command.may_ask_another:
+                    return answer  # No other worker is called in any case.
+                return answer._replace(is_last=not await self._has_another(command))
             # The error of a worker that was called before is more useful than a failed connection.
             if command.attempt == 1:
                 untaken = Untaken(command.call_id, answer.failed.error, answer.failed.worker)
@@ -238,18 +244,13 @@ class Workers:
     async def _has_another(self, command: CallService) -> bool:
         """Return whether a live worker that is not excluded offers the service.
 
-        Return True if the registry cannot be read: the next attempt then decides.
+        The registry may be about a second old: one read serves many calls that fail at once.
+        Return True if it cannot be read: the next attempt then decides.
         """
-        now_s = time.monotonic()
         try:
-            await self._look(unless_since_s=now_s - REGISTRY_KEPT_S)
-            if not self._are_able(command):
-                await self._look(unless_since_s=now_s)
+            await self._look(unless_since_s=time.monotonic() - REGISTRY_KEPT_S)
         except InfrastructureError:
             return True
-        return self._are_able(command)
-
-    def _are_able(self, command: CallService) -> bool:
         now = self._clock.now()
         return choose(self._known, command.service, now=now, excluded=command.excluded) is not None
 
