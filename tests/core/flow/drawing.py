@@ -54,11 +54,15 @@ def world_of(seed: int) -> World:
         worker_id = f"w{attempt}" if kind == "service" else None
         match (number >> 8) % 12:
             case 0:
-                return Reply(after_ms, error="no worker", worker_id=None)
+                is_gone = kind == "service" and number % 3 == 0
+                missing = Reply(after_ms, error="no worker", worker_id=None)
+                gone = Reply(after_ms, error="gone", worker_id=worker_id, is_untaken=True)
+                return gone if is_gone else missing
             case 1:
                 return Reply(after_ms, error="broken", worker_id=worker_id, is_final=True)
-            case 2 | 3 | 4:
-                return Reply(after_ms, error="bad: luck", worker_id=worker_id)
+            case 2 | 3 | 4 as luck:
+                is_last = kind == "service" and luck == 4
+                return Reply(after_ms, error="bad: luck", worker_id=worker_id, is_last=is_last)
             case 5:
                 return Reply(after_ms, {"action": "x", "v": number % 7}, worker_id=worker_id)
             case 6:

@@ -38,6 +38,8 @@ class Reply(NamedTuple):
     worker_id: str | None = "w1"
     is_final: bool = False
     is_last: bool = False
+    is_untaken: bool = False
+    """Whether the worker could not be reached, so that it has done nothing."""
 
 
 Call = CallService | CallFunction | StartChild
@@ -253,8 +255,9 @@ class Driver:
             return
         worker = None if reply.worker_id is None else Worker(reply.worker_id, "http://w")
         at = Instant(self.now + reply.after_ms * MS)
-        if reply.error and isinstance(call, CallService) and worker is None:
-            end: Happened = Untaken(call.call_id, reply.error)
+        is_missing = worker is None or reply.is_untaken
+        if reply.error and isinstance(call, CallService) and is_missing:
+            end: Happened = Untaken(call.call_id, reply.error, worker)
         elif reply.error:
             end = Failed(call.call_id, reply.error, worker, reply.is_final, reply.is_last)
         else:

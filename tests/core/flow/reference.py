@@ -207,26 +207,28 @@ class Reference(Timeline):
             times = (self.now + reply.after_ms, due, reply.after_ms, timeout)
             since = 0 if try_no == 1 else began
             yield Call(self.call_count, since, index, *times, is_child).event()
-            if callee[0] == "service" and (branches.is_late or reply.worker_id is not None):
+            is_asked = reply.worker_id is not None and not reply.is_untaken
+            if callee[0] == "service" and (branches.is_late or is_asked):
                 self.end_wait(place, branches, callee[1])
             if branches.is_late:
                 return lost._replace(error="timeout", worker=None)
             if not reply.error:
                 return lost._replace(output=reply.result, error="", worker=reply.worker_id)
-            is_asked = reply.worker_id is not None
             is_missing = callee[0] == "service" and not is_asked and attempt == 1
             if is_missing and self.worker_wait_ms and not branches.is_stopped:
                 error = yield from self.await_worker(place, index, branches, try_no, callee[1])
                 if error:
                     started = place.missing[callee[1]]
-                    return lost._replace(error=f"{reply.error}: {error}", started=started)
+                    if not reply.is_untaken:
+                        return lost._replace(error=f"{reply.error}: {error}", started=started)
+                    return lost._replace(error=reply.error, worker=reply.worker_id, started=started)
                 lost, due = lost._replace(started=self.now), self.due(timeout)
                 continue
             lost = lost._replace(is_final=reply.is_final)
-            if is_asked or not lost.error:
+            if reply.worker_id is not None or not lost.error:
                 lost = lost._replace(error=reply.error, worker=reply.worker_id)
             is_last = attempt >= (node.get("max_attempts") or FOR_EVER) or branches.is_stopped
-            if is_last or reply.is_final or not is_asked:
+            if is_last or reply.is_last or reply.is_final or not is_asked:
                 return lost
             attempt += 1
             delay = node.get("attempt_delay_ms", 0)

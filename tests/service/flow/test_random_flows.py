@@ -64,8 +64,10 @@ def _without_children(definition: dict[str, Any]) -> None:
 
 def outcome(call_id: str, reply: Reply) -> Ended:
     worker = None if reply.worker_id is None else Worker(reply.worker_id, "http://w")
+    if reply.is_untaken:
+        return Untaken(call_id, reply.error, worker)
     if reply.error:
-        return Failed(call_id, reply.error, worker, reply.is_final)
+        return Failed(call_id, reply.error, worker, reply.is_final, reply.is_last)
     return Answered(call_id, reply.result, worker)
 
 
