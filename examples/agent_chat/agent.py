@@ -15,16 +15,9 @@ from headway import RunContext
 COMPACT_AT = 4_000  # Characters of history.
 COMPACTION_S = 120.0
 STEPS_MAX = 50
-TOOLS: list[dict[str, Any]] = [
-    {
-        "type": "function",
-        "function": {
-            "name": "delete_notes",
-            "description": "Delete the newest notes of the user.",
-            "parameters": {"type": "object", "properties": {"count": {"type": "integer"}}},
-        },
-    }
-]
+COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}}
+DELETE = {"name": "delete_notes", "description": "Delete the newest notes.", "parameters": COUNT}
+TOOLS = [{"type": "function", "function": DELETE}]
 PERMISSION = {
     "type": "object",
     "required": ["approved"],
@@ -64,6 +57,14 @@ def tool_result(call: Message, result: str) -> Message:
     return {"role": "tool", "tool_call_id": call["id"], "content": result}
 
 
+def calls_left(history: list[Message]) -> list[Message]:
+    """Return the tool calls of the last reply that have no result yet; results come in order."""
+    for made_count, one in enumerate(reversed(history)):
+        if one["role"] != "tool":
+            return list(one.get("tool_calls", ()))[made_count:]
+    return []
+
+
 class Agent:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
@@ -73,8 +74,7 @@ class Agent:
         saved = ctx.checkpoint or {"run_id": None, "history": []}
         history: list[Message] = saved["history"]
         if saved["run_id"] != ctx.run_id:  # Otherwise this is another execution of the same run.
-            left = history[-1].get("tool_calls", ()) if history else ()
-            history += [tool_result(call, "cancelled") for call in left]
+            history += [tool_result(call, "cancelled") for call in calls_left(history)]
             history += said([{"text": text}])
         while True:  # Repeats only if a message came while the loop was ending.
             async with ctx.listening():
@@ -86,11 +86,12 @@ class Agent:
 
     async def _loop(self, ctx: RunContext, history: list[Message]) -> list[Message]:
         for _ in range(STEPS_MAX):
-            for call in history[-1].get("tool_calls", ()):  # Also when it is executed again here.
+            for call in calls_left(history):  # When it is executed again: those not made yet.
                 is_allowed = await self._ask(ctx, call)
                 if ctx.cancelled:  # The denial came from the cancel, not from a person: end.
                     return history
                 history.append(await self._use(ctx, call, is_allowed=is_allowed))
+                await ctx.save_checkpoint({"run_id": ctx.run_id, "history": history})
             history += said(await ctx.messages())
             await ctx.save_checkpoint({"run_id": ctx.run_id, "history": history})
             if history[-1]["role"] == "assistant":

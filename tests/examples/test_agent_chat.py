@@ -171,6 +171,53 @@ async def test_a_turn_restarted_while_it_asks_keeps_its_question_and_its_step(
     assert roles == ["user", "assistant", "tool"]
 
 
+class TwoCalls(Script):
+    """It wants two tools at once, and names them the same in every turn."""
+
+    async def deltas(self, messages: list[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+        if messages[-1]["role"] != "user":
+            yield {"content": "done"}
+            return
+        for index in range(2):
+            function = {"name": "delete_notes", "arguments": json.dumps({"count": index + 1})}
+            yield {"tool_calls": [{"index": index, "id": f"call-{index}", "function": function}]}
+
+
+async def approve(run: RunHandle, call_id: str) -> None:
+    assert await asked(run) == call_id
+    await run.answer(call_id, {"approved": True})
+
+
+@pytest.mark.proves("R4.9", "R6.5", "I25")
+async def test_a_turn_restarted_at_its_second_tool_does_not_use_the_first_one_again(
+    url: str,
+) -> None:
+    script = TwoCalls()
+    async with asyncio.timeout(60), served(script) as address:
+        async with opened(url, address) as hw:
+            run = await said(hw, "tidy up")
+            await approve(run, "call-0")
+            assert await asked(run) == "call-1"
+        async with opened(url, address) as hw:
+            run = hw.run(run.id)
+            while (await run.record()).run.generation < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await approve(run, "call-1")
+            assert await run.result() == "done"
+            used = [one["result"] for one in await told(run, "tool")]
+            assert used == ["1 notes deleted", "2 notes deleted"]
+            assert [one["call_id"] for one in await told(run, "permission_result")] == [
+                "call-0",
+                "call-1",
+            ]
+            following = await said(hw, "and again")  # The same names are new calls there.
+            await approve(following, "call-0")
+            await approve(following, "call-1")
+            assert await following.result() == "done"
+    results = [one["tool_call_id"] for one in script.asked[1] if one["role"] == "tool"]
+    assert results == ["call-0", "call-1"]
+
+
 def test_one_command_shows_it_all(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "examples.agent_chat"],
