@@ -12,7 +12,8 @@ from headway.core.command.child import CancelChild
 from headway.core.command.clear import ClearRuns
 from headway.core.command.expire import Expire
 from headway.core.command.flow import FlowStart, StartFlow
-from headway.core.command.inbox import ConsumeInbox, NotTaken, Posted
+from headway.core.command.inbox import ANSWER, ConsumeInbox, NotTaken, Posted
+from headway.core.command.question import AskQuestion, CloseQuestion
 from headway.core.command.report import SetWindow
 from headway.core.command.settle import Complete, ConfirmCancel, Fail
 from headway.core.command.submit import Accepted, Submit
@@ -26,7 +27,7 @@ from headway.core.run.run import Claim
 from headway.core.run.transitions import TERMINAL
 from headway.core.run.window import Delivery, Refusal, Window
 from headway.core.world import UNREAD_SHOWN_COUNT_MAX, UNREAD_SHOWN_LENGTH_MAX
-from headway.testing import FakeClock, a_message, a_submit, an_error, claim_of
+from headway.testing import FakeClock, a_message, a_submit, an_error, claim_of, document
 from tests.contract.scenes import (
     TIMEOUT_S,
     claimed_one,
@@ -180,6 +181,59 @@ async def test_a_report_of_unread_messages_is_bounded(store: SqlStore) -> None:
         await store.apply(Complete(claim_of(one), NULL))
         (report,) = await reports(store, one.run_id)
         assert (report["count"], len(report["messages"])) == (count, shown_count)
+
+
+async def ask_and_answer(store: SqlStore, claim: Claim, *said: object) -> None:
+    for number, answer in enumerate(said):
+        call_id = f"1.{number:02}"
+        await store.apply(AskQuestion(claim, call_id, document("may I?")))
+        item = a_message(claim.run_id, answer, kind=ANSWER, call_id=call_id, by="eve")
+        assert isinstance(await store.apply(item), Posted)
+
+
+async def unheard(store: SqlStore, run_id: RunId) -> list[Any]:
+    return await payloads(store, run_id, EventType.ANSWERS_UNREAD)
+
+
+@pytest.mark.proves("I25", "I26")
+@pytest.mark.parametrize("is_taken", [False, True])
+@pytest.mark.parametrize("ending", ENDINGS)
+async def test_answers_that_no_job_has_heard_are_reported_whatever_way_a_run_ends(
+    store: SqlStore, clock: FakeClock, ending: str, *, is_taken: bool
+) -> None:
+    claim = claim_of(await running(store, timeout_s=TIMEOUT_S))
+    await ask_and_answer(store, claim, {"approved": True})
+    if is_taken:  # From the inbox, by an execution that does not come to act on it.
+        assert await store.apply(ConsumeInbox(claim, ANSWER))
+    await ENDINGS[ending](store, clock, claim)
+    assert (await state(store, claim.run_id)).status in TERMINAL
+    answer = {"call_id": "1.00", "by": "eve", "answer": {"approved": True}}
+    assert await unheard(store, claim.run_id) == [{"count": 1, "answers": [answer]}]
+    *_, report, end = await events(store, claim.run_id)
+    assert (report.type, end.type) == (EventType.ANSWERS_UNREAD, EventType.STATE_CHANGED)
+
+
+@pytest.mark.proves("I26")
+async def test_answers_that_were_heard_and_questions_without_one_are_not_reported(
+    store: SqlStore,
+) -> None:
+    claim = claim_of(await running(store))
+    await ask_and_answer(store, claim, True)
+    assert await store.apply(CloseQuestion(claim, "1.00", NULL)) == "true"
+    await store.apply(AskQuestion(claim, "2", document("and now?")))
+    await store.apply(Complete(claim, NULL))
+    assert await unheard(store, claim.run_id) == []
+
+
+@pytest.mark.proves("I26")
+async def test_a_report_of_answers_is_bounded(store: SqlStore) -> None:
+    many, large = await running(store, "ann"), await running(store, "bob")
+    await ask_and_answer(store, claim_of(many), *range(UNREAD_SHOWN_COUNT_MAX + 5))
+    await ask_and_answer(store, claim_of(large), "small", "x" * UNREAD_SHOWN_LENGTH_MAX)
+    for one, count, shown_count in ((many, UNREAD_SHOWN_COUNT_MAX + 5, 20), (large, 2, 1)):
+        await store.apply(Complete(claim_of(one), NULL))
+        (report,) = await unheard(store, one.run_id)
+        assert (report["count"], len(report["answers"])) == (count, shown_count)
 
 
 @pytest.mark.proves("R3.11", "R4.11", "I26")

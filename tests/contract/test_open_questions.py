@@ -16,15 +16,15 @@ from headway.core.command.question import (
     NotAsked,
     RecallQuestions,
 )
-from headway.core.command.wait import Park
+from headway.core.command.wait import Park, Retry, Wake
 from headway.core.document import Document
 from headway.core.ids import Instant, RunId, later
 from headway.core.run.events import EventType
 from headway.core.run.explain import explain
 from headway.core.run.run import Claim
-from headway.testing import FakeClock, a_message, claim_of, document
+from headway.testing import FakeClock, a_message, an_error, claim_of, document
 from tests.contract.backends import read_all
-from tests.contract.scenes import claimed_one, events, instance, orphaned, running
+from tests.contract.scenes import claimed_one, events, instance, orphaned, running, state
 
 YES, NO = document(True), document(False)
 QUESTION, OTHER = document({"tool": "delete", "count": 9}), document({"tool": "delete", "count": 1})
@@ -178,6 +178,57 @@ async def test_an_answer_to_a_question_that_is_not_asked_again_is_refused_as_sta
     assert await open_ids(store, claim.run_id) == ["1.1", "2.1"]
     assert (await told(store, claim.run_id))[-1] == ("permission_request", "1.1", None)
     assert isinstance(await store.apply(an_answer(claim.run_id)), Posted)
+
+
+@pytest.mark.proves("R4.15", "I25", "I26")
+async def test_a_failed_attempt_withdraws_its_questions_and_answers_to_them_are_stale(
+    store: SqlStore,
+) -> None:
+    claim = await ask_first(store)
+    await ask(store, claim, "1.2", OTHER)
+    assert await store.apply(Retry(claim, an_error(), 60))
+    assert await open_ids(store, claim.run_id) == []
+    assert (await store.board.figures()).interrupt_count == 0
+    stale = await store.apply(an_answer(claim.run_id))
+    assert stale == NotAsked(is_answered=False, open_call_ids=())
+    assert (await state(store, claim.run_id)).is_parked  # Nothing has cut its delay short.
+    assert await told(store, claim.run_id) == [
+        ("permission_request", "1.1", None),
+        ("permission_request", "1.2", None),
+        ("permission_result", "1.1", "withdrawn"),
+        ("permission_result", "1.2", "withdrawn"),
+    ]
+
+
+@pytest.mark.proves("R4.9", "I25")
+async def test_the_next_attempt_may_ask_the_same_under_the_same_name_with_its_whole_time(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    claim = await ask_first(store)
+    assert await store.apply(Retry(claim, an_error(), 600))
+    clock.advance(601)
+    assert await store.apply(Wake(claim.run_id))
+    again = await claim_again(store)
+    (left,) = await store.apply(RecallQuestions(again))
+    assert (left.call_id, left.question) == ("1.1", QUESTION)
+    assert (await ask(store, again)).timeout_s == 300
+    assert await ask(store, again) == await ask(store, again)
+    (question,) = await store.runs.questions(claim.run_id)
+    assert (question.call_id, question.answer_by) == ("1.1", later(clock(), seconds=300))
+    assert isinstance(await store.apply(an_answer(claim.run_id)), Posted)
+    assert await store.apply(CloseQuestion(again, "1.1", NO)) == YES
+
+
+@pytest.mark.proves("R4.9", "I25", "I26")
+async def test_an_answer_given_before_the_attempt_failed_is_kept_for_the_next(
+    store: SqlStore,
+) -> None:
+    claim = await ask_first(store)
+    assert isinstance(await store.apply(an_answer(claim.run_id)), Posted)
+    assert await store.apply(Retry(claim, an_error(), 0.0))
+    again = await claim_again(store)
+    assert (await ask(store, again)).answer == YES
+    assert await store.apply(CloseQuestion(again, "1.1", NO)) == YES
 
 
 @pytest.mark.proves("R4.15", "I3")

@@ -22,7 +22,7 @@ CORE: Final = (
     Mutant(
         name="unread messages are not reported",
         file="core/world.py",
-        edits=(("if status in TERMINAL and (unread :=", "if not status and (unread :="),),
+        edits=(("if messages := self.unread_messages(run):", "if messages := []:"),),
         test_file="tests/contract/test_messages.py",
         test="test_unread_messages_are_reported_whatever_way_a_run_ends",
     ),
@@ -182,12 +182,26 @@ CORE: Final = (
         test="test_an_answer_between_two_executions_is_taken_and_received_once",
     ),
     Mutant(
+        name="a failed attempt leaves its questions open",
+        file="core/command/wait.py",
+        edits=(("        run = withdraw_questions(world, run)\n", ""),),
+        test_file="tests/contract/test_open_questions.py",
+        test="test_a_failed_attempt_withdraws_its_questions_and_answers_to_them_are_stale",
+    ),
+    Mutant(
+        name="answers that no job has heard are not reported",
+        file="core/world.py",
+        edits=(("if answers := self.unread_answers(run):", "if answers := []:"),),
+        test_file="tests/contract/test_messages.py",
+        test="test_answers_that_no_job_has_heard_are_reported_whatever_way_a_run_ends",
+    ),
+    Mutant(
         name="a question that is not asked again can still be answered",
         file="core/command/question.py",
         edits=(
             (
-                "                _put(world, other._replace(generation=WITHDRAWN))\n",
-                "                _put(world, other)\n",
+                "            _put(world, question._replace(generation=WITHDRAWN))\n",
+                "            _put(world, question)\n",
             ),
         ),
         test_file="tests/contract/test_open_questions.py",

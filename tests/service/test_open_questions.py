@@ -103,6 +103,37 @@ async def test_an_answer_given_while_no_program_runs_is_received_once(
         assert (await run.record()).run.unread_count == 0
 
 
+@pytest.mark.proves("R4.15", "I25", "I26")
+async def test_a_failed_attempt_withdraws_what_it_asked_and_the_next_may_ask_it_again(
+    url: str,
+) -> None:
+    has_retried, may_ask = asyncio.Event(), asyncio.Event()
+
+    async def asks(ctx: RunContext) -> Any:
+        if ctx.attempt == 1:
+            left.append(asyncio.create_task(ctx.interrupt("may I?")))
+            await asked(hw.run(ctx.run_id))
+            raise ValueError
+        has_retried.set()
+        await may_ask.wait()
+        return await ctx.interrupt("may I?")
+
+    left: list[asyncio.Task[Any]] = []
+    hw = Headway(url)
+    hw.job(name="asks", retries=1)(asks)
+    async with asyncio.timeout(60), hw:
+        run = await hw.start("asks")
+        await has_retried.wait()
+        assert await run.questions() == {}
+        with pytest.raises(QuestionNotOpen):
+            await run.answer("1.1", "too late")
+        may_ask.set()
+        assert list(await asked(run)) == ["1.1"]
+        await run.answer("1.1", "yes")
+        assert await run.result() == "yes"
+        assert await results(run) == [("1.1", "withdrawn", None), ("1.1", "answered", "yes")]
+
+
 @pytest.mark.proves("R6.5", "I25")
 async def test_several_open_questions_keep_their_names_whatever_was_asked_before_them(
     url: str,

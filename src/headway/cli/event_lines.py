@@ -60,6 +60,9 @@ def _told(event: dict[str, Any], payload: Any) -> str:
         case "run_messages_unread", {"count": count, "messages": messages}:
             texts = "; ".join(short(one.get("message")) for one in messages)
             return f"{plain(str(count))} not read by the job: {texts}"
+        case "run_answers_unread", {"count": count, "answers": answers}:
+            texts = "; ".join(f"{plain(one['call_id'])} {short(one['answer'])}" for one in answers)
+            return f"{plain(str(count))} not heard by the job: {texts}"
         case "run_messages_carried", {"count": count, "to": to}:
             return f"{plain(str(count))} carried over to run {plain(str(to))}"
         case "resync", _:

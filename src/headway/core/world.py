@@ -8,9 +8,10 @@ as its commands would one by one. Nothing here does I/O.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Any, Final, NamedTuple, Protocol
 
-from headway.core.document import Document, encode_document
+from headway.core.document import NULL, Document, encode_document
 from headway.core.files import FilePlace, KeyOutput, StoredFile
 from headway.core.flow.kept import FlowChanges, LoadedTasks, SavedFlow
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
@@ -30,7 +31,7 @@ CARRIED: Final = 0
 """The `consumed_by` of a message that was carried to a replacing run. Claims begin at 1."""
 UNREAD_SHOWN_COUNT_MAX: Final = 20
 UNREAD_SHOWN_LENGTH_MAX: Final = 65_536
-"""Limits of the event that reports unread messages. The inbox has all of them."""
+"""Limits of the events that report unread messages and answers."""
 
 
 class Instance(NamedTuple):
@@ -246,6 +247,13 @@ class World:
         """Return the unread messages of a run. It must have been loaded as one that may end."""
         return [item for item in self.inbox.get(run.id, ()) if item.kind == MESSAGE]
 
+    def unread_answers(self, run: Run) -> list[Question]:
+        """Return the answered questions of a run that may end whose answer its job has not received.
+
+        A job that receives an answer closes the question, which removes its row.
+        """
+        return [one for one in self.questions.get(run.id, {}).values() if one.answer is not None]
+
     def pop_ready(self, lane: LaneName) -> Run | None:
         """The next run that may be claimed, taken off the queue; stale entries are dropped."""
         ready = self.lanes[lane].ready
@@ -302,15 +310,15 @@ class World:
     ) -> Run | None:
         """Move `run` by the transition table, with one event. Return None if it may not move.
 
-        An end reports the unread messages, frees everything that the run holds, and gives its key
-        to the next run.
+        An end reports the unread messages and answers, frees everything that the run holds, and
+        gives its key to the next run.
         """
         status = TRANSITIONS[trigger].get(run.status)
         if status is None:
             return None
-        if status in TERMINAL and (unread := self.unread_messages(run)):
+        if status in TERMINAL:
             # Before the end itself, because followers of the run stop reading there.
-            run = self.emit(run, EventType.MESSAGES_UNREAD, _report_unread(unread))
+            run = self._report_unread(run)
         payload = state_payload(run.status, status, details)
         changes["status"] = status
         run_seq = run.run_seq + 1
@@ -330,6 +338,17 @@ class World:
         if status in TERMINAL:
             self._leave_key(run)
         return after
+
+    def _report_unread(self, run: Run) -> Run:
+        if messages := self.unread_messages(run):
+            shown = _shown(map(describe_message, messages))
+            payload = f'{{"count":{len(messages)},"messages":[{shown}]}}'
+            run = self.emit(run, EventType.MESSAGES_UNREAD, payload)
+        if answers := self.unread_answers(run):
+            shown = _shown(map(_describe_answer, answers))
+            payload = f'{{"count":{len(answers)},"answers":[{shown}]}}'
+            run = self.emit(run, EventType.ANSWERS_UNREAD, payload)
+        return run
 
     def put_file(self, file: StoredFile) -> None:
         if file.place not in self.files:
@@ -415,16 +434,22 @@ def describe_message(item: InboxItem) -> str:
     return f'{{"seq":{item.seq},"by":{by},"message":{veiled(item.payload)}}}'
 
 
-def _report_unread(items: list[InboxItem]) -> str:
-    """Encode the number of unread messages, and the first of them that fit."""
+def _describe_answer(question: Question) -> str:
+    names = {"call_id": question.call_id, "by": question.answered_by}
+    answer = veiled(question.answer or NULL)
+    return f'{encode_document(names, place="call_id")[:-1]},"answer":{answer}}}'
+
+
+def _shown(described: Iterator[str]) -> str:
+    """Return the first of these that fit into an event."""
     shown: list[str] = []
     length = 0
-    for item in items[:UNREAD_SHOWN_COUNT_MAX]:
-        length += len(item.payload) + len(item.by)
+    for one in islice(described, UNREAD_SHOWN_COUNT_MAX):
+        length += len(one)
         if length > UNREAD_SHOWN_LENGTH_MAX:
             break
-        shown.append(describe_message(item))
-    return f'{{"count":{len(items)},"messages":[{",".join(shown)}]}}'
+        shown.append(one)
+    return ",".join(shown)
 
 
 _ENDED: dict[str, Any] = {

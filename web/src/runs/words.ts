@@ -55,6 +55,8 @@ function told(event: EventView, payload: Record<string, unknown>): Words {
       return { words: payload.kind === "answer" ? "Somebody has answered." : "A message came in.", tone: "state" };
     case "run_messages_unread":
       return { words: unreadWords(payload), tone: "warning" };
+    case "run_answers_unread":
+      return { words: `It ended without hearing ${payload.count === 1 ? "an answer" : `${String(payload.count)} answers`} to what it had asked.`, tone: "warning" };
     case "run_messages_carried":
       return { words: `${messageCount(payload.count)} it had not read went to the run that replaces it.`, tone: "state" };
     case "run_messages_consumed":
@@ -81,7 +83,7 @@ function questionEnd({ outcome, answer }: Record<string, unknown>): string {
     case "shutdown":
       return "Its question was denied, because its process stopped.";
     case "withdrawn":
-      return "Its question was withdrawn: the run was executed again, and asked a different question.";
+      return "Its question was withdrawn: the attempt that asked it failed, or the run was executed again and asked a different question.";
     default:
       return `It was answered: ${briefly(answer)}`;
   }

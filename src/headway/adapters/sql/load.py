@@ -222,12 +222,20 @@ async def load_world(
     return world, epoch
 
 
+ANSWERED_RUN_SEQ_MIN: Final = 4
+"""The events of a run with an answered question: queued, started, asked, answered."""
+
+
 def _need_unread(needs: Needs, world: World) -> None:
-    """Load the unread messages of runs that may end: the end reports or carries them."""
+    """Load the unread messages and answers of runs that may end: the end reports or carries them."""
     for run in world.runs.values():
         may_end = needs.run_ids.get(run.id) or run.key in needs.whole_keys
-        if run.unread_count and may_end and run.job != FLOW_JOB:
+        if not may_end or run.job == FLOW_JOB:
+            continue
+        if run.unread_count:
             needs.inbox(run.id, MESSAGE)
+        if run.run_seq >= ANSWERED_RUN_SEQ_MIN:
+            needs.question_run_ids[run.id] = None
 
 
 async def _recheck_free_keys(link: Link, needs: Needs, world: World) -> None:

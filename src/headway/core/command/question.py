@@ -5,7 +5,9 @@ execution ends before its question is answered (a crash, a restart), the row sta
 the question and can answer it. The next execution that asks the same question under the same
 `call_id` takes the row over, with its deadline and with an answer given in the meantime. If that
 execution asks a different question, it withdraws the unanswered questions of earlier executions:
-their rows are hidden, and answers to them are refused, until the same question is asked again.
+their rows are hidden, and answers to them are refused, until the same question is asked again. A
+failed attempt withdraws its own questions, because the next attempt may never ask them. A question
+that is asked again after it was withdrawn keeps its name, and has its whole time again.
 """
 
 import json
@@ -56,7 +58,7 @@ class Outcome(StrEnum):
     SHUTDOWN = "shutdown"
     """The process stopped, and the job asked with `on_shutdown="deny"`."""
     WITHDRAWN = "withdrawn"
-    """A later execution of the run asked a different question."""
+    """The attempt that asked has failed, or a later execution asked a different question."""
 
 
 def is_open(question: Question, run: Run) -> bool:
@@ -90,7 +92,7 @@ class Asked:
     seq: int
     """An answer that came before this was to another question, though its name was the same."""
     timeout_s: float
-    """How long to wait for an answer: the time left since the question was first asked."""
+    """How long to wait for an answer: the time left since the question was opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,8 @@ class AskQuestion:
         return (other.question, other.answer_schema) == (self.question, self.schema)
 
     def _take_over(self, world: World, run: Run, known: Question) -> Asked:
+        if known.generation == WITHDRAWN:  # Nobody could answer it in the meantime.
+            known = known._replace(asked_at=world.now)
         if known.generation != run.generation:
             answer_by = self._answer_by(run, asked_at=known.asked_at, now=world.now)
             question = known._replace(
@@ -214,12 +218,8 @@ class AskQuestion:
 
         Answered questions stay until a job asks them again.
         """
-        for other in list(world.questions[run.id].values()):
-            is_earlier = other.generation not in (run.generation, WITHDRAWN)
-            if is_earlier and other.answer is None:
-                _put(world, other._replace(generation=WITHDRAWN))
-                run = _announce_result(world, run, other, Outcome.WITHDRAWN, NULL)
-        return run
+        others = world.questions[run.id].values()
+        return _withdraw(world, run, [one for one in others if one.generation != run.generation])
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +248,19 @@ class CloseQuestion:
         outcome = Outcome.ANSWERED if is_answered else self.outcome
         _announce_result(world, run, question, outcome, answer)
         return answer
+
+
+def withdraw_questions(world: World, run: Run) -> Run:
+    """Withdraw all that the run asks and nobody has answered."""
+    return _withdraw(world, run, list(world.questions[run.id].values()))
+
+
+def _withdraw(world: World, run: Run, questions: list[Question]) -> Run:
+    for question in questions:
+        if question.generation != WITHDRAWN and question.answer is None:
+            _put(world, question._replace(generation=WITHDRAWN))
+            run = _announce_result(world, run, question, Outcome.WITHDRAWN, NULL)
+    return run
 
 
 def _announce_result(

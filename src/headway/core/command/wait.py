@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headway.core.command.command import Needs
+from headway.core.command.question import withdraw_questions
 from headway.core.document import Document
 from headway.core.duration import check_seconds
 from headway.core.ids import Instant, RunId, later
@@ -85,7 +86,10 @@ class Park:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """This attempt has failed. The run waits for the next one as if it were parked."""
+    """This attempt has failed. The run waits for the next one as if it were parked.
+
+    What the attempt asked and nobody has answered is withdrawn: the next one may never ask it.
+    """
 
     claim: Claim
     error: Document
@@ -98,6 +102,7 @@ class Retry:
 
     def need(self, needs: Needs) -> None:
         needs.run(self.claim.run_id, may_wake=True)
+        needs.question_run_ids[self.claim.run_id] = None
 
     def decide(self, world: World) -> bool:
         run = world.held(self.claim)
@@ -105,6 +110,7 @@ class Retry:
             return False
         wake_at = later(world.now, seconds=self.delay_s)
         failed_attempt = run.attempt
+        run = withdraw_questions(world, run)
         run = park(world, run, wake_at, attempt=failed_attempt + 1, documents=self._documents())
         payload = f'{{"attempt":{failed_attempt},"error":{self.error},"delay_s":{self.delay_s}}}'
         run = world.emit(run, EventType.RETRIED, payload)

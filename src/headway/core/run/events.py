@@ -33,6 +33,8 @@ class EventType(StrEnum):
     MESSAGES_CONSUMED = "run_messages_consumed"
     MESSAGES_UNREAD = "run_messages_unread"
     """The run ends, and its job has not read these messages."""
+    ANSWERS_UNREAD = "run_answers_unread"
+    """The run ends, and its job has not heard these answers to its questions."""
     MESSAGES_CARRIED = "run_messages_carried"
     """The run is replaced, and its unread messages go to the run that replaces it."""
     QUEUED_MESSAGE = "queued_message"
