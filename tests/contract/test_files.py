@@ -153,9 +153,9 @@ async def test_i1_in_one_batch_a_file_is_made_replaced_dropped_and_made(store: S
         drop,
         finished(one, "1.jpg", part="1-3"),
     )
-    assert answers == [True, True, 1, 0, True]
+    assert answers == [FileAnswer.NEW, FileAnswer.REPLACED, 1, 0, FileAnswer.NEW]
     assert [file.part for file in await files(store)] == ["1-3"]
-    assert await together(store, drop, finished(one, "1.jpg", part="1-4")) == [1, True]
+    assert await together(store, drop, finished(one, "1.jpg", part="1-4")) == [1, FileAnswer.NEW]
     assert [file.part for file in await files(store)] == ["1-4"]
 
 
