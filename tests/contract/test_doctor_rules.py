@@ -32,7 +32,7 @@ BROKEN: list[tuple[str, dict[str, Any], set[tuple[str, str]]]] = [
     ("parked", {"queue_rank": 1, "ready_seq": 9}, {("I9", "among those that never did")}),
     ("cancelling", {"cancel_by": None, "due_at": None}, {("I11", "has no deadline")}),
     ("ready", {"death_count": 3}, {("I17", "that it is poison")}),
-    ("parked", {"stop_count": 10}, {("I17", "that it is poison")}),
+    ("parked", {"stop_count": 20}, {("I17", "that it is poison")}),
     ("ready", {"due_at": FAR}, {("I18", "at the wrong time")}),
     ("ready", {"child_of": "zed"}, {("I11", "not among those that end with its parent")}),
     ("ended", {"child_of": "zed"}, {("I8", "still a child")}),

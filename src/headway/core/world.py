@@ -248,7 +248,7 @@ class World:
         return [item for item in self.inbox.get(run.id, ()) if item.kind == MESSAGE]
 
     def unread_answers(self, run: Run) -> list[Question]:
-        """Return the answered questions of a run that may end whose answer its job has not received.
+        """Return the answered questions of a run whose answers its job has not received.
 
         A job that receives an answer closes the question, which removes its row.
         """

@@ -227,7 +227,7 @@ ANSWERED_RUN_SEQ_MIN: Final = 4
 
 
 def _need_unread(needs: Needs, world: World) -> None:
-    """Load the unread messages and answers of runs that may end: the end reports or carries them."""
+    """Load the unread messages and answers of runs that may end: the end reports them."""
     for run in world.runs.values():
         may_end = needs.run_ids.get(run.id) or run.key in needs.whole_keys
         if not may_end or run.job == FLOW_JOB:
