@@ -13,7 +13,7 @@ from tests.contract.backends import read_all, url_on
 CYCLE_COUNT: Final = 3
 # What differs from one life of a run to the next, and from one process to the next.
 OWN_COLUMNS: Final = {
-    "runs": {"id", "key", "queued_at", "started_at", "ended_at"},
+    "runs": {"id", "key", "queued_at", "started_at", "ended_at", "updated_at"},
     "events": {"run_id", "key", "at"},
     "instances": {"id", "lease_expires_at", "started_at"},
     "stream": {"cluster_id", "epoch"},

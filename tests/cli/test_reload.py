@@ -53,6 +53,11 @@ class Started:
         self.process.send_signal(signal.SIGHUP)
 
 
+def _heed_hangups() -> None:
+    """Tests that run under `nohup` ignore SIGHUP, and their children inherit that."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @contextmanager
 def started(*arguments: str, folder: Path) -> Iterator[Started]:
     (folder / "jobs.py").write_text(JOBS)
@@ -63,6 +68,7 @@ def started(*arguments: str, folder: Path) -> Iterator[Started]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        preexec_fn=_heed_hangups,  # noqa: PLW1509  # There are no threads here.
     )
     try:
         assert process.stdout is not None

@@ -315,7 +315,7 @@ class Outcome:
     ledger: list[str] = field(default_factory=list)
 
     def of_ledger(self, kind: str) -> list[list[str]]:
-        lines = (line.split(" ") for line in self.ledger)
+        lines = (line.split(" ", 2) for line in self.ledger)
         return [words for found, *words in lines if found == kind]
 
     def events(self, kind: str) -> list[Any]:

@@ -9,8 +9,8 @@ from pydantic import Field
 from headway.api.cursor import SMALL_NUMBER_MAX
 from headway.api.views import instant
 from headway.api.wire import Body, Name, Seconds
-from headway.core.flow.definition import ErrorPolicy
 from headway.core.flow.faults import Fault
+from headway.core.flow.fields import FLOW_SETTINGS, or_nothing
 from headway.core.flow.kept import SavedFlow
 from headway.core.flow.state import NodeRun
 from headway.core.ids import Instant
@@ -82,16 +82,9 @@ DEFINITION_BODY: Final[dict[str, Any]] = {
                         "items": {"type": "object"},
                         "examples": [[{"from": "ask", "action": "approved", "to": ""}]],
                     },
-                    "error_policy": {
-                        "type": "string",
-                        "enum": [policy.value for policy in ErrorPolicy],
-                        "description": "The policy for a failed node without an `error` edge:"
-                        " fail the task (the default here), or follow the `default` edge.",
-                    },
-                    "worker_wait_ms": {
-                        "type": "integer",
-                        "description": "How long a task waits for a missing worker, if"
-                        " `error_policy` is `fail`.",
+                    **{
+                        name: or_nothing(shape.schema()) | {"description": about}
+                        for name, (shape, about) in FLOW_SETTINGS.items()
                     },
                 },
             }
