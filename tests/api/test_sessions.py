@@ -87,14 +87,14 @@ async def test_s2_a_stream_ends_with_the_session_that_opened_it(
             client.streamed("/api/events?after=0", cookie=cookie, **by_token) as theirs,
         ):
             await client.post("/api/runs", {"job": "echo"}, **by_token)
-            assert [(await anext(ours)).id for _ in range(3)] == ["1", "2", "3"]
+            assert [(await anext(ours)).data["seq"] for _ in range(3)] == [1, 2, 3]
             if is_signed_out:
                 assert (await client.call("DELETE", "/api/session", cookie=cookie)).status == 204
             else:
                 monkeypatch.setattr("headway.api.access.time", AfterASession)
             await client.post("/api/runs", {"job": "echo"}, **by_token)
             assert [event async for event in ours] == []
-            assert [(await anext(theirs)).id for _ in range(6)][-1] == "6"
+            assert [(await anext(theirs)).data["seq"] for _ in range(6)] == [1, 2, 3, 4, 5, 6]
         assert (await client.get("/api/lanes", cookie=cookie)).status == 401
         status = 200 if is_signed_out else 401
         assert (await client.get("/api/lanes", cookie=another)).status == status
