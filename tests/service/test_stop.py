@@ -309,9 +309,13 @@ async def test_an_engine_that_cannot_begin_says_why_and_leaves_nothing_open(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
-        connection.execute("ALTER TABLE instances RENAME COLUMN pid TO process")
+        # The tables are headway's own; only the registration of a new instance fails.
+        connection.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON instances"
+            " BEGIN INSERT INTO lost_table VALUES (1); END"
+        )
     hw = Headway(url)
-    with pytest.raises(StoreFailed, match="pid"):
+    with pytest.raises(StoreFailed, match="lost_table"):
         await hw.__aenter__()
     assert "headway-writer" not in {thread.name for thread in threading.enumerate()}
     with pytest.raises(RuntimeError, match="async with"):
