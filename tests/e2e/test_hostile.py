@@ -139,7 +139,9 @@ async def test_s8_a_hostile_flow_is_text_on_every_screen(
         "last": {"kind": "approval", "params": {"approval_key": "$shared.ok"}},
     }
     edges = [{"from": text, "action": "error", "to": "last"}, {"from": text, "to": text}]
-    site.publish(text, {"start": text, "nodes": nodes, "edges": edges})
+    # Nothing answers at the worker's address: the failure is to follow its edge at once.
+    flow = {"worker_wait_ms": 0, "start": text, "nodes": nodes, "edges": edges}
+    site.publish(text, flow)
     site.call("POST", "/workers/register", {"id": text, "url": "http://x", "services": [text]})
     task_id = site.started(text, key=text, params={"said": text})
     site.waiting(task_id, "approval")
