@@ -1,5 +1,7 @@
 """What people look at, on every backend: one lane, open questions, schedules, figures."""
 
+import pytest
+
 from headway.adapters.sql.store import SqlStore
 from headway.core.command.cancel import RequestCancel
 from headway.core.command.fire import FireSchedule
@@ -11,6 +13,7 @@ from headway.core.command.submit import Busy
 from headway.core.command.wait import GiveSlotBack
 from headway.core.document import Document
 from headway.core.ids import Key, LaneName, RunId
+from headway.core.run import recent
 from headway.core.run.status import RunStatus
 from headway.core.schedule import Schedule
 from headway.testing import FakeClock, a_submit, claim_of
@@ -106,24 +109,30 @@ async def test_r1_10_the_figures_count_what_is_live(store: SqlStore) -> None:
     assert figures.last_seq == page.last_seq
 
 
-async def test_r1_10_the_snapshot_has_the_last_run_of_each_saved_key(store: SqlStore) -> None:
+async def test_r1_10_the_snapshot_has_the_last_run_of_each_saved_key(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However old it is. Of the keys without a saved row, only the recent ones have theirs."""
+    monkeypatch.setattr(recent, "KEY_COUNT_MAX", 1)
     me = await instance(store)
     for key in ("ann", "bob"):
         await store.apply(
             SaveKey(key=Key(key), job="work", params=Document("{}"), expected_revision=None)
         )
-    await submitted(store, "unsaved")
-    await store.apply(Complete(claim_of(await claimed_one(store, me)), Document("null")))
-    for _ in range(2):
-        await submitted(store, "ann")
+    ended = dict[str, RunId]()
+    for key in ("unsaved", "ann", "ann", "new", "new"):
+        ended[key] = await submitted(store, key)
         await store.apply(Complete(claim_of(await claimed_one(store, me)), Document("null")))
     snapshot = await store.runs.snapshot()
-    [begun] = [record.run for record in snapshot.last_runs]
-    assert (begun.key, begun.status) == ("ann", RunStatus.SUCCEEDED)
-    last = await submitted(store, "ann")
+    assert [one.key for one in snapshot.recent_keys] == ["new"]
+    shown = sorted((one.run.key, one.run.id, one.run.status) for one in snapshot.last_runs)
+    assert shown == [(key, ended[key], RunStatus.SUCCEEDED) for key in ("ann", "new")]
+    last = {await submitted(store, key) for key in ("ann", "new")}
     snapshot = await store.runs.snapshot()
+    assert [one.key for one in snapshot.recent_keys] == ["new"]
     # The one that waits, and the one before it: of that are the figures, if it never begins.
-    assert {record.run.id for record in snapshot.last_runs} == {begun.id, last}
+    assert {one.run.id for one in snapshot.last_runs} == {ended["ann"], ended["new"]} | last
+    assert len(snapshot.last_runs) == 4
     assert [one.id for one in snapshot.instances] == [me]
 
 
