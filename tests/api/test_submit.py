@@ -39,12 +39,14 @@ BODIES = [
     b'{"job":"echo","params":{"said":"\xff"}}',
 ]
 OF_THE_RUN = {"id", "key", "seq", "ready_seq", "active_run_id"} | {
-    *("queued_at", "started_at", "updated_at")
+    *("queued_at", "started_at", "updated_at", "run_by")
 }
 
 
 def comparable(told: Any) -> Any:
-    return {name: value for name, value in told.items() if name not in OF_THE_RUN}
+    """Without ids and times; of the time limit remains whether there is one."""
+    kept = {name: value for name, value in told.items() if name not in OF_THE_RUN}
+    return kept | {"has_time_limit": told.get("run_by") is not None}
 
 
 async def answers(url: str, body: bytes, *, is_first: bool) -> list[tuple[int, Any]]:
