@@ -17,9 +17,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from headway.api.events import event_id
 from headway.api.page import BUILT_FOLDER, CONTENT_POLICY
 from headway.api.state import StateView
 from headway.api.wire import EventView
+from headway.core.run import recent
 
 TICK_S: Final = 0.02
 MOVE_EVERY: Final = 20
@@ -32,6 +34,11 @@ RUNNING_SHARE: Final = 0.01
 
 def _now() -> str:
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _event_id(seq: int) -> str:
+    """An id as the server makes it: the `seq`, and a mark that stays the same for that event."""
+    return event_id(seq, seq)
 
 
 class Feed:
@@ -70,15 +77,18 @@ class Feed:
             "generation": 1,
             "attempt": 1,
             "unread_count": 0,
+            "is_listening": False,
             "queued_at": at,
+            "updated_at": at,
             "params": {"url": f"https://example.org/{index}"},
             "progress": None,
         }
 
     def _begun(self, run: dict[str, Any]) -> dict[str, Any]:
         figures = {"downloaded": 0, "skipped": 0}
-        begun = {"status": "running", "state": "Running", "started_at": _now(), "ready_seq": None}
-        return {**run, **begun, "progress": figures}
+        at = _now()
+        begun = {"status": "running", "state": "Running", "started_at": at, "updated_at": at}
+        return {**run, **begun, "ready_seq": None, "progress": figures}
 
     def state(self) -> dict[str, Any]:
         runs = [*self._running, *self._queued]
@@ -90,8 +100,20 @@ class Feed:
         lane = {"name": "main", "max_concurrent": self._running_count, "max_queued": None}
         counts = {"held_count": len(self._running), "queued_count": len(self._queued)}
         lane |= {**counts, "waiting_count": 0, "paused": False, "revision": 1}
-        state = {"seq": self._seq, "epoch": 0, "lanes": [lane], "keys": keys, "runs": runs}
-        return state | {"last_runs": [], "instances": [], "workers": []}
+        state = {"seq": self._seq, "event_id": _event_id(self._seq), "epoch": 0}
+        state |= {"lanes": [lane], "keys": keys, "runs": runs, "last_runs": []}
+        return state | {"recent": self._recent(runs), "instances": [], "workers": []}
+
+    def _recent(self, runs: list[dict[str, Any]]) -> dict[str, Any]:
+        newest = sorted(runs, key=lambda run: run["seq"], reverse=True)
+        keys = [{"key": run["key"], "seq": run["seq"]} for run in newest]
+        limits = {
+            "key_count_max": recent.KEY_COUNT_MAX,
+            "event_count_max": recent.EVENT_COUNT_MAX,
+            "event_step": recent.EVENT_STEP,
+        }
+        has_older = len(keys) > recent.KEY_COUNT_MAX
+        return {"keys": keys[: recent.KEY_COUNT_MAX], "has_older": has_older, **limits}
 
     def changes(self) -> Iterator[dict[str, Any]]:
         """The next change: a run's figures, or an end with the two beginnings that it makes."""
@@ -136,7 +158,9 @@ class Feed:
                 sent += 1
                 for event in self.changes():
                     data = json.dumps(event)
-                    blocks.append(f"id: {event['seq']}\nevent: {event['type']}\ndata: {data}\n\n")
+                    blocks.append(
+                        f"id: {_event_id(event['seq'])}\nevent: {event['type']}\ndata: {data}\n\n"
+                    )
             await response.write("".join(blocks).encode() or b": ping\n\n")
             await asyncio.sleep(TICK_S)
         return response
