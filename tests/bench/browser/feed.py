@@ -21,6 +21,7 @@ from headway.api.events import event_id
 from headway.api.page import BUILT_FOLDER, CONTENT_POLICY
 from headway.api.state import StateView
 from headway.api.wire import EventView
+from headway.core.ids import Instant
 from headway.core.run import recent
 
 TICK_S: Final = 0.02
@@ -38,7 +39,7 @@ def _now() -> str:
 
 def _event_id(seq: int) -> str:
     """An id as the server makes it: the `seq`, and a mark that stays the same for that event."""
-    return event_id(seq, seq)
+    return event_id(seq, Instant(seq))
 
 
 class Feed:
