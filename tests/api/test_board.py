@@ -147,14 +147,21 @@ async def test_a_key_is_stopped_with_all_its_runs_and_none_of_them_starts(client
     active = await client.submitted("stay", key="ann")
     await client.begun(active)
     queued = [await client.submitted("echo", key="ann", on_conflict="enqueue") for _ in range(2)]
-    stopped = await client.post("/api/keys/ann/stop", {"reason": "enough", "files": "delete"})
+    wanted = {"key": "ann", "reason": "enough", "files": "delete"}
+    stopped = await client.post("/api/stop-key", wanted)
     answers = [(run["run_id"], run["answer"]) for run in stopped["runs"]]
     assert stopped.status == 202
     assert answers == [(queued[1], "canceled"), (queued[0], "canceled"), (active, "requested")]
     ended = [await client.ended(run_id) for run_id in (active, *queued)]
     assert {run["status"] for run in ended} == {"canceled"}
     assert [run["started_at"] is None for run in ended] == [False, True, True]
-    assert (await client.post("/api/keys/ann/stop")).body == {"runs": []}
+    assert (await client.post("/api/stop-key", {"key": "ann"})).body == {"runs": []}
+
+
+async def test_a_key_that_ends_with_stop_keeps_its_address(client: Client) -> None:
+    saved = await client.call("PUT", "/api/keys/ann/stop", {"job": "echo"})
+    assert (saved.status, saved["key"]) == (200, "ann/stop")
+    assert (await client.get("/api/keys/ann/stop"))["key"] == "ann/stop"
 
 
 async def test_schedules_are_listed_with_their_next_slot_and_can_be_run_now(url: str) -> None:

@@ -21,7 +21,6 @@ from headway.api.state import StateView, state_text
 from headway.api.strict import StrictRoute
 from headway.api.views import holder_view, key_view, lane_view, listed
 from headway.api.wire import (
-    CancelBody,
     ClearView,
     InstanceList,
     JobList,
@@ -31,6 +30,7 @@ from headway.api.wire import (
     LaneBody,
     LaneList,
     LaneView,
+    StopBody,
     StopView,
 )
 from headway.core.ids import LaneName
@@ -225,19 +225,18 @@ def _keys(router: APIRouter, face: Face) -> None:
 
 def _stop_keys(router: APIRouter, face: Face) -> None:
     @router.post(
-        "/keys/{key:name}/stop",
+        "/stop-key",  # Not below /keys/, where every path is the address of a key.
         tags=["keys"],
         status_code=202,
         response_class=Response,
         responses={202: {"model": StopView}, **problems()},
     )
-    async def stop_key(key: NamePath, by: By, body: CancelBody | None = None) -> Response:
+    async def stop_key(body: StopBody, by: By) -> Response:
         """Cancel all runs of the key, the queued ones first, so that none of them starts.
 
         The list is empty when the key has no active run.
         """
-        wanted = body or CancelBody(files="keep", reason="")
-        stopped = await face.active.stop(key, files=wanted.files, reason=wanted.reason, by=by)
+        stopped = await face.active.stop(body.key, files=body.files, reason=body.reason, by=by)
         runs = [{"run_id": run.run_id, "answer": run.answer.value} for run in stopped]
         return json_answer(json.dumps({"runs": runs}), status=202)
 

@@ -54,6 +54,10 @@ class CancelBody(Body):
     reason: Annotated[str, Field(max_length=1_000)] = Field("", examples=["not needed any more"])
 
 
+class StopBody(CancelBody):
+    key: Name = Field(description="All runs of this key are cancelled.", examples=["ann"])
+
+
 class MessageBody(Body):
     content: Any = Field(
         description="Any JSON: the job finds it in `ctx.messages()`.", examples=["go on"]

@@ -71,8 +71,8 @@ async def stop(
     """
     files = "delete" if delete_files else "keep"
     async with connected(app) as client:
-        path = f"/api/keys/{named(key)}/stop"
-        stopped = await client.post(path, {"files": files, "reason": reason})
+        wanted = {"key": key, "files": files, "reason": reason}
+        stopped = await client.post("/api/stop-key", wanted)
     empty = "the key has no active run"
     columns = itemgetter("run_id", "answer")
     print_list(stopped["runs"], ("run", "answer"), columns, empty=empty, as_json=json)
