@@ -294,9 +294,9 @@ class Headway:
             return name
 
     def note_stop(self) -> None:
-        """Call this as soon as the program is told to end, if it leaves `async with` only later.
+        """Note that the program is about to stop, if it leaves `async with` only later.
 
-        Runs that do not wait now and have stored nothing may be why: their stop is counted.
+        Runs that execute now and have stored nothing new may be the reason, so their stop counts.
         """
         if self._engine is not None:
             self._engine.note_stop()

@@ -104,7 +104,7 @@ ADAPTERS: Final = (
     Mutant(
         name="another program's table of headway's name is adopted",
         file="adapters/sql/ownership.py",
-        edits=(("not KEYS[name] <= set(found) <= OWN[name]", "False"),),
+        edits=(("not FIRST[name] <= set(found) <= OWN[name]", "False"),),
         test_file="tests/contract/test_foreign_tables.py",
         test="test_foreign_table_with_a_name_of_ours_is_refused_and_unchanged",
         backend="postgres",

@@ -15,7 +15,17 @@ pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.proves("R9.2")]
 
 CLOSED: Final = "use `async with` on Headway before you "
 ALWAYS: Final = {
-    *("flows", "ids", "job", "jobs", "reach", "reloaded_on_hangup", "retention", "schedule"),
+    *(
+        "flows",
+        "ids",
+        "job",
+        "note_stop",
+        "jobs",
+        "reach",
+        "reloaded_on_hangup",
+        "retention",
+        "schedule",
+    ),
     *("schedules", "schema", "timeouts", "urls", "without_engine"),
 }
 """Members that work before it is open. (`schedule` and `without_engine` work only then.)"""
@@ -48,6 +58,7 @@ CALLS: Final[dict[str, Callable[[Headway], Any]]] = {
     "jobs": lambda hw: hw.jobs["echo"],
     "keys": lambda hw: hw.keys.list(),
     "lanes": lambda hw: hw.lanes.wait_for_active(1),
+    "note_stop": lambda hw: hw.note_stop(),
     "reach": lambda hw: hw.reach,
     "reload": lambda hw: hw.reload(),
     "reloaded_on_hangup": lambda hw: hw.reloaded_on_hangup(),
