@@ -253,7 +253,7 @@ async def test_unknown_fields_are_warnings_and_without_any_the_answer_is_as_ever
     assert all("no effect" in warning["problem"] for warning in made["warnings"])
     api = await client.call("PUT", "/api/flows/other", odd)
     assert {warning["place"] for warning in api["warnings"]} > places
-    # That nobody offers a service yet is told by the API, and not to clients of the root paths.
+    # The API warns of a service without a worker. The answer of the root paths does not.
     plain = body | {"DefinitionJSON": json.dumps(asking())}
     assert list((await client.post("/flows/version", plain)).body) == ["id"]
 

@@ -1,7 +1,7 @@
 """What requests about flows and tasks may say, and how tasks look in answers."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -9,7 +9,6 @@ from pydantic import Field
 from headway.api.cursor import SMALL_NUMBER_MAX
 from headway.api.views import instant
 from headway.api.wire import Body, Name, Seconds
-from headway.core.flow.faults import Fault
 from headway.core.flow.fields import FLOW_SETTINGS, or_nothing
 from headway.core.flow.kept import SavedFlow
 from headway.core.flow.state import NodeRun
@@ -106,7 +105,7 @@ def flow_view(flow: SavedFlow) -> dict[str, Any]:
     }
 
 
-def fault_views(faults: tuple[Fault, ...]) -> list[dict[str, str]]:
+def fault_views(faults: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"place": place, "problem": problem} for place, problem in faults]
 
 

@@ -5,7 +5,7 @@ whatever their case; answers are spelt exactly so.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +16,7 @@ from headway.api import wire_v1_described as told
 from headway.api.caller import caller_of
 from headway.api.cursor import SMALL_NUMBER_MAX, fitting
 from headway.api.face import Face
+from headway.api.flow_bodies import fault_views
 from headway.api.problem import RETRY_AFTER_S
 from headway.core.command.wait import Wake
 from headway.core.document import decode_document
@@ -97,7 +98,7 @@ def _answering(face: Face, call: Call) -> Answering:
         except Refusal as refusal:
             return _json(refusal.body, status=refusal.status)
         except InvalidFlow as error:
-            return _json({"error": str(error), "faults": _listed(error.faults)}, status=422)
+            return _json({"error": str(error), "faults": fault_views(error.faults)}, status=422)
         except (RunNotFound, RunNotActive, FlowNotFound):
             return _json({"error": "not found"}, status=404)
         except InvalidInput as error:
@@ -111,10 +112,6 @@ def _answering(face: Face, call: Call) -> Answering:
             return _json({"error": str(error)}, status=409)
 
     return answer
-
-
-def _listed(faults: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    return [{"place": place, "problem": problem} for place, problem in faults]
 
 
 def _json(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -208,7 +205,7 @@ async def _publish(face: Face, request: Request) -> Any:
     )
     answer: dict[str, Any] = {"id": published.version_id}
     if published.unknown_fields:  # Otherwise the answer has its original form.
-        answer["warnings"] = _listed(published.unknown_fields)
+        answer["warnings"] = fault_views(published.unknown_fields)
     return answer
 
 

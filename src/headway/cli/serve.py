@@ -57,9 +57,8 @@ def serve(
     # For the whole life of the process, and not only while it serves.
     signal.signal(signal.SIGUSR1, _need_no_reset)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(
-            signal.SIGHUP, _ignore
-        )  # Until the server runs. From then on, SIGHUP reloads.
+        # Until the server runs. From then on, SIGHUP reloads.
+        signal.signal(signal.SIGHUP, _ignore)
     raise_open_file_limit()
     run_process(_serve(app=app, host=host, port=port, public_url=public_url))
 

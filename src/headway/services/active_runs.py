@@ -6,12 +6,10 @@ to register and nothing that an old `finally` could remove.
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from headway.core.command.cancel import GRACE_S, CancelAnswer, StopKey, StoppedRun
 from headway.core.document import check_name, check_word
-from headway.core.errors import InfrastructureError
 from headway.core.ids import Key
 from headway.core.run.run import Files
 from headway.core.run.status import RunStatus
@@ -19,7 +17,7 @@ from headway.core.run.window import Refusal
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunFilter, RunReader
 from headway.ports.store import Store
-from headway.services.family import end_children
+from headway.services.family import end_children_of_cancelled
 from headway.services.handle import RunHandle
 from headway.services.news import RunNews
 
@@ -88,10 +86,8 @@ class ActiveRuns:
                 grace_s=grace_s,
             )
         )
-        if stopped and stopped[-1].answer in _ENDING:  # Only the active run can have children.
-            # If this fails, the answer is still right: the sweep also ends the children.
-            with suppress(InfrastructureError):
-                await end_children(self._store, self._runs, stopped[-1].run_id)
+        if stopped:  # Only the active run, which is the last, can have children.
+            await end_children_of_cancelled(self._store, self._runs, *stopped[-1])
         return stopped
 
     async def abort(self, key: str, *, by: str = "") -> bool:

@@ -180,7 +180,7 @@ class Engine:
             loop.cancel()
 
     def note_stop(self) -> None:
-        """To be called as soon as it is known that the program will leave."""
+        """Note that the program is about to stop. Call this as soon as that is known."""
         for execution in self._executing.values():
             execution.note_stop()
 

@@ -159,15 +159,15 @@ def _failure(job: Job, execution: Execution, error: BaseException) -> Fail | Ret
     has_more = attempt <= job.retries and not isinstance(error, _EXITS)
     is_last = not has_more or execution.ending is not None
     raised = error.__cause__ or error if isinstance(error, JobExited) else error
-    secrets = secret_values(execution.claimed.params)
-    message = hide_secrets(in_words(raised), secrets)
     if not is_last:
+        secrets = secret_values(execution.claimed.params)
+        message = hide_secrets(in_words(raised), secrets)
         log.warning("job_attempt_failed", extra={**_fields(execution), "error": message})
         # Nothing is at stake: it only keeps those that failed together from coming together.
         delay_s = job.backoff.delay_s(attempt, share=random.random())  # noqa: S311
         traceback = format_traceback(raised, secrets=secrets)
         return Retry(execution.claim, _error("error", message), delay_s, traceback)
-    return _fail(execution, "error", message, raised=raised)
+    return _fail(execution, "error", in_words(raised), raised=raised)
 
 
 def _fail(

@@ -6,10 +6,12 @@ it at once only makes it fast. Each command looks again, on locked rows.
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import Final
 
 from headway.core.command.cancel import CancelAnswer
 from headway.core.command.child import CancelChild, ForgetChildren
+from headway.core.errors import InfrastructureError
 from headway.core.ids import RunId
 from headway.core.run.run import Files
 from headway.ports.run_reader import RunReader
@@ -20,6 +22,18 @@ CHILD_COUNT: Final = 100
 STEP_COUNT_MAX: Final = 100
 """What is left over after so many waits for the next sweep."""
 _ENDING: Final = (CancelAnswer.CANCELED, CancelAnswer.REQUESTED)
+
+
+async def end_children_of_cancelled(
+    store: Store, runs: RunReader, run_id: RunId, answer: CancelAnswer
+) -> None:
+    """End the children of a run at once, if `answer` says that its cancel was accepted.
+
+    A failure is not reported, because the answer stays right and the sweep also ends the children.
+    """
+    if answer in _ENDING:
+        with suppress(InfrastructureError):
+            await end_children(store, runs, run_id)
 
 
 async def end_children(store: Store, runs: RunReader, parent_id: RunId) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Any, Final
 
 from headway.core.command.cancel import GRACE_S, CancelAnswer, RequestCancel
@@ -23,7 +22,6 @@ from headway.core.errors import (
     Error,
     IdempotencyConflict,
     InboxOverflow,
-    InfrastructureError,
     InvalidInput,
     MessageRefused,
     QuestionNotOpen,
@@ -40,7 +38,7 @@ from headway.core.world import MESSAGE
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
-from headway.services.family import end_children
+from headway.services.family import end_children_of_cancelled
 from headway.services.news import RunNews
 
 PAGE_COUNT: Final = 500
@@ -121,10 +119,7 @@ class RunHandle:
                 grace_s=grace_s,
             )
         )
-        if answer in (CancelAnswer.CANCELED, CancelAnswer.REQUESTED):
-            # The answer stands, whatever becomes of this: the sweep sees to the children too.
-            with suppress(InfrastructureError):
-                await end_children(self._store, self._runs, self.id)
+        await end_children_of_cancelled(self._store, self._runs, self.id, answer)
         return answer
 
     async def send(

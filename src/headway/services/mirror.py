@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import Instant, RunId
 from headway.core.run.events import Event
-from headway.core.run.run import RunRecord
+from headway.core.run.run import RUN_DOCUMENTS, RunRecord
 from headway.core.secret import veiled
 from headway.log import event_log
 from headway.ports.event_reader import EventReader
@@ -173,7 +173,7 @@ def _text_of(record: RunRecord) -> str:
         "started_at": _time(run.started_at),
         "ended_at": _time(run.ended_at),
     }
-    for name in RunRecord._fields[1:-1]:  # Leave out the traceback, which is not a document.
+    for name in RUN_DOCUMENTS:
         document: str | None = getattr(record, name)
         shown[name] = None if document is None else json.loads(veiled(document))
     return json.dumps(shown, ensure_ascii=False, indent=2) + "\n"

@@ -27,13 +27,13 @@ from headway.adapters.sql.tables import (
 )
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.run.explain import Situation
-from headway.core.run.run import Run, RunRecord
+from headway.core.run.run import RUN_DOCUMENTS, Run, RunRecord
 from headway.core.run.status import RunStatus
 from headway.core.world import MESSAGE, InboxItem, Instance, Question, SavedKey
 from headway.ports.run_reader import HeldRun, LaneView, RunFilter, Snapshot
 
 # Lists leave out the traceback, which is long and only shown for a single run.
-RECORD_COLUMNS: Final = [*RUN_COLUMNS, *(runs.c[name] for name in RunRecord._fields[1:-1])]
+RECORD_COLUMNS: Final = [*RUN_COLUMNS, *(runs.c[name] for name in RUN_DOCUMENTS)]
 _RECORDS: Final = sa.select(*RECORD_COLUMNS)
 _RECORD: Final = sa.select(*RECORD_COLUMNS, runs.c.traceback)
 _STATES: Final = sa.select(*RUN_COLUMNS)

@@ -116,9 +116,8 @@ class StopKey:
 
     def __post_init__(self) -> None:
         trim_names(self, "key")
-        self._request(
-            RunId("")
-        )  # Refuse invalid arguments here, so that the caller gets the error.
+        # Refuse invalid arguments here, so that the caller gets the error.
+        self._request(RunId(""))
 
     def need(self, needs: Needs) -> None:
         needs.head_keys[self.key] = None

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from headway.core.command.command import Needs
-from headway.core.command.ended import Ended
-from headway.core.command.tell import tell_parent
+from headway.core.command.ended import Ended, end_with_error
 from headway.core.ids import SECOND, Instant, RunId
 from headway.core.run.deadlines import is_overdue
 from headway.core.run.run import Run
@@ -21,7 +20,7 @@ class Expire:
         needs.ending(self.run_id)
 
     def decide(self, world: World) -> Ended | bool:
-        """Ended if it was overdue and is timed out now; its executor's claim is void then."""
+        """Return False if the run is not overdue. Its claim is stale after it has ended."""
         run = world.run(self.run_id)
         if run is None or not is_overdue(run, world.now):
             return False
@@ -29,14 +28,8 @@ class Expire:
         clock = "queue" if is_queued else "execution"
         message = _describe_queue(run, world.now) if is_queued else _describe_execution(run)
         error = f'{{"code":"{clock}_timeout","message":"{message}"}}'
-        moved = world.move(
-            run,
-            Trigger.EXPIRE,
-            details=f',"clock":"{clock}","error":{error}',
-            documents={"error": error},
-        )
-        tell_parent(world, self.run_id)
-        return moved is not None and Ended(run.id, run.key, run.job, error)
+        details = f',"clock":"{clock}"'
+        return end_with_error(world, run, Trigger.EXPIRE, error, details=details) or False
 
 
 def _describe_queue(run: Run, now: Instant) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.core.command.command import Needs
-from headway.core.command.ended import Ended
+from headway.core.command.ended import Ended, end_with_error
 from headway.core.command.tell import tell_parent
 from headway.core.command.wait import park, wake
 from headway.core.document import check_text
@@ -133,7 +133,7 @@ class ReleaseOrphan:
         needs.instance_ids[self.instance_id] = None
 
     def decide(self, world: World) -> Ended | bool:
-        """Whether it was taken from the instance; Ended: and failed."""
+        """Return whether the run was taken from the instance, or Ended if it failed by that."""
         run = world.run(self.run_id)
         instance = world.instances.get(self.instance_id)
         if run is None or run.instance_id != self.instance_id:
@@ -147,15 +147,9 @@ class ReleaseOrphan:
             return True
         if run.recovery is Recovery.FAIL or death_count >= DEATH_COUNT_MAX:
             error = _LOST if run.recovery is Recovery.FAIL else _POISON % death_count
-            world.move(
-                run,
-                Trigger.ABANDON,
-                details=f',"error":{error}',
-                documents={"error": error},
-                death_count=death_count,
-            )
-            tell_parent(world, run.id)
-            return Ended(run.id, run.key, run.job, error)
+            ended = end_with_error(world, run, Trigger.ABANDON, error, death_count=death_count)
+            assert ended is not None
+            return ended
         run = world.update(
             run,
             instance_id=None,
@@ -191,7 +185,7 @@ class HandOver:
         needs.ending(self.claim.run_id, may_wake=True)
 
     def decide(self, world: World) -> Ended | bool:
-        """Whether the claim was in force and is given up; Ended: and the run failed."""
+        """Return whether the claim was given up, or Ended if the run failed by that."""
         run = world.held(self.claim)
         if run is None or run.status is not RunStatus.RUNNING:
             return False
@@ -200,15 +194,9 @@ class HandOver:
         stop_count = run.stop_count + is_counted
         if is_counted and stop_count >= STOP_COUNT_MAX:
             error = _STOPPED % stop_count
-            world.move(
-                run,
-                Trigger.ABANDON,
-                details=f',"error":{error}',
-                documents={"error": error},
-                stop_count=stop_count,
-            )
-            tell_parent(world, run.id)
-            return Ended(run.id, run.key, run.job, error)
+            ended = end_with_error(world, run, Trigger.ABANDON, error, stop_count=stop_count)
+            assert ended is not None
+            return ended
         run = park(
             world,
             run,

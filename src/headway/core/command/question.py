@@ -175,7 +175,7 @@ class AskQuestion:
         return (other.question, other.answer_schema) == (self.question, self.schema)
 
     def _take_over(self, world: World, run: Run, known: Question) -> Asked:
-        if known.generation == WITHDRAWN:  # Nobody could answer it in the meantime.
+        if known.generation == WITHDRAWN:  # It could not be answered in the meantime.
             known = known._replace(asked_at=world.now)
         if known.generation != run.generation:
             answer_by = self._answer_by(run, asked_at=known.asked_at, now=world.now)
@@ -251,7 +251,7 @@ class CloseQuestion:
 
 
 def withdraw_questions(world: World, run: Run) -> Run:
-    """Withdraw all that the run asks and nobody has answered."""
+    """Withdraw all unanswered questions of the run."""
     return _withdraw(world, run, list(world.questions[run.id].values()))
 
 

@@ -88,7 +88,7 @@ class Park:
 class Retry:
     """This attempt has failed. The run waits for the next one as if it were parked.
 
-    What the attempt asked and nobody has answered is withdrawn: the next one may never ask it.
+    Its unanswered questions are withdrawn, because the next attempt may never ask them.
     """
 
     claim: Claim

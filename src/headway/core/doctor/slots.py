@@ -24,7 +24,7 @@ RETURNS_SLOT: Final = frozenset(
 SLOT_EVENT_TYPES: Final = frozenset(
     {EventType.STATE_CHANGED, EventType.RESUMED, EventType.LANE_CHANGED, *RETURNS_SLOT}
 )
-BEGINNING_LENGTH: Final = 256
+SLOT_BEGINNING_LENGTH: Final = 256
 """The length of the prefix that holds both states of a change or the numbers of a lane."""
 _LIMIT: Final = re.compile(r'"max_concurrent":(\d+)')
 _IS_PAUSED: Final = '"is_paused":true'

@@ -176,3 +176,7 @@ class RunRecord(NamedTuple):
     cancel: str | None = None
     traceback: str | None = None
     """The traceback of the last failed attempt, as plain text."""
+
+
+RUN_DOCUMENTS: Final = tuple(name for name in RunRecord._fields if name not in ("run", "traceback"))
+"""The fields of a record that are JSON documents. Lists and mirrors have only these."""
