@@ -11,7 +11,7 @@ import pytest
 
 from headway.bootstrap import upgrade_database
 from tests.contract.backends import run_apart, url_on
-from tests.services import (
+from tests.servers import (
     MariaDBPair,
     MariaDBServer,
     PostgresPair,
@@ -25,9 +25,9 @@ from tests.services import (
     start_redis,
     start_redis_cluster,
 )
-from tests.services.fixture import running
+from tests.servers.fixture import running
 
-pytest_plugins = ["tests.services.report"]
+pytest_plugins = ["tests.servers.report"]
 
 
 @pytest.fixture(scope="session")

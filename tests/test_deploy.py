@@ -20,7 +20,7 @@ import yaml
 
 from headway.settings import PREFIX, Settings
 from tests.cli.command import environment, headway
-from tests.services import PostgresServer
+from tests.servers import PostgresServer
 
 ROOT: Final = Path(__file__).parents[1]
 DEPLOY: Final = ROOT / "deploy"
@@ -101,7 +101,7 @@ def test_what_is_mounted_is_in_the_repository_and_has_the_jobs(
             shutil.copy(jobs / name, folder / name)
         said = service["environment"]["HEADWAY_APP"]
         place = said.removeprefix("${HEADWAY_APP:-").removesuffix("}")
-        load = "from headway.cli.load import load_app; print(*load_app(None).jobs)"
+        load = "from headway.cli.load_app import load_app; print(*load_app(None).jobs)"
         loaded = subprocess.run(
             [sys.executable, "-c", load],
             cwd=folder, env=environment(HEADWAY_APP=place),

@@ -16,7 +16,7 @@ import asyncpg
 import pymysql
 import pytest
 
-from tests.services import (
+from tests.servers import (
     MariaDBPair,
     MariaDBServer,
     Missing,
@@ -28,17 +28,17 @@ from tests.services import (
     start_postgres,
     start_redis,
 )
-from tests.services import programs as programs_module
-from tests.services.fixture import running
-from tests.services.folder import Folder
-from tests.services.process import is_any_alive, wait_until
-from tests.services.redis import SLOT_COUNT
+from tests.servers import programs as programs_module
+from tests.servers.fixture import running
+from tests.servers.folder import Folder
+from tests.servers.process import is_any_alive, wait_until
+from tests.servers.redis import SLOT_COUNT
 
 ROOT: Final = Path(__file__).parents[1]
 # Starts a server in a process of its own, says which it is, and waits to be killed.
 STARTS_A_SERVER: Final = """
 import signal
-from tests.services import {start}
+from tests.servers import {start}
 server = {start}()
 print(server.pid, server.folder, flush=True)
 signal.pause()
@@ -46,7 +46,7 @@ signal.pause()
 # The same by a pipe that closes, as on systems whose kernel does not tell a child of the death.
 STARTS_BY_A_PIPE: Final = """
 import signal, subprocess, sys
-command = [sys.executable, "tests/services/trampoline.py", "0", "-", "pipe", "/bin/sleep", "600"]
+command = [sys.executable, "tests/servers/trampoline.py", "0", "-", "pipe", "/bin/sleep", "600"]
 server = subprocess.Popen(command, stdin=subprocess.PIPE)
 print(server.pid, "/nowhere", flush=True)
 signal.pause()

@@ -32,73 +32,73 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("wide_excepts", "src/headway/lanes/registry.py"): (
         "A run's handle may raise anything; whoever sends it a message is only told no."
     ),
-    ("wide_excepts", "src/headway/adapters/sql/writer.py"): (
+    ("wide_excepts", "src/headway/adapters/sql/write/writer.py"): (
         "The top of the writer's loop: every fault becomes an answer, and none ends the thread."
     ),
-    ("wide_excepts", "src/headway/services/execute.py"): (
+    ("wide_excepts", "src/headway/services/engine/execute.py"): (
         "A job may raise anything: it becomes the run's error."
     ),
     ("wide_excepts", "src/headway/forked.py"): (
         "It stands between a coroutine and whoever drives it: what is thrown in is passed on."
     ),
-    ("wide_excepts", "src/headway/services/blocking.py"): (
+    ("wide_excepts", "src/headway/services/context/blocking_context.py"): (
         "A job may raise anything: what ends its thread is told to whoever waits for it."
     ),
-    ("wide_excepts", "src/headway/services/reach.py"): (
+    ("wide_excepts", "src/headway/services/engine/hint_relay.py"): (
         "The top of a hold: a mistake of ours costs this run its hints, and nothing else."
     ),
-    ("tasks_without_an_owner", "src/headway/services/news.py"): (
+    ("tasks_without_an_owner", "src/headway/services/submit/run_watcher.py"): (
         "It lives from the first who waits to the last, and none of them outlives the others."
     ),
-    ("wide_excepts", "src/headway/services/news.py"): (
+    ("wide_excepts", "src/headway/services/submit/run_watcher.py"): (
         "The top of a loop on which all who wait rely: a mistake of ours is told, and they look."
     ),
-    ("wide_excepts", "src/headway/services/engine.py"): (
+    ("wide_excepts", "src/headway/services/engine/engine.py"): (
         "The top of an execution and of a round: a mistake of ours is told and costs only this one."
     ),
-    ("wide_excepts", "src/headway/services/sweep.py"): (
+    ("wide_excepts", "src/headway/services/engine/sweep.py"): (
         "a wake that breaks costs no more than itself; the next round looks again"
     ),
-    ("wide_excepts", "src/headway/services/claiming.py"): (
+    ("wide_excepts", "src/headway/services/engine/claiming.py"): (
         "The top of a loop: a mistake of ours is told and costs this round alone."
     ),
-    ("wide_excepts", "src/headway/services/event_feed.py"): (
+    ("wide_excepts", "src/headway/services/upkeep/event_feed.py"): (
         "The top of a loop on which all watchers rely: a mistake of ours is told, and it goes on."
     ),
-    ("wide_excepts", "src/headway/adapters/sql/database.py"): (
+    ("wide_excepts", "src/headway/adapters/sql/connect/database.py"): (
         "Each driver raises classes of its own; what they mean is asked, and the rest let go."
     ),
     ("wide_excepts", "src/headway/services/flow/functions.py"): (
         "A function of a flow may raise anything: it becomes the node's error."
     ),
-    ("wide_excepts", "src/headway/services/failure.py"): (
+    ("wide_excepts", "src/headway/services/job_errors.py"): (
         "Even an error's own words may raise anything: then its name has to do."
     ),
-    ("wide_excepts", "src/headway/worker/server.py"): (
+    ("wide_excepts", "src/headway/worker/worker_server.py"): (
         "A service may raise anything: it is what its caller is told."
     ),
-    ("wide_excepts", "src/headway/api/guard.py"): (
+    ("wide_excepts", "src/headway/api/http/request_guard.py"): (
         "The top of a request: a mistake of ours is told to the client as an id, and logged."
     ),
     ("tasks_without_an_owner", "src/headway/api/server.py"): (
         "uvicorn ends in good order only by itself; whoever is cancelled waits for that."
     ),
-    ("tasks_without_an_owner", "src/headway/services/configuration.py"): (
+    ("tasks_without_an_owner", "src/headway/services/upkeep/configuration.py"): (
         "A group would wrap what the body raises; the task is cancelled and awaited at its end."
     ),
-    ("tasks_without_an_owner", "src/headway/cli/client/local.py"): (
+    ("tasks_without_an_owner", "src/headway/cli/client/in_process.py"): (
         "The application answers while its answer is read; leaving the stream ends it."
     ),
-    ("wide_excepts", "src/headway/cli/load.py"): (
+    ("wide_excepts", "src/headway/cli/load_app.py"): (
         "A file of the user's may raise anything: it is told, with its place there."
     ),
     ("tasks_without_an_owner", "src/headway/cli/demo/site.py"): (
         "A group would wrap what the demo says when it cannot go on; it is ended by hand."
     ),
-    ("tasks_without_an_owner", "src/headway/cli/watch.py"): (
+    ("tasks_without_an_owner", "src/headway/cli/commands/watch.py"): (
         "A group would wrap what ends the watching; what asks beside it is ended by hand."
     ),
-    ("tasks_without_an_owner", "src/headway/services/event_feed.py"): (
+    ("tasks_without_an_owner", "src/headway/services/upkeep/event_feed.py"): (
         "The feed owns the one that follows the stream, and ends it with itself."
     ),
     ("tasks_without_an_owner", "src/headway/adapters/redis/pipe.py"): (
@@ -107,16 +107,16 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("tasks_without_an_owner", "src/headway/adapters/redis/subscriber.py"): (
         "A line serves all who listen, whoever came first; closing the subscriber ends it."
     ),
-    ("tasks_without_an_owner", "src/headway/adapters/sql/database.py"): (
+    ("tasks_without_an_owner", "src/headway/adapters/sql/connect/database.py"): (
         "A read outlives the caller that was cancelled; closing the database waits for it."
     ),
-    ("tasks_without_an_owner", "src/headway/adapters/sql/ear.py"): (
+    ("tasks_without_an_owner", "src/headway/adapters/sql/notify_listener.py"): (
         "It listens from the first listener on until the store, which owns it, is closed."
     ),
-    ("tasks_without_an_owner", "src/headway/services/engine.py"): (
+    ("tasks_without_an_owner", "src/headway/services/engine/engine.py"): (
         "A job that will not end is left behind when the engine stops; a group would wait for it."
     ),
-    ("tasks_without_an_owner", "src/headway/services/report.py"): (
+    ("tasks_without_an_owner", "src/headway/services/context/event_reporter.py"): (
         "The report owns its one timer, and ends it with itself."
     ),
 }

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from headway.app import Headway
-    from headway.core.command.cancel import CancelAnswer
+    from headway.core.command.run.cancel import CancelAnswer
     from headway.core.doctor.finding import Finding
     from headway.core.errors import (
         ChildRefused,
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from headway.core.run.status import RunStatus
     from headway.core.run.window import Delivery, Refusal
     from headway.process import run_process
-    from headway.services.blocking import BlockingChildRun, BlockingRunContext
-    from headway.services.context import ChildRun, RunContext
-    from headway.services.doctor import Examination
-    from headway.services.handle import RunFailed, RunHandle
-    from headway.services.job import Backoff
-    from headway.services.retention import Retention
+    from headway.services.context.blocking_context import BlockingChildRun, BlockingRunContext
+    from headway.services.context.run_context import ChildRun, RunContext
+    from headway.services.submit.job import Backoff
+    from headway.services.submit.run_handle import RunFailed, RunHandle
+    from headway.services.upkeep.examination import Examination
+    from headway.services.upkeep.retention import Retention
 
 __all__ = [
     "Backoff",
@@ -87,13 +87,13 @@ __all__ = [
 
 # Loaded when first asked for: `headway --help` needs no database library.
 _HOMES: Final = {
-    "Backoff": "services.job",
-    "BlockingChildRun": "services.blocking",
-    "BlockingRunContext": "services.blocking",
-    "CancelAnswer": "core.command.cancel",
-    "ChildRun": "services.context",
+    "Backoff": "services.submit.job",
+    "BlockingChildRun": "services.context.blocking_context",
+    "BlockingRunContext": "services.context.blocking_context",
+    "CancelAnswer": "core.command.run.cancel",
+    "ChildRun": "services.context.run_context",
     "Existing": "core.run.run",
-    "Examination": "services.doctor",
+    "Examination": "services.upkeep.examination",
     "Files": "core.run.run",
     "Finding": "core.doctor.finding",
     "Headway": "app",
@@ -102,10 +102,10 @@ _HOMES: Final = {
     "Recovery": "core.run.run",
     "Delivery": "core.run.window",
     "Refusal": "core.run.window",
-    "Retention": "services.retention",
-    "RunContext": "services.context",
-    "RunFailed": "services.handle",
-    "RunHandle": "services.handle",
+    "Retention": "services.upkeep.retention",
+    "RunContext": "services.context.run_context",
+    "RunFailed": "services.submit.run_handle",
+    "RunHandle": "services.submit.run_handle",
     "RunStatus": "core.run.status",
     "run_process": "process",
 }

@@ -23,8 +23,8 @@ from headway.bootstrap import (
     wait_for_signal,
     worker_client,
 )
-from headway.core.command.lane import ConfigureLanes
-from headway.core.command.submit import Submit
+from headway.core.command.admin.set_lane import ConfigureLanes
+from headway.core.command.run.submit import Submit
 from headway.core.duration import UNSET, TimeLimit, check_seconds
 from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName, RunId
@@ -35,26 +35,26 @@ from headway.core.schedule import Missed, Schedule
 from headway.core.timeouts import Timeouts
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
-from headway.services.active_runs import ActiveRuns
-from headway.services.admit import submitted_run
-from headway.services.configuration import Reloaded, configure_lanes, reloaded_on
-from headway.services.doctor import Examination, examined
-from headway.services.engine import Engine
-from headway.services.explain import explain_run
+from headway.services.context.output_files import Output
+from headway.services.engine.engine import Engine
+from headway.services.engine.hint_relay import Reach
 from headway.services.flow.flows import Flows
 from headway.services.flow.workers import Workers
-from headway.services.handle import RunHandle
-from headway.services.job import Backoff, Job, JobFunction, is_own, job_of, registered_job
-from headway.services.key_rows import Keys
-from headway.services.lane_settings import Lanes
-from headway.services.mirror import Mirror
-from headway.services.news import RunNews
-from headway.services.output import Output
-from headway.services.own_lanes import OwnLanes
-from headway.services.reach import Reach
-from headway.services.retention import Keeper, Retention
-from headway.services.schedule import Timetable, add_schedule
-from headway.services.submission import submission_of
+from headway.services.submit.active_runs import ActiveRuns
+from headway.services.submit.admit import submitted_run
+from headway.services.submit.explain_run import explain_run
+from headway.services.submit.job import Backoff, Job, JobFunction, is_own, job_of, registered_job
+from headway.services.submit.lane_control import Lanes
+from headway.services.submit.own_lanes import OwnLanes
+from headway.services.submit.run_handle import RunHandle
+from headway.services.submit.run_watcher import RunNews
+from headway.services.submit.saved_keys import Keys
+from headway.services.submit.submission import submission_of
+from headway.services.upkeep.configuration import Reloaded, configure_lanes, reloaded_on
+from headway.services.upkeep.examination import Examination, examined
+from headway.services.upkeep.mirror import Mirror
+from headway.services.upkeep.retention import Keeper, Retention
+from headway.services.upkeep.scheduler import Timetable, add_schedule
 from headway.settings import Settings, load_settings
 
 F = TypeVar("F", bound=JobFunction)

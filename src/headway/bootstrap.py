@@ -9,30 +9,30 @@ from pathlib import Path
 
 from headway.adapters.files.folder import DataFolder
 from headway.adapters.files.mirror import MirrorFolder
-from headway.adapters.memory.runtime_store import MemoryRuntimeStore
-from headway.adapters.sql.connect import Accepted, Connector
-from headway.adapters.sql.database import Database
-from headway.adapters.sql.dsn import parse_addresses
-from headway.adapters.sql.read_doctor import SqlDoctorReader
-from headway.adapters.sql.read_runs import SqlRunReader
+from headway.adapters.memory.memory_runtime_store import MemoryRuntimeStore
+from headway.adapters.sql.connect.addresses import Accepted, Connector
+from headway.adapters.sql.connect.database import Database
+from headway.adapters.sql.connect.dsn import parse_addresses
+from headway.adapters.sql.connect.sqlite import Durability, warn_if_old
+from headway.adapters.sql.read.read_doctor import SqlDoctorReader
+from headway.adapters.sql.read.read_runs import SqlRunReader
 from headway.adapters.sql.schema import check_schema, faults_explained, upgrade_schema
-from headway.adapters.sql.sqlite import Durability, warn_if_old
-from headway.adapters.sql.store import SqlStore, open_store
-from headway.adapters.system.clock import SystemClock
-from headway.adapters.system.ids import SystemIds
-from headway.adapters.system.life_lock import FileLifeLock, runtime_folder
+from headway.adapters.sql.sql_store import SqlStore, open_store
+from headway.adapters.system.file_life_lock import FileLifeLock, runtime_folder
+from headway.adapters.system.random_ids import SystemIds
 from headway.adapters.system.signals import call_on_hangup, wait_for_signal
+from headway.adapters.system.system_clock import SystemClock
 from headway.core.errors import ConfigurationError
 from headway.core.timeouts import Timeouts
 from headway.ports.clock import Clock
 from headway.ports.runtime_store import RuntimeStore, RuntimeTerms
 from headway.ports.worker_client import WorkerClient
-from headway.services.flow.definitions import Definitions
+from headway.services.engine.hint_relay import Reach
+from headway.services.flow.definition_cache import Definitions
 from headway.services.flow.drive import Desk
 from headway.services.flow.flow_clock import FlowClock
 from headway.services.flow.functions import Functions
 from headway.services.flow.workers import Workers
-from headway.services.reach import Reach
 
 __all__ = [
     "Accepted",
@@ -89,7 +89,7 @@ def worker_client(networks: Sequence[str], token: str | None) -> Callable[[], Wo
 
     def make_client() -> WorkerClient:
         # Only here: it is slow to import, and many programs have no workers.
-        from headway.adapters.http.worker_client import HttpWorkerClient  # noqa: PLC0415
+        from headway.adapters.http.aiohttp_worker_client import HttpWorkerClient  # noqa: PLC0415
 
         return HttpWorkerClient(networks, token=token)
 
@@ -194,7 +194,7 @@ async def opened_runtime_store(
     from headway.adapters.redis.address import parse_redis_url  # noqa: PLC0415
 
     address = parse_redis_url(redis_url, place="HEADWAY_REDIS_URL")
-    from headway.adapters.redis.runtime_store import RedisRuntimeStore  # noqa: PLC0415
+    from headway.adapters.redis.redis_runtime_store import RedisRuntimeStore  # noqa: PLC0415
 
     store = RedisRuntimeStore(address, terms)
     try:

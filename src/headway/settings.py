@@ -20,7 +20,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from headway.core.command.lane import ConfigureLanes
+from headway.core.command.admin.set_lane import ConfigureLanes
 from headway.core.errors import ConfigurationError, InvalidInput
 from headway.core.ids import LaneName
 from headway.core.timeouts import (

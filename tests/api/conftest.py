@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from headway.api.access import Access
-from headway.api.origin import PublicAddress
+from headway.api.http.access import Access
+from headway.api.http.origin import PublicAddress
 from headway.api.server import serve
 from headway.app import Headway
 from tests.api.client import Client

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import aiohttp
 
-from headway.adapters.sql.store import SqlStore, open_store
+from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.app import Headway
-from headway.core.command.prune import PruneEvents
+from headway.core.command.admin.prune import PruneEvents
 from tests.api.client import Client, Sent
 from tests.api.conftest import served
 from tests.api.program import served_apart

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from headway.app import Headway
-from headway.services.context import RunContext
+from headway.services.context.run_context import RunContext
 
 
 async def echo(ctx: RunContext, said: Any = None) -> Any:

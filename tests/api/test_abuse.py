@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from headway.api import body
+from headway.api.http import body
 from headway.process import OPEN_FILE_COUNT_MAX, open_file_count_max, raise_open_file_limit
 from tests.api.client import LINE_BYTE_COUNT_MAX, Client
 from tests.api.program import Program, served_apart

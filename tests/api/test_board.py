@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway.api.state import state_text
+from headway.api.routes.snapshot import state_text
 from headway.core.document import EMPTY_OBJECT
 from headway.core.run.run import RunRecord
 from headway.ports.run_reader import Snapshot

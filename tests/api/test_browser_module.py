@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headway.api.access import Access, Scope, Token
+from headway.api.http.access import Access, Scope, Token
 from tests.api.client import Client
 from tests.api.conftest import served
 from tests.api.scripted import HANG, Script, event, scripted

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headway.api.access import Access, Scope, Token
+from headway.api.http.access import Access, Scope, Token
 from tests.api.conftest import served
 
 pytestmark = pytest.mark.backend("sqlite")

@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headway.api import connection, server
-from headway.api.access import Access, Scope, Token
+from headway.api import server
+from headway.api.http import connection
+from headway.api.http.access import Access, Scope, Token
 from tests.api.client import Client
 from tests.api.conftest import served
 

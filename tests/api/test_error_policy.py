@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from headway.worker.program import Worker
-from headway.worker.services import Services
+from headway.worker.service_registry import Services
 from tests.api.client import Client
 from tests.api.test_wire_v1 import BRANCH, FAIL_FAST, PARALLEL, SUBFLOW, ended, published, started
 

@@ -9,17 +9,17 @@ from urllib.parse import quote
 
 import pytest
 
-from headway.adapters.sql.read_events import SqlEventReader
-from headway.api import events
-from headway.api.access import Access
-from headway.api.metrics import Metrics
-from headway.core.command.prune import PruneEvents
+from headway.adapters.sql.read.read_events import SqlEventReader
+from headway.api.http.access import Access
+from headway.api.routes import event_routes as events
+from headway.api.routes.metrics import Metrics
+from headway.core.command.admin.prune import PruneEvents
 from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import Instant
 from headway.core.run.events import Event
 from headway.ports.event_reader import Page
-from headway.services import event_feed
-from headway.services.event_feed import Batch, Entry, EventFeed
+from headway.services.upkeep import event_feed
+from headway.services.upkeep.event_feed import Batch, Entry, EventFeed
 from tests.api.client import Client, seq_of
 from tests.api.conftest import fail_over, served
 

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import pytest
 
-from headway.api.cursor import write_cursor
+from headway.api.http.cursor import write_cursor
 from tests.api.client import Client
-from tests.service.flow.hostile import hostile_worker
+from tests.engine.flow.hostile import hostile_worker
 
 pytestmark = pytest.mark.backend("sqlite")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
-from headway.api.access import Access, Scope, Token
+from headway.api.http.access import Access, Scope, Token
 from headway.api.server import check_exposure, serve
 from headway.app import Headway
 from headway.core.errors import ConfigurationError

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headway.api.flow_bodies import encoded
+from headway.api.wire.flow_bodies import encoded
 from tests.api.client import Client
 from tests.api.test_flows import ASK, waiting
 
@@ -62,13 +62,13 @@ async def test_i20_pages_of_tasks_and_node_runs_end_where_they_would_be_too_larg
     assert (await client.get(f"{path}?limit=3"))["has_more"] is True
     sizes = [len(encoded(row).encode()) for row in whole["node_runs"]]
     for room, counts in ((1, [1, 1, 1, 1]), (sum(sizes[:3]), [3, 1]), (sum(sizes[:3]) - 1, [2, 2])):
-        monkeypatch.setattr("headway.api.cursor.PAGE_SIZE_MAX", room)
+        monkeypatch.setattr("headway.api.http.cursor.PAGE_SIZE_MAX", room)
         rows = [await client.get(path)]
         while rows[-1]["has_more"]:
             rows.append(await client.get(f"{path}?after={rows[-1]['node_runs'][-1]['seq']}"))
         assert [len(page["node_runs"]) for page in rows] == counts
         assert [row["seq"] for page in rows for row in page["node_runs"]] == [1, 2, 3, 4]
-    monkeypatch.setattr("headway.api.cursor.PAGE_SIZE_MAX", 1)
+    monkeypatch.setattr("headway.api.http.cursor.PAGE_SIZE_MAX", 1)
     tasks = await pages(client, "/api/tasks", "tasks")
     assert [[one["id"] for one in page] for page in tasks] == [[one] for one in reversed(ids)]
 
@@ -88,7 +88,7 @@ async def test_i20_pages_of_runs_keys_and_questions_end_where_they_would_be_too_
         assert sorted(one["key"] for one in whole) == keys
         sizes = [len(encoded(one).encode()) for one in whole]
         for room, counts in ((1, [1, 1, 1]), (sum(sizes[:2]), [2, 1]), (sum(sizes), [3])):
-            monkeypatch.setattr("headway.api.cursor.PAGE_SIZE_MAX", room)
+            monkeypatch.setattr("headway.api.http.cursor.PAGE_SIZE_MAX", room)
             found = await pages(client, path, member, limit=3)
             assert [len(page) for page in found] == counts, member
             assert [one for page in found for one in page] == whole

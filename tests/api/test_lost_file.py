@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headway import Headway
-from headway.api import health
-from headway.services.context import RunContext
+from headway.api.routes import health
+from headway.services.context.run_context import RunContext
 from tests.api.client import Client
 from tests.api.conftest import served, served_here
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headway.services.context import RunContext
+from headway.services.context.run_context import RunContext
 from tests.api.client import Client
 from tests.api.test_flows import ASK
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from headway.api.metrics import LANE_COUNT_MAX, OTHER, Metrics
-from headway.core.command.instance import DeclareDead
+from headway.api.routes.metrics import LANE_COUNT_MAX, OTHER, Metrics
+from headway.core.command.admin.instance import DeclareDead
 from headway.core.ids import LaneName
 from tests.api.client import Client
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from headway.core.errors import DatabaseUnavailable
-from headway.written import is_written
+from headway.write_tracker import is_written
 from tests.api.client import Answer, Client
 from tests.api.conftest import served
 from tests.api.test_flows import ASK, waiting

@@ -5,13 +5,15 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from headway.adapters.sql import database, waiting, writer
-from headway.api import events
-from headway.core.command import inbox
+from headway.adapters.sql.connect import database
+from headway.adapters.sql.write import command_queue as waiting
+from headway.adapters.sql.write import writer
+from headway.api.routes import event_routes as events
+from headway.core.command.run import inbox
 from tests.api.client import Answer, Client
 from tests.api.conftest import served
 from tests.contract.backends import database_on
-from tests.services import PostgresServer
+from tests.servers import PostgresServer
 
 SSE = {"accept": "text/event-stream"}
 BOUND_S = 30.0

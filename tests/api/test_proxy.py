@@ -2,8 +2,8 @@
 
 import pytest
 
-from headway.api.access import Access, Scope, Token
-from headway.api.origin import Origins, PublicAddress
+from headway.api.http.access import Access, Scope, Token
+from headway.api.http.origin import Origins, PublicAddress
 from headway.core.errors import ConfigurationError
 from tests.api.conftest import served
 

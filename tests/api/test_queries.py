@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.api.strict import FAULT_COUNT_MAX
+from headway.api.http.strict import FAULT_COUNT_MAX
 from tests.api.client import Client
 
 pytestmark = pytest.mark.backend("sqlite")

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.api import health
-from headway.api.access import Access
+from headway.adapters.sql.sql_store import SqlStore
 from headway.api.application import build_application
-from headway.api.events import pack
-from headway.api.metrics import Metrics
-from headway.api.origin import Origins
+from headway.api.http.access import Access
+from headway.api.http.origin import Origins
+from headway.api.routes import health
+from headway.api.routes.event_routes import pack
+from headway.api.routes.metrics import Metrics
 from headway.app import Headway
-from headway.cli.client.local import LocalTransport
-from headway.core.command.probe import Probe
-from headway.services.event_feed import EventFeed
+from headway.cli.client.in_process import LocalTransport
+from headway.core.command.admin.probe import Probe
+from headway.services.upkeep.event_feed import EventFeed
 from tests.api.client import Client
 from tests.api.conftest import served
 from tests.cli.disk import SmallDisk, limited_disk, mounted_disk

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headway.api import connection
+from headway.api.http import connection
 from tests.api.client import Client
 
 pytestmark = pytest.mark.backend("sqlite")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headway.services.context import RunContext
+from headway.services.context.run_context import RunContext
 from tests.api.client import Client
 
 pytestmark = pytest.mark.backend("sqlite")

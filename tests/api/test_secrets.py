@@ -9,10 +9,10 @@ import pytest
 from pydantic import SecretStr
 
 from headway import Headway, InvalidInput, RunContext
+from headway.core.batch_state import SavedKey
 from headway.core.document import BYTE_COUNT_MAX
 from headway.core.errors import RevisionConflict
 from headway.core.ids import Key
-from headway.core.world import SavedKey
 from tests.api.client import Client
 
 pytestmark = pytest.mark.backend("sqlite")

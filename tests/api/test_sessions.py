@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from headway.api import session
-from headway.api.access import SESSION_S, Access, Scope, Token
+from headway.api.http.access import SESSION_S, Access, Scope, Token
+from headway.api.routes import session
 from tests.api.client import Client
 from tests.api.conftest import served
 
@@ -58,7 +58,7 @@ async def test_s2_a_browser_signs_in_once_and_keeps_a_cookie(url: str) -> None:
 async def test_s2_a_session_is_over_after_its_time(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.api.access.SESSION_S", -1)
+    monkeypatch.setattr("headway.api.http.access.SESSION_S", -1)
     async with served(url, access=TOKENS) as client:
         cookie = await signed_in(client)
         assert (await client.get("/api/lanes", cookie=cookie)).status == 401
@@ -91,7 +91,7 @@ async def test_s2_a_stream_ends_with_the_session_that_opened_it(
             if is_signed_out:
                 assert (await client.call("DELETE", "/api/session", cookie=cookie)).status == 204
             else:
-                monkeypatch.setattr("headway.api.access.time", AfterASession)
+                monkeypatch.setattr("headway.api.http.access.time", AfterASession)
             await client.post("/api/runs", {"job": "echo"}, **by_token)
             assert [event async for event in ours] == []
             assert [(await anext(theirs)).data["seq"] for _ in range(6)] == [1, 2, 3, 4, 5, 6]

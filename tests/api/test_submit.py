@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from headway.api.access import Access
 from headway.api.application import build_application
-from headway.api.events import pack
-from headway.api.guard import Guard
-from headway.api.metrics import Metrics
-from headway.api.origin import Origins
-from headway.api.submit import SubmitFirst
+from headway.api.http.access import Access
+from headway.api.http.origin import Origins
+from headway.api.http.request_guard import Guard
+from headway.api.routes.event_routes import pack
+from headway.api.routes.metrics import Metrics
+from headway.api.routes.submit_fast_path import SubmitFirst
 from headway.app import Headway
-from headway.cli.client.local import LocalTransport
-from headway.services.event_feed import EventFeed
+from headway.cli.client.in_process import LocalTransport
+from headway.services.upkeep.event_feed import EventFeed
 from tests.api.jobs import register
 
 pytestmark = pytest.mark.backend("sqlite")

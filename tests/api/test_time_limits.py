@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headway.api.access import Access, Scope, Token
+from headway.api.http.access import Access, Scope, Token
 from headway.core.ids import SECOND
 from tests.api.client import Client
 from tests.api.conftest import served

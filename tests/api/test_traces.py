@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headway.core.flow.kept import FLOW_JOB
+from headway.core.flow.engine.records import FLOW_JOB
 from headway.trace import adopt_trace, current_trace, trace_headers
 from tests.api.program import ROOT
 from tests.api.traced_program import TRACEPARENT

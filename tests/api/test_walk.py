@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from starlette.routing import Mount, Route
 
-from headway.api.access import Access, Scope, Token
 from headway.api.application import build_routes
-from headway.api.events import pack
-from headway.api.metrics import Metrics
-from headway.services.event_feed import EventFeed
+from headway.api.http.access import Access, Scope, Token
+from headway.api.routes.event_routes import pack
+from headway.api.routes.metrics import Metrics
+from headway.services.upkeep.event_feed import EventFeed
 from tests.api.client import Client
 from tests.api.conftest import served
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headway.worker.program import Worker
-from headway.worker.services import Call, ServiceError, Services
+from headway.worker.service_registry import Call, ServiceError, Services
 from tests.api.client import Client
 from tests.api.conftest import served
 from tests.api.test_wire_v1 import ended, started

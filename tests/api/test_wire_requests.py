@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from headway.api import cursor, wire_v1
-from headway.core.command import inbox
+from headway.api.http import cursor
+from headway.api.routes import v1_routes as wire_v1
+from headway.core.command.run import inbox
 from tests.api.client import Client
 from tests.api.test_wire_v1 import END, ended, published, started
-from tests.service.flow.scenes import parked
+from tests.engine.flow.scenes import parked
 
 pytestmark = pytest.mark.backend("sqlite")
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headway.worker.program import Worker
-from headway.worker.services import ServiceError, Services
+from headway.worker.service_registry import ServiceError, Services
 from tests.api.client import Client
 from tests.api.test_wire_v1 import ended, published, started
-from tests.service.flow.raw_worker import Heard, answer_of, raw_worker
+from tests.engine.flow.raw_worker import Heard, answer_of, raw_worker
 
 pytestmark = pytest.mark.backend("sqlite")
 

@@ -9,7 +9,7 @@ import pytest
 
 from headway.core.run.status import RunStatus
 from headway.worker.program import Worker
-from headway.worker.services import Call, Services
+from headway.worker.service_registry import Call, Services
 from tests.api.client import Client
 
 pytestmark = pytest.mark.backend("sqlite")

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from headway import Headway
-from headway.core.command.worker import ForgetWorkers
+from headway.core.command.flow.register_worker import ForgetWorkers
 from headway.core.ids import later
-from headway.services.handle import RunHandle
+from headway.services.submit.run_handle import RunHandle
 from headway.worker import program
 from headway.worker.program import Worker
-from headway.worker.services import Services
+from headway.worker.service_registry import Services
 from tests.api.client import Client
-from tests.service.flow.raw_worker import Heard, raw_worker
-from tests.service.flow.scenes import a_flow
+from tests.engine.flow.raw_worker import Heard, raw_worker
+from tests.engine.flow.scenes import a_flow
 
 pytestmark = pytest.mark.backend("sqlite")
 

@@ -14,7 +14,7 @@ import aiohttp
 from headway import Headway, RunContext
 from headway.trace import current_trace
 from headway.worker.program import Worker
-from headway.worker.services import Services
+from headway.worker.service_registry import Services
 from tests.api.conftest import served_here
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from statistics import quantiles
 from typing import Final
 
-from headway.adapters.sql.database import Database
-from headway.adapters.sql.dsn import parse_addresses
+from headway.adapters.sql.connect.database import Database
+from headway.adapters.sql.connect.dsn import parse_addresses
+from headway.adapters.sql.connect.sqlite import Durability
 from headway.adapters.sql.schema import upgrade_schema
-from headway.adapters.sql.sqlite import Durability
 from tests.bench.plan import Assignment, Outcome, Side, What
 from tests.bench.raw import RawDriver, RawRuns, open_raw
 from tests.bench.recorded import RawRun, record

@@ -10,8 +10,8 @@ from sqlite3 import sqlite_version
 from typing import Final
 from uuid import uuid4
 
-from headway.adapters.sql.sqlite import SYNCHRONOUS, Durability
-from tests.services import MariaDBServer, Missing, PostgresServer, start_mariadb, start_postgres
+from headway.adapters.sql.connect.sqlite import SYNCHRONOUS, Durability
+from tests.servers import MariaDBServer, Missing, PostgresServer, start_mariadb, start_postgres
 
 ROOT: Final = Path(__file__).parents[2]
 FAMILIES: Final = ("sqlite", "postgres", "mariadb")

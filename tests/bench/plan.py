@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from headway.adapters.sql.sqlite import Durability
+from headway.adapters.sql.connect.sqlite import Durability
 
 
 class What(StrEnum):

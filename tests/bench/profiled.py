@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from rich.console import Console
 from rich.table import Table
 
-from headway.adapters.sql.sqlite import Durability
+from headway.adapters.sql.connect.sqlite import Durability
 from tests.bench.child import upgrade
 from tests.bench.places import Place
 from tests.bench.plan import Scale

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from headway.adapters.sql.dsn import parse_addresses
-from headway.adapters.sql.links.mysql import MysqlLink, _write_joined
-from headway.adapters.sql.links.postgres import COPY_ROW_COUNT_MIN, _set_based
-from headway.adapters.sql.links.sqlite import CHECKPOINT_ROW_COUNT, SqliteLink
-from headway.adapters.sql.mysql import Mysql
-from headway.adapters.sql.postgres import Postgres
-from headway.adapters.sql.server import Purpose, RawConnection
-from headway.adapters.sql.sqlite import Durability, open_sqlite
+from headway.adapters.sql.connect.dsn import parse_addresses
+from headway.adapters.sql.connect.mysql import Mysql
+from headway.adapters.sql.connect.postgres import Postgres
+from headway.adapters.sql.connect.server_check import Purpose, RawConnection
+from headway.adapters.sql.connect.sqlite import Durability, open_sqlite
 from headway.adapters.sql.statements import Insert, Row, Update, Write, compile_write
-from headway.adapters.system.ids import SystemIds
+from headway.adapters.sql.write.links.mysql_link import MysqlLink, _write_joined
+from headway.adapters.sql.write.links.postgres_link import COPY_ROW_COUNT_MIN, _set_based
+from headway.adapters.sql.write.links.sqlite_link import CHECKPOINT_ROW_COUNT, SqliteLink
+from headway.adapters.system.random_ids import SystemIds
 from tests.bench.recorded import Pattern, RawRun, Recorded, Transaction, rows_for
 from tests.bench.work import Keys
 

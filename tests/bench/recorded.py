@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.sql.statements import Insert, Planned, Row, Update, Write
-from headway.adapters.sql.store import SqlStore
 from headway.core.ids import InstanceId
 from tests.bench.work import cycle_once
 

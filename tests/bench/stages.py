@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest import mock
 
-from headway.adapters.sql.load import load_world
-from headway.adapters.sql.write import write_world
-from headway.adapters.sql.writer import Writer
+from headway.adapters.sql.write.load import load_world
+from headway.adapters.sql.write.write_changes import write_world
+from headway.adapters.sql.write.writer import Writer
 
 LOAD: Final = "load: ask for the rows, make values of them"
 DECIDE: Final = "decide"

@@ -22,7 +22,7 @@ from tests.bench.crowd import HEADINGS as CROWD_HEADINGS
 from tests.bench.crowd import Weighed, measure_crowd, show_crowd
 from tests.bench.machine import Machine
 from tests.bench.page import PAGE, replace_part, table
-from tests.services import start_redis
+from tests.servers import start_redis
 
 NAME: Final = "steering"
 STEP_COUNT: Final = 9

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from headway.adapters.sql.store import open_store
+from headway.adapters.sql.sql_store import open_store
 from headway.adapters.sql.tables import metadata
 from tests.bench.child import raw_runs, upgrade
 from tests.bench.work import cycle_once, working_store

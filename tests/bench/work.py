@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Final
 
-from headway.adapters.sql.sqlite import Durability
-from headway.adapters.sql.store import SqlStore, open_store
-from headway.adapters.system.ids import SystemIds
-from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
-from headway.core.command.instance import RegisterInstance
-from headway.core.command.lane import LIMIT_MAX, SetLane
-from headway.core.command.settle import Complete, Settled
-from headway.core.command.submit import Accepted, Submit
+from headway.adapters.sql.connect.sqlite import Durability
+from headway.adapters.sql.sql_store import SqlStore, open_store
+from headway.adapters.system.random_ids import SystemIds
+from headway.core.command.admin.instance import RegisterInstance
+from headway.core.command.admin.set_lane import LIMIT_MAX, SetLane
+from headway.core.command.run.claim import Claimed, ClaimRuns, NotAlive
+from headway.core.command.run.settle import Complete, Settled
+from headway.core.command.run.submit import Accepted, Submit
 from headway.core.document import Document
 from headway.core.ids import MAIN_LANE, InstanceId, Key, RunId
 from headway.core.run.run import Claim

@@ -11,7 +11,7 @@ from headway.bootstrap import upgrade_database
 from tests.api.conftest import served
 from tests.cli.reached import Said
 from tests.contract.backends import run_apart
-from tests.services import MariaDBServer, PostgresServer
+from tests.servers import MariaDBServer, PostgresServer
 
 APP = "tests.cli.jobs_file:hw"
 

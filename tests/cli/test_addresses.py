@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.command import SECRET, refusal
 from tests.contract.backends import closed_port
-from tests.services import MariaDBServer
+from tests.servers import MariaDBServer
 
 LOGIN = f"ann:{SECRET}"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli.faults import EXIT_REFUSED
-from headway.cli.load import load_app
+from headway.cli.exit_codes import EXIT_REFUSED
+from headway.cli.load_app import load_app
 from headway.core.errors import ConfigurationError
 from tests.cli.command import Ended, fault, headway, refusal
 

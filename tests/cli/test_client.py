@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 
-from headway.cli import database, flows, keys, lanes, runs, schedules, tasks, watch
-from headway.cli.client.client import Refused
-from headway.cli.faults import EXIT_BUSY, EXIT_NOT_FOUND, EXIT_REFUSED, end_with
+from headway.cli.client.api_client import Refused
+from headway.cli.commands import database_commands as database
+from headway.cli.commands import flow_commands as flows
+from headway.cli.commands import key_commands as keys
+from headway.cli.commands import lane_commands as lanes
+from headway.cli.commands import run_commands as runs
+from headway.cli.commands import schedule_commands as schedules
+from headway.cli.commands import task_commands as tasks
+from headway.cli.commands import watch
+from headway.cli.exit_codes import EXIT_BUSY, EXIT_NOT_FOUND, EXIT_REFUSED, end_with
 from headway.core.errors import InvalidInput
 from tests.cli.reached import Said
-from tests.service.flow.scenes import parked
+from tests.engine.flow.scenes import parked
 
 pytestmark = pytest.mark.backend("sqlite")
 

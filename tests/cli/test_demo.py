@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from headway.cli.demo.board import Board, Shown
-from headway.cli.demo.demo import ACCOUNTS, CANCELLED
+from headway.cli.demo.demo_keys import Board, Shown
+from headway.cli.demo.run_demo import ACCOUNTS, CANCELLED
 from tests.cli.command import TIMEOUT_S, command, contents, environment, headway
 
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.slow]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.sql.store import open_store
+from headway.adapters.sql.sql_store import open_store
 from headway.core.ids import RunId
 from headway.core.run.admission import OnConflict
 from tests.cli.command import TIMEOUT_S, Ended, command, environment, headway, refusal

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.sql.sqlite import is_ours
+from headway.adapters.sql.connect.sqlite import is_ours
 from tests.cli.command import fault, headway
 from tests.cli.disk import mounted_disk
 

@@ -9,7 +9,8 @@ from typing import Final
 import pytest
 from cyclopts import App
 
-from headway.cli import flows, tasks
+from headway.cli.commands import flow_commands as flows
+from headway.cli.commands import task_commands as tasks
 from headway.cli.main import app
 from tests.api.test_flows import waiting
 from tests.cli.reached import Said
@@ -69,7 +70,7 @@ async def test_with_json_flows_and_tasks_are_objects(said: Said, tmp_path: Path)
 async def test_more_than_a_page_is_listed_to_its_end(
     said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.cli.client.client.PAGE_COUNT_MAX", 2)
+    monkeypatch.setattr("headway.cli.client.api_client.PAGE_COUNT_MAX", 2)
     definition = {"start": "a", "nodes": {"a": {"kind": "choice"}}}
     for name in "abcde":
         await said.client.hw.flows.publish(name, definition)
@@ -84,7 +85,7 @@ async def test_more_than_a_page_is_listed_to_its_end(
 async def test_i20_what_is_too_large_for_a_page_is_read_to_its_end(
     said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.api.cursor.PAGE_SIZE_MAX", 1)
+    monkeypatch.setattr("headway.api.http.cursor.PAGE_SIZE_MAX", 1)
     nodes = {"a": {"kind": "choice"}, "b": {"kind": "choice"}}
     definition = {"start": "a", "nodes": nodes, "edges": [{"from": "a", "to": "b"}]}
     await said.client.hw.flows.publish("two", definition)

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from headway import Backoff, Headway, RunContext
-from headway.cli.log_lines import JsonLines, TextLines, secrets_of
+from headway.cli.output.log_lines import JsonLines, TextLines, secrets_of
 from headway.log import event_log
 from headway.settings import Settings
 from tests.api.program import served_apart
@@ -182,9 +182,11 @@ async def test_a_failed_job_is_named_with_its_key_at_each_attempt(logged: Logged
     said = f"job=fail key=ann run_id={run.id} attempt="
     first, second, *traceback = logged().splitlines()
     assert first == (
-        f"WARNING headway.services.execute job_attempt_failed {said}1 error='ValueError: no'"
+        f"WARNING headway.services.engine.execute job_attempt_failed {said}1 error='ValueError: no'"
     )
-    assert second == f"ERROR headway.services.execute job_failed {said}2 error='ValueError: no'"
+    assert (
+        second == f"ERROR headway.services.engine.execute job_failed {said}2 error='ValueError: no'"
+    )
     assert traceback[0] == "  Traceback (most recent call last):"
     assert traceback[-1] == "  ValueError: no"
 

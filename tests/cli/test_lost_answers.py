@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli import lanes, runs
-from headway.cli.client.client import Refused
+from headway.cli.client.api_client import Refused
+from headway.cli.commands import lane_commands as lanes
+from headway.cli.commands import run_commands as runs
 from headway.core.errors import ConfigurationError, InvalidInput
 from tests.api.client import Client
 from tests.api.conftest import served

@@ -7,10 +7,16 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from headway.cli import flows, keys, lanes, runs, schedules, tasks, watch
-from headway.cli.client import client
-from headway.cli.client.client import Refused
-from headway.cli.faults import EXIT_REFUSED, EXIT_UNREACHABLE
+from headway.cli.client import api_client as client
+from headway.cli.client.api_client import Refused
+from headway.cli.commands import flow_commands as flows
+from headway.cli.commands import key_commands as keys
+from headway.cli.commands import lane_commands as lanes
+from headway.cli.commands import run_commands as runs
+from headway.cli.commands import schedule_commands as schedules
+from headway.cli.commands import task_commands as tasks
+from headway.cli.commands import watch
+from headway.cli.exit_codes import EXIT_REFUSED, EXIT_UNREACHABLE
 from headway.core.errors import ConfigurationError
 from tests.cli.test_client import exit_code
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headway.cli.screen import Screen
+from headway.cli.output.screen import Screen
 
 RUN = {
     "id": "r1",

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.api.access import Access, Scope, Token
-from headway.cli import runs
-from headway.cli.client.client import Refused
-from headway.cli.faults import EXIT_NOT_ALLOWED, EXIT_REFUSED
+from headway.api.http.access import Access, Scope, Token
+from headway.cli.client.api_client import Refused
+from headway.cli.commands import run_commands as runs
+from headway.cli.exit_codes import EXIT_NOT_ALLOWED, EXIT_REFUSED
 from headway.core.errors import ConfigurationError
 from tests.api.conftest import served
 from tests.cli.test_client import exit_code

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli.config import _source, show
+from headway.cli.commands.config_commands import _source, show
 from headway.core.errors import ConfigurationError
 from headway.settings import load_settings
 from headway.worker.program import Worker

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.sql.sqlite import is_ours
+from headway.adapters.sql.connect.sqlite import is_ours
 from tests.cli.command import TIMEOUT_S, Ended, contents, environment, headway, refusal
 from tests.cli.disk import bound_by_permissions
 

@@ -10,13 +10,13 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from headway.cli import watch
-from headway.cli.client import client as client_module
-from headway.cli.client.client import Answer, Client
-from headway.cli.client.local import LocalTransport
-from headway.cli.event_lines import GONE
-from headway.core.command.prune import PruneEvents
-from headway.services import event_feed
+from headway.cli.client import api_client as client_module
+from headway.cli.client.api_client import Answer, Client
+from headway.cli.client.in_process import LocalTransport
+from headway.cli.commands import watch
+from headway.cli.output.event_lines import GONE
+from headway.core.command.admin.prune import PruneEvents
+from headway.services.upkeep import event_feed
 from tests.api.conftest import fail_over, served
 from tests.cli.command import command, environment
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headway import Headway, InvalidInput
-from headway.cli.client.http import SILENCE_S
-from headway.cli.config import show
+from headway.cli.client.http_client import SILENCE_S
+from headway.cli.commands.config_commands import show
 from headway.core.errors import ConfigurationError
 from headway.core.timeouts import SSE_PING_INTERVAL_S_MAX
 from headway.settings import load_settings

@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from headway.cli.demo.flows import ORDER
+from headway.cli.demo.demo_flows import ORDER
 from headway.core.flow.canonical import canonical_json
 from headway.core.flow.parse import read_flow
 from tests.cli.command import TIMEOUT_S, environment

@@ -14,19 +14,19 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from headway.adapters.sql.database import Database
-from headway.adapters.sql.dsn import parse_addresses
-from headway.adapters.sql.links.link import Link
-from headway.adapters.sql.links.source import source_for
+from headway.adapters.sql.connect.database import Database
+from headway.adapters.sql.connect.dsn import parse_addresses
 from headway.adapters.sql.schema import upgrade_schema
-from headway.adapters.sql.store import Listeners, SqlStore, open_store
+from headway.adapters.sql.sql_store import Listeners, SqlStore, open_store
 from headway.adapters.sql.tables import lanes, metadata, stream
-from headway.adapters.sql.writer import Writer
+from headway.adapters.sql.write.links.driver_link import Link
+from headway.adapters.sql.write.links.link_source import source_for
+from headway.adapters.sql.write.writer import Writer
 from headway.core.ids import FLOW_LANE
-from headway.core.lane import DEFAULT_LIMITS
+from headway.core.lane_row import DEFAULT_LIMITS
 from headway.ports.store import Whose
 from headway.testing import FakeClock
-from tests.services import MariaDBServer, PostgresServer
+from tests.servers import MariaDBServer, PostgresServer
 
 BACKENDS: Final = (
     "sqlite-file",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
+from headway.adapters.sql.sql_store import SqlStore
 from headway.testing import FakeClock
 from tests.contract.backends import (
     BACKENDS,
@@ -19,7 +19,7 @@ from tests.contract.backends import (
     run_apart,
     upgrade,
 )
-from tests.services import MariaDBServer, PostgresServer
+from tests.servers import MariaDBServer, PostgresServer
 
 
 @pytest.fixture(params=BACKENDS)

@@ -6,18 +6,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from headway.adapters.sql.read_doctor import SqlDoctorReader
-from headway.adapters.sql.store import SqlStore
+from headway.adapters.sql.read.read_doctor import SqlDoctorReader
+from headway.adapters.sql.sql_store import SqlStore
 from headway.bootstrap import SystemClock
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.inbox import ConsumeInbox
-from headway.core.command.report import SaveProgress
-from headway.core.command.settle import Complete
-from headway.core.command.wait import Park
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.inbox import ConsumeInbox
+from headway.core.command.run.report import SaveProgress
+from headway.core.command.run.settle import Complete
+from headway.core.command.run.wait import Park
 from headway.core.doctor.finding import Finding, Weight
 from headway.core.ids import InstanceId, Instant, RunId
 from headway.core.run.admission import OnConflict
-from headway.services.doctor import Checked, examine
+from headway.services.upkeep.examination import Checked, examine
 from headway.testing import FakeClock, a_message, claim_of, document
 from tests.contract.scenes import instance, running, submitted
 

@@ -6,20 +6,20 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.claim import Claimed, ClaimRuns
-from headway.core.command.command import Command, Needs
-from headway.core.command.expire import Expire
-from headway.core.command.instance import DeclareDead, ReleaseOrphan
-from headway.core.command.lane import SetLane
-from headway.core.command.settle import Complete, ConfirmCancel, Fail
-from headway.core.command.submit import Accepted, Busy
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.batch_state import World
+from headway.core.command.admin.instance import DeclareDead, ReleaseOrphan
+from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.protocol import Command, Needs
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.claim import Claimed, ClaimRuns
+from headway.core.command.run.expire import Expire
+from headway.core.command.run.settle import Complete, ConfirmCancel, Fail
+from headway.core.command.run.submit import Accepted, Busy
 from headway.core.ids import MAIN_LANE, InstanceId, LaneName, RunId
 from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim, Run, RunRecord
 from headway.core.run.status import RunStatus
-from headway.core.world import World
 from headway.ports.run_reader import LaneView
 from headway.testing import FakeClock, a_claim, a_submit, an_error, an_instance, claim_of
 

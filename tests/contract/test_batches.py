@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from headway.adapters.sql.store import SqlStore
+from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.sql.tables import writers
-from headway.adapters.sql.waiting import BATCH_COUNT_MAX
-from headway.core.command.command import Needs
-from headway.core.command.instance import RegisterInstance
-from headway.core.command.probe import Probe
-from headway.core.command.report import SaveProgress
-from headway.core.command.settle import Complete, Settled
-from headway.core.command.submit import Accepted, Busy
+from headway.adapters.sql.write.command_queue import BATCH_COUNT_MAX
+from headway.core.batch_state import World
+from headway.core.command.admin.instance import RegisterInstance
+from headway.core.command.admin.probe import Probe
+from headway.core.command.protocol import Needs
+from headway.core.command.run.report import SaveProgress
+from headway.core.command.run.settle import Complete, Settled
+from headway.core.command.run.submit import Accepted, Busy
 from headway.core.errors import StoreClosed, StoreFailed
 from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus
-from headway.core.world import World
 from headway.testing import FakeClock, a_claim, a_submit, an_instance, claim_of, document
 from tests.contract.backends import Place, opened, read_all
 from tests.contract.scenes import (

@@ -2,15 +2,15 @@
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.fire import FireSchedule
-from headway.core.command.inbox import ANSWER, PostToInbox
-from headway.core.command.key_row import SaveKey
-from headway.core.command.question import AskQuestion
-from headway.core.command.settle import Complete
-from headway.core.command.submit import Busy
-from headway.core.command.wait import GiveSlotBack
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.fire_schedule import FireSchedule
+from headway.core.command.admin.save_key import SaveKey
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.inbox import ANSWER, PostToInbox
+from headway.core.command.run.interrupt import AskQuestion
+from headway.core.command.run.settle import Complete
+from headway.core.command.run.submit import Busy
+from headway.core.command.run.wait import GiveSlotBack
 from headway.core.document import Document
 from headway.core.ids import Key, LaneName, RunId
 from headway.core.run import recent

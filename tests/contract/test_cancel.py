@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import CancelAnswer, ForceCancel, RequestCancel
-from headway.core.command.inbox import NotActive
-from headway.core.command.report import SaveCheckpoint, SaveProgress, SetWindow
-from headway.core.command.settle import Complete, ConfirmCancel, Settled, TooLate
-from headway.core.command.wait import GiveSlotBack, Park, SlotAnswer, Wake, WantSlot
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.run.cancel import CancelAnswer, ForceCancel, RequestCancel
+from headway.core.command.run.inbox import NotActive
+from headway.core.command.run.report import SaveCheckpoint, SaveProgress, SetWindow
+from headway.core.command.run.settle import Complete, ConfirmCancel, Settled, TooLate
+from headway.core.command.run.wait import GiveSlotBack, Park, SlotAnswer, Wake, WantSlot
 from headway.core.errors import InvalidInput
 from headway.core.ids import RunId, later
 from headway.core.run.admission import OnConflict

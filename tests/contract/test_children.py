@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import CancelAnswer, ForceCancel, RequestCancel
-from headway.core.command.child import (
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.instance import DeclareDead, ReleaseOrphan
+from headway.core.command.admin.prune import PruneRuns
+from headway.core.command.run.cancel import CancelAnswer, ForceCancel, RequestCancel
+from headway.core.command.run.child import (
     CancelChild,
     ForgetChildren,
     Found,
@@ -17,19 +19,17 @@ from headway.core.command.child import (
     TooManyChildren,
     child_id,
 )
-from headway.core.command.claim import Claimed
-from headway.core.command.expire import Expire
-from headway.core.command.instance import DeclareDead, ReleaseOrphan
-from headway.core.command.prune import PruneRuns
-from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled
-from headway.core.command.submit import Accepted, Busy
-from headway.core.command.wait import GiveSlotBack, Retry
+from headway.core.command.run.claim import Claimed
+from headway.core.command.run.expire import Expire
+from headway.core.command.run.settle import Complete, ConfirmCancel, Fail, Settled
+from headway.core.command.run.submit import Accepted, Busy
+from headway.core.command.run.wait import GiveSlotBack, Retry
 from headway.core.ids import Instant, RunId, later
 from headway.core.run.explain import Gate, explain
 from headway.core.run.run import Files, Recovery
 from headway.core.run.status import RunStatus
-from headway.services.family import end_children
-from headway.services.sweep import sweep
+from headway.services.descendants import end_children
+from headway.services.engine.sweep import sweep
 from headway.testing import FakeClock, a_submit, an_error, claim_of
 from headway.testing.locks import NO_LOCKS
 from tests.contract.backends import read_all
@@ -271,8 +271,8 @@ async def test_i11_a_cancel_goes_down_all_generations_with_its_terms(
 async def test_i19_many_children_end_a_few_at_a_time(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.services.family.CHILD_COUNT", 3)
-    monkeypatch.setattr("headway.services.family.STEP_COUNT_MAX", 2)
+    monkeypatch.setattr("headway.services.descendants.CHILD_COUNT", 3)
+    monkeypatch.setattr("headway.services.descendants.STEP_COUNT_MAX", 2)
     parent = await running(store)
     for number in range(10):
         await started(store, parent, str(number), limit=99)

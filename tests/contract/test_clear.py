@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.clear import ClearRuns
-from headway.core.command.lane import ProposeLimit, SetLane
-from headway.core.command.settle import Complete
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.clear_lane import ClearRuns
+from headway.core.command.admin.set_lane import ProposeLimit, SetLane
+from headway.core.command.run.settle import Complete
 from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName, RunId
 from headway.core.run.admission import OnConflict

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.adapters.sql.waiting import BATCH_COUNT_MAX
-from headway.core.command.claim import Claimed
-from headway.core.command.command import Command
-from headway.core.command.settle import Complete, Settled
-from headway.core.command.submit import Submit
+from headway.adapters.sql.sql_store import SqlStore
+from headway.adapters.sql.write.command_queue import BATCH_COUNT_MAX
+from headway.core.command.protocol import Command
+from headway.core.command.run.claim import Claimed
+from headway.core.command.run.settle import Complete, Settled
+from headway.core.command.run.submit import Submit
 from headway.core.ids import InstanceId
 from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus

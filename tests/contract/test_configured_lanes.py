@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.lane import LIMIT_MAX, ConfiguredLane, ConfigureLanes, ProposeLimit
-from headway.core.command.lane import SetLane as Set
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.set_lane import (
+    LIMIT_MAX,
+    ConfiguredLane,
+    ConfigureLanes,
+    ProposeLimit,
+)
+from headway.core.command.admin.set_lane import SetLane as Set
 from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName
 from headway.testing import a_claim

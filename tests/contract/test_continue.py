@@ -2,11 +2,11 @@
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.claim import Claimed
-from headway.core.command.report import SaveCheckpoint
-from headway.core.command.settle import Complete, ConfirmCancel, Fail
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.claim import Claimed
+from headway.core.command.run.report import SaveCheckpoint
+from headway.core.command.run.settle import Complete, ConfirmCancel, Fail
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Claim, Mode
 from headway.testing import a_claim, a_submit, an_error, claim_of, document

@@ -3,22 +3,22 @@
 import pytest
 import sqlalchemy as sa
 
-from headway.adapters.sql.read_doctor import SqlDoctorReader
-from headway.adapters.sql.store import SqlStore
+from headway.adapters.sql.read.read_doctor import SqlDoctorReader
+from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.sql.tables import events, inbox, instances, lanes, runs, stream
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.instance import DeclareDead
-from headway.core.command.prune import PruneEvents
-from headway.core.command.settle import Complete
-from headway.core.command.wait import Park
+from headway.core.command.admin.instance import DeclareDead
+from headway.core.command.admin.prune import PruneEvents
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.settle import Complete
+from headway.core.command.run.wait import Park
 from headway.core.doctor.finding import Weight
 from headway.core.ids import later
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.core.run.run import QueueRank
 from headway.core.run.status import RunStatus
-from headway.services import doctor
-from headway.services.doctor import PATIENCE_S, Checked
+from headway.services.upkeep import examination as doctor
+from headway.services.upkeep.examination import PATIENCE_S, Checked
 from headway.testing import FakeClock, claim_of
 from tests.contract.backends import read_all
 from tests.contract.examined import change, findings, plant, set_scene, violations

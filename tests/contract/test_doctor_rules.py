@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
+from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.sql.tables import runs
 from headway.core.doctor.rules import RULES
 from headway.testing import FakeClock

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.inbox import ConsumeInbox
-from headway.core.command.key_row import DeleteKey, SaveKey
-from headway.core.command.lane import SetLane
-from headway.core.command.report import AppendEvents, Said, SaveCheckpoint, SaveProgress
-from headway.core.command.settle import Complete, Fail
-from headway.core.command.submit import Busy
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.batch_state import SavedKey
+from headway.core.command.admin.save_key import DeleteKey, SaveKey
+from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.inbox import ConsumeInbox
+from headway.core.command.run.report import AppendEvents, Said, SaveCheckpoint, SaveProgress
+from headway.core.command.run.settle import Complete, Fail
+from headway.core.command.run.submit import Busy
 from headway.core.document import BYTE_COUNT_MAX, DEPTH_MAX, encode_document
 from headway.core.errors import InvalidInput
 from headway.core.ids import Key, LaneName, RunId
 from headway.core.run.run import Claim
-from headway.core.world import SavedKey
 from headway.ports.run_reader import RunFilter
 from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, document
 from tests.contract.scenes import (

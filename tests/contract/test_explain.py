@@ -1,15 +1,15 @@
 """What a run may be waiting for, read as of one instant, on every backend."""
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.inbox import ANSWER, PostToInbox
-from headway.core.command.instance import DeclareDead
-from headway.core.command.lane import SetLane
-from headway.core.command.prune import PruneEvents
-from headway.core.command.question import AskQuestion
-from headway.core.command.report import SaveProgress
-from headway.core.command.settle import Complete, Fail
-from headway.core.command.wait import GiveSlotBack, Park, WantSlot
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.instance import DeclareDead
+from headway.core.command.admin.prune import PruneEvents
+from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.inbox import ANSWER, PostToInbox
+from headway.core.command.run.interrupt import AskQuestion
+from headway.core.command.run.report import SaveProgress
+from headway.core.command.run.settle import Complete, Fail
+from headway.core.command.run.wait import GiveSlotBack, Park, WantSlot
 from headway.core.ids import MAIN_LANE, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation, Gate, Situation, explain

@@ -6,15 +6,21 @@ from typing import Any, Final
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import ForceCancel, RequestCancel
-from headway.core.command.command import Command
-from headway.core.command.expire import Expire
-from headway.core.command.inbox import ConsumeInbox
-from headway.core.command.instance import HandOver
-from headway.core.command.report import AppendEvents, Said, SaveCheckpoint, SaveProgress, SetWindow
-from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
-from headway.core.command.wait import GiveSlotBack, Park, SlotAnswer, WantSlot
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.instance import HandOver
+from headway.core.command.protocol import Command
+from headway.core.command.run.cancel import ForceCancel, RequestCancel
+from headway.core.command.run.expire import Expire
+from headway.core.command.run.inbox import ConsumeInbox
+from headway.core.command.run.report import (
+    AppendEvents,
+    Said,
+    SaveCheckpoint,
+    SaveProgress,
+    SetWindow,
+)
+from headway.core.command.run.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
+from headway.core.command.run.wait import GiveSlotBack, Park, SlotAnswer, WantSlot
 from headway.core.ids import Instant
 from headway.core.run.run import NO_TOKEN, Claim
 from headway.core.run.status import RunStatus

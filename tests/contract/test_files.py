@@ -4,22 +4,22 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.claim import Claimed
-from headway.core.command.files import DropFiles, FileAnswer, FinishFile, OutputPrepared
-from headway.core.command.once import Repeated
-from headway.core.command.prune import PruneRuns
-from headway.core.command.report import SaveCheckpoint
-from headway.core.command.settle import Complete, ConfirmCancel
-from headway.core.command.submit import Accepted, Busy, HasOutput, Joined
-from headway.core.command.wait import Park
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.prune import PruneRuns
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.claim import Claimed
+from headway.core.command.run.idempotency import Repeated
+from headway.core.command.run.record_files import DropFiles, FileAnswer, FinishFile, OutputPrepared
+from headway.core.command.run.report import SaveCheckpoint
+from headway.core.command.run.settle import Complete, ConfirmCancel
+from headway.core.command.run.submit import Accepted, Busy, HasOutput, Joined
+from headway.core.command.run.wait import Park
 from headway.core.errors import InvalidInput
-from headway.core.files import StoredFile
 from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Claim, Existing, Files, Mode
 from headway.core.run.status import RunStatus
+from headway.core.stored_file import StoredFile
 from headway.testing import FakeClock, a_claim, a_submit, claim_of, document
 from tests.contract.backends import read_all
 from tests.contract.scenes import claimed_one, instance, orphaned, running, state, status, together

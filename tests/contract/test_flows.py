@@ -6,20 +6,26 @@ from uuid import uuid4
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.advance import Advanced, AdvanceFlow, End, Go, ParkFor
-from headway.core.command.cancel import CancelAnswer, RequestCancel
-from headway.core.command.claim import Claimed, ClaimRuns
-from headway.core.command.command import Changed
-from headway.core.command.flow import FlowSaved, FlowStart, PublishFlow, StartFlow
-from headway.core.command.inbox import NotActive, Posted
-from headway.core.command.look import HearNews, KeptTask, LoadTask, News
-from headway.core.command.prune import PruneRuns
-from headway.core.command.settle import Settled, TooLate
-from headway.core.command.signal import Answered, Beside, NoSharedRoom, PostSignal
-from headway.core.command.submit import Accepted, Busy, Submit
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.prune import PruneRuns
+from headway.core.command.flow.advance import Advanced, AdvanceFlow, End, Go, ParkFor
+from headway.core.command.flow.load_task import HearNews, KeptTask, LoadTask, News
+from headway.core.command.flow.publish import FlowSaved, FlowStart, PublishFlow, StartFlow
+from headway.core.command.flow.shared_state import Answered, Beside, NoSharedRoom, PostSignal
+from headway.core.command.protocol import Changed
+from headway.core.command.run.cancel import CancelAnswer, RequestCancel
+from headway.core.command.run.claim import Claimed, ClaimRuns
+from headway.core.command.run.inbox import NotActive, Posted
+from headway.core.command.run.settle import Settled, TooLate
+from headway.core.command.run.submit import Accepted, Busy, Submit
 from headway.core.document import NULL, Document, encode_document
-from headway.core.flow.kept import FLOW_JOB, EndedChild, NodeRunRow, SharedValue, VersionStatus
+from headway.core.flow.engine.records import (
+    FLOW_JOB,
+    EndedChild,
+    NodeRunRow,
+    SharedValue,
+    VersionStatus,
+)
 from headway.core.ids import FLOW_LANE, InstanceId, Instant, Key, RunId
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus

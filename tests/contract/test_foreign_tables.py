@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from headway.adapters.sql.database import Database
-from headway.adapters.sql.dsn import parse_addresses
-from headway.adapters.sql.sqlite import APPLICATION_ID
-from headway.adapters.sql.store import open_store
+from headway.adapters.sql.connect.database import Database
+from headway.adapters.sql.connect.dsn import parse_addresses
+from headway.adapters.sql.connect.sqlite import APPLICATION_ID
+from headway.adapters.sql.sql_store import open_store
 from headway.adapters.sql.tables import metadata
 from headway.core.errors import ConfigurationError, ForeignDatabase, SchemaMismatch
 from headway.testing import a_submit

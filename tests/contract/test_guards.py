@@ -5,24 +5,24 @@ import sqlite3
 
 import pytest
 
-from headway.adapters.sql.database import Database
-from headway.adapters.sql.faults import is_conflict
-from headway.adapters.sql.links.link import Link
-from headway.adapters.sql.load import load_world
+from headway.adapters.sql.connect.database import Database
+from headway.adapters.sql.connect.driver_errors import is_conflict
+from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.sql.statements import Update
-from headway.adapters.sql.store import SqlStore
 from headway.adapters.sql.tables import runs, stream
-from headway.adapters.sql.write import write_world
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.command import Command, Needs
-from headway.core.command.lane import SetLane
-from headway.core.command.report import SaveProgress
-from headway.core.command.settle import Complete
-from headway.core.command.submit import Accepted
+from headway.adapters.sql.write.links.driver_link import Link
+from headway.adapters.sql.write.load import load_world
+from headway.adapters.sql.write.write_changes import write_world
+from headway.core.batch_state import World
+from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.protocol import Command, Needs
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.report import SaveProgress
+from headway.core.command.run.settle import Complete
+from headway.core.command.run.submit import Accepted
 from headway.core.ids import LaneName
 from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus
-from headway.core.world import World
 from headway.testing import FakeClock, a_submit, claim_of, document
 from tests.contract.backends import Place, linked, read_all
 from tests.contract.scenes import running, state, status, submitted

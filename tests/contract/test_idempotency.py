@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.inbox import NotTaken, Posted
-from headway.core.command.once import OtherRequest, Repeated
-from headway.core.command.report import SetWindow
-from headway.core.command.settle import Complete
-from headway.core.command.submit import Accepted, Busy, Joined, Steered
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.run.idempotency import OtherRequest, Repeated
+from headway.core.command.run.inbox import NotTaken, Posted
+from headway.core.command.run.report import SetWindow
+from headway.core.command.run.settle import Complete
+from headway.core.command.run.submit import Accepted, Busy, Joined, Steered
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Recovery
 from headway.core.run.window import Delivery, Window

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from headway.adapters.sql import writer
-from headway.adapters.sql.links.link import Link
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.submit import Accepted
+from headway.adapters.sql.sql_store import SqlStore
+from headway.adapters.sql.write import writer
+from headway.adapters.sql.write.links.driver_link import Link
+from headway.core.command.run.submit import Accepted
 from headway.core.errors import OutcomeUnknown
 from headway.ports.run_reader import RunFilter
 from headway.testing import a_submit

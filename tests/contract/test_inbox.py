@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.inbox import (
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.batch_state import InboxItem
+from headway.core.command.run.inbox import (
     UNREAD_COUNT_MAX,
     ConsumeInbox,
     InboxFull,
@@ -18,7 +19,6 @@ from headway.core.ids import RunId
 from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
-from headway.core.world import InboxItem
 from headway.testing import FakeClock, a_message, claim_of
 from tests.contract.backends import read_all
 from tests.contract.scenes import (

@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import CancelAnswer, RequestCancel
-from headway.core.command.command import Changed
-from headway.core.command.key_row import DeleteKey, Locked, SaveKey
-from headway.core.command.settle import Complete
-from headway.core.command.submit import Accepted, RowChanged
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.batch_state import SavedKey
+from headway.core.command.admin.save_key import DeleteKey, Locked, SaveKey
+from headway.core.command.protocol import Changed
+from headway.core.command.run.cancel import CancelAnswer, RequestCancel
+from headway.core.command.run.settle import Complete
+from headway.core.command.run.submit import Accepted, RowChanged
 from headway.core.ids import Key
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus, row_word
-from headway.core.world import SavedKey
 from headway.ports.run_reader import RunFilter
 from headway.testing import FakeClock, a_submit, claim_of, document
 from tests.contract.backends import read_all

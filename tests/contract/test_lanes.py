@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.claim import CLAIM_COUNT_MAX
-from headway.core.command.command import Changed
-from headway.core.command.lane import LIMIT_MAX, SetLane
-from headway.core.command.settle import Complete, Fail
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.set_lane import LIMIT_MAX, SetLane
+from headway.core.command.protocol import Changed
+from headway.core.command.run.claim import CLAIM_COUNT_MAX
+from headway.core.command.run.settle import Complete, Fail
 from headway.core.errors import InvalidInput
 from headway.core.ids import InstanceId, LaneName
-from headway.core.lane import Lane
+from headway.core.lane_row import Lane
 from headway.core.run.events import EventType
 from headway.testing import a_claim, a_submit, an_error, claim_of
 from tests.contract.backends import read_all

@@ -6,27 +6,27 @@ from typing import Any, Final
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import ForceCancel, RequestCancel
-from headway.core.command.child import CancelChild
-from headway.core.command.clear import ClearRuns
-from headway.core.command.expire import Expire
-from headway.core.command.flow import FlowStart, StartFlow
-from headway.core.command.inbox import ANSWER, ConsumeInbox, NotTaken, Posted
-from headway.core.command.question import AskQuestion, CloseQuestion
-from headway.core.command.report import SetWindow
-from headway.core.command.settle import Complete, ConfirmCancel, Fail
-from headway.core.command.submit import Accepted, Submit
-from headway.core.command.wait import Park, Retry
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.batch_state import UNREAD_SHOWN_COUNT_MAX, UNREAD_SHOWN_LENGTH_MAX
+from headway.core.command.admin.clear_lane import ClearRuns
+from headway.core.command.flow.publish import FlowStart, StartFlow
+from headway.core.command.run.cancel import ForceCancel, RequestCancel
+from headway.core.command.run.child import CancelChild
+from headway.core.command.run.expire import Expire
+from headway.core.command.run.inbox import ANSWER, ConsumeInbox, NotTaken, Posted
+from headway.core.command.run.interrupt import AskQuestion, CloseQuestion
+from headway.core.command.run.report import SetWindow
+from headway.core.command.run.settle import Complete, ConfirmCancel, Fail
+from headway.core.command.run.submit import Accepted, Submit
+from headway.core.command.run.wait import Park, Retry
 from headway.core.document import EMPTY_OBJECT, NULL
-from headway.core.flow.kept import FLOW_JOB
+from headway.core.flow.engine.records import FLOW_JOB
 from headway.core.ids import FLOW_LANE, MAIN_LANE, Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim
 from headway.core.run.transitions import TERMINAL
 from headway.core.run.window import Delivery, Refusal, Window
-from headway.core.world import UNREAD_SHOWN_COUNT_MAX, UNREAD_SHOWN_LENGTH_MAX
 from headway.testing import FakeClock, a_message, a_submit, an_error, claim_of, document
 from tests.contract.scenes import (
     TIMEOUT_S,

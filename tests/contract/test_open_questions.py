@@ -5,18 +5,18 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import CancelAnswer, RequestCancel
-from headway.core.command.inbox import ANSWER, NotActive, Posted, PostToInbox
-from headway.core.command.prune import PruneRuns
-from headway.core.command.question import (
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.prune import PruneRuns
+from headway.core.command.run.cancel import CancelAnswer, RequestCancel
+from headway.core.command.run.inbox import ANSWER, NotActive, Posted, PostToInbox
+from headway.core.command.run.interrupt import (
     Asked,
     AskQuestion,
     CloseQuestion,
     NotAsked,
     RecallQuestions,
 )
-from headway.core.command.wait import Park, Retry, Wake
+from headway.core.command.run.wait import Park, Retry, Wake
 from headway.core.document import Document
 from headway.core.ids import Instant, RunId, later
 from headway.core.run.events import EventType

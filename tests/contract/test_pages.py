@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from headway.adapters.sql.page_runs import page_queries
-from headway.adapters.sql.store import SqlStore
+from headway.adapters.sql.read.page_runs import page_queries
+from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.sql.tables import RUN_COLUMNS, runs
 from headway.core.ids import Key, LaneName
 from headway.core.run.run import Run

@@ -2,18 +2,18 @@
 
 import asyncio
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.report import SaveCheckpoint, SetWindow
-from headway.core.command.settle import Complete
-from headway.core.command.submit import Busy
-from headway.core.command.wait import GiveSlotBack, Park, Wake, WantSlot
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.run.report import SaveCheckpoint, SetWindow
+from headway.core.command.run.settle import Complete
+from headway.core.command.run.submit import Busy
+from headway.core.command.run.wait import GiveSlotBack, Park, Wake, WantSlot
 from headway.core.ids import RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN
 from headway.core.run.status import RunStatus
 from headway.core.run.window import Window
-from headway.services.sweep import sweep, wake_on_time
+from headway.services.engine.sweep import sweep, wake_on_time
 from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, document
 from headway.testing.locks import NO_LOCKS
 from tests.contract.backends import read_all

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.expire import Expire
-from headway.core.command.inbox import (
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.prune import PruneRuns
+from headway.core.command.run.expire import Expire
+from headway.core.command.run.inbox import (
     ANSWER,
     UNREAD_COUNT_MAX,
     ConsumeInbox,
@@ -15,8 +16,7 @@ from headway.core.command.inbox import (
     Posted,
     PostToInbox,
 )
-from headway.core.command.prune import PruneRuns
-from headway.core.command.question import (
+from headway.core.command.run.interrupt import (
     AskQuestion,
     CloseQuestion,
     NotAsked,
@@ -24,7 +24,7 @@ from headway.core.command.question import (
     RecallQuestions,
     Unfit,
 )
-from headway.core.command.settle import Complete
+from headway.core.command.run.settle import Complete
 from headway.core.document import Document
 from headway.core.errors import InvalidInput
 from headway.core.ids import Instant, RunId, later

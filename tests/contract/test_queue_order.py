@@ -2,10 +2,10 @@
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.settle import Complete, ConfirmCancel, Fail
-from headway.core.command.wait import GiveSlotBack, Park, SlotAnswer, Wake, WantSlot
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.settle import Complete, ConfirmCancel, Fail
+from headway.core.command.run.wait import GiveSlotBack, Park, SlotAnswer, Wake, WantSlot
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.testing import FakeClock, a_claim, a_submit, an_error, claim_of

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from headway.adapters.sql import read_runs
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import CancelAnswer, RequestCancel
-from headway.core.command.key_row import SaveKey
-from headway.core.command.report import SaveProgress
-from headway.core.command.settle import Complete, Fail
-from headway.core.command.wait import GiveSlotBack, Retry
+from headway.adapters.sql.read import read_runs
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.save_key import SaveKey
+from headway.core.command.run.cancel import CancelAnswer, RequestCancel
+from headway.core.command.run.report import SaveProgress
+from headway.core.command.run.settle import Complete, Fail
+from headway.core.command.run.wait import GiveSlotBack, Retry
 from headway.core.ids import InstanceId, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus

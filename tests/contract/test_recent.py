@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from headway.adapters.sql import read_recent
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.prune import PruneRuns
-from headway.core.command.settle import Complete, Fail
-from headway.core.command.submit import Accepted
+from headway.adapters.sql.read import read_recent
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.prune import PruneRuns
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.settle import Complete, Fail
+from headway.core.command.run.submit import Accepted
 from headway.core.ids import RunId
 from headway.core.run import recent
 from headway.core.run.admission import OnConflict

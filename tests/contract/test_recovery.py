@@ -5,25 +5,25 @@ import json
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.claim import NotAlive
-from headway.core.command.instance import (
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.instance import (
     DeclareDead,
     HandOver,
     ReleaseOrphan,
     RenewInstance,
     RetireInstance,
 )
-from headway.core.command.report import SaveCheckpoint
-from headway.core.command.settle import Complete
-from headway.core.command.wait import GiveSlotBack, Park, Wake, WantSlot
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.claim import NotAlive
+from headway.core.command.run.report import SaveCheckpoint
+from headway.core.command.run.settle import Complete
+from headway.core.command.run.wait import GiveSlotBack, Park, Wake, WantSlot
 from headway.core.ids import InstanceId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import DEATH_COUNT_MAX, STOP_COUNT_MAX, Recovery
 from headway.core.run.status import RunStatus
 from headway.core.timeouts import LEASE_TTL_S
-from headway.services.sweep import sweep
+from headway.services.engine.sweep import sweep
 from headway.testing import FakeClock, a_claim, an_instance, claim_of, document
 from headway.testing.locks import NO_LOCKS
 from tests.contract.backends import read_all

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from headway.adapters.sql.store import SqlStore
+from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.sql.tables import metadata
 from headway.core.run.events import Event
-from headway.services.event_feed import EventFeed
+from headway.services.upkeep.event_feed import EventFeed
 from headway.testing import FakeClock
 from tests.contract.backends import read_all
 from tests.contract.scenes import submitted

@@ -3,22 +3,22 @@
 import pytest
 import sqlalchemy as sa
 
+from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.sql.statements import Insert
-from headway.adapters.sql.store import SqlStore
 from headway.adapters.sql.tables import events as stream_events
 from headway.adapters.sql.tables import runs, stream, writers
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.once import Repeated
-from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
-from headway.core.command.report import SaveCheckpoint
-from headway.core.command.settle import Complete
-from headway.core.command.submit import Accepted
+from headway.core.command.admin.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.idempotency import Repeated
+from headway.core.command.run.report import SaveCheckpoint
+from headway.core.command.run.settle import Complete
+from headway.core.command.run.submit import Accepted
 from headway.core.ids import Instant, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE, TERMINAL
-from headway.services.retention import BATCH_COUNT, DAY_S, Keeper, Retention
+from headway.services.upkeep.retention import BATCH_COUNT, DAY_S, Keeper, Retention
 from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, document
 from tests.contract.backends import Place, linked, opened_beside, read_all
 from tests.contract.scenes import (

@@ -6,14 +6,21 @@ from typing import Any
 
 import pytest
 
+from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.sql.statements import GuardFailed
-from headway.adapters.sql.store import SqlStore
 from headway.adapters.sql.tables import schedules
-from headway.core.command.command import Changed
-from headway.core.command.fire import Begun, Dropped, FireAnswer, Fired, FireSchedule, NotDue
-from headway.core.command.lane import SetLane
-from headway.core.command.pause import PauseSchedule
-from headway.core.command.submit import Accepted, Busy, NoRoom
+from headway.core.command.admin.fire_schedule import (
+    Begun,
+    Dropped,
+    FireAnswer,
+    Fired,
+    FireSchedule,
+    NotDue,
+)
+from headway.core.command.admin.pause_schedule import PauseSchedule
+from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.protocol import Changed
+from headway.core.command.run.submit import Accepted, Busy, NoRoom
 from headway.core.ids import CRON_LANE, SECOND, Instant
 from headway.core.run.events import EventType
 from headway.core.run.run import RunRecord

@@ -15,10 +15,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
 from headway.adapters.sql import schema
-from headway.adapters.sql.database import Database
-from headway.adapters.sql.dsn import parse_addresses
+from headway.adapters.sql.connect.database import Database
+from headway.adapters.sql.connect.dsn import parse_addresses
 from headway.adapters.sql.schema import check_schema
-from headway.adapters.sql.store import open_store
+from headway.adapters.sql.sql_store import open_store
 from headway.adapters.sql.tables import metadata
 from headway.core.errors import ConfigurationError, SchemaMismatch
 from headway.core.ids import RunId

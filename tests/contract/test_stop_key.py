@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import CancelAnswer, ForceCancel, StopKey, StoppedRun
-from headway.core.command.report import SetWindow
-from headway.core.command.settle import ConfirmCancel, Settled
-from headway.core.command.wait import Park
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.run.cancel import CancelAnswer, ForceCancel, StopKey, StoppedRun
+from headway.core.command.run.report import SetWindow
+from headway.core.command.run.settle import ConfirmCancel, Settled
+from headway.core.command.run.wait import Park
 from headway.core.errors import InvalidInput
 from headway.core.ids import Instant, Key, RunId
 from headway.core.run.admission import OnConflict

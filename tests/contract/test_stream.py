@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.report import AppendEvents, Said, SaveProgress
-from headway.core.command.settle import Complete, Fail
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.report import AppendEvents, Said, SaveProgress
+from headway.core.command.run.settle import Complete, Fail
 from headway.core.errors import InvalidInput
 from headway.core.ids import RunId
 from headway.core.run.admission import OnConflict

@@ -5,16 +5,16 @@ import json
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.inbox import UNREAD_COUNT_MAX
-from headway.core.command.lane import SetLane
-from headway.core.command.report import SetWindow
-from headway.core.command.settle import Complete, ConfirmCancel
-from headway.core.command.submit import Accepted, Busy, Joined, NoRoom, Steered
-from headway.core.command.wait import Park
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.inbox import UNREAD_COUNT_MAX
+from headway.core.command.run.report import SetWindow
+from headway.core.command.run.settle import Complete, ConfirmCancel
+from headway.core.command.run.submit import Accepted, Busy, Joined, NoRoom, Steered
+from headway.core.command.run.wait import Park
 from headway.core.ids import LaneName, RunId, later
-from headway.core.lane import Lane
+from headway.core.lane_row import Lane
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode, Recovery
 from headway.core.run.status import RunStatus

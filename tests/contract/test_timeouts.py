@@ -4,16 +4,16 @@ import json
 
 import pytest
 
-from headway.adapters.sql.clock import DatabaseClock, machine_now
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.expire import Expire
-from headway.core.command.settle import Complete, TooLate
-from headway.core.command.wait import GiveSlotBack, Park, Retry, Wake
+from headway.adapters.sql.connect.database_clock import DatabaseClock, machine_now
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.run.expire import Expire
+from headway.core.command.run.settle import Complete, TooLate
+from headway.core.command.run.wait import GiveSlotBack, Park, Retry, Wake
 from headway.core.ids import SECOND, Instant, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus
-from headway.services import sweep as sweeping
-from headway.services.sweep import sweep
+from headway.services.engine import sweep as sweeping
+from headway.services.engine.sweep import sweep
 from headway.testing import FakeClock, a_claim, a_message, an_error, claim_of
 from headway.testing.locks import NO_LOCKS
 from tests.contract.backends import Place, read_all
@@ -121,7 +121,9 @@ async def test_i18_a_machine_whose_clock_is_wrong_asks_the_servers(
     """Also about who is alive: the lease, of the tests' own time, is over by any right clock."""
     await instance(store)
     database = store._database
-    monkeypatch.setattr("headway.adapters.sql.clock.machine_now", lambda: Instant(0))
+    monkeypatch.setattr(
+        "headway.adapters.sql.connect.database_clock.machine_now", lambda: Instant(0)
+    )
     monkeypatch.setattr(database, "clock", DatabaseClock(database.driver, None))
     now, figures = await store.runs.now(), await store.board.figures()
     assert abs(now - machine_now()) < 3_600 * SECOND if place.is_server else now == 0

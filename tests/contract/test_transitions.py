@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import CancelAnswer, ForceCancel, RequestCancel
-from headway.core.command.command import Command
-from headway.core.command.expire import Expire
-from headway.core.command.instance import ReleaseOrphan
-from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.admin.instance import ReleaseOrphan
+from headway.core.command.protocol import Command
+from headway.core.command.run.cancel import CancelAnswer, ForceCancel, RequestCancel
+from headway.core.command.run.expire import Expire
+from headway.core.command.run.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
 from headway.core.ids import RunId
 from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN, Claim

@@ -2,10 +2,10 @@
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.cancel import CancelAnswer, ConfirmDelivery, RequestCancel
-from headway.core.command.inbox import NotTaken, Posted, PostToInbox
-from headway.core.command.report import SetWindow
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.run.cancel import CancelAnswer, ConfirmDelivery, RequestCancel
+from headway.core.command.run.inbox import NotTaken, Posted, PostToInbox
+from headway.core.command.run.report import SetWindow
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus

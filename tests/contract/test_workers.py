@@ -2,9 +2,9 @@
 
 import pytest
 
-from headway.adapters.sql import read_workers
-from headway.adapters.sql.store import SqlStore
-from headway.core.command.worker import ForgetWorkers, HearWorker, RegisterWorker
+from headway.adapters.sql.read import read_workers
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.flow.register_worker import ForgetWorkers, HearWorker, RegisterWorker
 from headway.core.ids import SECOND, Instant, later
 from headway.core.run.events import EventType
 from headway.testing import FakeClock

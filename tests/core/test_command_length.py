@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from headway.core.command.advance import AdvanceFlow, End, Go
-from headway.core.command.child import StartChild, child_id
-from headway.core.command.command import Command
+from headway.core.command.admin.save_key import SaveKey
 from headway.core.command.documents import document_length
-from headway.core.command.flow import FlowStart, PublishFlow, StartFlow, StartFlowChild
-from headway.core.command.key_row import SaveKey
-from headway.core.command.signal import Beside, PostSignal
-from headway.core.flow.kept import FLOW_JOB, SharedValue
+from headway.core.command.flow.advance import AdvanceFlow, End, Go
+from headway.core.command.flow.publish import FlowStart, PublishFlow, StartFlow, StartFlowChild
+from headway.core.command.flow.shared_state import Beside, PostSignal
+from headway.core.command.protocol import Command
+from headway.core.command.run.child import StartChild, child_id
+from headway.core.flow.engine.records import FLOW_JOB, SharedValue
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
 from headway.testing.builders import a_message, a_submit, document

@@ -10,12 +10,12 @@ from headway.core.doctor.page import Head, RunPage, check_page
 from headway.core.doctor.slots import SlotEvent, SlotReplay
 from headway.core.doctor.stream import EventPage, LaneUse, check_events, check_lane
 from headway.core.ids import LaneName, RunId
-from headway.core.lane import Lane
+from headway.core.lane_row import Lane
 from headway.core.run.events import EventType
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.testing import a_run
-from headway.testing.clock import NOON
+from headway.testing.fake_clock import NOON
 
 
 def a_page(*runs: Run, **seen: Any) -> RunPage:

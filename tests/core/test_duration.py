@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from headway.core.errors import InvalidInput
-from headway.services.job import job_of
+from headway.services.submit.job import job_of
 from headway.testing import a_submit
 
 

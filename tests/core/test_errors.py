@@ -38,7 +38,7 @@ from headway.core.errors import (
 )
 from headway.core.ids import Key, LaneName, RunId
 from headway.core.run.status import RunStatus
-from headway.services.handle import RunFailed
+from headway.services.submit.run_handle import RunFailed
 
 ERRORS: list[Error] = [
     InvalidInput("params", "must be an object"),

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from headway.core.ids import InstanceId, LaneName, RunId, later
-from headway.core.lane import Lane
+from headway.core.lane_row import Lane
 from headway.core.run.explain import Explanation, Gate, Situation, explain
 from headway.core.run.run import QueueRank, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 from headway.testing import a_run
-from headway.testing.clock import NOON
+from headway.testing.fake_clock import NOON
 
 ALIVE = InstanceId("alive")
 GONE = InstanceId("gone")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.errors import InvalidInput
-from headway.core.files import check_path, folder_name
+from headway.core.stored_file import check_path, folder_name
 
 
 @pytest.mark.parametrize(

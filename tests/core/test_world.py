@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from headway.core.command.command import Needs
-from headway.core.command.submit import Accepted, Busy
+from headway.core.batch_state import LaneQueue, World
+from headway.core.command.protocol import Needs
+from headway.core.command.run.submit import Accepted, Busy
 from headway.core.ids import Instant, Key, LaneName, RunId
-from headway.core.lane import Lane, default_lane
+from headway.core.lane_row import Lane, default_lane
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN, Claim, QueueRank, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL, Trigger
-from headway.core.world import LaneQueue, World
 from headway.testing import a_run, a_submit
 
 NOW = Instant(1000)

@@ -7,11 +7,11 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Playwright, ViewportSize, async_playwright
 
-from headway.api.page import BUILT_FOLDER
+from headway.api.static_page import BUILT_FOLDER
 from tests.e2e.site import Site
 from tests.e2e.viewer import WIDE, Scheme, Viewer
-from tests.services.process import Missing
-from tests.services.programs import chromium_program
+from tests.servers.process import Missing
+from tests.servers.programs import chromium_program
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,12 +10,12 @@ from urllib.parse import quote
 from urllib.request import urlopen
 
 from headway import Headway
-from headway.core.command.submit import Busy
-from headway.services.retention import Keeper, Retention
+from headway.core.command.run.submit import Busy
+from headway.services.upkeep.retention import Keeper, Retention
 from headway.testing import a_submit
 from tests.cli.command import command, environment
 from tests.contract.backends import run_apart
-from tests.services.process import free_port, wait_until
+from tests.servers.process import free_port, wait_until
 
 ROOT: Final = Path(__file__).parents[2]
 TIMEOUT_S: Final = 30.0

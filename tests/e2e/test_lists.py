@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, Route, expect
 
 from headway import Headway
-from headway.core.command.lane import SetLane
+from headway.core.command.admin.set_lane import SetLane
 from headway.core.ids import LaneName
 from headway.testing import a_submit
 from tests.e2e.line import BadLine

@@ -16,7 +16,7 @@ import pytest
 from playwright.async_api import Browser, Page, Playwright
 
 from tests.e2e.site import Site
-from tests.services.programs import chromium_program
+from tests.servers.programs import chromium_program
 
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headway.worker.services import Call, Services
+from headway.worker.service_registry import Call, Services
 
 services = Services()
 

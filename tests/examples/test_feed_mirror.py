@@ -9,8 +9,8 @@ import pytest
 from examples.feed_mirror import mirror, path_of, read_feed
 
 from headway import Headway, OutputExists, RunFailed, RunHandle, RunStatus
+from tests.engine.folders import files_below, parts, until
 from tests.examples.feed_server import Web, served
-from tests.service.folders import files_below, parts, until
 
 pytestmark = pytest.mark.backend("sqlite")
 BASE = "http://example.org/feed"

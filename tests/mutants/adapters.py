@@ -7,14 +7,14 @@ from tests.mutants.mutant import Mutant
 ADAPTERS: Final = (
     Mutant(
         name="unread messages are reported only if they came with the end",
-        file="adapters/sql/load.py",
+        file="adapters/sql/write/load.py",
         edits=(("    _need_unread(needs, world)\n", ""),),
         test_file="tests/contract/test_messages.py",
         test="test_unread_messages_are_reported_whatever_way_a_run_ends",
     ),
     Mutant(
         name="a row is written whatever has become of it",
-        file="adapters/sql/write.py",
+        file="adapters/sql/write/write_changes.py",
         edits=(
             (
                 'RUN_GUARDS: Final = ("seq", "status", "token", "revision")',
@@ -30,14 +30,14 @@ ADAPTERS: Final = (
     ),
     Mutant(
         name="SQLite's write lock comes with the first write",
-        file="adapters/sql/links/sqlite.py",
+        file="adapters/sql/write/links/sqlite_link.py",
         edits=(('"BEGIN IMMEDIATE"', '"BEGIN"'),),
         test_file="tests/contract/test_guards.py",
         test="test_r4_2_nobody_else_writes_from_begin_to_commit",
     ),
     Mutant(
         name="a cancelling run's slot is not counted",
-        file="adapters/sql/load.py",
+        file="adapters/sql/write/load.py",
         edits=(
             (
                 "where(runs.c.slot == lanes.c.name).scalar_subquery(),",
@@ -52,7 +52,7 @@ ADAPTERS: Final = (
     ),
     Mutant(
         name="lanes are locked in random order",
-        file="adapters/sql/load.py",
+        file="adapters/sql/write/load.py",
         edits=(
             (
                 "    .order_by(lanes.c.name)\n    .with_for_update()",
@@ -65,7 +65,7 @@ ADAPTERS: Final = (
     ),
     Mutant(
         name="a standby is taken for a primary",
-        file="adapters/sql/postgres.py",
+        file="adapters/sql/connect/postgres.py",
         edits=(
             ('        if standby:\n            return "is a standby"\n', "        return None\n"),
         ),
@@ -75,7 +75,7 @@ ADAPTERS: Final = (
     ),
     Mutant(
         name="the counter of the stream is read without a lock",
-        file="adapters/sql/load.py",
+        file="adapters/sql/write/load.py",
         edits=(
             (
                 '.where(stream.c.id == sa.literal_column("1"))\n        .with_for_update()\n',
@@ -88,7 +88,7 @@ ADAPTERS: Final = (
     ),
     Mutant(
         name="a key's line is in the order of the clock",
-        file="adapters/sql/load.py",
+        file="adapters/sql/write/load.py",
         edits=(
             (
                 '    .where(runs.c.waiting_key == text("key"))\n    .order_by(runs.c.seq)\n',
@@ -111,7 +111,7 @@ ADAPTERS: Final = (
     ),
     Mutant(
         name="a commit to a deleted file is a success",
-        file="adapters/sql/links/sqlite.py",
+        file="adapters/sql/write/links/sqlite_link.py",
         edits=(
             (
                 "            self._file.check()\n            log_byte_count",
@@ -123,7 +123,7 @@ ADAPTERS: Final = (
     ),
     Mutant(
         name="an accepted primary gets the next epoch, which others have seen",
-        file="adapters/sql/connect.py",
+        file="adapters/sql/connect/addresses.py",
         edits=(("epoch = max(epoch, found.epoch + 1)", "epoch = found.epoch"),),
         test_file="tests/sql/test_accept_primary.py",
         test="test_accepted_primary_is_used_by_running_processes_after_two_failovers",
@@ -131,7 +131,7 @@ ADAPTERS: Final = (
     ),
     Mutant(
         name="a pooler that shares sessions is taken for one that does not",
-        file="adapters/sql/pooler.py",
+        file="adapters/sql/connect/pooler.py",
         edits=(
             ("in sessions:\n            return True", "in sessions:\n            break"),
             (

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 API: Final = (
     Mutant(
         name="the command serves everybody without a token",
-        file="cli/serve.py",
+        file="cli/commands/serve.py",
         edits=(("    check_exposure(listens_on, access)\n", ""),),
         test_file="tests/cli/test_exposure.py",
         test="test_s1_an_address_that_others_reach_is_refused_without_a_token",
@@ -21,14 +21,14 @@ API: Final = (
     ),
     Mutant(
         name="any token is taken",
-        file="api/access.py",
+        file="api/http/access.py",
         edits=(("            if hmac.compare_digest(known, digest):\n", "            if True:\n"),),
         test_file="tests/api/test_walk.py",
         test="test_s2_every_route_and_method_wants_its_scope",
     ),
     Mutant(
         name="a worker may do what a reader may",
-        file="api/guard.py",
+        file="api/http/request_guard.py",
         edits=(
             (
                 "is_enough = has is Scope.OPERATE or has is needs",
@@ -40,7 +40,7 @@ API: Final = (
     ),
     Mutant(
         name="whatever is below the page's first letters is open",
-        file="api/origin.py",
+        file="api/http/origin.py",
         edits=(
             (
                 "return path in PAGE_PATHS or path.startswith(PAGE_PREFIX)",
@@ -52,35 +52,35 @@ API: Final = (
     ),
     Mutant(
         name="a session is good for ever",
-        file="api/access.py",
+        file="api/http/access.py",
         edits=((' or int(session.partition(".")[0]) <= time.time()', ""),),
         test_file="tests/api/test_sessions.py",
         test="test_s2_a_session_is_over_after_its_time",
     ),
     Mutant(
         name="a session outlives its end",
-        file="api/access.py",
+        file="api/http/access.py",
         edits=(("        self._ended[session] = found[1]\n", ""),),
         test_file="tests/api/test_sessions.py",
         test="test_s2_who_signs_out_has_no_session_any_more",
     ),
     Mutant(
         name="a page of another origin may call",
-        file="api/origin.py",
+        file="api/http/origin.py",
         edits=(('        return origin == f"{scheme}://{host}"', "        return True"),),
         test_file="tests/api/test_guard.py",
         test="test_s3_a_page_of_another_origin_is_refused",
     ),
     Mutant(
         name="what a browser says of the site that asks is not looked at",
-        file="api/origin.py",
+        file="api/http/origin.py",
         edits=(('not in (None, "same-origin", "none")', "is False"),),
         test_file="tests/api/test_guard.py",
         test="test_s3_a_page_of_another_origin_is_refused",
     ),
     Mutant(
         name="a page without TLS may call the one with it",
-        file="api/origin.py",
+        file="api/http/origin.py",
         edits=(
             (
                 "            if host == self.public.host:  # Else",
@@ -92,28 +92,28 @@ API: Final = (
     ),
     Mutant(
         name="the cookie of a server behind TLS is sent without it",
-        file="api/session.py",
+        file="api/routes/session.py",
         edits=(("secure=is_secure or request", "secure=request"),),
         test_file="tests/api/test_proxy.py",
         test="test_s3_a_page_of_the_public_address_may_call",
     ),
     Mutant(
         name="any host is ours",
-        file="api/guard.py",
+        file="api/http/request_guard.py",
         edits=(("        self._origins.check_host(headers)\n", ""),),
         test_file="tests/api/test_guard.py",
         test="test_s3_a_wrong_host_is_refused",
     ),
     Mutant(
         name="a host is what begins like one",
-        file="api/origin.py",
+        file="api/http/origin.py",
         edits=(("_HOST.fullmatch(host)", "_HOST.match(host)"),),
         test_file="tests/api/test_guard.py",
         test="test_s3_a_wrong_host_is_refused",
     ),
     Mutant(
         name="nobody is told when to come again",
-        file="api/problem.py",
+        file="api/http/problem.py",
         edits=(("is_passing = status in (429, 503)", "is_passing = False"),),
         test_file="tests/api/test_overload.py",
         test="test_i20_a_full_lane_is_told",
@@ -132,7 +132,7 @@ API: Final = (
     ),
     Mutant(
         name="each letter of a request buys more time",
-        file="api/connection.py",
+        file="api/http/connection.py",
         edits=(
             (
                 "        if self.cycle is not before:\n",
@@ -147,14 +147,14 @@ API: Final = (
     ),
     Mutant(
         name="who is known gives way to strangers",
-        file="api/connection.py",
+        file="api/http/connection.py",
         edits=(("            if not oldest.is_known:\n", "            if oldest:\n"),),
         test_file="tests/api/test_connections.py",
         test="test_i20_who_has_not_said_who_it_is_gives_way",
     ),
     Mutant(
         name="a server is ready that cannot write",
-        file="api/health.py",
+        file="api/routes/health.py",
         edits=(("            await self._store.apply(Probe())\n", ""),),
         test_file="tests/api/test_ready.py",
         test="test_i20_a_database_that_takes_no_writes_makes_a_server_unready",

@@ -14,35 +14,35 @@ CORE: Final = (
     ),
     Mutant(
         name="a message to a queued run is accepted",
-        file="core/command/inbox.py",
+        file="core/command/run/inbox.py",
         edits=(("run.status is RunStatus.QUEUED and self.delivery", "not run and self.delivery"),),
         test_file="tests/contract/test_messages.py",
         test="test_a_queued_run_takes_only_messages_that_wait",
     ),
     Mutant(
         name="unread messages are not reported",
-        file="core/world.py",
+        file="core/batch_state.py",
         edits=(("if messages := self.unread_messages(run):", "if messages := []:"),),
         test_file="tests/contract/test_messages.py",
         test="test_unread_messages_are_reported_whatever_way_a_run_ends",
     ),
     Mutant(
         name="the unread messages of a replaced run end with it",
-        file="core/command/submit.py",
+        file="core/command/run/submit.py",
         edits=(("if self.job != FLOW_JOB:  # A flow task", "if not self.job:  # A flow task"),),
         test_file="tests/contract/test_messages.py",
         test="test_unread_messages_of_replaced_runs_go_to_the_run_that_replaces_them",
     ),
     Mutant(
         name="a claim that was taken over may still speak",
-        file="core/world.py",
+        file="core/batch_state.py",
         edits=(("run.token == NO_TOKEN or run.token != claim.token", "run.token == NO_TOKEN"),),
         test_file="tests/contract/test_fence.py",
         test="test_i2_an_older_claim_is_refused_and_changes_nothing",
     ),
     Mutant(
         name="a claim takes no notice of the lane's limit",
-        file="core/command/claim.py",
+        file="core/command/run/claim.py",
         edits=(
             (
                 "len(claimed) < self.count and queue.held_count + kept_count < queue.lane.capacity",
@@ -54,7 +54,7 @@ CORE: Final = (
     ),
     Mutant(
         name="the end of a run that was cancelling hands its key to nobody",
-        file="core/world.py",
+        file="core/batch_state.py",
         edits=(
             (
                 "        if waiting:\n            heir =",
@@ -69,14 +69,14 @@ CORE: Final = (
     ),
     Mutant(
         name="the cancel of a parked run waits for an executor that is not there",
-        file="core/command/cancel.py",
+        file="core/command/run/cancel.py",
         edits=(("if moved.token == NO_TOKEN:", "if moved.is_parked:"),),
         test_file="tests/contract/test_cancel.py",
         test="test_i11_a_run_that_nobody_holds_is_canceled_at_once",
     ),
     Mutant(
         name="a cancel frees the slot while the job still unwinds",
-        file="core/command/cancel.py",
+        file="core/command/run/cancel.py",
         edits=(
             (
                 "        queue_rank=None,\n        ready_seq=None,\n        is_interactive=0,\n",
@@ -91,7 +91,7 @@ CORE: Final = (
     ),
     Mutant(
         name="deaths are not counted, so nothing is ever poison",
-        file="core/command/instance.py",
+        file="core/command/admin/instance.py",
         edits=(
             (
                 "            death_count=death_count,\n            queue_rank",
@@ -103,7 +103,7 @@ CORE: Final = (
     ),
     Mutant(
         name="a graceful stop resets the count",
-        file="core/command/instance.py",
+        file="core/command/admin/instance.py",
         edits=(
             (
                 "            stop_count=stop_count,\n        )\n        payload",
@@ -115,14 +115,14 @@ CORE: Final = (
     ),
     Mutant(
         name="a graceful stop forgives deaths",
-        file="core/command/instance.py",
+        file="core/command/admin/instance.py",
         edits=(("            death_count=run.death_count,\n", ""),),
         test_file="tests/contract/test_recovery.py",
         test="test_a_graceful_stop_forgives_no_death",
     ),
     Mutant(
         name="a timeout is not in the stream",
-        file="core/world.py",
+        file="core/batch_state.py",
         edits=(
             (
                 '        changes["run_seq"] = self._append(run, run_seq,',
@@ -137,7 +137,7 @@ CORE: Final = (
     ),
     Mutant(
         name="an idempotency key counts only while its run is active",
-        file="core/command/submit.py",
+        file="core/command/run/submit.py",
         edits=(
             (
                 "            if earlier is not None:\n",
@@ -149,14 +149,14 @@ CORE: Final = (
     ),
     Mutant(
         name="a slot of a schedule fires again",
-        file="core/command/fire.py",
+        file="core/command/admin/fire_schedule.py",
         edits=(("last_slot_at=due.slot_at, rev", "last_slot_at=Instant(due.slot_at - 1), rev"),),
         test_file="tests/contract/test_schedules.py",
         test="test_i18_in_one_batch_a_slot_is_fired_once",
     ),
     Mutant(
         name="abort promotes the next",
-        file="core/command/cancel.py",
+        file="core/command/run/cancel.py",
         edits=(
             (
                 "for run in reversed(list(world.active_of(self.key)))",
@@ -168,7 +168,7 @@ CORE: Final = (
     ),
     Mutant(
         name="a question is open only while its run is executed",
-        file="core/command/question.py",
+        file="core/command/run/interrupt.py",
         edits=(
             (
                 "    is_asked = question.generation != WITHDRAWN and question.answer is None\n",
@@ -183,21 +183,21 @@ CORE: Final = (
     ),
     Mutant(
         name="a failed attempt leaves its questions open",
-        file="core/command/wait.py",
+        file="core/command/run/wait.py",
         edits=(("        run = withdraw_questions(world, run)\n", ""),),
         test_file="tests/contract/test_open_questions.py",
         test="test_a_failed_attempt_withdraws_its_questions_and_answers_to_them_are_stale",
     ),
     Mutant(
         name="answers that no job has heard are not reported",
-        file="core/world.py",
+        file="core/batch_state.py",
         edits=(("if answers := self.unread_answers(run):", "if answers := []:"),),
         test_file="tests/contract/test_messages.py",
         test="test_answers_that_no_job_has_heard_are_reported_whatever_way_a_run_ends",
     ),
     Mutant(
         name="a question that is not asked again can still be answered",
-        file="core/command/question.py",
+        file="core/command/run/interrupt.py",
         edits=(
             (
                 "            _put(world, question._replace(generation=WITHDRAWN))\n",

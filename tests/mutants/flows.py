@@ -18,7 +18,7 @@ FLOWS: Final = (
                 ),
             ),
         ),
-        test_file="tests/service/flow/test_family.py",
+        test_file="tests/engine/flow/test_family.py",
         test="test_i1_a_call_that_ends_while_a_lost_commit_is_awaited_is_not_made_again",
     ),
     Mutant(
@@ -30,12 +30,12 @@ FLOWS: Final = (
                 'definitions.flow(pin["flow"], 2 if self._context.generation > 1 else 1))',
             ),
         ),
-        test_file="tests/service/flow/test_tasks.py",
+        test_file="tests/engine/flow/test_tasks.py",
         test="test_r5_11_a_parked_task_holds_nothing_and_a_signal_wakes_it",
     ),
     Mutant(
         name="a signal that comes before its node is reached is forgotten",
-        file="core/flow/step.py",
+        file="core/flow/engine/step.py",
         edits=(
             (
                 "            walk.set_shared(state.frames[0], key, value)\n            if",
@@ -45,7 +45,7 @@ FLOWS: Final = (
                 ),
             ),
         ),
-        test_file="tests/service/flow/test_tasks.py",
+        test_file="tests/engine/flow/test_tasks.py",
         test="test_r5_11_an_early_signal_is_kept_until_its_node_is_reached",
     ),
     Mutant(
@@ -57,14 +57,14 @@ FLOWS: Final = (
                 "[Woken(), *map(_signal, signals), *children]",
             ),
         ),
-        test_file="tests/service/flow/test_signals.py",
+        test_file="tests/engine/flow/test_signals.py",
         test="test_i3_what_was_accepted_in_time_counts_though_it_is_taken_in_late",
     ),
     Mutant(
         name="a task succeeds without a signal that was accepted before",
-        file="core/command/advance.py",
+        file="core/command/flow/advance.py",
         edits=(("        if is_put_off:\n", "        if is_put_off and end.error:\n"),),
-        test_file="tests/service/flow/test_signals.py",
+        test_file="tests/engine/flow/test_signals.py",
         test="test_i3_a_signal_that_is_accepted_before_the_end_is_in_the_result",
     ),
     Mutant(
@@ -76,31 +76,31 @@ FLOWS: Final = (
                 "cancelled = list(self._children.open.values())[:0]",
             ),
         ),
-        test_file="tests/service/flow/test_timeouts.py",
+        test_file="tests/engine/flow/test_timeouts.py",
         test="test_r5_10_a_child_whose_time_is_over_is_cancelled_though_its_parent_was_parked",
     ),
     Mutant(
         name="the parent of a child that is cancelled is told nothing",
-        file="core/command/cancel.py",
+        file="core/command/run/cancel.py",
         edits=(
             (
                 "        if answer is CancelAnswer.CANCELED:\n",
                 "        if answer is CancelAnswer.NOT_FOUND:\n",
             ),
         ),
-        test_file="tests/service/flow/test_family.py",
+        test_file="tests/engine/flow/test_family.py",
         test="test_r5_5_the_end_of_a_child_that_somebody_cancels_is_told_to_its_parent",
     ),
     Mutant(
         name="signals at once are each measured alone",
-        file="core/command/signal.py",
+        file="core/command/flow/shared_state.py",
         edits=(("self.beside.size + self._later_size(world)", "self.beside.size"),),
         test_file="tests/contract/test_flows.py",
         test="test_i15_signals_that_find_room_alone_are_not_taken_together",
     ),
     Mutant(
         name="a program that creates a flow is given another program's flow of that name",
-        file="services/flow/book.py",
+        file="services/flow/catalog.py",
         edits=(
             (
                 "return await self._publish(wanted, None, expected_revision=0, by=by)",
@@ -112,7 +112,7 @@ FLOWS: Final = (
     ),
     Mutant(
         name="without max_attempts only one worker is asked",
-        file="core/flow/calls.py",
+        file="core/flow/engine/calls.py",
         edits=(("(node.max_attempts or ASKED_COUNT_MAX)", "(node.max_attempts or 1)"),),
         test_file="tests/api/test_wire_rules.py",
         test="test_max_attempts_bounds_how_many_workers_are_asked",
@@ -131,7 +131,7 @@ FLOWS: Final = (
     ),
     Mutant(
         name="a failure follows the default edge though the flow fails on errors",
-        file="core/flow/walk.py",
+        file="core/flow/engine/step_context.py",
         edits=(("        if target is None and not is_strict:\n", "        if target is None:\n"),),
         test_file="tests/api/test_error_policy.py",
         test=(
@@ -140,16 +140,16 @@ FLOWS: Final = (
     ),
     Mutant(
         name="the wait for a worker begins again after a restart",
-        file="core/flow/stored.py",
+        file="core/flow/engine/stored_state.py",
         edits=(('missing_since=dict(document.get("missing", {}))', "missing_since={}"),),
-        test_file="tests/service/flow/test_worker_wait.py",
+        test_file="tests/engine/flow/test_worker_wait.py",
         test="test_the_wait_for_a_worker_does_not_begin_again_after_a_restart",
     ),
     Mutant(
         name="nobody wakes a task whose worker has come",
-        file="services/flow/book.py",
+        file="services/flow/catalog.py",
         edits=(("            await self._worker_watch.look()\n", "            pass\n"),),
-        test_file="tests/service/flow/test_worker_wait.py",
+        test_file="tests/engine/flow/test_worker_wait.py",
         test="test_a_task_without_a_worker_is_parked_and_goes_on_when_one_registers",
     ),
 )

@@ -7,14 +7,10 @@ from typing import Any, Final, TypeVar
 
 from hypothesis import strategies as st
 
-from headway.core.command.cancel import ForceCancel, RequestCancel, StopKey
-from headway.core.command.child import CancelChild, ForgetChildren, StartChild, child_id
-from headway.core.command.claim import ClaimRuns
-from headway.core.command.clear import ClearRuns
-from headway.core.command.expire import Expire
-from headway.core.command.fire import FireSchedule
-from headway.core.command.inbox import ConsumeInbox, PostToInbox
-from headway.core.command.instance import (
+from headway.core.batch_state import Instance
+from headway.core.command.admin.clear_lane import ClearRuns
+from headway.core.command.admin.fire_schedule import FireSchedule
+from headway.core.command.admin.instance import (
     DeclareDead,
     HandOver,
     RegisterInstance,
@@ -22,19 +18,29 @@ from headway.core.command.instance import (
     RenewInstance,
     RetireInstance,
 )
-from headway.core.command.key_row import DeleteKey, SaveKey
-from headway.core.command.lane import ConfigureLanes, ProposeLimit, SetLane
-from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
-from headway.core.command.report import AppendEvents, Said, SaveCheckpoint, SaveProgress, SetWindow
-from headway.core.command.settle import Complete, ConfirmCancel, Fail
-from headway.core.command.submit import Submit
-from headway.core.command.wait import GiveSlotBack, Park, Retry, Wake, WantSlot
+from headway.core.command.admin.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.admin.save_key import DeleteKey, SaveKey
+from headway.core.command.admin.set_lane import ConfigureLanes, ProposeLimit, SetLane
+from headway.core.command.run.cancel import ForceCancel, RequestCancel, StopKey
+from headway.core.command.run.child import CancelChild, ForgetChildren, StartChild, child_id
+from headway.core.command.run.claim import ClaimRuns
+from headway.core.command.run.expire import Expire
+from headway.core.command.run.inbox import ConsumeInbox, PostToInbox
+from headway.core.command.run.report import (
+    AppendEvents,
+    Said,
+    SaveCheckpoint,
+    SaveProgress,
+    SetWindow,
+)
+from headway.core.command.run.settle import Complete, ConfirmCancel, Fail
+from headway.core.command.run.submit import Submit
+from headway.core.command.run.wait import GiveSlotBack, Park, Retry, Wake, WantSlot
 from headway.core.document import Document
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId, later
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Claim, Files, Mode, Recovery
 from headway.core.run.window import Delivery, Window
-from headway.core.world import Instance
 from tests.property.model import CANCELLING, RUNNING, Told
 from tests.property.oracle import Oracle
 from tests.property.timetable import SCHEDULES

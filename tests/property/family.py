@@ -1,7 +1,7 @@
 """What must become of cancels, and of children: started once, counted, ended with their parents."""
 
-from headway.core.command.cancel import CancelAnswer, RequestCancel
-from headway.core.command.child import (
+from headway.core.command.run.cancel import CancelAnswer, RequestCancel
+from headway.core.command.run.child import (
     CancelChild,
     ForgetChildren,
     Found,
@@ -12,7 +12,7 @@ from headway.core.command.child import (
     TooManyChildren,
     child_id,
 )
-from headway.core.command.submit import Accepted
+from headway.core.command.run.submit import Accepted
 from headway.core.ids import RunId
 from headway.core.run.status import RunStatus
 from tests.property.model import CANCELLING, QUEUED, RUNNING, Told

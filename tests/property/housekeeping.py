@@ -1,18 +1,23 @@
 """What must become of instances, lanes, saved keys, and what is old."""
 
-from headway.core.command.command import Changed
-from headway.core.command.instance import (
+from headway.core.batch_state import Instance, SavedKey
+from headway.core.command.admin.instance import (
     DeclareDead,
     RegisterInstance,
     RenewInstance,
     RetireInstance,
 )
-from headway.core.command.key_row import DeleteKey, Locked, SaveKey
-from headway.core.command.lane import ConfiguredLane, ConfigureLanes, ProposeLimit, SetLane
-from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.admin.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.admin.save_key import DeleteKey, Locked, SaveKey
+from headway.core.command.admin.set_lane import (
+    ConfiguredLane,
+    ConfigureLanes,
+    ProposeLimit,
+    SetLane,
+)
+from headway.core.command.protocol import Changed
 from headway.core.ids import Instant
-from headway.core.lane import Lane
-from headway.core.world import Instance, SavedKey
+from headway.core.lane_row import Lane
 from tests.property.model import Model, Told
 
 

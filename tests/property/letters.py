@@ -2,7 +2,8 @@
 
 import json
 
-from headway.core.command.inbox import (
+from headway.core.batch_state import InboxItem
+from headway.core.command.run.inbox import (
     ConsumeInbox,
     InboxFull,
     NotActive,
@@ -13,7 +14,6 @@ from headway.core.command.inbox import (
 )
 from headway.core.ids import RunId
 from headway.core.run.window import Delivery, Refusal
-from headway.core.world import InboxItem
 from tests.property.family import Family
 from tests.property.model import QUEUED, RUNNING, Told
 

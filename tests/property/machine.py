@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headway.core.command.claim import Claimed, ClaimRuns
-from headway.core.command.command import Needs
-from headway.core.command.report import SaveProgress
+from headway.core.batch_state import World
+from headway.core.command.protocol import Needs
+from headway.core.command.run.claim import Claimed, ClaimRuns
+from headway.core.command.run.report import SaveProgress
 from headway.core.errors import StoreFailed
 from headway.core.ids import RunId
 from headway.core.run.run import Claim
-from headway.core.world import World
-from headway.services.claiming import MAKES_NO_ROOM, MAKES_ROOM
+from headway.services.engine.claiming import MAKES_NO_ROOM, MAKES_ROOM
 from tests.property.drawing import NOBODY, Drawing
 from tests.property.opened import Opened, difference, expected
 

@@ -5,13 +5,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headway.core.command.submit import Submit
+from headway.core.batch_state import InboxItem, Instance, SavedKey
+from headway.core.command.run.submit import Submit
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
-from headway.core.lane import Lane
+from headway.core.lane_row import Lane
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
 from headway.core.schedule import SavedSchedule
-from headway.core.world import InboxItem, Instance, SavedKey
 
 QUEUED, RUNNING, CANCELLING = RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.CANCELLING
 ACTIVE: Final = (QUEUED, RUNNING, CANCELLING)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 
-from headway.adapters.sql.store import SqlStore, open_store
+from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.adapters.sql.tables import (
     events,
     inbox,
@@ -21,7 +21,7 @@ from headway.adapters.sql.tables import (
     stream,
 )
 from headway.core.ids import SECOND
-from headway.core.lane import DEFAULT_LIMITS, Lane
+from headway.core.lane_row import DEFAULT_LIMITS, Lane
 from headway.testing import FakeClock
 from tests.property.model import Model
 from tests.property.oracle import Oracle

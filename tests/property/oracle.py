@@ -8,21 +8,10 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from headway.core.command.cancel import (
-    CancelAnswer,
-    ForceCancel,
-    RequestCancel,
-    StopKey,
-    StoppedRun,
-)
-from headway.core.command.child import CancelChild, ForgetChildren, StartChild
-from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
-from headway.core.command.clear import ClearRuns
-from headway.core.command.ended import Ended
-from headway.core.command.expire import Expire
-from headway.core.command.fire import FireSchedule
-from headway.core.command.inbox import ConsumeInbox, Posted, PostToInbox
-from headway.core.command.instance import (
+from headway.core.batch_state import InboxItem
+from headway.core.command.admin.clear_lane import ClearRuns
+from headway.core.command.admin.fire_schedule import FireSchedule
+from headway.core.command.admin.instance import (
     DeclareDead,
     HandOver,
     RegisterInstance,
@@ -30,13 +19,25 @@ from headway.core.command.instance import (
     RenewInstance,
     RetireInstance,
 )
-from headway.core.command.key_row import DeleteKey, SaveKey
-from headway.core.command.lane import ConfigureLanes, ProposeLimit, SetLane
-from headway.core.command.once import OtherRequest, Repeated
-from headway.core.command.prune import ForgetSubmissions, PruneEvents, PruneRuns
-from headway.core.command.report import AppendEvents, SaveCheckpoint, SaveProgress, SetWindow
-from headway.core.command.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
-from headway.core.command.submit import (
+from headway.core.command.admin.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.admin.save_key import DeleteKey, SaveKey
+from headway.core.command.admin.set_lane import ConfigureLanes, ProposeLimit, SetLane
+from headway.core.command.run.cancel import (
+    CancelAnswer,
+    ForceCancel,
+    RequestCancel,
+    StopKey,
+    StoppedRun,
+)
+from headway.core.command.run.child import CancelChild, ForgetChildren, StartChild
+from headway.core.command.run.claim import Claimed, ClaimRuns, NotAlive
+from headway.core.command.run.ended import Ended
+from headway.core.command.run.expire import Expire
+from headway.core.command.run.idempotency import OtherRequest, Repeated
+from headway.core.command.run.inbox import ConsumeInbox, Posted, PostToInbox
+from headway.core.command.run.report import AppendEvents, SaveCheckpoint, SaveProgress, SetWindow
+from headway.core.command.run.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
+from headway.core.command.run.submit import (
     Accepted,
     Busy,
     Joined,
@@ -45,13 +46,12 @@ from headway.core.command.submit import (
     Submit,
     SubmitAnswer,
 )
-from headway.core.command.wait import GiveSlotBack, Park, Retry, Wake, WantSlot
+from headway.core.command.run.wait import GiveSlotBack, Park, Retry, Wake, WantSlot
 from headway.core.document import Document
 from headway.core.ids import Instant, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode, Recovery
 from headway.core.run.status import RunStatus
-from headway.core.world import InboxItem
 from tests.property.letters import Letters
 from tests.property.model import CANCELLING, QUEUED, RUNNING, Told
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from headway.adapters.sql.read_doctor import SqlDoctorReader
+from headway.adapters.sql.read.read_doctor import SqlDoctorReader
 from headway.bootstrap import SystemClock
 from headway.core.doctor.finding import Finding, Weight
 from headway.core.ids import Instant
 from headway.core.run.explain import explain
-from headway.services.doctor import Checked, examine
+from headway.services.upkeep.examination import Checked, examine
 from tests.property.machine import InBatches, OneByOne, StoreMachine
 from tests.property.opened import Opened
 from tests.property.test_machines import SETTINGS, STEP_COUNTS

@@ -2,8 +2,15 @@
 
 from typing import Final
 
-from headway.core.command.fire import Begun, Dropped, FireAnswer, Fired, FireSchedule, NotDue
-from headway.core.command.submit import Submit, SubmitAnswer
+from headway.core.command.admin.fire_schedule import (
+    Begun,
+    Dropped,
+    FireAnswer,
+    Fired,
+    FireSchedule,
+    NotDue,
+)
+from headway.core.command.run.submit import Submit, SubmitAnswer
 from headway.core.document import Document
 from headway.core.ids import CRON_LANE, Instant, Key
 from headway.core.schedule import Missed, SavedSchedule, Schedule

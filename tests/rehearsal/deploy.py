@@ -21,7 +21,7 @@ import aiohttp
 from tests.api.client import Answer, Client, Sent
 from tests.cli.command import environment
 from tests.rehearsal.jobs import hw
-from tests.services.process import free_port
+from tests.servers.process import free_port
 
 ROOT: Final = Path(__file__).parents[2]
 READY_S_MAX: Final = 60.0

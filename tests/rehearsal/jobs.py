@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from headway import Headway, RunContext
-from headway.worker.services import Services
+from headway.worker.service_registry import Services
 
 hw = Headway()
 services = Services()

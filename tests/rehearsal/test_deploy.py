@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.backends import database_on
 from tests.rehearsal.deploy import AGENT_COUNT, TASK_COUNT, Outcome, rehearse
-from tests.services import PostgresServer
+from tests.servers import PostgresServer
 
 RESTART_COUNT = 5
 

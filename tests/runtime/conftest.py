@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.runtime.scenes import BACKENDS, CLASSIC, Place, Runtime
-from tests.services import RedisCluster, RedisServer, start_redis, start_valkey
-from tests.services.fixture import running
+from tests.servers import RedisCluster, RedisServer, start_redis, start_valkey
+from tests.servers.fixture import running
 
 
 @pytest.fixture(params=BACKENDS)

@@ -8,9 +8,9 @@ from itertools import count
 from typing import Any, Final
 from uuid import uuid4
 
-from headway.adapters.memory.runtime_store import MemoryRuntimeStore
+from headway.adapters.memory.memory_runtime_store import MemoryRuntimeStore
 from headway.adapters.redis.address import parse_redis_url
-from headway.adapters.redis.runtime_store import RedisRuntimeStore
+from headway.adapters.redis.redis_runtime_store import RedisRuntimeStore
 from headway.core.document import Document
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim

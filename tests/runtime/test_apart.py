@@ -11,7 +11,7 @@ import headway
 SOURCE: Final = Path(headway.__file__).parent
 DATA: Final = ("adapters/sql", "ports/store.py", "ports/run_reader.py", "ports/event_reader.py")
 RUNTIME: Final = ("adapters/redis", "adapters/memory", "ports/runtime_store.py")
-COMPOSER: Final = "services/reach.py"
+COMPOSER: Final = "services/engine/hint_relay.py"
 
 
 def files_of(places: tuple[str, ...]) -> list[Path]:

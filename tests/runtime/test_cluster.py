@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 from redis.crc import key_slot
 
-from headway.adapters.redis.keys import channel_of
+from headway.adapters.redis.key_names import channel_of
 from headway.core.errors import RuntimeUnavailable
 from headway.core.ids import RunId
 from headway.ports.runtime_store import Hint, ResolveAnswer
 from tests.runtime.conftest import url_of
 from tests.runtime.scenes import YES, Runtime, a_claim, opened, until, until_waiting
-from tests.services import RedisCluster, RedisServer, start_redis_cluster
-from tests.services.fixture import running
+from tests.servers import RedisCluster, RedisServer, start_redis_cluster
+from tests.servers.fixture import running
 
 pytestmark = pytest.mark.backend("redis-cluster")
 

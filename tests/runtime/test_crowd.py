@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from headway.adapters.redis.runtime_store import RedisRuntimeStore
+from headway.adapters.redis.redis_runtime_store import RedisRuntimeStore
 from headway.core.ids import RunId
 from headway.ports.runtime_store import ResolveAnswer
 from tests.runtime.scenes import YES, Place, Runtime, a_claim, until
-from tests.services import RedisServer
+from tests.servers import RedisServer
 
 COUNT = 2_000
 

@@ -9,7 +9,7 @@ from headway.core.errors import LeaseLost, RuntimeUnavailable
 from headway.core.ids import Key
 from headway.core.run.run import Claim
 from headway.ports.runtime_store import RuntimeStore, RuntimeTerms
-from headway.services.runtime_lease import HeldLease
+from headway.services.engine.key_lease import HeldLease
 from tests.runtime.scenes import SHARED, Place, Runtime, a_claim, a_key, until
 
 TTL_S = 0.6

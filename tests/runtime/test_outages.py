@@ -5,14 +5,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
-from headway.adapters.redis import line, pipe, subscriber
-from headway.adapters.redis.runtime_store import RedisRuntimeStore
+from headway.adapters.redis import pipe, subscriber
+from headway.adapters.redis import pubsub_connection as line
+from headway.adapters.redis.redis_runtime_store import RedisRuntimeStore
 from headway.core.errors import InfrastructureError, RuntimeUnavailable, StoreClosed
 from headway.core.ids import RunId
 from headway.ports.runtime_store import SHUTDOWN, Hint, ResolveAnswer
 from tests.runtime.scenes import YES, Runtime, a_claim, a_key, opened, until, until_waiting
-from tests.services import RedisServer, start_redis
-from tests.services.fixture import running
+from tests.servers import RedisServer, start_redis
+from tests.servers.fixture import running
 
 pytestmark = pytest.mark.backend("redis")
 # It remembers everything it has confirmed, also when it is killed.
@@ -205,7 +206,7 @@ async def test_i22_an_emptied_server_costs_the_lease_and_a_look(
 async def test_who_waits_looks_now_and_then_also_when_told_nothing(
     server: RedisServer, another: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.adapters.redis.runtime_store.CHECK_EVERY_S", 0.05)
+    monkeypatch.setattr("headway.adapters.redis.redis_runtime_store.CHECK_EVERY_S", 0.05)
     run_id = a_claim().run_id
     async with opened(server.url) as store, asyncio.TaskGroup() as group:
         wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))

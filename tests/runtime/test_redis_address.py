@@ -9,7 +9,7 @@ from headway.bootstrap import opened_runtime_store
 from headway.core.errors import ConfigurationError
 from headway.ports.runtime_store import InjectAnswer
 from tests.runtime.scenes import a_claim, a_key, text
-from tests.services import RedisServer
+from tests.servers import RedisServer
 
 SECRET = "s3cr3t"
 

@@ -3,12 +3,12 @@
 import pytest
 from redis.crc import key_slot
 
-from headway.adapters.redis import keys
+from headway.adapters.redis import key_names as keys
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
 from headway.ports.runtime_store import RuntimeTerms
 from tests.runtime.scenes import NO, YES, a_claim, a_key, opened, text
-from tests.services import RedisServer
+from tests.servers import RedisServer
 
 pytestmark = pytest.mark.backend("redis")
 TERMS = RuntimeTerms(lease_ttl_s=50, permission_timeout_s=100, execution_timeout_s=200)

@@ -8,11 +8,11 @@ import pytest
 from headway.core.errors import RuntimeUnavailable
 from headway.ports.runtime_store import Hint
 from tests.runtime.scenes import a_claim, opened, until
-from tests.services import Missing, RedisServer, start_redis
-from tests.services.certificates import Certificates, make_certificates
-from tests.services.fixture import running
-from tests.services.folder import Folder
-from tests.services.process import free_port
+from tests.servers import Missing, RedisServer, start_redis
+from tests.servers.certificates import Certificates, make_certificates
+from tests.servers.fixture import running
+from tests.servers.folder import Folder
+from tests.servers.process import free_port
 
 pytestmark = pytest.mark.backend("redis")
 

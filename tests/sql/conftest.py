@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from headway.adapters.sql.database import Database
-from headway.adapters.sql.dsn import parse_addresses
-from tests.services import MariaDBServer, PostgresServer
-from tests.services.process import free_port
+from headway.adapters.sql.connect.database import Database
+from headway.adapters.sql.connect.dsn import parse_addresses
+from tests.servers import MariaDBServer, PostgresServer
+from tests.servers.process import free_port
 from tests.sql.nodes import MariaDBNode, Node, PostgresNode
 
 

@@ -6,10 +6,10 @@ from typing import Protocol
 
 import asyncpg
 
-from headway.adapters.sql.connect import Connector
-from headway.adapters.sql.dsn import parse_addresses
-from headway.adapters.sql.server import Purpose, RawConnection
-from tests.services import MariaDBServer, PostgresServer
+from headway.adapters.sql.connect.addresses import Connector
+from headway.adapters.sql.connect.dsn import parse_addresses
+from headway.adapters.sql.connect.server_check import Purpose, RawConnection
+from tests.servers import MariaDBServer, PostgresServer
 
 
 class Node(Protocol):

@@ -8,20 +8,20 @@ from uuid import uuid4
 import pytest
 
 from headway import Headway
-from headway.adapters.sql.connect import Connector
-from headway.adapters.sql.lineage import OLD_PRIMARY, WENT_BACK
-from headway.adapters.sql.server import Purpose
-from headway.api import health
-from headway.api.problem import problem_of
+from headway.adapters.sql.connect.addresses import Connector
+from headway.adapters.sql.connect.lineage import OLD_PRIMARY, WENT_BACK
+from headway.adapters.sql.connect.server_check import Purpose
+from headway.api.http.problem import problem_of
+from headway.api.routes import health
 from headway.bootstrap import accept_primary
 from headway.core.errors import ConfigurationError, DatabaseBehind, SchemaMismatch
-from headway.services.context import RunContext
+from headway.services.context.run_context import RunContext
 from tests.api.client import Client
 from tests.api.conftest import served_here
 from tests.cli.command import headway
 from tests.contract.backends import run_apart, upgrade
-from tests.services import PostgresPair
-from tests.services.process import wait_until
+from tests.servers import PostgresPair
+from tests.servers.process import wait_until
 from tests.sql.nodes import (
     Node,
     PostgresNode,

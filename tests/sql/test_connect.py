@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from headway.adapters.sql import connect
-from headway.adapters.sql.connect import Connector
-from headway.adapters.sql.server import Purpose
+from headway.adapters.sql.connect import addresses as connect
+from headway.adapters.sql.connect.addresses import Connector
+from headway.adapters.sql.connect.server_check import Purpose
 from headway.core.errors import DatabaseUnavailable
 from tests.sql.nodes import Node, ask, connected, connector_to, database_of, make_stream
 

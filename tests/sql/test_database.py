@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack
 import pytest
 from sqlalchemy import text
 
-from headway.adapters.sql.database import Database
-from headway.adapters.sql.dsn import parse_addresses
-from headway.adapters.sql.server import Purpose
-from tests.services import MariaDBServer, PostgresServer
+from headway.adapters.sql.connect.database import Database
+from headway.adapters.sql.connect.dsn import parse_addresses
+from headway.adapters.sql.connect.server_check import Purpose
+from tests.servers import MariaDBServer, PostgresServer
 from tests.sql.nodes import connected, run
 
 FILES_AND_SERVERS = ["sqlite", "postgres", "mariadb"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pymysql.constants import CLIENT
 
-from headway.adapters.sql.dsn import Address, parse_addresses
+from headway.adapters.sql.connect.dsn import Address, parse_addresses
 from headway.core.errors import ConfigurationError
 
 POSTGRES = "postgresql://ann:secret@db.example:5433/headway"

@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.adapters.sql.database import Database
-from headway.adapters.sql.dsn import parse_addresses
-from headway.adapters.sql.lineage import OLD_PRIMARY
+from headway.adapters.sql.connect.database import Database
+from headway.adapters.sql.connect.dsn import parse_addresses
+from headway.adapters.sql.connect.lineage import OLD_PRIMARY
 from headway.core.errors import DatabaseUnavailable
-from tests.services import MariaDBPair, PostgresPair
-from tests.services.process import wait_until
+from tests.servers import MariaDBPair, PostgresPair
+from tests.servers.process import wait_until
 from tests.sql.nodes import MariaDBNode, Node, PostgresNode, epoch_of, make_stream
 
 

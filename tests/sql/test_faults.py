@@ -10,17 +10,17 @@ import pytest
 from pymysql.err import MySQLError
 from sqlalchemy.exc import DBAPIError
 
-from headway.adapters.sql.faults import (
+from headway.adapters.sql.connect.driver_errors import (
     explained,
     is_disconnect,
     is_duplicate,
     is_read_only,
     is_serialization_conflict,
 )
-from headway.adapters.sql.server import Purpose, RawConnection
-from headway.adapters.sql.sqlite import open_sqlite
+from headway.adapters.sql.connect.server_check import Purpose, RawConnection
+from headway.adapters.sql.connect.sqlite import open_sqlite
 from headway.core.errors import DatabaseUnavailable, StoreFailed
-from tests.services import MariaDBServer
+from tests.servers import MariaDBServer
 from tests.sql.nodes import Node, connected, connector_to, make_stream, run, start
 
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from headway.adapters.sql import connect
-from headway.adapters.sql.connect import Connector
-from headway.adapters.sql.lineage import OLD_PRIMARY, Stream
-from headway.adapters.sql.server import Purpose, RawConnection
+from headway.adapters.sql.connect import addresses as connect
+from headway.adapters.sql.connect.addresses import Connector
+from headway.adapters.sql.connect.lineage import OLD_PRIMARY, Stream
+from headway.adapters.sql.connect.server_check import Purpose, RawConnection
 from headway.core.errors import DatabaseUnavailable
 from tests.sql.nodes import (
     Node,

@@ -1,6 +1,6 @@
 """I21: no write reaches a node of another cluster, or one that is behind the newest state seen."""
 
-from headway.adapters.sql.lineage import (
+from headway.adapters.sql.connect.lineage import (
     OLD_PRIMARY,
     Choice,
     Newest,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore, open_store
+from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.core.errors import ConfigurationError, DatabaseFileLost, OutcomeUnknown
 from headway.testing import a_submit
 from tests.contract.scenes import status

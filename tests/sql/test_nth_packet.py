@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.sql.store import SqlStore, open_store
+from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.bootstrap import SystemClock
-from headway.core.command.cancel import RequestCancel
-from headway.core.command.settle import Complete, Settled
-from headway.core.command.submit import Accepted
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.settle import Complete, Settled
+from headway.core.command.run.submit import Accepted
 from headway.core.ids import InstanceId, RunId
 from headway.core.run.status import RunStatus
-from headway.services.doctor import examined
+from headway.services.upkeep.examination import examined
 from headway.testing import a_submit, claim_of
 from tests.contract.backends import run_apart, upgrade
 from tests.contract.scenes import claimed_one, events, instance, moves, status
-from tests.services.cutting_proxy import CuttingProxy, Direction
+from tests.servers.cutting_proxy import CuttingProxy, Direction
 from tests.sql.nodes import MariaDBNode, Node, PostgresNode
 
 PACKET_COUNT_MIN = 12

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.sql import writer
-from headway.adapters.sql.own_row import lock_own_row
-from headway.adapters.sql.store import SqlStore, open_store
-from headway.core.command.lane import SetLane
+from headway.adapters.sql.sql_store import SqlStore, open_store
+from headway.adapters.sql.write import writer
+from headway.adapters.sql.write.writer_row import lock_own_row
+from headway.core.command.admin.set_lane import SetLane
 from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import MAIN_LANE
-from headway.core.lane import Lane
+from headway.core.lane_row import Lane
 from tests.contract.backends import run_apart, upgrade
 from tests.sql.nodes import MariaDBNode, Node, PostgresNode
 

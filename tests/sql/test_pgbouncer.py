@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from headway import Headway
-from headway.adapters.sql.dsn import parse_addresses
-from headway.adapters.sql.postgres import SESSION_SETTINGS, WRITE_SETTINGS, Postgres
-from headway.adapters.sql.server import Purpose
-from headway.adapters.sql.store import open_store
+from headway.adapters.sql.connect.dsn import parse_addresses
+from headway.adapters.sql.connect.postgres import SESSION_SETTINGS, WRITE_SETTINGS, Postgres
+from headway.adapters.sql.connect.server_check import Purpose
+from headway.adapters.sql.sql_store import open_store
 from headway.core.errors import ConfigurationError
 from headway.core.run.status import RunStatus
 from headway.ports.store import Whose
-from headway.services.context import RunContext
+from headway.services.context.run_context import RunContext
 from headway.testing import a_submit
 from tests.contract.backends import database_on
 from tests.contract.scenes import status
-from tests.services import Missing, PgBouncer, PostgresServer, start_pgbouncer
-from tests.services.pgbouncer import PoolMode
+from tests.servers import Missing, PgBouncer, PostgresServer, start_pgbouncer
+from tests.servers.pgbouncer import PoolMode
 
 pytestmark = [pytest.mark.backend("postgres"), pytest.mark.proves("R8.7")]
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from headway.adapters.sql import load, load_pruned, read_doctor, read_situation, writer
-from headway.adapters.sql.links.sqlite import SqliteLink
+from headway.adapters.sql.read import read_doctor, read_situation
+from headway.adapters.sql.sql_store import open_store
 from headway.adapters.sql.statements import Query, compile_query
-from headway.adapters.sql.store import open_store
+from headway.adapters.sql.write import load, load_pruned, writer
+from headway.adapters.sql.write.links.sqlite_link import SqliteLink
 
 QUERIES = {
     name: query

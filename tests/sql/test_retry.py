@@ -9,10 +9,10 @@ from sqlalchemy import AsyncAdaptedQueuePool, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from headway.adapters.sql.database import Database
-from headway.adapters.sql.dsn import parse_addresses
+from headway.adapters.sql.connect.database import Database
+from headway.adapters.sql.connect.dsn import parse_addresses
 from headway.core.errors import DatabaseUnavailable
-from tests.services import PostgresServer
+from tests.servers import PostgresServer
 from tests.sql.nodes import Node
 
 END_OWN_SESSION = {

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from headway.adapters.sql.database import Database
-from headway.adapters.sql.dsn import parse_addresses
-from headway.adapters.sql.sqlite import Durability, open_sqlite
-from headway.adapters.sql.store import open_store
+from headway.adapters.sql.connect.database import Database
+from headway.adapters.sql.connect.dsn import parse_addresses
+from headway.adapters.sql.connect.sqlite import Durability, open_sqlite
+from headway.adapters.sql.sql_store import open_store
 from headway.core.errors import ConfigurationError
 from headway.testing import a_submit
 

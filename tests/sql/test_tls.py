@@ -6,11 +6,11 @@ from typing import TypeVar
 
 import pytest
 
-from headway.adapters.sql.server import Purpose
+from headway.adapters.sql.connect.server_check import Purpose
 from headway.core.errors import DatabaseUnavailable
-from tests.services import MariaDBServer, Missing, PostgresServer, start_mariadb, start_postgres
-from tests.services.certificates import make_certificates
-from tests.services.folder import Folder
+from tests.servers import MariaDBServer, Missing, PostgresServer, start_mariadb, start_postgres
+from tests.servers.certificates import make_certificates
+from tests.servers.folder import Folder
 from tests.sql.nodes import ask, connected, connector_to
 
 S = TypeVar("S")

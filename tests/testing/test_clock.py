@@ -13,7 +13,7 @@ from headway.core.ids import SECOND, Instant
 from headway.core.run.admission import OnConflict
 from headway.testing import SteppingClock
 from headway.testing.plugin import headway, headway_clock, open_headway
-from tests.service.scenes import records_of
+from tests.engine.scenes import records_of
 
 # To import a fixture is to have it; the plugin itself may or may not be loaded here.
 __all__ = ["headway", "headway_clock", "open_headway"]

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from tests.services.report import family_of
+from tests.servers.report import family_of
 from tests.torture.claims import Size, Step, torture
 from tests.torture.engines import engines
 from tests.torture.failover import fail_over

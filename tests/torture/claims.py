@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headway.adapters.sql.store import SqlStore, open_store
-from headway.core.command.lane import SetLane
+from headway.adapters.sql.sql_store import SqlStore, open_store
+from headway.core.command.admin.set_lane import SetLane
 from headway.core.ids import MAIN_LANE
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from headway.adapters.sql.store import SqlStore, open_store
+from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.bootstrap import SystemClock, opened_readers
-from headway.core.command.lane import SetLane
-from headway.core.command.submit import Submit
+from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.run.submit import Submit
 from headway.core.doctor.finding import Weight
 from headway.core.errors import InboxOverflow, QuestionNotOpen, RunNotActive
 from headway.core.ids import Key, LaneName, RunId
@@ -24,10 +24,10 @@ from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE
 from headway.ports.run_reader import RunFilter
-from headway.services.doctor import Checked, examine
-from headway.services.engine import SWEEP_S
-from headway.services.handle import RunHandle
-from headway.services.news import RunNews
+from headway.services.engine.engine import SWEEP_S
+from headway.services.submit.run_handle import RunHandle
+from headway.services.submit.run_watcher import RunNews
+from headway.services.upkeep.examination import Checked, examine
 from tests.torture.at_work import AtWork, Pause
 from tests.torture.authority import POISON, Authority
 from tests.torture.claims import Size, Step, seq_of, until_quiet

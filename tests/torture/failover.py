@@ -8,8 +8,8 @@ from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 
-from headway.adapters.sql.store import SqlStore, open_store
-from headway.core.command.lane import SetLane
+from headway.adapters.sql.sql_store import SqlStore, open_store
+from headway.core.command.admin.set_lane import SetLane
 from headway.core.errors import InfrastructureError
 from headway.core.ids import MAIN_LANE, Instant, later
 from tests.torture.claims import LANE_LIMIT, Size, Step, until_quiet

@@ -13,9 +13,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final, Self
 
-from headway.adapters.sql.store import SqlStore, open_store
-from headway.adapters.system.ids import SystemIds
-from headway.core.command.submit import Accepted, Busy, Submit
+from headway.adapters.sql.sql_store import SqlStore, open_store
+from headway.adapters.system.random_ids import SystemIds
+from headway.core.command.run.submit import Accepted, Busy, Submit
 from headway.core.ids import Key
 from tests.torture.claims import Step
 from tests.torture.replay import Findings

@@ -18,17 +18,17 @@ from typing import Any, Final
 
 from sqlalchemy.exc import DBAPIError
 
-from headway.adapters.sql.store import SqlStore, open_store
-from headway.adapters.system.ids import SystemIds
-from headway.core.command.claim import Claimed, ClaimRuns, NotAlive
-from headway.core.command.instance import (
+from headway.adapters.sql.sql_store import SqlStore, open_store
+from headway.adapters.system.random_ids import SystemIds
+from headway.core.command.admin.instance import (
     DeclareDead,
     RegisterInstance,
     ReleaseOrphan,
     RenewInstance,
 )
-from headway.core.command.settle import Complete, Settled
-from headway.core.command.submit import Accepted, Submit
+from headway.core.command.run.claim import Claimed, ClaimRuns, NotAlive
+from headway.core.command.run.settle import Complete, Settled
+from headway.core.command.run.submit import Accepted, Submit
 from headway.core.errors import DatabaseUnavailable, OutcomeUnknown
 from headway.core.ids import MAIN_LANE, Instant, Key
 from headway.core.run.admission import OnConflict

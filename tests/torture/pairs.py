@@ -10,7 +10,7 @@ import pymysql
 
 from headway.adapters.sql.tables import metadata
 from headway.bootstrap import upgrade_database
-from tests.services import (
+from tests.servers import (
     MariaDBPair,
     MariaDBServer,
     PostgresPair,

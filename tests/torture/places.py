@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from headway.bootstrap import upgrade_database
-from tests.services import start_mariadb, start_postgres
+from tests.servers import start_mariadb, start_postgres
 
 
 @contextmanager

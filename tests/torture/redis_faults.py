@@ -4,8 +4,8 @@ import random
 import time
 from typing import Final
 
-from tests.services import RedisCluster, RedisServer
-from tests.services.process import wait_until
+from tests.servers import RedisCluster, RedisServer
+from tests.servers.process import wait_until
 
 FAULTS: Final = ("kill", "pause", "flush", "clients")
 OUTAGE_S: Final = (0.2, 2.0)

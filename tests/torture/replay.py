@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headway.adapters.sql.store import SqlStore
+from headway.adapters.sql.sql_store import SqlStore
 from headway.core.ids import Key, LaneName, RunId
 from headway.core.run.events import Event, EventType
 from headway.core.run.status import RunStatus

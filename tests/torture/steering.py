@@ -19,14 +19,14 @@ from typing import Any, Final
 from uuid import uuid4
 
 from headway import Headway, RunHandle
-from headway.core.command.lane import SetLane
-from headway.core.command.submit import Submit
+from headway.core.command.admin.set_lane import SetLane
+from headway.core.command.run.submit import Submit
 from headway.core.errors import MessageRefused, QuestionNotOpen
 from headway.core.ids import MAIN_LANE, Instant, Key, RunId
 from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
-from headway.services.admit import admit
-from tests.services import start_redis, start_redis_cluster
+from headway.services.submit.admit import admit
+from tests.servers import start_redis, start_redis_cluster
 from tests.torture.claims import Size, Step
 from tests.torture.crowd import Crowd, crowd
 from tests.torture.engines import engines

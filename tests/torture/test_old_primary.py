@@ -6,13 +6,13 @@ from uuid import uuid4
 
 import pytest
 
-from headway.adapters.sql.server import Purpose
-from headway.adapters.sql.store import open_store
-from headway.core.command.lane import SetLane
+from headway.adapters.sql.connect.server_check import Purpose
+from headway.adapters.sql.sql_store import open_store
+from headway.core.command.admin.set_lane import SetLane
 from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import MAIN_LANE
 from tests.contract.backends import run_apart, upgrade
-from tests.services import MariaDBServer, PostgresServer
+from tests.servers import MariaDBServer, PostgresServer
 from tests.sql.nodes import (
     MariaDBNode,
     Node,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.services import RedisServer
+from tests.servers import RedisServer
 from tests.torture.claims import Size
 from tests.torture.engines import engines
 from tests.torture.places import PLACES

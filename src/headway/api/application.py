@@ -8,30 +8,30 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from headway.api.access import Access
-from headway.api.board import board_router
-from headway.api.config import config_router
-from headway.api.document import Described
-from headway.api.events import Packed, events_router
-from headway.api.face import Face
-from headway.api.flows import flows_router
-from headway.api.guard import Guard
-from headway.api.health import health_router
-from headway.api.interrupts import interrupts_router
-from headway.api.metrics import Metrics, metrics_router
-from headway.api.origin import Origins
-from headway.api.page import add_page
-from headway.api.problem import Problem, internal, problem_of, unfit
+from headway.api.headway_api import Face
+from headway.api.http.access import Access
+from headway.api.http.origin import Origins
+from headway.api.http.problem import Problem, internal, problem_of, unfit
+from headway.api.http.request_guard import Guard
+from headway.api.openapi import Described
 from headway.api.reference import reference_router
-from headway.api.runs import runs_router
-from headway.api.schedules import schedules_router
-from headway.api.script import script_router
-from headway.api.session import session_router
-from headway.api.submit import SubmitFirst
-from headway.api.tasks import tasks_router
-from headway.api.wire_v1 import wire_v1_router
+from headway.api.routes.board_routes import board_router
+from headway.api.routes.config_routes import config_router
+from headway.api.routes.event_routes import Packed, events_router
+from headway.api.routes.flow_routes import flows_router
+from headway.api.routes.health import health_router
+from headway.api.routes.interrupt_routes import interrupts_router
+from headway.api.routes.metrics import Metrics, metrics_router
+from headway.api.routes.run_routes import runs_router
+from headway.api.routes.schedule_routes import schedules_router
+from headway.api.routes.session import session_router
+from headway.api.routes.submit_fast_path import SubmitFirst
+from headway.api.routes.task_routes import tasks_router
+from headway.api.routes.v1_routes import wire_v1_router
+from headway.api.static_page import add_page
+from headway.api.static_script import script_router
 from headway.core.errors import Error
-from headway.services.event_feed import EventFeed
+from headway.services.upkeep.event_feed import EventFeed
 
 DESCRIPTION: Final = (
     "Runs long work one at a time per key and a few at a time overall, never loses it, and lets"

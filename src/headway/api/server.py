@@ -11,16 +11,16 @@ from typing import Final
 
 import uvicorn
 
-from headway.api.access import Access
 from headway.api.application import build_application
-from headway.api.connection import Connection, Connections
-from headway.api.events import pack
-from headway.api.face import Face
-from headway.api.metrics import Metrics
-from headway.api.origin import Origins, PublicAddress
+from headway.api.headway_api import Face
+from headway.api.http.access import Access
+from headway.api.http.connection import Connection, Connections
+from headway.api.http.origin import Origins, PublicAddress
+from headway.api.routes.event_routes import pack
+from headway.api.routes.metrics import Metrics
 from headway.core.errors import ConfigurationError
 from headway.process import open_file_count_max
-from headway.services.event_feed import EventFeed
+from headway.services.upkeep.event_feed import EventFeed
 
 LOOPBACK_NAMES: Final = ("localhost",)
 ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104

@@ -8,7 +8,7 @@ from typing import Final
 
 from cyclopts import App, CycloptsError
 
-from headway.cli.faults import EXIT_INTERRUPTED, EXIT_UNHEARD, end_with
+from headway.cli.exit_codes import EXIT_INTERRUPTED, EXIT_UNHEARD, end_with
 from headway.core.errors import Error
 
 app: Final = App(

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from headway.core.ids import FLOW_LANE
-from headway.core.lane import DEFAULT_LIMITS as CORE_LIMITS
-from headway.core.lane import OTHER_LIMIT
+from headway.core.lane_row import DEFAULT_LIMITS as CORE_LIMITS
+from headway.core.lane_row import OTHER_LIMIT
 from headway.lanes.errors import InvalidLimits
 from headway.lanes.names import global_lane
 

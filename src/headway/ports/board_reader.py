@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from headway.core.batch_state import Question
 from headway.core.ids import Instant, Key, LaneName, RunId
 from headway.core.schedule import SavedSchedule
-from headway.core.world import Question
 from headway.ports.run_reader import LaneView
 
 

@@ -1,6 +1,6 @@
 """The data directory: where runs keep their files, and what of them is not whole yet.
 
-Names are checked before they come here (`core/files.py`). What is called here is quick, except
+Names are checked by `core/stored_file.py` before. Calls here are quick, except
 where it says that it belongs into a thread.
 """
 

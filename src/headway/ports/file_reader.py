@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from headway.core.files import StoredFile
 from headway.core.ids import Key, RunId
+from headway.core.stored_file import StoredFile
 
 
 class FileReader(Protocol):

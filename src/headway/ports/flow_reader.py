@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from headway.core.command.look import KeptTask
-from headway.core.flow.kept import FlowRun, ListedVersion, SavedFlow, SavedVersion
-from headway.core.flow.state import NodeRun
+from headway.core.command.flow.load_task import KeptTask
+from headway.core.flow.engine.records import FlowRun, ListedVersion, SavedFlow, SavedVersion
+from headway.core.flow.engine.state import NodeRun
 from headway.core.ids import Instant, RunId
 from headway.core.run.run import RunRecord
 from headway.core.run.status import RunStatus

@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from headway.core.batch_state import InboxItem, Instance, Question, SavedKey
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
-from headway.core.lane import Lane
+from headway.core.lane_row import Lane
 from headway.core.run.explain import Situation
 from headway.core.run.recent import RecentKey
 from headway.core.run.run import Claim, Run, RunRecord
 from headway.core.run.status import RunStatus
-from headway.core.world import InboxItem, Instance, Question, SavedKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
-from headway.core.command.command import Command
+from headway.core.command.protocol import Command
 from headway.core.ids import InstanceId
 from headway.core.run.events import Event
 

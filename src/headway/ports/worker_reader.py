@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headway.core.ids import Instant
-from headway.core.worker.worker import LiveWorker
+from headway.core.worker.saved_worker import LiveWorker
 
 
 class WorkerReader(Protocol):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         claim_of,
         document,
     )
-    from headway.testing.clock import FakeClock
+    from headway.testing.fake_clock import FakeClock
     from headway.testing.opening import opened_for_test
     from headway.testing.stepping import SteppingClock
 
@@ -38,7 +38,7 @@ __all__ = [
 
 # Loaded when first asked for: pytest loads the plugin beside them in every project.
 _HOMES: Final = {
-    "FakeClock": "clock",
+    "FakeClock": "fake_clock",
     "SteppingClock": "stepping",
     "opened_for_test": "opening",
 }

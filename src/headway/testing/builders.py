@@ -9,10 +9,11 @@ from uuid import uuid4
 
 from uuid_utils import uuid7
 
-from headway.core.command.claim import Claimed, ClaimRuns
-from headway.core.command.inbox import PostToInbox
-from headway.core.command.instance import RegisterInstance
-from headway.core.command.submit import Submit
+from headway.core.batch_state import MESSAGE
+from headway.core.command.admin.instance import RegisterInstance
+from headway.core.command.run.claim import Claimed, ClaimRuns
+from headway.core.command.run.inbox import PostToInbox
+from headway.core.command.run.submit import Submit
 from headway.core.document import Document, encode_document
 from headway.core.ids import MAIN_LANE, InstanceId, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
@@ -21,8 +22,7 @@ from headway.core.run.status import RunStatus
 from headway.core.run.window import Delivery
 from headway.core.schedule import Missed, Schedule
 from headway.core.timeouts import LEASE_TTL_S
-from headway.core.world import MESSAGE
-from headway.testing.clock import NOON
+from headway.testing.fake_clock import NOON
 
 JOB: Final = "mirror"
 KEY: Final = "ann"

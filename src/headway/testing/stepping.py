@@ -14,9 +14,9 @@ from typing import Final
 from headway.bootstrap import SqlStore
 from headway.core.duration import check_seconds
 from headway.core.ids import SECOND, Instant, later
-from headway.services.sweep import COUNT_MAX, sweep
-from headway.services.thread import Threads
-from headway.testing.clock import NOON
+from headway.services.blocking_calls import Threads
+from headway.services.engine.sweep import COUNT_MAX, sweep
+from headway.testing.fake_clock import NOON
 from headway.testing.locks import NO_LOCKS
 
 QUIET_TURN_COUNT: Final = 50

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headway.worker.services import ServiceError, Services
+from headway.worker.service_registry import ServiceError, Services
 
 built_in: Final = Services()
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")

@@ -17,12 +17,12 @@ import aiohttp
 from aiohttp import web
 
 from headway.core.errors import ConfigurationError
-from headway.core.worker.address import check_worker_url
+from headway.core.worker.worker_address import check_worker_url
 from headway.log import event_log
 from headway.worker.built_in import built_in
-from headway.worker.guard import Guard
-from headway.worker.server import THREAD_COUNT_MAX, CallServer
-from headway.worker.services import Services
+from headway.worker.service_registry import Services
+from headway.worker.worker_guard import Guard
+from headway.worker.worker_server import THREAD_COUNT_MAX, CallServer
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 DEFAULT_REGISTRY_URL: Final = "http://127.0.0.1:8070"

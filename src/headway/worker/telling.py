@@ -13,7 +13,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from headway.core.document import Document
-from headway.core.worker.wire import LINES
+from headway.core.worker.worker_protocol import LINES
 
 INTERVAL_S: Final = 0.1
 """What is told more often than this is told late, and only the last of it."""

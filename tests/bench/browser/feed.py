@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from headway.api.events import event_id
-from headway.api.page import BUILT_FOLDER, CONTENT_POLICY
-from headway.api.state import StateView
-from headway.api.wire import EventView
+from headway.api.routes.event_routes import event_id
+from headway.api.routes.snapshot import StateView
+from headway.api.static_page import BUILT_FOLDER, CONTENT_POLICY
+from headway.api.wire.api_models import EventView
 from headway.core.ids import Instant
 from headway.core.run import recent
 

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from tests.bench.browser.feed import LASTING
 from tests.bench.browser.processes import resident_byte_count
 from tests.bench.places import ROOT
-from tests.services.programs import chromium_program
+from tests.servers.programs import chromium_program
 
 NAME: Final = "page"
 STEP_COUNT: Final = 1

@@ -13,7 +13,7 @@ from tests.bench.engine.process import Ground
 from tests.bench.engine.race import Step, race, step_count
 from tests.bench.engine.results import Result
 from tests.bench.places import Place
-from tests.services import Missing, start_redis
+from tests.servers import Missing, start_redis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,8 @@ from typing import Any
 from aiohttp import web
 
 from headway.process import run_process
-from headway.worker.server import CallServer
-from headway.worker.services import Services
+from headway.worker.service_registry import Services
+from headway.worker.worker_server import CallServer
 from tests.bench.engine.marks import FOR_EVER_S
 
 services = Services()

@@ -9,11 +9,11 @@ from typing import Final
 
 from headway import RunContext
 from headway.bootstrap import open_store
-from headway.core.command.submit import Submit
+from headway.core.command.run.submit import Submit
 from headway.core.document import encode_document
 from headway.core.ids import Key, RunId
 from headway.process import run_process
-from headway.services.admit import admit
+from headway.services.submit.admit import admit
 from tests.bench.engine.opened import opened_engine, resume, submit_many, until_all_ended
 from tests.bench.engine.order import Answer, Order, Work, as_argument, give_answer, received_order
 from tests.bench.engine.ours_at_rest import sleep_together, start_up, stay, wait_idly

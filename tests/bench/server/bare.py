@@ -14,7 +14,7 @@ import uvicorn
 from fastapi import FastAPI, Response
 from fastapi.responses import StreamingResponse
 
-from headway.api.wire import SubmitBody
+from headway.api.wire.api_models import SubmitBody
 from headway.process import run_process
 
 EVENT = b'id: %d\nevent: run_state_changed\ndata: {"seq":%d,"said":"' + b"x" * 250 + b'"}\n\n'

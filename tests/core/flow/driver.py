@@ -7,9 +7,15 @@ from enum import Enum
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
-from headway.core.flow.commands import CallFunction, CallService, CancelCall, Command, StartChild
-from headway.core.flow.definition import Flow
-from headway.core.flow.happened import (
+from headway.core.flow.definition.definition import Flow
+from headway.core.flow.engine.effects import (
+    CallFunction,
+    CallService,
+    CancelCall,
+    Command,
+    StartChild,
+)
+from headway.core.flow.engine.inputs import (
     Answered,
     Failed,
     Happened,
@@ -18,9 +24,9 @@ from headway.core.flow.happened import (
     Woken,
     Worker,
 )
-from headway.core.flow.state import Commit, NodeRun, NodeRunStatus, State
-from headway.core.flow.step import begin, step, wake_at
-from headway.core.flow.stored import Stored, cursor_of, first_row_needed, load_state
+from headway.core.flow.engine.state import Commit, NodeRun, NodeRunStatus, State
+from headway.core.flow.engine.step import begin, step, wake_at
+from headway.core.flow.engine.stored_state import Stored, cursor_of, first_row_needed, load_state
 from headway.core.ids import Instant
 from headway.core.run.status import RunStatus
 

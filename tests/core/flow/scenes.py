@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from headway.core.flow.commands import CallService
-from headway.core.flow.definition import Flow
+from headway.core.flow.definition.definition import Flow
+from headway.core.flow.engine.effects import CallService
+from headway.core.flow.engine.state import NodeRun
 from headway.core.flow.parse import read_flow
-from headway.core.flow.state import NodeRun
 from tests.core.flow.driver import Answer, Call, Driver, Reply
 from tests.core.flow.reference_values import Json
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, reject, settings
 from hypothesis import strategies as st
 
-from headway.core.flow import walk
-from headway.core.flow.commands import CallFunction, CallService
+from headway.core.flow.engine import step_context as walk
+from headway.core.flow.engine.effects import CallFunction, CallService
+from headway.core.flow.engine.state import NodeRun
 from headway.core.flow.parse import read_flow
-from headway.core.flow.state import NodeRun
 from tests.core.flow.drawing import PARAMS, Feature, a_definition, signals, world_of
 from tests.core.flow.driver import MS, START, Call, Crash, Driver, Reply
 from tests.core.flow.reference import Reference

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from headway.core.flow.commands import CallFunction, CallService, CancelCall, StartChild
-from headway.core.flow.happened import Answered, Failed, Woken, Worker
+from headway.core.flow.engine.effects import CallFunction, CallService, CancelCall, StartChild
+from headway.core.flow.engine.inputs import Answered, Failed, Woken, Worker
 from headway.core.run.status import RunStatus
 from tests.core.flow.driver import MS, START, Crash, Reply
 from tests.core.flow.reference_values import Json

@@ -6,13 +6,13 @@ import pytest
 
 from headway.core.errors import InvalidFlow
 from headway.core.flow.canonical import canonical_json
-from headway.core.flow.definition import ErrorPolicy
-from headway.core.flow.happened import Answered, Failed, ServiceOffered, Untaken, Woken, Worker
+from headway.core.flow.definition.definition import ErrorPolicy
+from headway.core.flow.engine.inputs import Answered, Failed, ServiceOffered, Untaken, Woken, Worker
+from headway.core.flow.engine.stored_state import awaited_services, cursor_of
 from headway.core.flow.parse import read_flow
-from headway.core.flow.stored import awaited_services, cursor_of
 from headway.core.ids import SECOND, Instant
 from headway.core.run.status import RunStatus
-from headway.services.flow.waiting import awaited_worker
+from headway.services.flow.waiting_nodes import awaited_worker
 from tests.core.flow.driver import MS, START, Crash, Driver, Reply
 from tests.core.flow.reference_values import Json
 from tests.core.flow.scenes import a_definition, a_driver, a_flow, executor, replies, told

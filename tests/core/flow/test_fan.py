@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from headway.core.flow.commands import CallService, StartChild
-from headway.core.flow.happened import Answered
+from headway.core.flow.engine.effects import CallService, StartChild
+from headway.core.flow.engine.inputs import Answered
 from headway.core.run.status import RunStatus
 from tests.core.flow.driver import MS, START, Crash, Driver, Reply
 from tests.core.flow.reference_values import Json

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from headway.core.flow.definition import ErrorPolicy
+from headway.core.flow.definition.definition import ErrorPolicy
 from headway.core.flow.parse import read_flow
 from headway.core.run.status import RunStatus
 from tests.core.flow.driver import Driver

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.errors import InvalidFlow
-from headway.core.flow.definition import Flow
-from headway.core.flow.fields import NODE_FIELDS
+from headway.core.flow.definition.definition import Flow
+from headway.core.flow.engine.fields import NODE_FIELDS
 from headway.core.flow.parse import read_flow
 from tests.core.flow import drawing
 from tests.core.flow.scenes import a_definition

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from headway.core.flow import walk
-from headway.core.flow.commands import CancelCall
-from headway.core.flow.happened import Woken
-from headway.core.flow.run_state import retry_state, shown_shared
-from headway.core.flow.step import ENTERED_COUNT_MAX
+from headway.core.flow.engine import step_context as walk
+from headway.core.flow.engine.effects import CancelCall
+from headway.core.flow.engine.inputs import Woken
+from headway.core.flow.engine.run_state import retry_state, shown_shared
+from headway.core.flow.engine.step import ENTERED_COUNT_MAX
 from headway.core.run.status import RunStatus
 from tests.core.flow.driver import MS, START, Crash, Reply
 from tests.core.flow.reference_values import Json

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.flow.faults import Report
-from headway.core.flow.paths import BadPath, Path, Root, Scope, parse_path, resolve
-from headway.core.flow.predicates import DEPTH_MAX, NODE_COUNT_MAX, read_predicate
+from headway.core.flow.definition.definition_errors import Report
+from headway.core.flow.definition.paths import BadPath, Path, Root, Scope, parse_path, resolve
+from headway.core.flow.definition.predicates import DEPTH_MAX, NODE_COUNT_MAX, read_predicate
 from tests.core.flow import drawing
 from tests.core.flow.reference_values import Json, holds
 

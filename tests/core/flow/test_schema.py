@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.errors import InvalidFlow
-from headway.core.flow.fields import NODE_FIELDS, POST, PREP
+from headway.core.flow.definition_schema import definition_schema
+from headway.core.flow.engine.fields import NODE_FIELDS, POST, PREP
 from headway.core.flow.parse import read_flow
-from headway.core.flow.schema import definition_schema
 from tests.core.flow import drawing
 from tests.core.flow.scenes import a_definition, executor
 

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.errors import InvalidInput
-from headway.core.flow import walk
-from headway.core.flow.commands import CancelCall
-from headway.core.flow.happened import Aborted, Answered, Happened, Signalled, Woken
+from headway.core.flow.engine import step_context as walk
+from headway.core.flow.engine.effects import CancelCall
+from headway.core.flow.engine.inputs import Aborted, Answered, Happened, Signalled, Woken
+from headway.core.flow.engine.state import NodeRunStatus
+from headway.core.flow.engine.step import begin, step
 from headway.core.flow.parse import read_flow
-from headway.core.flow.state import NodeRunStatus
-from headway.core.flow.step import begin, step
 from headway.core.ids import later
 from headway.core.run.status import RunStatus
 from tests.core.flow import drawing

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from headway.core.errors import InvalidInput
-from headway.core.flow.happened import Signalled, Woken, check_signal_key
-from headway.core.flow.run_state import shown_shared
+from headway.core.flow.engine.inputs import Signalled, Woken, check_signal_key
+from headway.core.flow.engine.run_state import shown_shared
 from headway.core.run.status import RunStatus
-from headway.services.flow.waiting import APPROVAL, EVENT, awaited_key, waited_for
+from headway.services.flow.waiting_nodes import APPROVAL, EVENT, awaited_key, waited_for
 from tests.core.flow.driver import MS, START, Crash, Reply
 from tests.core.flow.reference_values import Json
 from tests.core.flow.scenes import a_driver, executor, told

@@ -25,8 +25,8 @@ from uuid import uuid4
 from headway.adapters.files.archive import write_archive
 from headway.adapters.files.part import OpenPart
 from headway.core.errors import InvalidInput
-from headway.core.files import folder_name
 from headway.core.ids import Key, RunId
+from headway.core.stored_file import folder_name
 
 ID_FILE: Final = "data-id"
 PLACE_ATTEMPTS: Final = 10

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from headway.adapters.files.folder import make_private
-from headway.core.files import folder_name
 from headway.core.ids import Instant, RunId
+from headway.core.stored_file import folder_name
 
 SEQ_FILE: Final = ".seq"
 

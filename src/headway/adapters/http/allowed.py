@@ -10,7 +10,7 @@ from aiohttp import AddrInfoType
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from headway.core.errors import ConfigurationError
-from headway.core.worker.address import host_problem
+from headway.core.worker.worker_address import host_problem
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 ADDRESS_COUNT_MAX: Final = 20

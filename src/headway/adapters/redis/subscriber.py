@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from headway.adapters.redis.address import Node
-from headway.adapters.redis.calls import Calls, reason_of
-from headway.adapters.redis.line import Channel, Line, Listener
 from headway.adapters.redis.pipe import FAULTS
+from headway.adapters.redis.pipelined_calls import Calls, reason_of
+from headway.adapters.redis.pubsub_connection import Channel, Line, Listener
 from headway.core.errors import RuntimeUnavailable, StoreClosed
 from headway.log import event_log
 

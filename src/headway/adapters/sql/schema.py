@@ -15,12 +15,17 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql import migrations
-from headway.adapters.sql.database import Database
-from headway.adapters.sql.dsn import Address
-from headway.adapters.sql.links.source import GATE_SUFFIX
-from headway.adapters.sql.links.sqlite import FileGate
+from headway.adapters.sql.connect.database import Database
+from headway.adapters.sql.connect.dsn import Address
+from headway.adapters.sql.connect.sqlite import (
+    APPLICATION_ID,
+    create_private,
+    explain_fault,
+    is_ours,
+)
 from headway.adapters.sql.ownership import find_foreign, read_columns, read_revision
-from headway.adapters.sql.sqlite import APPLICATION_ID, create_private, explain_fault, is_ours
+from headway.adapters.sql.write.links.link_source import GATE_SUFFIX
+from headway.adapters.sql.write.links.sqlite_link import FileGate
 from headway.core.errors import (
     ConfigurationError,
     ForeignDatabase,

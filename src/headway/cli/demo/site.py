@@ -9,18 +9,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headway.api.access import Access
+from headway.api.http.access import Access
 from headway.api.server import serve
 from headway.app import Headway
-from headway.cli.client.client import Client, Refused
-from headway.cli.client.http import opened_http
+from headway.cli.client.api_client import Client, Refused
+from headway.cli.client.http_client import opened_http
 from headway.core.errors import ConfigurationError
-from headway.services.context import RunContext
+from headway.services.context.run_context import RunContext
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = (8070, 0)
 """The usual one, or a free one if that is taken."""
-SERVICES: Final = "headway.cli.demo.services:services"
+SERVICES: Final = "headway.cli.demo.demo_services:services"
 LOOK_S: Final = 0.05
 STOP_S: Final = 5.0
 WORKER_SILENT: Final = "the worker of the demo has ended"
@@ -103,7 +103,7 @@ async def _worker(address: str, folder: Path) -> AsyncIterator[str]:
     said = folder / "worker.log"
     with said.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "headway.cli.demo.worker", SERVICES, "--registry", address,
+            sys.executable, "-m", "headway.cli.demo.demo_worker", SERVICES, "--registry", address,
             stdin=asyncio.subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     try:

@@ -2,19 +2,19 @@
 
 from typing import Any
 
-from headway.core.command.advance import AdvanceFlow, End
-from headway.core.command.child import StartChild
-from headway.core.command.command import Command
-from headway.core.command.fire import FireSchedule
-from headway.core.command.flow import FlowStart, PublishFlow, StartFlow, StartFlowChild
-from headway.core.command.inbox import PostToInbox
-from headway.core.command.key_row import SaveKey
-from headway.core.command.question import AskQuestion, CloseQuestion
-from headway.core.command.report import AppendEvents, SaveCheckpoint, SaveProgress
-from headway.core.command.settle import Complete, Fail
-from headway.core.command.signal import PostSignal
-from headway.core.command.submit import Submit
-from headway.core.command.wait import Retry
+from headway.core.command.admin.fire_schedule import FireSchedule
+from headway.core.command.admin.save_key import SaveKey
+from headway.core.command.flow.advance import AdvanceFlow, End
+from headway.core.command.flow.publish import FlowStart, PublishFlow, StartFlow, StartFlowChild
+from headway.core.command.flow.shared_state import PostSignal
+from headway.core.command.protocol import Command
+from headway.core.command.run.child import StartChild
+from headway.core.command.run.inbox import PostToInbox
+from headway.core.command.run.interrupt import AskQuestion, CloseQuestion
+from headway.core.command.run.report import AppendEvents, SaveCheckpoint, SaveProgress
+from headway.core.command.run.settle import Complete, Fail
+from headway.core.command.run.submit import Submit
+from headway.core.command.run.wait import Retry
 from headway.core.schedule import Schedule
 
 

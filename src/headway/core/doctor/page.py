@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from headway.core.batch_state import Instance
 from headway.core.doctor.finding import Finding, note, violation
 from headway.core.doctor.history import Change, Numbers, check_history, start_seq_of
 from headway.core.doctor.rules import check_run, place_of
@@ -15,7 +16,6 @@ from headway.core.errors import ACCEPT_PRIMARY
 from headway.core.ids import Instant, Key, RunId, later
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
-from headway.core.world import Instance
 
 
 class Head(NamedTuple):

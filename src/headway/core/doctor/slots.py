@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from headway.core.doctor.finding import Finding, violation
 from headway.core.doctor.history import read_states
 from headway.core.ids import LaneName, RunId
-from headway.core.lane import Lane, default_lane
+from headway.core.lane_row import Lane, default_lane
 from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from headway.core.doctor.finding import Finding, note, violation
 from headway.core.doctor.slots import SlotEvent
-from headway.core.lane import Lane
+from headway.core.lane_row import Lane
 
 
 class Extent(NamedTuple):

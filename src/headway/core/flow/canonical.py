@@ -4,8 +4,8 @@ import json
 from typing import Any, Final
 
 from headway.core.document import Document
-from headway.core.flow.definition import Flow, Kind, Node
-from headway.core.flow.fields import FLOW_SETTINGS, NODE_FIELDS
+from headway.core.flow.definition.definition import Flow, Kind, Node
+from headway.core.flow.engine.fields import FLOW_SETTINGS, NODE_FIELDS
 
 _encode: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
 

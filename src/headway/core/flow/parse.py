@@ -6,13 +6,21 @@ from typing import Any, Final
 
 from headway.core.document import check_value, decode_document
 from headway.core.errors import InvalidFlow, InvalidInput
-from headway.core.flow.definition import DEFAULT, END, Edge, ErrorPolicy, Flow, Kind, Node
-from headway.core.flow.faults import Fault, Report, member, shown
-from headway.core.flow.fields import FLOW_SETTINGS, NODE_FIELDS
-from headway.core.flow.graph import Offered, warn_of_graph
-from headway.core.flow.handling import check_handling
-from headway.core.flow.kinds import KINDS
-from headway.core.flow.shapes import Text, Word, members_of
+from headway.core.flow.definition.definition import (
+    DEFAULT,
+    END,
+    Edge,
+    ErrorPolicy,
+    Flow,
+    Kind,
+    Node,
+)
+from headway.core.flow.definition.definition_errors import Fault, Report, member, shown
+from headway.core.flow.definition.graph import Offered, warn_of_graph
+from headway.core.flow.definition.handling import check_handling
+from headway.core.flow.definition.shapes import Text, Word, members_of
+from headway.core.flow.engine.fields import FLOW_SETTINGS, NODE_FIELDS
+from headway.core.flow.engine.kinds import KINDS
 
 NODE_COUNT_MAX: Final = 2_000
 """With those of its subflows."""

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from headway.core.ids import InstanceId, Instant, RunId
-from headway.core.lane import Lane
+from headway.core.lane_row import Lane
 from headway.core.run.deadlines import next_deadline
 from headway.core.run.run import DEATH_COUNT_MAX, NO_TOKEN, STOP_COUNT_MAX, QueueRank, Run
 from headway.core.run.status import RunStatus

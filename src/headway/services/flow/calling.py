@@ -4,10 +4,16 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
-from headway.core.flow.commands import CallFunction, CallService, CancelCall, Command, StartChild
-from headway.core.flow.happened import Ended
-from headway.services.context import RunContext
-from headway.services.flow.children import ChildTasks
+from headway.core.flow.engine.effects import (
+    CallFunction,
+    CallService,
+    CancelCall,
+    Command,
+    StartChild,
+)
+from headway.core.flow.engine.inputs import Ended
+from headway.services.context.run_context import RunContext
+from headway.services.flow.child_tasks import ChildTasks
 from headway.services.flow.functions import Functions
 from headway.services.flow.workers import Workers
 

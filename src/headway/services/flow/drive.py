@@ -13,33 +13,40 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, Final, Never
 
-from headway.core.command.advance import Advanced, AdvanceFlow, End, Go, ParkFor
-from headway.core.command.look import HearNews, KeptTask, LoadTask, News
+from headway.core.batch_state import InboxItem
+from headway.core.command.flow.advance import Advanced, AdvanceFlow, End, Go, ParkFor
+from headway.core.command.flow.load_task import HearNews, KeptTask, LoadTask, News
 from headway.core.document import NULL, encode_document
 from headway.core.errors import InfrastructureError, InvalidInput, StoreClosed, TooLarge
-from headway.core.flow.happened import Aborted, Ended, Happened, ServiceOffered, Signalled, Woken
-from headway.core.flow.kept import CHILD_ENDED, SIGNAL
-from headway.core.flow.state import Commit, State
-from headway.core.flow.step import begin, step, wake_at
-from headway.core.flow.stored import load_state
+from headway.core.flow.engine.inputs import (
+    Aborted,
+    Ended,
+    Happened,
+    ServiceOffered,
+    Signalled,
+    Woken,
+)
+from headway.core.flow.engine.records import CHILD_ENDED, SIGNAL
+from headway.core.flow.engine.state import Commit, State
+from headway.core.flow.engine.step import begin, step, wake_at
+from headway.core.flow.engine.stored_state import load_state
 from headway.core.ids import SECOND, Instant, RunId
 from headway.core.run.status import RunStatus
-from headway.core.world import InboxItem
 from headway.log import event_log
 from headway.ports.flow_reader import FlowReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
-from headway.services.context import RunContext
+from headway.services.context.run_context import RunContext
 from headway.services.flow.calling import Bell, Calls
-from headway.services.flow.children import ChildTasks
-from headway.services.flow.definitions import Definitions
+from headway.services.flow.child_tasks import ChildTasks
+from headway.services.flow.definition_cache import Definitions
 from headway.services.flow.flow_clock import FlowClock
 from headway.services.flow.functions import Functions
-from headway.services.flow.ledger import Ledger, stored
-from headway.services.flow.waiting import LEFT_TO_OTHERS, waited_for
+from headway.services.flow.step_writer import Ledger, stored
+from headway.services.flow.waiting_nodes import LEFT_TO_OTHERS, waited_for
 from headway.services.flow.workers import Workers
-from headway.services.patience import AGAIN_S, persistently
-from headway.services.refusals import Refusals
+from headway.services.refused_writes import Refusals
+from headway.services.retrying import AGAIN_S, persistently
 
 SLOT_KEPT_US: Final = SECOND
 """Who waits for less stays: to park and be claimed again costs more."""

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, overload
 
-from headway.core.command.flow import FlowStart, StartFlow
-from headway.core.command.inbox import InboxFull, NotActive
-from headway.core.command.once import fingerprint_of
-from headway.core.command.signal import Answered, NoSharedRoom, PostSignal
-from headway.core.command.submit import Submit
+from headway.core.command.flow.publish import FlowStart, StartFlow
+from headway.core.command.flow.shared_state import Answered, NoSharedRoom, PostSignal
+from headway.core.command.run.idempotency import fingerprint_of
+from headway.core.command.run.inbox import InboxFull, NotActive
+from headway.core.command.run.submit import Submit
 from headway.core.document import BYTE_COUNT_MAX, check_name, check_word, encode_document
 from headway.core.errors import (
     InboxOverflow,
@@ -19,32 +19,32 @@ from headway.core.errors import (
     RunNotFound,
     TooLarge,
 )
-from headway.core.flow.happened import check_signal_key
-from headway.core.flow.kept import FLOW_JOB, encode, to_run_id
-from headway.core.flow.state import NodeRun
-from headway.core.flow.step import begin
-from headway.core.flow.stored import cursor_of
+from headway.core.flow.engine.inputs import check_signal_key
+from headway.core.flow.engine.records import FLOW_JOB, encode, to_run_id
+from headway.core.flow.engine.state import NodeRun
+from headway.core.flow.engine.step import begin
+from headway.core.flow.engine.stored_state import cursor_of
 from headway.core.ids import FLOW_LANE, Instant, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
 from headway.core.run.status import RunStatus
 from headway.ports.flow_reader import Task, TaskFilter
 from headway.ports.id_source import IdSource
-from headway.services.admit import admitted
-from headway.services.flow.book import FlowBook
+from headway.services.flow.catalog import FlowBook
 from headway.services.flow.drive import Desk
-from headway.services.flow.explain import explained
+from headway.services.flow.explain_task import explained
 from headway.services.flow.functions import FlowFunction
-from headway.services.flow.ledger import beside
+from headway.services.flow.step_writer import beside
 from headway.services.flow.task_view import (
     ROW_COUNT_MAX,
     TaskView,
     TaskViews,
     is_waiting_for_approval,
 )
-from headway.services.flow.waiting import APPROVAL
-from headway.services.handle import RunHandle
-from headway.services.job import Job
+from headway.services.flow.waiting_nodes import APPROVAL
+from headway.services.submit.admit import admitted
+from headway.services.submit.job import Job
+from headway.services.submit.run_handle import RunHandle
 from headway.trace import current_trace
 
 F = TypeVar("F", bound=FlowFunction)

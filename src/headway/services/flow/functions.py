@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from headway.core.document import check_name, encode_document
 from headway.core.errors import InvalidInput
-from headway.core.flow.commands import CallFunction
-from headway.core.flow.happened import Answered, Ended, Failed, Untaken
-from headway.core.flow.kept import encode
+from headway.core.flow.engine.effects import CallFunction
+from headway.core.flow.engine.inputs import Answered, Ended, Failed, Untaken
+from headway.core.flow.engine.records import encode
 from headway.core.secret import opened
 from headway.forked import run_guarded
-from headway.services.blocking import begin_in_thread
-from headway.services.failure import in_words, is_own
+from headway.services.context.blocking_context import begin_in_thread
+from headway.services.job_errors import in_words, is_own
 
 FlowFunction = Callable[..., Any]
 THREAD_COUNT_MAX: Final = 256

@@ -5,18 +5,18 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headway.core.flow.kept import SIGNAL
-from headway.core.flow.run_state import retry_state, shown_shared
-from headway.core.flow.state import NodeRun, NodeRunStatus, State
-from headway.core.flow.step import begin
-from headway.core.flow.stored import load_state
+from headway.core.flow.engine.records import SIGNAL
+from headway.core.flow.engine.run_state import retry_state, shown_shared
+from headway.core.flow.engine.state import NodeRun, NodeRunStatus, State
+from headway.core.flow.engine.step import begin
+from headway.core.flow.engine.stored_state import load_state
 from headway.core.ids import Instant, RunId
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.ports.flow_reader import FlowReader, Task
-from headway.services.flow.definitions import Definitions
-from headway.services.flow.ledger import stored
-from headway.services.flow.waiting import APPROVAL, AwaitedWorker, awaited_key, awaited_worker
+from headway.services.flow.definition_cache import Definitions
+from headway.services.flow.step_writer import stored
+from headway.services.flow.waiting_nodes import APPROVAL, AwaitedWorker, awaited_key, awaited_worker
 
 ROW_COUNT_MAX: Final = 10_000
 """How many node runs are read at once."""

@@ -13,11 +13,11 @@ import time
 from collections.abc import Collection
 from typing import Final
 
-from headway.core.command.wait import WakeParked
-from headway.core.flow.stored import awaited_services
+from headway.core.command.run.wait import WakeParked
+from headway.core.flow.engine.stored_state import awaited_services
 from headway.ports.flow_reader import FlowReader, Task, TaskFilter
 from headway.ports.store import Store
-from headway.services.flow.waiting import WORKER
+from headway.services.flow.waiting_nodes import WORKER
 from headway.services.flow.workers import Workers
 
 SCAN_S: Final = 10.0

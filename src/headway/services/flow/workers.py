@@ -9,22 +9,22 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from headway.core.command.worker import HearWorker, RegisterWorker
+from headway.core.command.flow.register_worker import HearWorker, RegisterWorker
 from headway.core.document import decode_document, storable
 from headway.core.errors import InfrastructureError, InvalidInput
-from headway.core.flow.commands import CallService
-from headway.core.flow.happened import Answered, Ended, Failed, Untaken, Worker
-from headway.core.flow.kept import encode
+from headway.core.flow.engine.effects import CallService
+from headway.core.flow.engine.inputs import Answered, Ended, Failed, Untaken, Worker
+from headway.core.flow.engine.records import encode
 from headway.core.ids import SECOND, Instant, RunId, later
 from headway.core.secret import opened_text
-from headway.core.worker.wire import (
+from headway.core.worker.saved_worker import TTL_S, LiveWorker, choose, is_alive
+from headway.core.worker.worker_protocol import (
     CALL_BYTE_COUNT_MAX,
     CALL_ID_HEADER,
     DRAINING,
     GENERATION_HEADER,
     PROGRESS_LINE_BYTE_COUNT_MAX,
 )
-from headway.core.worker.worker import TTL_S, LiveWorker, choose, is_alive
 from headway.ports.store import Store
 from headway.ports.worker_client import (
     WorkerAnswerUnusable,

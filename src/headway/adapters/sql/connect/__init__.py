@@ -1,0 +1,1 @@
+"""Connections: addresses, drivers, failover, clocks and errors."""

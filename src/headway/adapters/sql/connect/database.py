@@ -1,0 +1,278 @@
+"""The database as its readers see it: one engine, sessions that open and close, and retries."""
+
+import asyncio
+import threading
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from sqlalchemy import Row, Select, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from headway.adapters.sql.connect.addresses import Connector
+from headway.adapters.sql.connect.database_clock import DatabaseClock
+from headway.adapters.sql.connect.database_file import DatabaseFile
+from headway.adapters.sql.connect.driver_errors import (
+    first_line,
+    is_disconnect,
+    is_duplicate,
+    is_outage,
+)
+from headway.adapters.sql.connect.dsn import Address
+from headway.adapters.sql.connect.sqlalchemy_engine import (
+    READ_ONLY,
+    memory_engine,
+    server_engine,
+    sqlite_engine,
+)
+from headway.adapters.sql.connect.sqlite import Durability, open_sqlite
+from headway.core.errors import DatabaseUnavailable
+from headway.core.ids import Instant
+
+if TYPE_CHECKING:
+    import sqlite3
+
+RETRY_DELAYS_S: Final = (1.0, 2.0, 4.0)
+CLOSE_WAIT_S: Final = 5.0
+REPEATABLE_READ: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+CONSISTENT_SNAPSHOT: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+
+T = TypeVar("T")
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Database:
+    """One database on whichever driver. Nothing is connected before it is first used.
+
+    Sessions belong to one event loop; the connector may be used from any.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        *,
+        durability: Durability,
+        now: Callable[[], Instant] | None = None,
+    ) -> None:
+        """`now` replaces the database's clock, for tests."""
+        address = addresses[0]
+        self.driver = address.driver
+        self.clock = DatabaseClock(address.driver, now)
+        # How connections to a server are made; SQLite has none.
+        self.connector: Connector | None = None
+        # The one connection of a `:memory:` database, which the writer uses too; and what is held
+        # by whoever is inside a transaction of it, so that nobody sees what is not committed.
+        self.memory_connection: sqlite3.Connection | None = None
+        self.memory_gate: threading.Lock | None = None
+        # The file of a SQLite database that is not in memory.
+        self.file: DatabaseFile | None = None
+        self.engine: AsyncEngine
+        self._under_way: set[asyncio.Task[Any]] = set()
+        if address.driver != "sqlite":
+            self.connector = Connector(addresses)
+            self.engine = server_engine(address.driver, self.connector)
+        elif address.is_memory:
+            self.memory_connection = open_sqlite(address.database, durability=durability)
+            self.memory_gate = threading.Lock()
+            self.engine = memory_engine(self.memory_connection)
+        else:
+            self.file = DatabaseFile(address.database, durability=durability)
+            self.engine = sqlite_engine(self.file.open)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[AsyncConnection]:
+        """Open a connection for reading, and close it; transactions are the caller's.
+
+        On a `:memory:` database there is one at a time: a session inside a session never opens.
+        """
+        with _outages_named():
+            async with self._opened({READ_ONLY: True}) as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[AsyncConnection]:
+        """A session that may write, for migrations; everything else goes through the writer."""
+        async with self._opened({}) as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[AsyncConnection]:
+        """A session in which every read sees the same instant."""
+        with _outages_named():
+            async with self._opened_at_one_instant() as connection:
+                yield connection
+
+    async def with_retry(
+        self,
+        read: Callable[[AsyncConnection], Awaitable[T]],
+        *,
+        at_one_instant: bool = False,
+        sleep: Sleep = asyncio.sleep,
+    ) -> T:
+        """Read; when the database has gone away, wait and read again in a new session.
+
+        Never around a compare-and-set, nor around several steps: what the first attempt did may
+        have been committed although its answer was lost.
+        """
+        if at_one_instant:
+            return await self._retry(self._opened_at_one_instant, read, sleep)
+        return await self._retry(lambda: self._opened({READ_ONLY: True}), read, sleep)
+
+    async def rows(
+        self, query: Select[Any], given: Mapping[str, Any] | None = None
+    ) -> Sequence[Row[Any]]:
+        """What one query finds, read `with_retry`."""
+
+        async def read(connection: AsyncConnection) -> Sequence[Row[Any]]:
+            found: Sequence[Row[Any]] = (await connection.execute(query, given)).all()
+            return found
+
+        return await self.with_retry(read)
+
+    async def write_with_retry(
+        self, write: Callable[[AsyncConnection], Awaitable[T]], *, sleep: Sleep = asyncio.sleep
+    ) -> T | None:
+        """The same for one write that may be done twice. None when an earlier attempt has done it.
+
+        That is what a duplicate means on a repeat; at the first attempt it is somebody else's row,
+        and is raised.
+        """
+        has_tried = False
+
+        async def write_or_find(connection: AsyncConnection) -> T | None:
+            nonlocal has_tried
+            is_repeat, has_tried = has_tried, True
+            try:
+                return await write(connection)
+            except IntegrityError as error:
+                if is_repeat and is_duplicate(error):
+                    return None
+                raise
+
+        return await self._retry(lambda: self._opened({}), write_or_find, sleep)
+
+    @property
+    def is_reading(self) -> bool:
+        return bool(self._under_way)
+
+    async def close(self) -> None:
+        if self._under_way:
+            _, silent = await asyncio.wait(self._under_way, timeout=CLOSE_WAIT_S)
+            for task in silent:
+                task.cancel()
+        await self.engine.dispose()
+        if self.memory_connection is not None:
+            self.memory_connection.close()
+
+    async def _retry(
+        self,
+        opened: Callable[[], AbstractAsyncContextManager[AsyncConnection]],
+        work: Callable[[AsyncConnection], Awaitable[T]],
+        sleep: Sleep,
+    ) -> T:
+        has_connected = False
+
+        async def attempt() -> T:
+            nonlocal has_connected
+            async with opened() as connection:
+                has_connected = True
+                return await work(connection)
+
+        with _outages_named():
+            for delay_s in RETRY_DELAYS_S:
+                has_connected = False
+                try:
+                    return await self._to_its_end(attempt())
+                except (OSError, DatabaseUnavailable):
+                    if has_connected:  # It came from the work itself, and means something else.
+                        raise
+                except Exception as error:  # Not all that drivers raise comes through SQLAlchemy.
+                    if not is_disconnect(error):
+                        raise
+                await sleep(delay_s)
+            return await self._to_its_end(attempt())
+
+    async def _to_its_end(self, attempt: Coroutine[Any, Any, T]) -> T:
+        """Who is cancelled meanwhile leaves it to end by itself.
+
+        Broken off in the middle, it might leave a connection that nobody ever closes.
+        """
+        task = asyncio.create_task(attempt)
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # Looked at, or asyncio would complain: the caller may be gone.
+
+    @asynccontextmanager
+    async def _opened_at_one_instant(self) -> AsyncIterator[AsyncConnection]:
+        options: dict[str, Any] = {READ_ONLY: True}
+        if self.driver == "postgres":
+            options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        async with self._opened(options) as connection:
+            if self.driver == "mysql":
+                # Said in SQL: SQLAlchemy's option would also switch the user's autocommit off.
+                await connection.execute(text(REPEATABLE_READ))
+                await connection.execute(text(CONSISTENT_SNAPSHOT))
+            yield connection
+
+    @asynccontextmanager
+    async def _opened(self, options: Mapping[str, Any]) -> AsyncIterator[AsyncConnection]:
+        gate = nullcontext() if self.memory_gate is None else _held(self.memory_gate)
+        # The connection is closed inside the gate: closing rolls back, and would undo the
+        # writer's transaction.
+        async with gate, self.engine.connect() as connection:
+            if self.file is not None:
+                self.file.check()
+            await connection.execution_options(**options)
+            yield connection
+
+
+@contextmanager
+def _outages_named() -> Iterator[None]:
+    """Tell of an outage in our own words: SQLAlchemy's hold the statement and its values."""
+    try:
+        yield
+    except PoolTimeout as error:
+        raise DatabaseUnavailable({"database": "all connections are in use"}) from error
+    except (OSError, DatabaseUnavailable):
+        raise
+    except Exception as error:
+        if not is_outage(error):
+            raise
+        said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        raise DatabaseUnavailable({"database": first_line(said)}) from error
+
+
+@asynccontextmanager
+async def _held(gate: threading.Lock) -> AsyncIterator[None]:
+    """Hold a lock of threads without stopping the event loop while it is waited for."""
+    acquiring = asyncio.get_running_loop().run_in_executor(None, gate.acquire)
+    try:
+        await asyncio.shield(acquiring)
+    except asyncio.CancelledError:
+        # The waiting thread cannot be called back: it will get the lock, for nobody.
+        acquiring.add_done_callback(lambda _: gate.release())
+        raise
+    try:
+        yield
+    finally:
+        gate.release()

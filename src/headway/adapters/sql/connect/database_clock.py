@@ -1,0 +1,47 @@
+"""What time it is in the database: the one clock by which leases and deadlines are judged."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from headway.adapters.sql.connect.dsn import Driver
+from headway.core.ids import Instant
+
+NOW_SQL: Final[Mapping[Driver, str]] = {
+    "postgres": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)",
+    "mysql": "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)",
+}
+"""SQLite is no server: whoever opens the file has the same clock."""
+
+
+def machine_now() -> Instant:
+    return Instant(time.time_ns() // 1_000)
+
+
+class DatabaseClock:
+    """The clock of a database, as its readers see it."""
+
+    def __init__(self, driver: Driver, now: Callable[[], Instant] | None) -> None:
+        """`now` replaces the database's clock, for tests."""
+        sql = NOW_SQL.get(driver) if now is None else None
+        self._here = machine_now if now is None else now
+        self._there: sa.ColumnElement[int] | None = None
+        if sql is not None:
+            self._there = sa.literal_column(sql)
+
+    def here(self) -> Instant | None:
+        """None where only the server can tell."""
+        return self._here() if self._there is None else None
+
+    def in_query(self) -> Instant | sa.ColumnElement[int]:
+        """The time for a query to compare with: a server looks at its clock itself."""
+        return self._here() if self._there is None else self._there
+
+    async def read(self, connection: AsyncConnection) -> Instant:
+        """What time it is at this moment, also in a session that sees an earlier one."""
+        if self._there is None:
+            return self._here()
+        return Instant((await connection.execute(sa.select(self._there))).scalar_one())

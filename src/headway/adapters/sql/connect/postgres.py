@@ -1,0 +1,117 @@
+"""PostgreSQL through asyncpg."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import asyncpg
+
+from headway.adapters.sql.connect.dsn import Address
+from headway.adapters.sql.connect.lineage import Stream
+from headway.adapters.sql.connect.pooler import REFUSAL, is_behind_pooler, shares_sessions
+from headway.adapters.sql.connect.server_check import Purpose, RawConnection
+from headway.core.errors import ConfigurationError
+
+# Given when the session starts, so that they are its defaults: a RESET ALL comes back to them.
+SESSION_SETTINGS: Final = {
+    "timezone": "UTC",
+    "default_transaction_isolation": "read committed",
+}
+CLOSE_LIMIT_S: Final = 1.0
+UNKNOWN_SETTING: Final = "unsupported startup parameter"
+WRITE_SETTINGS: Final = {
+    "idle_in_transaction_session_timeout": "2s",
+    "lock_timeout": "5s",
+    # Each statement of the writer finds its rows by an index. Statistics that are a minute old
+    # can make the planner believe otherwise after a burst, and read the whole table per batch.
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    # So its plans never change, and need not be made anew for each set of values.
+    "plan_cache_mode": "force_generic_plan",
+}
+
+
+class Postgres:
+    errors: tuple[type[Exception], ...] = (
+        OSError,
+        UnicodeError,  # A host name that cannot be one.
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,
+    )
+
+    def __init__(self) -> None:
+        self._session_poolers: set[str] = set()
+        """Addresses of poolers that were found to be in session mode."""
+
+    async def open(self, address: Address, purpose: Purpose) -> RawConnection:
+        settings = dict(SESSION_SETTINGS)
+        if purpose is Purpose.WRITE:
+            settings |= WRITE_SETTINGS
+        connection = await _connect(address, settings)
+        try:
+            if await is_behind_pooler(connection):
+                await self._refuse_shared_sessions(address)
+                # The pooler may have ignored them, or the session may be a reused one.
+                for name, value in settings.items():
+                    await connection.execute(f"SET {name} = '{value}'")
+        except BaseException:
+            self.discard(connection)
+            raise
+        return connection
+
+    async def _refuse_shared_sessions(self, address: Address) -> None:
+        if address.display in self._session_poolers:
+            return
+        if await shares_sessions(lambda: _connect(address, {}, statement_cache_size=0)):
+            raise ConfigurationError(f"{address.display} {REFUSAL}")
+        self._session_poolers.add(address.display)
+
+    async def why_not_writable(self, connection: RawConnection) -> str | None:
+        # Outside a transaction the second is what the next one will get: also what an
+        # administrator set for the server, the database or the role.
+        standby, read_only = await connection.fetchrow(
+            "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')"
+        )
+        if standby:
+            return "is a standby"
+        return None if read_only == "off" else "is read-only"
+
+    async def read_stream(self, connection: RawConnection) -> Stream | None:
+        try:
+            row = await connection.fetchrow(
+                "SELECT cluster_id, epoch, seq FROM stream WHERE id = 1"
+            )
+        except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
+            return None  # No tables yet, or another program's.
+        return None if row is None else Stream(*row)
+
+    async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int, epoch: int) -> bool:
+        status = await connection.execute(
+            "UPDATE stream SET epoch = $2 WHERE id = 1 AND epoch = $1", seen_epoch, epoch
+        )
+        return bool(status == "UPDATE 1")
+
+    def discard(self, connection: RawConnection) -> None:
+        connection.terminate()
+
+
+async def _connect(address: Address, settings: Mapping[str, str], **options: Any) -> RawConnection:
+    given = address.arguments.get("server_settings", {})
+    arguments = {**address.arguments, **options, "connection_class": _Connection}
+    try:
+        return await asyncpg.connect(**arguments | {"server_settings": {**given, **settings}})
+    except asyncpg.ProtocolViolationError as error:
+        # A pooler refuses settings that it does not support; `open` sets them afterwards.
+        if UNKNOWN_SETTING not in str(error):
+            raise
+        return await asyncpg.connect(**arguments | {"server_settings": given})
+
+
+class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver is not typed.
+    async def close(self, *, timeout: float | None = CLOSE_LIMIT_S) -> None:  # noqa: ASYNC109
+        # The driver would wait for ever for a server that does not answer, and a program that is
+        # asked to stop with it. When the time is up it has closed the connection, as we wished.
+        with suppress(TimeoutError):
+            await super().close(timeout=timeout)

@@ -1,0 +1,87 @@
+"""SQLAlchemy's engine over connections that are made our way."""
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any, Final
+
+import aiosqlite
+from sqlalchemy import AsyncAdaptedQueuePool, Connection, Pool, StaticPool, event
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from headway.adapters.sql.connect.addresses import Connector
+from headway.adapters.sql.connect.dsn import Driver
+from headway.adapters.sql.connect.server_check import Purpose
+from headway.core.errors import DatabaseUnavailable
+
+READ_ONLY: Final = "headway_read_only"
+"""The execution option of a connection that will only read."""
+
+ENGINE_URLS: Final[dict[Driver, str]] = {
+    "sqlite": "sqlite+aiosqlite://",
+    "postgres": "postgresql+asyncpg://",
+    "mysql": "mysql+aiomysql://",
+}
+
+
+def server_engine(driver: Driver, connector: Connector) -> AsyncEngine:
+    engine = create_async_engine(
+        ENGINE_URLS[driver],
+        async_creator=lambda: connector.connect(Purpose.READ),
+        pool_size=5,
+        max_overflow=10,
+        pool_timeout=30,
+        pool_recycle=300,
+        pool_pre_ping=True,
+    )
+
+    def leave_the_old_node(_: Any, entry: ConnectionPoolEntry, __: Any) -> None:
+        # After a move the pool may still hold connections to a node that answers, but is not ours.
+        if not connector.is_current(entry.driver_connection):
+            raise DisconnectionError
+
+    event.listen(engine.sync_engine, "checkout", leave_the_old_node)
+    event.listen(engine.sync_engine, "invalidate", lambda *_: connector.lost())
+    event.listen(engine.sync_engine, "handle_error", _name_the_limit)
+    return engine
+
+
+def _name_the_limit(context: ExceptionContext) -> None:
+    # The driver's own limit (`command_timeout`) comes without a word of what it was about.
+    if isinstance(context.original_exception, TimeoutError):
+        reason = {"database": "a statement took longer than command_timeout allows"}
+        raise DatabaseUnavailable(reason) from context.original_exception
+
+
+def sqlite_engine(open_file: Callable[[], sqlite3.Connection]) -> AsyncEngine:
+    # The one used last is used next: each has a page cache of its own, and most stay small.
+    return _sqlite_engine(open_file, AsyncAdaptedQueuePool, pool_use_lifo=True)
+
+
+def memory_engine(shared: sqlite3.Connection) -> AsyncEngine:
+    """An engine whose every connection is `shared`: a second one would be an empty database."""
+    return _sqlite_engine(lambda: shared, StaticPool)
+
+
+def _sqlite_engine(
+    open_connection: Callable[[], sqlite3.Connection], pool: type[Pool], **options: Any
+) -> AsyncEngine:
+    async def create() -> aiosqlite.Connection:
+        connection = aiosqlite.Connection(open_connection, iter_chunk_size=64)
+        # Else a program that forgets to close the engine would never end.
+        connection._thread.daemon = True
+        return await connection
+
+    engine = create_async_engine(
+        ENGINE_URLS["sqlite"], async_creator=create, poolclass=pool, **options
+    )
+    event.listen(engine.sync_engine, "begin", _begin)
+    return engine
+
+
+def _begin(connection: Connection) -> None:
+    # The write lock comes first: one who reads and then wants it finds "database is locked".
+    reads = connection.get_execution_options().get(READ_ONLY, False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

@@ -1,0 +1,171 @@
+"""The store on SQL: a door for writing, and readers beside it."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+from headway.adapters.sql.connect.database import Database
+from headway.adapters.sql.connect.dsn import parse_addresses
+from headway.adapters.sql.connect.sqlite import Durability
+from headway.adapters.sql.read.read_board import SqlBoardReader
+from headway.adapters.sql.read.read_doctor import SqlDoctorReader
+from headway.adapters.sql.read.read_events import SqlEventReader
+from headway.adapters.sql.read.read_files import SqlFileReader
+from headway.adapters.sql.read.read_flows import SqlFlowReader
+from headway.adapters.sql.read.read_runs import SqlRunReader
+from headway.adapters.sql.read.read_workers import SqlWorkerReader
+from headway.adapters.sql.schema import faults_explained, prepare_schema
+from headway.adapters.sql.write.links.link_source import source_for
+from headway.adapters.sql.write.writer import Writer
+from headway.core.command.protocol import Command
+from headway.core.ids import InstanceId, Instant
+from headway.core.run.events import Event
+from headway.ports.store import Whose
+from headway.write_tracker import note_written
+
+if TYPE_CHECKING:
+    from headway.adapters.sql.notify_listener import Ear
+
+A = TypeVar("A")
+
+
+class SqlStore:
+    """Opened by `open_store`, and closed by whoever opened it."""
+
+    def __init__(
+        self,
+        database: Database,
+        writer: Writer,
+        listeners: "Listeners",
+        *,
+        ear: "Ear | None" = None,
+    ) -> None:
+        """`ear` hears other processes, where the database can carry what they say."""
+        self._database = database
+        self._listeners = listeners
+        self._ear = ear
+        self.writer = writer
+        self.runs = SqlRunReader(database)
+        self.board = SqlBoardReader(database)
+        self.events = SqlEventReader(database)
+        self.files = SqlFileReader(database)
+        self.flows = SqlFlowReader(database)
+        self.workers = SqlWorkerReader(database)
+        self.doctor = SqlDoctorReader(database)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The same for all processes on this database; None where there is no server."""
+        connector = self._database.connector
+        return None if connector is None else connector.cluster_id
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is being written or read, and every answer is on its way to its caller."""
+        return self.writer.waiting.is_idle and not self._database.is_reading
+
+    @property
+    def conflict_count(self) -> int:
+        return self.writer.conflict_count
+
+    @property
+    def lost_lease_count(self) -> int:
+        return max(0, self.writer.waiting.lost_lease_count)
+
+    async def apply(self, command: Command[A]) -> A:
+        answer: A = await self.writer.waiting.put(command)
+        note_written()
+        return answer
+
+    def keep_lease(
+        self,
+        instance_id: InstanceId,
+        *,
+        ttl_s: float,
+        on_renewed: Callable[[float | None], None],
+    ) -> Callable[[], None]:
+        return self.writer.waiting.keep_lease(instance_id, ttl_s=ttl_s, on_renewed=on_renewed)
+
+    def renew_lease(self) -> None:
+        self.writer.waiting.renew_lease()
+
+    def accompany(
+        self,
+        company: Callable[[Command[Any]], Sequence[Command[A]]],
+        on_answer: Callable[[Any, A], None],
+    ) -> Callable[[], None]:
+        return self.writer.waiting.accompany(company, on_answer)
+
+    def listen(
+        self, listener: Callable[[Sequence[Event]], None], *, of: Whose = Whose.ALL
+    ) -> Callable[[], None]:
+        if self._ear is not None and of is not Whose.OWN:  # Who only submits needs none.
+            self._ear.start()
+        return self._listeners.add(listener, of=of)
+
+    async def close(self) -> None:
+        """Commit what waits, then close all connections."""
+        if self._ear is not None:
+            await self._ear.close()
+        await self.writer.close()
+        await self._database.close()
+
+
+class Listeners:
+    def __init__(self) -> None:
+        self._listeners: dict[object, tuple[Whose, Callable[[Sequence[Event]], None]]] = {}
+
+    def add(self, listener: Callable[[Sequence[Event]], None], *, of: Whose) -> Callable[[], None]:
+        ticket = object()
+        self._listeners[ticket] = of, listener
+
+        def stop() -> None:
+            self._listeners.pop(ticket, None)
+
+        return stop
+
+    def tell(self, events: Sequence[Event], *, whose: Whose) -> None:
+        for of, listener in list(self._listeners.values()):
+            if of in (whose, Whose.ALL):
+                listener(events)
+
+
+async def open_store(
+    urls: Sequence[str],
+    *,
+    durability: Durability = "process",
+    now: Callable[[], Instant] | None = None,
+) -> SqlStore:
+    """Open the store, or raise ConfigurationError or DatabaseUnavailable with nothing left open.
+
+    `now` replaces the database's clock, for tests.
+    """
+    addresses = parse_addresses(urls)
+    database = Database(addresses, durability=durability, now=now)
+    listeners = Listeners()
+    writer_id = str(uuid4())
+    try:
+        await prepare_schema(database, addresses[0])
+        writer = Writer(
+            writer_id=writer_id,
+            source=source_for(database, addresses[0]),
+            now=now,
+            on_committed=partial(listeners.tell, whose=Whose.OWN),
+        )
+        with faults_explained(addresses[0]):
+            await writer.start()
+    except BaseException:
+        await database.close()
+        raise
+    ear = _ear(database, writer_id, listeners)
+    return SqlStore(database, writer, listeners, ear=ear)
+
+
+def _ear(database: Database, writer_id: str, listeners: Listeners) -> "Ear | None":
+    if database.connector is None or database.driver != "postgres":
+        return None
+    from headway.adapters.sql.notify_listener import Ear  # noqa: PLC0415  # Its driver is an optional extra.
+
+    tell = partial(listeners.tell, whose=Whose.OTHERS)
+    return Ear(database.connector, writer_id=writer_id, tell=tell)

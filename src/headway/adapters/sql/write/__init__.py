@@ -1,0 +1,1 @@
+"""The write path: queue, writer thread, loading and writing batches."""

@@ -1,0 +1,1 @@
+"""The writer's connection to each database."""

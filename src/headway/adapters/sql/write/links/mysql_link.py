@@ -1,0 +1,103 @@
+"""MariaDB and MySQL through aiomysql."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from sqlalchemy.dialects.mysql.aiomysql import MySQLDialect_aiomysql
+from sqlalchemy.engine import Dialect
+
+from headway.adapters.sql.connect.database_clock import NOW_SQL
+from headway.adapters.sql.connect.server_check import RawConnection
+from headway.adapters.sql.statements import (
+    Delete,
+    Insert,
+    Planned,
+    Query,
+    Row,
+    Update,
+    Write,
+    compile_query,
+    compile_write,
+)
+
+STATEMENT_LENGTH_MAX: Final = 1_000_000
+
+
+class MysqlLink:
+    dialect: Dialect = MySQLDialect_aiomysql()
+    now_sql: str | None = NOW_SQL["mysql"]
+
+    def __init__(self, connection: RawConnection) -> None:
+        self._connection = connection
+
+    async def begin(self) -> None:
+        await self._connection.begin()
+
+    async def commit(self, _notice: str | None = None, /) -> None:
+        await self._connection.commit()
+
+    async def rollback(self) -> None:
+        await self._connection.rollback()
+
+    async def fetch(self, query: Query, parameters: Mapping[str, Any]) -> Sequence[Row]:
+        compiled = compile_query(query, self.dialect)
+        async with self._connection.cursor() as cursor:
+            await cursor.execute(compiled.sql, compiled.arguments(parameters))
+            rows: Sequence[Row] = await cursor.fetchall()
+        return rows
+
+    async def fetch_each(self, query: Query, many: Sequence[Mapping[str, Any]]) -> Sequence[Row]:
+        return [row for each in many for row in await self.fetch(query, each)]
+
+    async def write(self, statement: Write, rows: Sequence[Row]) -> int:
+        async with self._connection.cursor() as cursor:
+            if len(rows) > 1 and not isinstance(statement, Insert):
+                return await _write_joined(cursor, statement, rows)
+            # The driver sends inserts together by itself, and adds up the counts of the rest.
+            return int(await cursor.executemany(compile_write(statement, self.dialect), rows))
+
+    async def write_all(self, plan: Sequence[Planned]) -> None:
+        for one in plan:
+            one.check(await self.write(one.statement, one.rows))
+
+    async def close(self) -> None:
+        self._connection.close()
+
+
+async def _write_joined(cursor: Any, statement: Update | Delete, rows: Sequence[Row]) -> int:
+    """Join the table with the values, in statements of bounded length.
+
+    Return how many rows matched. One statement per row would be a round trip for each of them.
+    """
+    head, first, next_one, tail = _joined(statement)
+    matched_count = 0
+    members: list[str] = []
+    length = 0
+    for row in rows:
+        members.append(cursor.mogrify(next_one if members else first, row))
+        length += len(members[-1])
+        if length > STATEMENT_LENGTH_MAX or row is rows[-1]:
+            values = " UNION ALL ".join(members)
+            matched_count += await cursor.execute(f"{head} ({values}) AS v {tail}")
+            members, length = [], 0
+    return matched_count
+
+
+@lru_cache(maxsize=512)
+def _joined(statement: Update | Delete) -> tuple[str, str, str, str]:
+    quote = MysqlLink.dialect.identifier_preparer.quote
+    table = quote(statement.table.name)
+    sets = statement.sets if isinstance(statement, Update) else ()
+    names = (*sets, *statement.guards)
+    first = ", ".join(f"%s AS c{i}" for i in range(len(names)))
+    next_one = ", ".join(["%s"] * len(names))
+    guards = " AND ".join(
+        f"{table}.{quote(name)} = v.c{i}" for i, name in enumerate(statement.guards, len(sets))
+    )
+    # The values come first: each then finds its row by the key.
+    head, tail = f"DELETE {table} FROM", f"STRAIGHT_JOIN {table} ON {guards}"
+    if sets:
+        changes = ", ".join(f"{table}.{quote(name)} = v.c{i}" for i, name in enumerate(sets))
+        head, tail = "UPDATE", f"{tail} SET {changes}"
+    return head, f"SELECT {first}", f"SELECT {next_one}", tail

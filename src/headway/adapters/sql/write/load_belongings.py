@@ -1,0 +1,96 @@
+"""What belongs to runs besides their rows: the inbox, open questions, and files."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import sqlalchemy as sa
+
+from headway.adapters.sql.statements import Query, Row, in_list, integer, text
+from headway.adapters.sql.tables import inbox, questions, run_files
+from headway.adapters.sql.write.links.driver_link import Link
+from headway.core.batch_state import InboxItem, Question, World
+from headway.core.command.protocol import Needs
+from headway.core.ids import RunId
+from headway.core.stored_file import KeyOutput, StoredFile
+
+_INBOX: Final = Query(
+    sa.select(*inbox.c)
+    .where(in_list(inbox.c.run_id, "ids"), inbox.c.consumed_by.is_(None))
+    .order_by(inbox.c.run_id, inbox.c.seq)
+)
+_INBOX_KIND: Final = Query(
+    sa.select(*inbox.c)
+    .where(
+        in_list(inbox.c.run_id, "ids"),
+        inbox.c.kind == text("kind"),
+        inbox.c.consumed_by.is_(None),
+    )
+    .order_by(inbox.c.run_id, inbox.c.seq)
+)
+_CONSUMED: Final = Query(
+    sa.select(*inbox.c)
+    .where(
+        inbox.c.run_id == text("id"),
+        inbox.c.seq > integer("seq"),
+        inbox.c.consumed_by.is_not(None),
+    )
+    .order_by(inbox.c.seq)
+)
+_QUESTIONS: Final = Query(
+    sa.select(*questions.c)
+    .where(in_list(questions.c.run_id, "ids"))
+    .order_by(questions.c.run_id, questions.c.asked_at, questions.c.call_id)
+)
+_FILES: Final = Query(
+    sa.select(*run_files.c).where(
+        run_files.c.key == text("key"),
+        run_files.c.data_id == text("data_id"),
+        in_list(run_files.c.path, "paths"),
+    )
+)
+_OUTPUTS: Final = Query(
+    sa.select(run_files.c.key, sa.func.count(), sa.func.min(run_files.c.path))
+    .where(in_list(run_files.c.key, "keys"))
+    .group_by(run_files.c.key)
+)
+
+
+async def load_inbox(link: Link, needs: Needs, world: World) -> None:
+    if needs.inbox_run_ids:
+        wanted: dict[str, object] = {"ids": list(needs.inbox_run_ids)}
+        _load_items(world, needs.inbox_run_ids, await link.fetch(_INBOX, wanted))
+    for kind, run_ids in needs.inbox_kinds.items():
+        ids = [run_id for run_id in run_ids if run_id not in needs.inbox_run_ids]
+        wanted = {"ids": ids, "kind": kind}
+        _load_items(world, ids, await link.fetch(_INBOX_KIND, wanted) if ids else ())
+    for run_id, after_seq in needs.consumed_after.items():
+        rows = await link.fetch(_CONSUMED, {"id": run_id, "seq": after_seq})
+        world.consumed[run_id] = [InboxItem(*row) for row in rows]
+    if needs.question_run_ids:
+        world.questions = {run_id: {} for run_id in needs.question_run_ids}
+        for row in await link.fetch(_QUESTIONS, {"ids": list(needs.question_run_ids)}):
+            question = Question(*row)
+            world.questions[question.run_id][question.call_id] = question
+            world.loaded_questions.add((question.run_id, question.call_id))
+
+
+def _load_items(world: World, run_ids: Iterable[RunId], rows: Iterable[Row]) -> None:
+    for run_id in run_ids:
+        world.inbox.setdefault(run_id, [])
+    for row in rows:
+        item = InboxItem(*row)
+        world.inbox[item.run_id].append(item)
+
+
+async def load_files(link: Link, needs: Needs, world: World) -> None:
+    """Asked last too: a run of the key may have begun, made a file and ended meanwhile."""
+    for (key, data_id), paths in needs.files.items():
+        for row in await link.fetch(_FILES, {"key": key, "data_id": data_id, "paths": list(paths)}):
+            file = StoredFile(*row)
+            world.files[file.place] = file
+    world.loaded_files = dict(world.files)
+    if needs.output_keys:
+        for key, file_count, example in await link.fetch(
+            _OUTPUTS, {"keys": list(needs.output_keys)}
+        ):
+            world.outputs[key] = KeyOutput(file_count, example)

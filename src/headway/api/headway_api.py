@@ -1,0 +1,106 @@
+"""What the HTTP face needs of headway; `Headway` has it."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from headway.core.command.run.submit import Submit
+from headway.core.duration import UNSET, TimeLimit
+from headway.core.run.explain import Explanation
+from headway.core.schedule import Schedule
+from headway.core.timeouts import Timeouts
+from headway.ports.board_reader import BoardReader
+from headway.ports.event_reader import EventReader
+from headway.ports.file_reader import FileReader
+from headway.ports.id_source import IdSource
+from headway.ports.run_reader import RunReader
+from headway.ports.store import Store
+from headway.services.flow.flows import Flows
+from headway.services.flow.workers import Workers
+from headway.services.submit.active_runs import ActiveRuns
+from headway.services.submit.job import Job
+from headway.services.submit.lane_control import Lanes
+from headway.services.submit.run_handle import RunHandle
+from headway.services.submit.saved_keys import Keys
+from headway.services.upkeep.configuration import Reloaded
+
+
+class ReadableStore(Store, Protocol):
+    @property
+    def runs(self) -> RunReader: ...
+
+    @property
+    def board(self) -> BoardReader: ...
+
+    @property
+    def events(self) -> EventReader: ...
+
+    @property
+    def files(self) -> FileReader: ...
+
+    @property
+    def conflict_count(self) -> int:
+        """Batches that had to be decided again because others had changed the same rows."""
+        ...
+
+    @property
+    def lost_lease_count(self) -> int:
+        """How often this program had to begin anew because its lease was over."""
+        ...
+
+
+class Face(Protocol):
+    def note_stop(self) -> None: ...
+
+    @property
+    def flows(self) -> Flows: ...
+
+    @property
+    def workers(self) -> Workers: ...
+
+    @property
+    def store(self) -> ReadableStore: ...
+
+    @property
+    def timeouts(self) -> Timeouts: ...
+
+    @property
+    def ids(self) -> IdSource: ...
+
+    @property
+    def jobs(self) -> Mapping[str, Job]: ...
+
+    @property
+    def schedules(self) -> Mapping[str, Schedule]: ...
+
+    @property
+    def lanes(self) -> Lanes: ...
+
+    @property
+    def keys(self) -> Keys: ...
+
+    @property
+    def active(self) -> ActiveRuns: ...
+
+    def run(self, run_id: str) -> RunHandle: ...
+
+    async def admit(self, submission: Submit) -> RunHandle: ...
+
+    async def explain(self, run_id: str) -> Explanation: ...
+
+    async def reload(self) -> Reloaded: ...
+
+    async def submit(
+        self,
+        job: str,
+        *,
+        key: str | None = None,
+        params: dict[str, Any] | None = None,
+        mode: str = "start",
+        lane: str | None = None,
+        timeout_s: TimeLimit = UNSET,
+        queue_timeout_s: float | None = None,
+        on_conflict: str = "reject",
+        existing: str | None = None,
+        idempotency_key: str | None = None,
+        by: str = "",
+    ) -> RunHandle: ...

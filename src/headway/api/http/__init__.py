@@ -1,0 +1,1 @@
+"""HTTP without routes: guard, bodies, cursors, errors."""

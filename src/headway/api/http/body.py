@@ -1,0 +1,89 @@
+"""Bodies of requests: how large, how slow, and how much of all of them is held at once (S6, I20).
+
+A body is read whole before any route is called, so that none can be kept waiting by its client.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.types import Receive
+
+from headway.api.http.problem import Problem, unavailable
+from headway.core.document import BYTE_COUNT_MAX
+
+BODY_S_MAX: Final = 20.0
+HELD_BYTE_COUNT_MAX: Final = 64 * BYTE_COUNT_MAX
+"""More than all connections could fill with what may be said without a token."""
+
+
+def has_body(headers: Mapping[str, str]) -> bool:
+    return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+
+
+class Bodies:
+    """Those of all requests under way in one server, each from its first byte to its answer."""
+
+    def __init__(self) -> None:
+        self._held_byte_count = 0
+
+    async def read(
+        self, headers: Mapping[str, str], receive: Receive, *, byte_count_max: int
+    ) -> bytes:
+        """The whole body, to be let go of later; or a Problem, and nothing is held.
+
+        Where `byte_count_max` is 0 it is left where it is: what is not read is not held.
+        """
+        if not has_body(headers):
+            return b""
+        length = headers.get("content-length")
+        is_chunked = "transfer-encoding" in headers
+        if length is not None and is_chunked:  # A proxy might see another end of it than we do.
+            detail = "the length of the body is said twice: Content-Length and Transfer-Encoding"
+            raise Problem(400, "bad_request", detail, headers={"connection": "close"})
+        if byte_count_max == 0:
+            return b""
+        if length is not None and length.isdecimal() and int(length) > byte_count_max:
+            raise _too_large(byte_count_max)
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise Problem(415, "not_json", "send JSON: Content-Type: application/json")
+        try:
+            async with asyncio.timeout(BODY_S_MAX):
+                return await self._whole(receive, byte_count_max)
+        except TimeoutError:
+            detail = f"the body did not arrive within {BODY_S_MAX:g} s"
+            raise Problem(408, "too_slow", detail, headers={"connection": "close"}) from None
+
+    def let_go(self, body: bytes) -> None:
+        self._held_byte_count -= len(body)
+
+    async def _whole(self, receive: Receive, byte_count_max: int) -> bytes:
+        parts: list[bytes] = []
+        try:
+            await self._collect(parts, receive, byte_count_max)
+        except BaseException:
+            self._held_byte_count -= sum(map(len, parts))
+            raise
+        return b"".join(parts)
+
+    async def _collect(self, parts: list[bytes], receive: Receive, byte_count_max: int) -> None:
+        byte_count = 0
+        while True:  # Until the body ends: its size is bounded here, its time by the caller.
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Problem(400, "bad_request", "the connection ended before the body did")
+            part = message.get("body", b"")
+            parts.append(part)
+            byte_count += len(part)
+            self._held_byte_count += len(part)
+            if byte_count > byte_count_max:
+                raise _too_large(byte_count_max)
+            if self._held_byte_count > HELD_BYTE_COUNT_MAX:
+                raise unavailable("too many large bodies are on their way at once; try again")
+            if not message.get("more_body", False):
+                return
+
+
+def _too_large(byte_count_max: int) -> Problem:
+    detail = f"the body is too large; the limit is {byte_count_max:,} bytes"
+    return Problem(413, "too_large", detail, headers={"connection": "close"})

@@ -1,0 +1,78 @@
+"""`/healthz`, `/readyz`: whether the process lives, and whether it can do its work."""
+
+import asyncio
+import time
+from copy import copy
+from typing import Final
+
+from fastapi import APIRouter
+
+from headway.api.headway_api import Face
+from headway.api.http.answers import problems
+from headway.api.http.problem import unavailable
+from headway.api.routes.event_routes import Packed
+from headway.api.wire.api_models import HealthView
+from headway.core.command.admin.probe import Probe
+from headway.core.errors import Error, StoreFailed
+from headway.log import event_log
+from headway.ports.store import Store
+from headway.services.upkeep.event_feed import EventFeed
+
+log = event_log(__name__)
+
+READY_S_MAX: Final = 2.0
+ASKED_AGAIN_S: Final = 1.0
+
+
+def health_router(face: Face, feed: EventFeed[Packed]) -> APIRouter:
+    router = APIRouter(tags=["operations"])
+    readiness = _Readiness(face.store)
+
+    @router.get("/healthz", responses=problems())
+    async def healthz() -> HealthView:
+        """The process lives."""
+        return HealthView(status="ok")
+
+    @router.get("/readyz", responses=problems())
+    async def readyz() -> HealthView:
+        """Answer 200 if a write was just committed, else 503 with the reason, also at a stop."""
+        if feed.is_closed:
+            raise unavailable("this server is stopping", code="stopping")
+        await readiness.check()
+        return HealthView(status="ok")
+
+    return router
+
+
+class _Readiness:
+    """Shares one probe among all callers, so that it writes at most once per second."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._turn = asyncio.Lock()
+        self._asked_at_s = -ASKED_AGAIN_S
+        self._fault: Error | None = None
+
+    async def check(self) -> None:
+        """Return if the last probe was committed in time, else raise the reason."""
+        try:
+            async with asyncio.timeout(READY_S_MAX), self._turn:
+                if time.monotonic() - self._asked_at_s >= ASKED_AGAIN_S:
+                    await self._ask()
+        except TimeoutError:
+            raise unavailable("the database does not take writes in time") from None
+        if isinstance(self._fault, StoreFailed):
+            # Its message quotes the database, and this call needs no token: only the log has it.
+            raise unavailable("the database refuses writes; check whether its disk is full")
+        if self._fault is not None:
+            raise copy(self._fault)  # A traceback grows wherever an error is raised.
+
+    async def _ask(self) -> None:
+        try:
+            await self._store.apply(Probe())
+            self._fault = None
+        except Error as error:
+            self._fault = error
+            if isinstance(error, StoreFailed):  # Once per probe, however many requests share it.
+                log.warning("readiness_probe_failed", extra={"reason": str(error)})
+        self._asked_at_s = time.monotonic()

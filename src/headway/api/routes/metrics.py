@@ -1,0 +1,192 @@
+"""`/metrics`, for Prometheus. No key and no run is a label: there is no end of them.
+
+What is counted is what happens on the whole database since this server started, so of several
+servers any one tells it all: take their maximum, and not their sum. Requests, open streams, lost
+leases, conflicts and what the process uses are each server's own.
+"""
+
+import json
+from collections import OrderedDict
+from typing import Final
+
+from fastapi import APIRouter, Response
+from fastapi.routing import APIRoute
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from starlette.types import Scope
+
+from headway.api.headway_api import Face
+from headway.api.http.answers import problems
+from headway.core.ids import SECOND, Instant, LaneName, RunId
+from headway.core.run.events import Event, EventType
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import TERMINAL
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+LANE_COUNT_MAX: Final = 200
+OTHER: Final = "(other)"
+"""Where the rest is counted: what has no path of ours, and lanes beyond so many."""
+TIMED_COUNT_MAX: Final = 20_000
+BUCKETS_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 28_800, 86_400)
+ANSWER_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 20)
+METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+TEMPLATE: Final = "headway.template"
+"""Where a request that is not routed says which path it is for."""
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self._lanes: set[str] = set()
+        # When runs were accepted, and when they began: the oldest are forgotten.
+        self._queued_at: OrderedDict[RunId, Instant] = OrderedDict()
+        self._started_at: OrderedDict[RunId, Instant] = OrderedDict()
+        self._runs = self._counter("headway_runs", "Runs that have ended", "lane", "outcome")
+        self._retries = self._counter("headway_run_retries", "Attempts that failed", "lane")
+        self._losses = self._counter(
+            "headway_runs_taken_over", "Runs whose executor was lost", "lane"
+        )
+        self._unread = self._counter(
+            "headway_messages_unread", "Messages that runs had not read when they ended", "lane"
+        )
+        self._requests = self._counter("headway_http_requests", "Requests answered", "status")
+        self._answers = Histogram(
+            "headway_http_request_duration_seconds",
+            "From a request's headers to the beginning of its answer",
+            ["method", "path"],
+            registry=self.registry,
+            buckets=ANSWER_BUCKETS_S,
+        )
+        self._conflicts = self._counter(
+            "headway_cas_conflicts", "Writes decided again because others had changed the same rows"
+        )
+        self._leases = self._counter("headway_lease_lost", "Leases of this server that were lost")
+        self._counted: dict[Counter, int] = {}
+        self._waits = self._histogram("headway_queue_wait_seconds", "From accepted to started")
+        self._durations = self._histogram("headway_run_duration_seconds", "From started to ended")
+        self._running = self._gauge("headway_lane_running", "Slots that runs hold", "lane")
+        self._capacity = self._gauge("headway_lane_capacity", "Slots there are", "lane")
+        self._queued = self._gauge("headway_lane_queued", "Runs that wait to start", "lane")
+        self._waiting = self._gauge(
+            "headway_lane_waiting", "Runs that wait, without a slot", "lane"
+        )
+        self._interrupts = self._gauge("headway_interrupts", "Questions that wait for a person")
+        self._instances = self._gauge("headway_instances", "Programs at work on this database")
+        self._last_seq = self._gauge("headway_events_seq", "The number of the last event")
+        self._streams = self._gauge("headway_event_streams", "Event streams that are open")
+
+    def _counter(self, name: str, words: str, *labels: str) -> Counter:
+        return Counter(name, words, labels, registry=self.registry)
+
+    def _gauge(self, name: str, words: str, *labels: str) -> Gauge:
+        return Gauge(name, words, labels, registry=self.registry)
+
+    def _histogram(self, name: str, words: str) -> Histogram:
+        return Histogram(name, words, ["lane"], registry=self.registry, buckets=BUCKETS_S)
+
+    def lane(self, name: LaneName | None) -> str:
+        """Its label: its name, or one for all that come after the first so many."""
+        if name in self._lanes or (name and len(self._lanes) < LANE_COUNT_MAX):
+            self._lanes.add(name)
+            return name
+        return OTHER
+
+    def note_answer(self, scope: Scope, status: int, took_s: float) -> None:
+        self._requests.labels(str(status)).inc()
+        method = scope["method"] if scope["method"] in METHODS else OTHER
+        self._answers.labels(method, _template(scope)).observe(took_s)
+
+    def note_streams(self, difference: int) -> None:
+        self._streams.inc(difference)
+
+    def note(self, event: Event) -> None:
+        """To be told of every event once, in order."""
+        if event.run_id is None:
+            return
+        if event.type == EventType.STATE_CHANGED:
+            to = RunStatus(json.loads(event.payload)["to"])
+            self._note_move(event, event.run_id, to)
+        elif event.type == EventType.RETRIED:
+            self._retries.labels(self.lane(event.lane)).inc()
+        elif event.type == EventType.TAKEN_OVER:
+            self._losses.labels(self.lane(event.lane)).inc()
+        elif event.type == EventType.MESSAGES_UNREAD:
+            self._unread.labels(self.lane(event.lane)).inc(json.loads(event.payload)["count"])
+
+    def _note_move(self, event: Event, run_id: RunId, to: RunStatus) -> None:
+        lane = self.lane(event.lane)
+        if to is RunStatus.QUEUED:
+            _remember(self._queued_at, run_id, event.at)
+        elif to is RunStatus.RUNNING:
+            if (queued_at := self._queued_at.pop(run_id, None)) is not None:
+                self._waits.labels(lane).observe((event.at - queued_at) / SECOND)
+            _remember(self._started_at, run_id, event.at)
+        elif to in TERMINAL:
+            self._queued_at.pop(run_id, None)
+            self._runs.labels(lane, to.value).inc()
+            if (started_at := self._started_at.pop(run_id, None)) is not None:
+                self._durations.labels(lane).observe((event.at - started_at) / SECOND)
+
+    async def text(self, face: Face) -> bytes:
+        figures = await face.store.board.figures()
+        for gauge in (self._running, self._capacity, self._queued, self._waiting):
+            gauge.clear()  # Lanes may share a label: each adds to it.
+        for view in figures.lanes:
+            lane = self.lane(view.lane.name)
+            self._running.labels(lane).inc(view.held_count)
+            self._capacity.labels(lane).inc(view.lane.capacity)
+            self._queued.labels(lane).inc(view.queued_count)
+            self._waiting.labels(lane).inc(view.waiting_count)
+        self._interrupts.set(figures.interrupt_count)
+        self._instances.set(figures.instance_count)
+        self._last_seq.set(figures.last_seq)
+        self._count(self._conflicts, face.store.conflict_count)
+        self._count(self._leases, face.store.lost_lease_count)
+        return generate_latest(self.registry)
+
+    def _count(self, counter: Counter, total: int) -> None:
+        """What is counted elsewhere: as much more as there was since the last time."""
+        counter.inc(total - self._counted.get(counter, 0))
+        self._counted[counter] = total
+
+
+def _template(scope: Scope) -> str:
+    """A path as the OpenAPI document has it: never the name of anything that is in it."""
+    route = scope.get("route")
+    if isinstance(route, APIRoute):
+        return route.path_format
+    template: str = scope.get(TEMPLATE, OTHER)
+    return template
+
+
+def _remember(instants: OrderedDict[RunId, Instant], run_id: RunId, at: Instant) -> None:
+    instants[run_id] = at
+    if len(instants) > TIMED_COUNT_MAX:
+        instants.popitem(last=False)
+
+
+def metrics_router(face: Face, metrics: Metrics) -> APIRouter:
+    router = APIRouter(tags=["operations"])
+
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses={
+            200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
+            **problems(),
+        },
+    )
+    async def show_metrics() -> Response:
+        """Figures for Prometheus."""
+        return Response(await metrics.text(face), media_type=CONTENT_TYPE)
+
+    return router

@@ -1,0 +1,1 @@
+"""Request and response models, and responses as JSON text."""

@@ -1,0 +1,187 @@
+"""What requests about flows and tasks may say, and how tasks look in answers."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from headway.api.http.cursor import SMALL_NUMBER_MAX
+from headway.api.wire.api_models import Body, Name, Seconds
+from headway.api.wire.views import instant
+from headway.core.flow.engine.fields import FLOW_SETTINGS, or_nothing
+from headway.core.flow.engine.records import SavedFlow
+from headway.core.flow.engine.state import NodeRun
+from headway.core.ids import Instant
+from headway.core.secret import veiled_value
+from headway.core.worker.saved_worker import LiveWorker
+from headway.services.flow.task_view import TaskView
+from headway.services.flow.waiting_nodes import AwaitedWorker
+from headway.services.flow.workers import HeldCall
+
+
+class TaskBody(Body):
+    """A new task."""
+
+    params: dict[str, Any] = Field(default_factory=dict, examples=[{"order": 7}])
+    version: Annotated[int, Field(ge=1, le=SMALL_NUMBER_MAX)] | None = Field(
+        None, description="The published one, unless told."
+    )
+    key: Name | None = Field(
+        None, description="What must be serial. Without one, the task is its own.", examples=["ann"]
+    )
+    lane: Name | None = None
+    on_conflict: Literal["reject", "enqueue", "replace", "join"] = Field(
+        "reject", description="What to do when the key has an active run."
+    )
+    timeout_s: Seconds | None = None
+    queue_timeout_s: Seconds | None = None
+
+
+class SignalBody(Body):
+    key: Name = Field(examples=["paid"])
+    value: Any = Field(
+        description="Any JSON: it is set in the task's shared state.", examples=[True]
+    )
+
+
+class ApproveBody(Body):
+    answer: bool | Name = Field(
+        True, description="Yes, no, or an action in words.", examples=[True]
+    )
+
+
+class RerunBody(Body):
+    node: Name = Field(description="Where the new task begins.", examples=["ship"])
+
+
+DEFINITION_BODY: Final[dict[str, Any]] = {
+    "required": True,
+    "description": "A flow definition; `GET /api/flow-schema` has all that it may say.",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["start", "nodes"],
+                "properties": {
+                    "start": {
+                        "type": "string",
+                        "description": "Where tasks begin.",
+                        "examples": ["ask"],
+                    },
+                    "nodes": {
+                        "type": "object",
+                        "description": "By their keys.",
+                        "examples": [
+                            {"ask": {"kind": "approval", "params": {"approval_key": "$shared.ok"}}}
+                        ],
+                    },
+                    "edges": {
+                        "type": ["array", "null"],
+                        "items": {"type": "object"},
+                        "examples": [[{"from": "ask", "action": "approved", "to": ""}]],
+                    },
+                    **{
+                        name: or_nothing(shape.schema()) | {"description": about}
+                        for name, (shape, about) in FLOW_SETTINGS.items()
+                    },
+                },
+            }
+        }
+    },
+}
+
+
+def flow_view(flow: SavedFlow) -> dict[str, Any]:
+    return {
+        "name": flow.name,
+        "id": flow.id,
+        "version": flow.published,
+        "latest": flow.latest,
+        "revision": flow.revision,
+        "digest": flow.digest,
+        "created_at": instant(flow.created_at),
+        "updated_at": instant(flow.updated_at),
+    }
+
+
+def fault_views(faults: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"place": place, "problem": problem} for place, problem in faults]
+
+
+def task_view(task: TaskView) -> dict[str, Any]:
+    return {
+        "id": task.id,
+        "flow": task.flow,
+        "version": task.version,
+        "status": task.status.value,
+        "key": task.run.key,
+        "params": veiled_value(task.params),
+        "shared": veiled_value(task.shared),
+        "node": task.node,
+        "last_action": task.last_action,
+        "step_count": task.step_count,
+        "retry_state": task.retry_state,
+        "waits_for": task.waits_for,
+        "awaited_key": task.awaited_key,
+        "awaited_worker": _awaited_worker_view(task.awaited_worker),
+        "error": veiled_value(task.error),
+        "parent_id": task.run.parent_id,
+        "rerun_of": task.rerun_of,
+        "queued_at": instant(task.run.queued_at),
+        "started_at": _instant_or_none(task.run.started_at),
+        "ended_at": _instant_or_none(task.run.ended_at),
+        "updated_at": instant(task.updated_at),
+    }
+
+
+def _awaited_worker_view(awaited: AwaitedWorker | None) -> dict[str, Any] | None:
+    if awaited is None:
+        return None
+    return {
+        "services": list(awaited.services),
+        "since": instant(awaited.since),
+        "until": instant(awaited.until),
+    }
+
+
+def node_run_view(row: NodeRun) -> dict[str, Any]:
+    return {
+        "seq": row.seq,
+        "node": row.node_key,
+        "path": list(row.path),
+        "branch": row.branch,
+        "attempt": row.attempt,
+        "status": row.status.value,
+        "prep": veiled_value(row.prep),
+        "input": veiled_value(row.input),
+        "output": veiled_value(row.output),
+        "error": row.error,
+        "action": row.action,
+        "started_at": instant(row.started_at),
+        "finished_at": instant(row.finished_at),
+        "worker": None if row.worker is None else {"id": row.worker.id, "url": row.worker.url},
+    }
+
+
+def worker_view(worker: LiveWorker, *, is_alive: bool, calls: Sequence[HeldCall]) -> dict[str, Any]:
+    return {
+        "id": worker.id,
+        "url": worker.url,
+        "services": sorted(worker.services),
+        "load": worker.load,
+        "heartbeat_at": instant(worker.heartbeat_at),
+        "is_alive": is_alive,
+        "calls": [
+            {"task_id": one.run_id, "service": one.service, "called_at": instant(one.called_at)}
+            for one in calls
+        ],
+    }
+
+
+def _instant_or_none(at: Instant | None) -> str | None:
+    return None if at is None else instant(at)
+
+
+def encoded(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,31 @@
+"""Names in paths: any name at all, slashes too, up to the words that say what is to be done."""
+
+from typing import Annotated, Final
+
+from fastapi import Path
+from starlette.convertors import PathConvertor, register_url_convertor
+
+from headway.api.wire.api_models import Name
+
+
+def _name_before(*calls: str) -> PathConvertor:
+    """A name that does not end like the path of a call on it."""
+    return _names(rf"(?s:(?!.*/(?:{'|'.join(calls)})\Z).*)")
+
+
+def _names(regex: str) -> PathConvertor:
+    kind: type[PathConvertor] = type("Names", (PathConvertor,), {"regex": regex})
+    return kind()
+
+
+# Line breaks may be in a name, too.
+register_url_convertor("name", _names("(?s:.*)"))
+register_url_convertor("lane", _name_before("clear"))
+register_url_convertor("schedule", _name_before("run"))
+register_url_convertor("flow", _name_before("versions", "graph", "tasks"))
+
+NamePath = Annotated[Name, Path()]
+LANE: Final = "/lanes/{name:lane}"
+SCHEDULE: Final = "/{name:schedule}"
+FLOW: Final = "/flows/{name:flow}"
+FLOW_NAME: Final = "/flows/{name:name}"

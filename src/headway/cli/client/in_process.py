@@ -1,0 +1,165 @@
+"""To a database: the application that a server would be, asked in this process.
+
+So a command says and hears the same words wherever it is run. Nothing is executed here: what is
+submitted waits for a process that works.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
+from typing import Any, Final
+from urllib.parse import unquote
+
+from starlette.types import Message, Receive
+
+from headway.api.application import build_application
+from headway.api.http.access import Access
+from headway.api.http.origin import Origins
+from headway.api.http.request_guard import Guard
+from headway.api.routes.event_routes import pack
+from headway.api.routes.metrics import Metrics
+from headway.bootstrap import display, missing_file
+from headway.cli.client.api_client import Answer, refusal
+from headway.cli.load_app import load_app
+from headway.core.errors import SchemaMismatch
+from headway.services.upkeep.event_feed import EventFeed
+
+WHERE_RUNS: Final = "start headway serve or your program there, or name a server with HEADWAY_URL"
+
+
+class LocalTransport:
+    def __init__(self, app: Guard, place: str) -> None:
+        self._app = app
+        self.place = place
+
+    async def request(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> Answer:
+        answer = _Heard()
+        scope = _scope(method, path, body)
+        scope["headers"] += [(name.encode(), value.encode()) for name, value in headers.items()]
+        await self._app(scope, _said(body), answer.hear)
+        return Answer(answer.status, b"".join(answer.parts), media_type=answer.media_type)
+
+    @asynccontextmanager
+    async def stream(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        answer = _Heard()
+        scope = _scope("GET", path, None, is_live=True)
+        asking = asyncio.create_task(self._ask(scope, answer))
+        try:
+            await answer.begun.wait()
+            if answer.status != 200:
+                await asking
+                raise refusal(Answer(answer.status, b"".join(answer.parts)))
+            yield answer.lines(asking)
+        finally:
+            asking.cancel()
+            await asyncio.wait([asking])
+
+    async def _ask(self, scope: dict[str, Any], answer: "_Heard") -> None:
+        try:
+            await self._app(scope, _said(None), answer.hear)
+        finally:
+            answer.end()
+
+
+class _Heard:
+    """What an application answers, while it does."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.media_type = ""
+        self.parts: list[bytes] = []
+        self.begun = asyncio.Event()
+        # One at a time: whoever reads slowly keeps the application waiting, and no memory.
+        self._room = asyncio.Semaphore(1)
+        self._arrived: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._is_live = False
+
+    async def hear(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            kind = dict(message["headers"]).get(b"content-type", b"")
+            self.media_type = kind.partition(b";")[0].decode()
+            self._is_live = self.media_type == "text/event-stream"
+            self.begun.set()
+        elif self._is_live:
+            await self._room.acquire()
+            self._arrived.put_nowait(message.get("body", b""))
+        else:
+            self.parts.append(message.get("body", b""))
+
+    def end(self) -> None:
+        """The application has nothing more to say, or has broken down."""
+        self.begun.set()
+        self._arrived.put_nowait(None)
+
+    async def lines(self, asking: "asyncio.Task[None]") -> AsyncIterator[bytes]:
+        """Until the application ends, or whoever reads has seen enough; what `asking` raised."""
+        rest = b""
+        while (part := await self._arrived.get()) is not None:
+            self._room.release()
+            *whole, rest = (rest + part).split(b"\n")
+            for line in whole:
+                yield line
+        await asking
+
+
+def _scope(method: str, path: str, body: bytes | None, *, is_live: bool = False) -> dict[str, Any]:
+    bare, _, query = path.partition("?")
+    headers = [(b"host", b"localhost")]
+    if body is not None:
+        length = str(len(body)).encode()
+        headers += [(b"content-type", b"application/json"), (b"content-length", length)]
+    if is_live:
+        headers.append((b"accept", b"text/event-stream"))
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": method,
+        "path": unquote(bare),
+        "raw_path": bare.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": headers,
+        "client": None,
+        "server": None,
+    }
+
+
+def _said(body: bytes | None) -> Receive:
+    has_said = False
+
+    async def next_message() -> Message:
+        nonlocal has_said
+        if has_said:
+            await asyncio.Event().wait()  # It never goes away by itself.
+        has_said = True
+        return {"type": "http.request", "body": body or b"", "more_body": False}
+
+    return next_message
+
+
+@asynccontextmanager
+async def opened_local(place: str | None) -> AsyncIterator[LocalTransport]:
+    """On the database of the Headway at `place` (`module:name`), or else the configured one."""
+    async with AsyncExitStack() as opened:
+        hw = load_app(place)
+        try:
+            await opened.enter_async_context(hw.without_engine())
+        except SchemaMismatch as error:
+            missing = missing_file(hw.urls)
+            if place is None and missing is not None:  # To make one here is hardly meant.
+                error.args = (f"there is no database {missing}; {WHERE_RUNS}",)
+            if place is None or error.remedy is None:
+                raise
+            remedy = f"{error.remedy} --app {place}"
+            raise SchemaMismatch(error.problem, remedy=remedy) from None
+        feed = await opened.enter_async_context(EventFeed(hw.store, hw.store.events, pack=pack))
+        app = build_application(
+            hw, feed, Metrics(), access=Access(()), origins=Origins(()), version=version("headway")
+        )
+        yield LocalTransport(app, display(hw.urls))

@@ -1,0 +1,34 @@
+"""What the demo's worker offers beside the services that every worker has."""
+
+import asyncio
+from typing import Any
+
+from headway.worker.service_registry import Call, Services
+
+services = Services()
+
+
+@services
+async def stock(order: dict[str, Any]) -> str:
+    await asyncio.sleep(0.6)
+    return f"{len(order['items'])} things are there"
+
+
+@services
+async def credit(order: dict[str, Any]) -> str:
+    await asyncio.sleep(0.9)
+    return f"{order['customer']} pays in time"
+
+
+@services
+async def price(item: dict[str, Any]) -> int:
+    await asyncio.sleep(0.4)
+    return int(item["count"] * item["each"])
+
+
+@services
+async def pack(order: dict[str, Any], params: dict[str, Any], call: Call) -> str:
+    for done, _ in enumerate(order["items"], start=1):
+        await asyncio.sleep(0.3)
+        call.progress(packed=done, of=len(order["items"]))
+    return f"a parcel for {order['customer']}, {params['wrap']}"

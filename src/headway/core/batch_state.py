@@ -1,0 +1,469 @@
+"""What a batch of commands has locked: decisions read it, and write their changes into it.
+
+The store loads a World, lets each command decide in turn, and writes what has changed in one
+transaction. A command sees the effects of those before it in the batch, so a batch behaves exactly
+as its commands would one by one. Nothing here does I/O.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import islice
+from typing import Any, Final, NamedTuple, Protocol
+
+from headway.core.document import NULL, Document, encode_document
+from headway.core.flow.engine.records import FlowChanges, LoadedTasks, SavedFlow
+from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
+from headway.core.lane_row import Lane
+from headway.core.run.deadlines import changed
+from headway.core.run.events import Event, EventType, state_payload
+from headway.core.run.run import NO_TOKEN, Claim, QueueRank, Run
+from headway.core.run.status import RunStatus
+from headway.core.run.transitions import TERMINAL, TRANSITIONS, Trigger
+from headway.core.schedule import SavedSchedule
+from headway.core.secret import veiled
+from headway.core.stored_file import FilePlace, KeyOutput, StoredFile
+from headway.core.worker.saved_worker import SavedWorker
+
+MESSAGE: Final = "message"
+"""The kind of an inbox item that a person or a program has sent to a job."""
+CARRIED: Final = 0
+"""The `consumed_by` of a message that was carried to a replacing run. Claims begin at 1."""
+UNREAD_SHOWN_COUNT_MAX: Final = 20
+UNREAD_SHOWN_LENGTH_MAX: Final = 65_536
+"""Limits of the events that report unread messages and answers."""
+
+
+class Instance(NamedTuple):
+    id: InstanceId
+    lease_expires_at: Instant
+    is_dead: int
+    host: str
+    pid: int
+    started_at: Instant
+    life_lock: str | None = None
+    """The name of the lock that its process holds while it lives, if it holds one."""
+
+
+class InboxItem(NamedTuple):
+    run_id: RunId
+    seq: int
+    kind: str
+    call_id: str | None
+    payload: str
+    by: str
+    at: Instant
+    consumed_by: int | None
+    """The generation that consumed it, or CARRIED."""
+
+
+class Question(NamedTuple):
+    """What a job asks people, until it is closed."""
+
+    run_id: RunId
+    call_id: str
+    generation: int
+    """The generation of the execution that asked last, or 0 if the question is withdrawn."""
+    question: Document
+    asked_at: Instant
+    answer_by: Instant
+    """When whoever asks will wait no longer."""
+    answer_schema: Document | None
+    """What an answer must look like."""
+    default_answer: Document | None
+    """What counts when nobody answers in time; None: a no."""
+    answer: Document | None
+    answered_by: str | None
+    answered_at: Instant | None
+
+
+class SavedKey(NamedTuple):
+    """The row of a key: what a person has entered for its next run."""
+
+    key: Key
+    job: str
+    params: str
+    revision: int
+    updated_at: Instant
+
+
+class Remembered(NamedTuple):
+    """The first answer to what carried an idempotency key."""
+
+    idempotency_key: str
+    run_id: RunId
+    fingerprint: str
+    at: Instant
+
+
+@dataclass(slots=True)
+class LaneQueue:
+    lane: Lane
+    held_count: int = 0
+    queued_count: int = 0
+    """Runs that have not started; counted only when the lane limits them."""
+    ready: list[tuple[int, int, RunId]] = field(default_factory=list)
+    """A heap by rank and ready_seq. An entry may be stale: the run's own fields decide."""
+
+
+@dataclass(slots=True)
+class Changes:
+    """What the batch has decided, for the store to write."""
+
+    runs_added: dict[RunId, dict[str, Any]] = field(default_factory=dict)
+    """With their documents; their state is the World's."""
+    runs_changed: dict[RunId, dict[str, Any]] = field(default_factory=dict)
+    """With the columns that have changed, documents included."""
+    runs_removed: dict[RunId, None] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    lanes: dict[LaneName, Lane] = field(default_factory=dict)
+    instances_added: dict[InstanceId, Instance] = field(default_factory=dict)
+    instances: dict[InstanceId, Instance | None] = field(default_factory=dict)
+    keys: dict[Key, SavedKey | None] = field(default_factory=dict)
+    schedules: dict[str, SavedSchedule] = field(default_factory=dict)
+    remembered: dict[str, Remembered] = field(default_factory=dict)
+    forgotten: dict[str, None] = field(default_factory=dict)
+    posted: list[InboxItem] = field(default_factory=list)
+    consumed: list[InboxItem] = field(default_factory=list)
+    questions: dict[tuple[RunId, str], Question | None] = field(default_factory=dict)
+    files: dict[FilePlace, StoredFile | None] = field(default_factory=dict)
+    events_pruned_to: int | None = None
+    flow: FlowChanges | None = None
+    is_probed: bool = False
+    """Whether to commit without other changes, because a caller checks that the store can."""
+
+
+class Concludes(Protocol):
+    """An answer that depends on later decisions of the same batch."""
+
+    def conclude(self, world: "World") -> None: ...
+
+
+class World:
+    def __init__(self, *, now: Instant, seq: int) -> None:
+        self.now = now
+        self.seq = seq
+        self.pruned_seq = 0
+        self.runs: dict[RunId, Run] = {}
+        self.loaded: dict[RunId, Run] = {}
+        """As the rows were when they were locked; the guards of the updates come from here."""
+        self.heads: dict[Key, RunId] = {}
+        self.waiting: dict[Key, list[RunId]] = {}
+        self.latest: dict[Key, RunId] = {}
+        """The newest run of a key that is active, or has started."""
+        self.previous: dict[RunId, RunId] = {}
+        """For a run that continues: the newest one before it that has started."""
+        self.started: dict[Key, RunId] = {}
+        """The newest run of a key that has started."""
+        self.started_beside: dict[Key, int] = {}
+        """The `seq` of the newest that has started, besides those that may be pruned."""
+        self.lanes: dict[LaneName, LaneQueue] = {}
+        self.known_lanes: dict[LaneName, Lane] = {}
+        self.loaded_lanes: dict[LaneName, Lane] = {}
+        self.instances: dict[InstanceId, Instance] = {}
+        self.remembered: dict[str, Remembered] = {}
+        self.inbox: dict[RunId, list[InboxItem]] = {}
+        self.consumed: dict[RunId, list[InboxItem]] = {}
+        """What was consumed already, where somebody asks for it once more."""
+        self.questions: dict[RunId, dict[str, Question]] = {}
+        self.loaded_questions: set[tuple[RunId, str]] = set()
+        self.keys: dict[Key, SavedKey] = {}
+        self.loaded_keys: dict[Key, SavedKey] = {}
+        self.schedules: dict[str, SavedSchedule] = {}
+        self.loaded_schedules: dict[str, SavedSchedule] = {}
+        self.flows: dict[str, SavedFlow] = {}
+        self.tasks = LoadedTasks()
+        self.workers: dict[str, SavedWorker] = {}
+        self.child_counts: dict[RunId, int] = {}
+        """Active children of the runs that may start another."""
+        self.active_ids: set[RunId] = set()
+        """Runs that were not locked, and were active."""
+        self.files: dict[FilePlace, StoredFile] = {}
+        self.loaded_files: dict[FilePlace, StoredFile] = {}
+        self.outputs: dict[Key, KeyOutput] = {}
+        self.params: dict[RunId, str] = {}
+        """Of the runs that may be claimed."""
+        self.checkpoints: dict[RunId, str] = {}
+        """Of the runs that may be claimed, and of those they continue from."""
+        self.accepted: list[Concludes] = []
+        """The answers that show a run at the end of the batch."""
+        self.changes = Changes()
+
+    def conclude(self) -> None:
+        """Update these answers. Call after the last decision of the batch."""
+        for answer in self.accepted:
+            answer.conclude(self)
+
+    @property
+    def has_changed(self) -> bool:
+        return self.changes != _NOTHING
+
+    # Loading: the store tells what it has found.
+
+    def load_run(self, run: Run) -> None:
+        if run.id in self.loaded:
+            return
+        self.runs[run.id] = self.loaded[run.id] = run
+        if run.head_key is not None:
+            self.heads[run.head_key] = run.id
+
+    def load_ready(self, run: Run) -> None:
+        """`run` may be claimed, unless the batch changes it before."""
+        self.load_run(run)
+        assert run.queue_rank is not None
+        assert run.ready_seq is not None
+        heappush(self.lanes[run.lane].ready, (run.queue_rank, run.ready_seq, run.id))
+
+    # Reading.
+
+    def run(self, run_id: RunId) -> Run | None:
+        return self.runs.get(run_id)
+
+    def head_of(self, key: Key) -> Run | None:
+        run_id = self.heads.get(key)
+        return None if run_id is None else self.runs[run_id]
+
+    def held(self, claim: Claim) -> Run | None:
+        """The run, if `claim` is the one in force: the fence that every executor's word passes."""
+        run = self.runs.get(claim.run_id)
+        if run is None or run.token == NO_TOKEN or run.token != claim.token:
+            return None
+        return run
+
+    def is_active(self, run_id: RunId) -> bool:
+        """Whether it is active, of a run that is here, or of which that alone was asked."""
+        run = self.runs.get(run_id)
+        return run_id in self.active_ids if run is None else run.is_active
+
+    def active_of(self, key: Key) -> Iterator[Run]:
+        """The head and all that wait behind it; only for a key that was loaded whole."""
+        head = self.head_of(key)
+        if head is not None:
+            yield head
+            for run_id in list(self.waiting[key]):
+                yield self.runs[run_id]
+
+    def unread_messages(self, run: Run) -> list[InboxItem]:
+        """Return the unread messages of a run. It must have been loaded as one that may end."""
+        return [item for item in self.inbox.get(run.id, ()) if item.kind == MESSAGE]
+
+    def unread_answers(self, run: Run) -> list[Question]:
+        """Return the answered questions of a run whose answers its job has not received.
+
+        A job that receives an answer closes the question, which removes its row.
+        """
+        return [one for one in self.questions.get(run.id, {}).values() if one.answer is not None]
+
+    def pop_ready(self, lane: LaneName) -> Run | None:
+        """The next run that may be claimed, taken off the queue; stale entries are dropped."""
+        ready = self.lanes[lane].ready
+        while ready:
+            rank, ready_seq, run_id = heappop(ready)
+            run = self.runs[run_id]
+            if (run.queue_rank, run.ready_seq) == (rank, ready_seq):
+                return run
+        return None
+
+    # Writing.
+
+    def emit(self, run: Run, kind: str, payload: str, **changes: Any) -> Run:
+        """Append an event of `run`, whose own counter moves with it, and what no lane counts."""
+        changes["run_seq"] = self._append(run, run.run_seq + 1, kind, payload)
+        return self._record(run, changes)
+
+    def announce(
+        self, kind: EventType, payload: str, *, key: Key | None = None, lane: LaneName | None = None
+    ) -> None:
+        """Append an event that is about no run."""
+        self.seq += 1
+        self.changes.events.append(Event(self.seq, None, None, key, lane, kind, payload, self.now))
+
+    def add_run(self, run: Run, params: str, payload: str) -> None:
+        """Add a run that carries the next `seq`, with the event that says so."""
+        assert run.seq == self.seq + 1
+        self._append(run, run.run_seq, EventType.STATE_CHANGED, payload)
+        self.runs[run.id] = run
+        self.changes.runs_added[run.id] = {"params": params}
+        self.params[run.id] = params
+        if run.head_key is not None:
+            self.heads[run.head_key] = run.id
+            self.waiting.setdefault(run.head_key, [])
+        elif run.waiting_key is not None and run.waiting_key in self.waiting:
+            self.waiting[run.waiting_key].append(run.id)
+        self._count(None, run)
+        self._count_child(run.child_of, +1)
+
+    def update(self, run: Run, documents: dict[str, Any] | None = None, **changes: Any) -> Run:
+        """Change `run` without moving its state; `documents` are columns that no decision reads."""
+        after = self._record(run, changes, documents)
+        self._count(run, after)
+        return after
+
+    def move(
+        self,
+        run: Run,
+        trigger: Trigger,
+        *,
+        details: str = "",
+        documents: dict[str, Any] | None = None,
+        **changes: Any,
+    ) -> Run | None:
+        """Move `run` by the transition table, with one event. Return None if it may not move.
+
+        An end reports the unread messages and answers, frees everything that the run holds, and
+        gives its key to the next run.
+        """
+        status = TRANSITIONS[trigger].get(run.status)
+        if status is None:
+            return None
+        if status in TERMINAL:
+            # Before the end itself, because followers of the run stop reading there.
+            run = self._report_unread(run)
+        payload = state_payload(run.status, status, details)
+        changes["status"] = status
+        run_seq = run.run_seq + 1
+        changes["run_seq"] = self._append(run, run_seq, EventType.STATE_CHANGED, payload)
+        if run.is_parent and run.children_by is None and status is not RunStatus.RUNNING:
+            changes["children_by"] = self.now
+        if status in TERMINAL:
+            changes = _ENDED | changes
+            changes["ended_at"] = self.now
+            self._count_child(run.child_of, -1)
+        if status is RunStatus.CANCELED and run.deletes_files:
+            # Or who continues it would take for done what is not there any more.
+            documents = {**(documents or {}), "checkpoint": None}
+            self.checkpoints.pop(run.id, None)
+        after = self._record(run, changes, documents)
+        self._count(run, after)
+        if status in TERMINAL:
+            self._leave_key(run)
+        return after
+
+    def _report_unread(self, run: Run) -> Run:
+        if messages := self.unread_messages(run):
+            shown = _shown(map(describe_message, messages))
+            payload = f'{{"count":{len(messages)},"messages":[{shown}]}}'
+            run = self.emit(run, EventType.MESSAGES_UNREAD, payload)
+        if answers := self.unread_answers(run):
+            shown = _shown(map(_describe_answer, answers))
+            payload = f'{{"count":{len(answers)},"answers":[{shown}]}}'
+            run = self.emit(run, EventType.ANSWERS_UNREAD, payload)
+        return run
+
+    def put_file(self, file: StoredFile) -> None:
+        if file.place not in self.files:
+            count, example = self.outputs.get(file.key, (0, file.path))
+            self.outputs[file.key] = KeyOutput(count + 1, example)
+        self.files[file.place] = self.changes.files[file.place] = file
+
+    def drop_file(self, place: FilePlace) -> None:
+        del self.files[place]
+        self.changes.files[place] = None
+        count, example = self.outputs.pop(place.key, (0, ""))
+        if count > 1:
+            self.outputs[place.key] = KeyOutput(count - 1, example)
+
+    def _append(self, run: Run, run_seq: int, kind: str, payload: str) -> int:
+        self.seq += 1
+        self.changes.events.append(
+            Event(self.seq, run.id, run_seq, run.key, run.lane, kind, payload, self.now)
+        )
+        return run_seq
+
+    def _leave_key(self, run: Run) -> None:
+        if run.waiting_key is not None:
+            waiting = self.waiting.get(run.key)
+            if waiting and run.id in waiting:
+                waiting.remove(run.id)
+            return
+        if run.head_key is None:
+            return
+        del self.heads[run.key]
+        waiting = self.waiting[run.key]
+        if waiting:
+            heir = self.runs[waiting.pop(0)]
+            # Ready since the end of the one before it: `self.seq` is the seq of that event.
+            self.update(
+                heir,
+                head_key=run.key,
+                waiting_key=None,
+                queue_rank=int(QueueRank.READY),
+                ready_seq=self.seq,
+            )
+            self.heads[run.key] = heir.id
+
+    def _record(
+        self, run: Run, changes: dict[str, Any], documents: dict[str, Any] | None = None
+    ) -> Run:
+        changes["revision"] = run.revision + 1
+        changes["updated_at"] = self.now
+        after, changes = changed(run, changes)
+        self.runs[run.id] = after
+        documents_added = self.changes.runs_added.get(run.id)
+        if documents_added is not None:
+            documents_added.update(documents or {})
+            return after
+        if documents:
+            changes.update(documents)
+        recorded = self.changes.runs_changed.setdefault(run.id, changes)
+        if recorded is not changes:
+            recorded.update(changes)
+        return after
+
+    def _count_child(self, parent_id: RunId | None, change: int) -> None:
+        if parent_id is not None and parent_id in self.child_counts:
+            self.child_counts[parent_id] += change
+
+    def _count(self, before: Run | None, after: Run) -> None:
+        """Keep the lane's figures true within the batch."""
+        queue = self.lanes.get(after.lane)
+        if queue is None:
+            return
+        slot_before = before is not None and before.slot is not None
+        queue.held_count += (after.slot is not None) - slot_before
+        queued_before = before is not None and before.status is RunStatus.QUEUED
+        queue.queued_count += (after.status is RunStatus.QUEUED) - queued_before
+        if after.ready_seq is not None and (before is None or before.ready_seq != after.ready_seq):
+            assert after.queue_rank is not None
+            heappush(queue.ready, (after.queue_rank, after.ready_seq, after.id))
+
+
+def describe_message(item: InboxItem) -> str:
+    """Encode a message for events and answers, without the secrets in it."""
+    by = encode_document(item.by, place="by")
+    return f'{{"seq":{item.seq},"by":{by},"message":{veiled(item.payload)}}}'
+
+
+def _describe_answer(question: Question) -> str:
+    names = {"call_id": question.call_id, "by": question.answered_by}
+    answer = veiled(question.answer or NULL)
+    return f'{encode_document(names, place="call_id")[:-1]},"answer":{answer}}}'
+
+
+def _shown(described: Iterator[str]) -> str:
+    """Return the first of these that fit into an event."""
+    shown: list[str] = []
+    length = 0
+    for one in islice(described, UNREAD_SHOWN_COUNT_MAX):
+        length += len(one)
+        if length > UNREAD_SHOWN_LENGTH_MAX:
+            break
+        shown.append(one)
+    return ",".join(shown)
+
+
+_ENDED: dict[str, Any] = {
+    "head_key": None,
+    "waiting_key": None,
+    "queue_rank": None,
+    "ready_seq": None,
+    "slot": None,
+    "instance_id": None,
+    "token": NO_TOKEN,
+    "is_interactive": 0,
+    "run_by": None,
+    "wake_at": None,
+    "cancel_by": None,
+    "child_of": None,
+}
+_NOTHING = Changes()

@@ -1,0 +1,1 @@
+"""Commands on lanes, schedules, saved keys, instances, and retention."""

@@ -1,0 +1,155 @@
+"""Set a lane's limits. Raising takes effect at the next claim; lowering interrupts nobody."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headway.core.batch_state import World
+from headway.core.command.protocol import Changed, Needs, trim_names
+from headway.core.document import check_text, encode_document
+from headway.core.errors import InvalidInput
+from headway.core.ids import LaneName
+from headway.core.lane_row import Lane, default_lane
+from headway.core.run.events import EventType
+
+LIMIT_MAX: Final = 1_000_000
+BY_CONFIGURATION: Final = "configuration"
+"""The `by` of a `lane_changed` event if the configuration changed the lane."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetLane:
+    """What is None stays as it is; `max_queued=-1` lifts that limit."""
+
+    name: LaneName
+    max_concurrent: int | None = None
+    max_queued: int | None = None
+    is_paused: bool | None = None
+    expected_revision: int | None = None
+    by: str = ""
+
+    def __post_init__(self) -> None:
+        trim_names(self, "name")
+        check_text(self.by, place="by")
+        for place in ("max_concurrent", "max_queued", "expected_revision"):
+            number = getattr(self, place)
+            if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+                raise InvalidInput(place, "must be a whole number")
+        if self.max_concurrent is not None and not 0 <= self.max_concurrent <= LIMIT_MAX:
+            raise InvalidInput("max_concurrent", f"must be 0 to {LIMIT_MAX:,}")
+        if self.max_queued is not None and not -1 <= self.max_queued <= LIMIT_MAX:
+            raise InvalidInput("max_queued", f"must be 0 to {LIMIT_MAX:,}, or -1 for no limit")
+
+    def need(self, needs: Needs) -> None:
+        needs.lanes[self.name] = None
+        needs.changed_lanes[self.name] = None
+
+    def decide(self, world: World) -> Lane | Changed:
+        lane = world.known_lanes.get(self.name) or default_lane(self.name)
+        if self.expected_revision is not None and self.expected_revision != lane.revision:
+            return Changed(lane.revision)
+        changes: dict[str, Any] = {}
+        if self.max_concurrent is not None:
+            changes |= {"max_concurrent": self.max_concurrent, "is_set_by_hand": 1}
+        if self.max_queued is not None:
+            changes["max_queued"] = None if self.max_queued == -1 else self.max_queued
+        if self.is_paused is not None:
+            changes["is_paused"] = int(self.is_paused)
+        return _changed(world, lane, changes, by=self.by)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposeLimit:
+    """Propose the limit of a job's own lane, until a person or the configuration sets it."""
+
+    name: LaneName
+    max_concurrent: int
+
+    def __post_init__(self) -> None:
+        trim_names(self, "name")
+        assert 0 < self.max_concurrent <= LIMIT_MAX
+
+    def need(self, needs: Needs) -> None:
+        needs.lanes[self.name] = None
+        needs.changed_lanes[self.name] = None
+
+    def decide(self, world: World) -> Lane:
+        """The lane as it is then."""
+        lane = world.known_lanes.get(self.name) or default_lane(self.name)
+        is_set = lane.is_set_by_hand or lane.configured_limit is not None
+        if is_set or lane.max_concurrent == self.max_concurrent:
+            return lane
+        return _changed(world, lane, {"max_concurrent": self.max_concurrent})
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredLane:
+    """A lane whose configured limit has changed."""
+
+    name: LaneName
+    previous_limit: int
+    max_concurrent: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureLanes:
+    """Apply all configured limits, or none if one of them is invalid.
+
+    Each lane stores its last configured limit. A lane changes only if the configured limit differs
+    from that, so a limit that a person has set in the meantime stays. Several instances with the
+    same configuration therefore change a lane once. A lane that is no longer configured keeps its
+    limit.
+    """
+
+    limits: tuple[tuple[LaneName, int], ...]
+
+    def __post_init__(self) -> None:
+        limits: dict[LaneName, int] = {}
+        for given, limit in self.limits:
+            name = _check_configured(given, limit)
+            if name in limits:
+                raise InvalidInput("lanes", f"the lane {name!r} is named twice; keep one of them")
+            limits[name] = limit
+        object.__setattr__(self, "limits", tuple(limits.items()))
+
+    def need(self, needs: Needs) -> None:
+        for name, _ in self.limits:
+            needs.lanes[name] = None
+            needs.changed_lanes[name] = None
+
+    def decide(self, world: World) -> tuple[ConfiguredLane, ...]:
+        """Return the lanes whose configured limit has changed."""
+        changed: list[ConfiguredLane] = []
+        for name, limit in self.limits:
+            lane = world.known_lanes.get(name) or default_lane(name)
+            if lane.configured_limit == limit:
+                continue
+            changes = {"max_concurrent": limit, "configured_limit": limit}
+            _changed(world, lane, changes, by=BY_CONFIGURATION)
+            changed.append(ConfiguredLane(name, lane.max_concurrent, limit))
+        return tuple(changed)
+
+
+def _check_configured(name: LaneName, limit: int | None) -> LaneName:
+    """Return the trimmed name of the lane. Raise InvalidInput if name or limit is invalid."""
+    if limit is None:
+        raise InvalidInput(f"lanes.{name}", "must be a whole number")
+    try:
+        return SetLane(name=name, max_concurrent=limit).name
+    except InvalidInput as error:
+        place = "lanes" if error.place == "name" else f"lanes.{name}"
+        raise InvalidInput(place, error.problem) from None
+
+
+def _changed(world: World, lane: Lane, changes: dict[str, Any], *, by: str = "") -> Lane:
+    lane = lane._replace(revision=lane.revision + 1, **changes)
+    world.known_lanes[lane.name] = world.changes.lanes[lane.name] = lane
+    if lane.name in world.lanes:
+        world.lanes[lane.name].lane = lane
+    told = {
+        "max_concurrent": lane.max_concurrent,
+        "max_queued": lane.max_queued,
+        "is_paused": bool(lane.is_paused),
+        "by": by,
+    }
+    world.announce(EventType.LANE_CHANGED, encode_document(told, place="lane"), lane=lane.name)
+    return lane

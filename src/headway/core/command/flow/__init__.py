@@ -1,0 +1,1 @@
+"""Commands on flows, their tasks and workers."""

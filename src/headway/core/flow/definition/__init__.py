@@ -1,0 +1,1 @@
+"""Flow definitions: their parts, expressions, errors and warnings."""

@@ -1,0 +1,153 @@
+"""What a flow is made of, as values that were checked when it was published."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from headway.core.flow.definition.paths import Path
+from headway.core.flow.definition.predicates import Predicate
+
+END: Final = ""
+"""The target of an edge that ends the flow."""
+DEFAULT: Final = "default"
+"""The action of a node that names none, and the edge for every action without one."""
+ERROR: Final = "error"
+"""The action of a node that failed, unless `on_error` says otherwise."""
+ANY_ERROR: Final = "*"
+RESERVED_KEY: Final = "_rt"
+"""Where readers of the shared state find the run state; no node may write there."""
+WORKER_WAIT_MS: Final = 300_000
+"""How long a task waits for a worker before the call fails, unless its flow sets another time."""
+KEY_LENGTH_MAX: Final = 520
+"""Of a key of the shared state as JSON text, as which it is stored."""
+
+
+def fault_of_key(key: str) -> str | None:
+    """Why nobody may write under `key` of the shared state; None: anybody may."""
+    if key == RESERVED_KEY:
+        return f"must not be {RESERVED_KEY}, which shows the run state"
+    length = len(json.dumps(key, ensure_ascii=False))
+    if length > KEY_LENGTH_MAX:
+        return f"has {length:,} characters as JSON; the limit is {KEY_LENGTH_MAX}"
+    return None
+
+
+class Kind(StrEnum):
+    EXECUTOR = "executor"
+    LOCAL = "local"
+    FLOW_REF = "flow_ref"
+    CHOICE = "choice"
+    PARALLEL = "parallel"
+    FOREACH = "foreach"
+    SUBFLOW = "subflow"
+    TIMER = "timer"
+    WAIT_EVENT = "wait_event"
+    APPROVAL = "approval"
+    FAIL = "fail"
+
+
+class ErrorPolicy(StrEnum):
+    """The policy for a node that has failed after its retries and has no edge for its action."""
+
+    FOLLOW_DEFAULT = "follow_default"
+    """Its `error` edge, else its `default` edge, else the task fails."""
+    FAIL = "fail"
+    """Its `error` edge, else the task fails. The task first waits for a missing worker."""
+
+
+class Mode(StrEnum):
+    SEQUENTIAL = "sequential"
+    CONCURRENT = "concurrent"
+
+
+class Strategy(StrEnum):
+    FAIL_FAST = "fail_fast"
+    """Start no more branches. Those in flight end, and the result is the successful ones.
+
+    Under `ErrorPolicy.FAIL` the node has then failed, else the task continues.
+    """
+    COLLECT_ERRORS = "collect_errors"
+    IGNORE_ERRORS = "ignore_errors"
+
+
+class Edge(NamedTuple):
+    source: str
+    action: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prep:
+    input_key: Path | None = None
+    input_map: Mapping[str, Path] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    output_key: str = ""
+    output_map: Mapping[str, str] | None = None
+    action_static: str = ""
+    action_key: str = ""
+    error_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    action: str
+    expr: Predicate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One class for all kinds, as in the definition; `fields.py` says which field means what."""
+
+    key: str
+    kind: Kind
+    service: str = ""
+    function: str = ""
+    flow: str = ""
+    version: int = 0
+    """Of `flow`; 0 is the newest that is published when the child run starts."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    prep: Prep = Prep()
+    post: Post = Post()
+    default_action: str = ""
+    max_retries: int = 0
+    wait_ms: int = 0
+    max_attempts: int = 0
+    """How many workers are called within one try. 0 means every live one."""
+    attempt_delay_ms: int = 0
+    weighted_by_load: bool = False
+    timeout_ms: int = 0
+    on_error: Mapping[str, str] = field(default_factory=dict)
+    parallel_services: tuple[str, ...] = ()
+    parallel_mode: Mode = Mode.SEQUENTIAL
+    max_parallel: int = 0
+    failure_strategy: Strategy = Strategy.FAIL_FAST
+    choice_cases: tuple[Case, ...] = ()
+    subflow: "Flow | None" = None
+    edges: Mapping[str, str] = field(default_factory=dict)
+    """Action to target, of the edges that leave it."""
+
+    def action_for(self, error: str) -> str | None:
+        """What `on_error` makes of an error: by its text, by what stands before a colon, by `*`."""
+        mapped = self.on_error.get(error) or self.on_error.get(error.partition(":")[0])
+        return mapped or self.on_error.get(ANY_ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    start: str
+    nodes: Mapping[str, Node]
+    edges: tuple[Edge, ...]
+    """Sorted: their order in the definition means nothing."""
+    error_policy: ErrorPolicy = ErrorPolicy.FOLLOW_DEFAULT
+    """A subflow has the policy of the definition that it is part of."""
+    worker_wait_ms: int = WORKER_WAIT_MS
+    """How long a call waits for a worker under `ErrorPolicy.FAIL`. 0 means no wait."""
+
+    @property
+    def fails_on_error(self) -> bool:
+        return self.error_policy is ErrorPolicy.FAIL

@@ -1,0 +1,1 @@
+"""The step engine of flows."""

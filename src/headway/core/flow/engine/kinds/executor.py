@@ -1,0 +1,11 @@
+"""`executor`: a service that some worker offers."""
+
+from headway.core.flow.definition.definition import Node
+from headway.core.flow.definition.definition_errors import Report
+from headway.core.flow.engine.calls import OneCall
+from headway.core.flow.engine.node_rules import need_text
+
+
+class Executor(OneCall):
+    def check(self, node: Node, place: str, report: Report) -> None:
+        need_text(node, "service", place, report)

@@ -1,0 +1,228 @@
+"""What is stored of flows: definitions in versions, and for each task the parts of its state."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from headway.core.flow.engine.inputs import Worker
+from headway.core.flow.engine.state import NodeRun, NodeRunStatus
+from headway.core.ids import Instant, RunId
+from headway.core.run.status import RunStatus
+from headway.core.worker.saved_worker import SavedWorker
+
+FLOW_JOB: Final = "headway.flow"
+"""The job of every flow task: a task is a run, and a driver is what is called for it."""
+SIGNAL: Final = "signal"
+"""In a task's inbox: `{"key", "value"}`, to be set in its shared state."""
+CHILD_ENDED: Final = "child"
+"""In a task's inbox: it has a child to look at."""
+
+
+FLOW_PREFIX: Final = "flow-"
+VERSION_PREFIX: Final = "ver-"
+TASK_PREFIX: Final = "task-"
+"""The prefix of the root paths for the id of a task's run."""
+
+
+def to_run_id(task_id: str) -> RunId:
+    """Return the id of a task's run, given either that id or the form of the root paths."""
+    return RunId(task_id.removeprefix(TASK_PREFIX))
+
+
+class VersionStatus(StrEnum):
+    PUBLISHED = "published"
+    DRAFT = "draft"
+    """Kept, and not yet started by anybody."""
+
+
+class SavedFlow(NamedTuple):
+    name: str
+    id: str
+    latest: int
+    """The number of the newest version, published or not; 0: there is none."""
+    published: int
+    """The version that new tasks get; 0: there is none."""
+    digest: str
+    """Of the published version: equal definitions have equal ones."""
+    revision: int
+    created_at: Instant
+    updated_at: Instant
+
+
+class SavedVersion(NamedTuple):
+    flow: str
+    version: int
+    id: str
+    definition: str
+    status: str
+    digest: str
+    created_at: Instant
+
+
+class ListedVersion(NamedTuple):
+    """A version without its definition, which may be large."""
+
+    version: int
+    id: str
+    status: str
+    digest: str
+    created_at: Instant
+
+
+class FlowRun(NamedTuple):
+    """A task, beside its run. What is JSON is text, and None where there is nothing yet."""
+
+    run_id: RunId
+    flow: str
+    version: int
+    node: str
+    standing: str | None
+    """Its cursor: where it stands."""
+    inner_shared: str | None
+    frozen_input: str | None
+    waits_for: str | None
+    """The reason why it is parked: `timer`, `event`, `approval`, `child`, `function`,
+    `worker` or `retry`.
+    """
+    updated_at: Instant
+    rerun_of: RunId | None
+
+
+class SharedValue(NamedTuple):
+    run_id: RunId
+    name: str
+    """The key as JSON text: what ends in a blank is another key on every database."""
+    value: str
+
+
+class NodeRunRow(NamedTuple):
+    run_id: RunId
+    seq: int
+    node_key: str
+    path: str
+    branch: int | None
+    attempt: int
+    status: str
+    prep: str
+    input: str
+    output: str
+    error: str
+    action: str
+    started_at: Instant
+    finished_at: Instant
+    worker_id: str | None
+    worker_url: str | None
+    is_settled: int
+
+
+class EndedChild(NamedTuple):
+    """How a child task ended. The documents are JSON text."""
+
+    status: RunStatus
+    result: str | None
+    error: str | None
+
+
+@dataclass(slots=True)
+class LoadedTasks:
+    """What a batch has read of tasks, for their drivers."""
+
+    flow_runs: dict[RunId, FlowRun] = field(default_factory=dict)
+    shared: dict[RunId, dict[str, str]] = field(default_factory=dict)
+    """Keys, and values in JSON."""
+    rows: dict[RunId, list[NodeRun]] = field(default_factory=dict)
+    """Those that the present node of the task needs."""
+    ended: dict[RunId, EndedChild] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class FlowChanges:
+    """What a batch has decided about flows, for the store to write."""
+
+    flows: dict[str, SavedFlow] = field(default_factory=dict)
+    versions: list[SavedVersion] = field(default_factory=list)
+    runs_added: list[FlowRun] = field(default_factory=list)
+    runs_changed: list[tuple[RunId, dict[str, Any]]] = field(default_factory=list)
+    shared_added: list[SharedValue] = field(default_factory=list)
+    shared_changed: list[SharedValue] = field(default_factory=list)
+    shared_removed: list[tuple[RunId, str]] = field(default_factory=list)
+    rows: list[NodeRunRow] = field(default_factory=list)
+    workers_added: dict[str, SavedWorker] = field(default_factory=dict)
+    workers: dict[str, SavedWorker] = field(default_factory=dict)
+    workers_removed: dict[str, None] = field(default_factory=dict)
+
+
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_CONSTANTS: Final = {None: "null", True: "true", False: "false"}
+
+
+def encode(value: Any) -> str:
+    """For what was checked when it came in."""
+    kind = type(value)
+    if kind is int:  # Most values are small: the encoder takes ten times as long for these.
+        return int.__repr__(value)
+    if value is None or kind is bool:
+        return _CONSTANTS[value]
+    return _encode(value)
+
+
+@lru_cache(maxsize=4_096)
+def _path(path: tuple[str, ...]) -> str:
+    return _encode(path)
+
+
+def _prep(prep: Mapping[str, Any]) -> str:
+    if len(prep) == 1 and "input_key" in prep:  # Most nodes have nothing else.
+        return _input_key(prep["input_key"])
+    return _encode(prep) if prep else "{}"
+
+
+@lru_cache(maxsize=4_096)
+def _input_key(text: str) -> str:
+    return _encode({"input_key": text})
+
+
+def to_row(run_id: RunId, row: NodeRun) -> NodeRunRow:
+    worker = row.worker
+    return NodeRunRow(
+        run_id,
+        row.seq,
+        row.node_key,
+        _path(row.path),
+        row.branch,
+        row.attempt,
+        row.status.value,
+        _prep(row.prep),
+        encode(row.input),
+        encode(row.output),
+        row.error,
+        row.action,
+        row.started_at,
+        row.finished_at,
+        None if worker is None else worker.id,
+        None if worker is None else worker.url,
+        int(row.is_settled),
+    )
+
+
+def from_row(row: NodeRunRow) -> NodeRun:
+    return NodeRun(
+        row.seq,
+        row.node_key,
+        tuple(json.loads(row.path)),
+        row.branch,
+        row.attempt,
+        NodeRunStatus(row.status),
+        json.loads(row.prep),
+        json.loads(row.input),
+        json.loads(row.output),
+        row.error,
+        row.action,
+        row.started_at,
+        row.finished_at,
+        None if row.worker_id is None else Worker(row.worker_id, row.worker_url or ""),
+        bool(row.is_settled),
+    )

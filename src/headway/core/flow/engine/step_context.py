@@ -1,0 +1,332 @@
+"""One step under way: the state that it changes, and what comes of it."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, TypeGuard
+
+from headway.core.document import NAME_LENGTH_MAX
+from headway.core.flow.definition.definition import DEFAULT, END, ERROR, Flow, Node
+from headway.core.flow.definition.paths import Scope, parse_path, resolve
+from headway.core.flow.engine.effects import CancelCall
+from headway.core.flow.engine.inputs import Worker
+from headway.core.flow.engine.state import Branch, Commit, Frame, NodeRun, NodeRunStatus, State
+from headway.core.ids import Instant
+from headway.core.run.status import RunStatus
+
+MILLISECOND: Final = 1_000
+"""In the microseconds of an instant."""
+ROW_COUNT_MAX: Final = 1_000_000
+TOO_MANY_STEPS: Final = "too_many_steps"
+
+
+class Failure(NamedTuple):
+    error: str
+    path: tuple[str, ...]
+    """The path of the node that failed, outermost first."""
+
+
+class Walk:
+    def __init__(self, state: State, now: Instant) -> None:
+        self.state = state
+        self.now = now
+        self.commit = Commit()
+
+    def enter(self, frame: Frame) -> None:
+        """Begin the node that the frame stands before, up to where its kind takes over."""
+        frame.is_entered = True
+        frame.entered_at = self.now
+        frame.since = self.state.row_count
+        frame.again_at = None
+        if frame is self.state.frames[0]:
+            self._thaw()
+        frame.input, frame.merged = given_to(frame)
+
+    # Successes.
+
+    def succeed(
+        self,
+        frame: Frame,
+        output: Any,
+        *,
+        action: str | None = None,
+        branch: Branch | None = None,
+        worker: Worker | None = None,
+    ) -> None:
+        """The node is done: keep its output, record it, follow its action."""
+        self.keep(frame, output)
+        chosen = action or choose_action(frame, output)
+        self.record(
+            frame, NodeRunStatus.OK, output=output, action=chosen, branch=branch, worker=worker
+        )
+        self.follow(frame, chosen)
+
+    def keep(self, frame: Frame, output: Any) -> None:
+        post = frame.node.post
+        if post.output_map and isinstance(output, dict):
+            for key, name in post.output_map.items():
+                self.set_shared(frame, key, output.get(name))
+        if post.output_key:
+            self.set_shared(frame, post.output_key, output)
+
+    def follow(self, frame: Frame, action: str, *, failure: Failure | None = None) -> None:
+        """Take the edge of `action`, else the fallback edge, else end the flow.
+
+        After a success the fallback is the `default` edge. After a failure the definition's policy
+        decides: only the `error` edge, or the `default` edge as after a success. A `default` edge
+        to the end never turns a failure into a success.
+        """
+        self.state.last_action = action
+        edges = frame.node.edges
+        is_strict = failure is not None and frame.flow.fails_on_error
+        target = edges.get(action, edges.get(ERROR) if is_strict else None)
+        is_meant = target is not None
+        if target is None and not is_strict:
+            target = edges.get(DEFAULT)
+        if target is not None and target != END:
+            self._move(frame, target)
+        else:
+            self._end(None if is_meant else failure)
+
+    # Failures.
+
+    def fail_try(
+        self, frame: Frame, error: str, *, is_final: bool = False, path: tuple[str, ...] = ()
+    ) -> None:
+        """Record that this try of the whole node has failed. Another may follow.
+
+        `path` is the node within its subflow that caused the failure.
+        """
+        node = frame.node
+        if not is_final and frame.try_no <= node.max_retries:
+            self.record(frame, NodeRunStatus.ERROR, error=error, is_settled=False)
+            frame.try_no += 1
+            frame.is_entered = False
+            frame.until = None
+            frame.forget()
+            frame.again_at = Instant(self.now + node.wait_ms * MILLISECOND)
+            return
+        self.fail(frame, error, path=path)
+
+    def fail(
+        self,
+        frame: Frame,
+        error: str,
+        *,
+        branch: Branch | None = None,
+        worker: Worker | None = None,
+        path: tuple[str, ...] = (),
+    ) -> None:
+        """The node has failed for good: record it, follow what its error asks for."""
+        action = self.note_error(frame, error)
+        self.record(
+            frame, NodeRunStatus.ERROR, error=error, action=action, branch=branch, worker=worker
+        )
+        self.follow(frame, action, failure=Failure(error, path or self.path_of(frame)))
+
+    def note_error(self, frame: Frame, error: str) -> str:
+        """The action that a failure asks for. Its text is kept where the node wants it."""
+        if frame.node.post.error_key:
+            self.set_shared(frame, frame.node.post.error_key, error)
+        return frame.node.action_for(error) or ERROR
+
+    # What both need.
+
+    def record(
+        self,
+        frame: Frame,
+        status: NodeRunStatus,
+        *,
+        output: Any = None,
+        error: str = "",
+        action: str = "",
+        branch: Branch | None = None,
+        worker: Worker | None = None,
+        is_settled: bool = True,
+    ) -> None:
+        """A try of the node is over, or of one of its branches."""
+        state = self.state
+        state.row_count += 1
+        path = self.path_of(frame)
+        started_at = frame.entered_at if frame.is_entered else self.now
+        if branch is not None:
+            started_at = self.now if branch.started_at is None else branch.started_at
+        row = NodeRun(
+            state.row_count,
+            path[0],
+            path,
+            None if branch is None else branch.index,
+            frame.try_no if branch is None else branch.try_no,
+            status,
+            _prep_of(frame, path, branch),
+            frame.input if branch is None else frame.input_of(branch),
+            output,
+            error,
+            action,
+            started_at,
+            self.now,
+            worker,
+            is_settled,
+        )
+        self.commit.rows.append(row)
+
+    def path_of(self, frame: Frame) -> tuple[str, ...]:
+        """Return the keys of the nodes from the outermost one to the node of `frame`."""
+        frames = self.state.frames
+        return tuple([one.node.key for one in frames[: frames.index(frame) + 1]])
+
+    def set_shared(self, frame: Frame, key: str, value: Any) -> None:
+        frame.shared[key] = value
+        self._touch(frame, key)
+
+    def remove_shared(self, frame: Frame, key: str) -> None:
+        self.freeze(key)
+        del frame.shared[key]
+        self._touch(frame, key)
+
+    def freeze(self, key: str) -> None:
+        """Before `key` of the run's shared state changes: the input of its node must not."""
+        state, frame = self.state, self.state.frames[0]
+        if state.frozen_input is not None or state.is_over:
+            return
+        if frame.is_entered and reads_shared(frame.node, key):
+            state.frozen_input = (frame.input,)
+            self.commit.is_frozen_changed = True
+
+    def push(self, frame: Frame, flow: Flow) -> None:
+        """Begin a subflow within the node of `frame`."""
+        params = dict(frame.merged)
+        if has_prep(frame.node):
+            params["input"] = frame.input
+        self.state.frames.append(Frame(flow, params, {}, flow.nodes[flow.start]))
+        self.commit.is_inner_changed = True
+
+    def cut(self, frame: Frame) -> None:
+        """Give up everything within the node of `frame`."""
+        frames = self.state.frames
+        self.cancel_calls()
+        while frames[-1] is not frame:
+            frames.pop()
+            self.commit.is_inner_changed = True
+
+    def cancel_calls(self) -> None:
+        frame = self.state.frames[-1]
+        for branch in frame.open.values():
+            self.cancel_call(frame, branch)
+
+    def cancel_call(self, frame: Frame, branch: Branch) -> None:
+        if branch.is_issued:
+            cancel = CancelCall(branch.call_id, is_child=bool(frame.node.flow))
+            self.commit.commands.append(cancel)
+
+    def finish(self, status: RunStatus, error: str = "") -> None:
+        state = self.state
+        if len(state.frames) > 1:
+            del state.frames[1:]
+            self.commit.is_inner_changed = True
+        state.status = status
+        state.error = error
+        state.frames[0].forget()
+        self._thaw()
+
+    def _move(self, frame: Frame, target: str) -> None:
+        if self.state.row_count >= ROW_COUNT_MAX:
+            self.finish(RunStatus.FAILED, TOO_MANY_STEPS)
+            return
+        frame.move(frame.flow.nodes[target])
+
+    def _end(self, failure: Failure | None) -> None:
+        frames = self.state.frames
+        if len(frames) == 1:
+            if failure is None:
+                self.finish(RunStatus.SUCCEEDED)
+            else:
+                self.finish(RunStatus.FAILED, failure.error)
+                self.state.failed_path = failure.path
+            return
+        inner = frames.pop()
+        self.commit.is_inner_changed = True
+        outer = frames[-1]
+        if failure is not None:
+            self.fail_try(outer, failure.error, path=failure.path)
+        else:
+            # Its node runs say it all: the subflow has none of its own (R5.12).
+            self.keep(outer, inner.shared)
+            self.follow(outer, choose_action(outer, inner.shared))
+
+    def _touch(self, frame: Frame, key: str) -> None:
+        if frame is self.state.frames[0]:
+            self.commit.shared_keys.add(key)
+        else:
+            self.commit.is_inner_changed = True
+
+    def _thaw(self) -> None:
+        if self.state.frozen_input is not None:
+            self.state.frozen_input = None
+            self.commit.is_frozen_changed = True
+
+
+def given_to(frame: Frame) -> tuple[Any, Mapping[str, Any]]:
+    """The input of the node that the frame stands at, and its parameters over the flow's."""
+    node = frame.node
+    merged = {**frame.params, **node.params} if node.params else frame.params
+    prep = node.prep
+    if prep.input_map is None and prep.input_key is None:
+        return None, merged
+    # Before a node has an input, `$input` is what its flow was given.
+    scope = Scope(merged, frame.shared, frame.params.get("input"))
+    if prep.input_map is not None:
+        return {key: resolve(path, scope) for key, path in prep.input_map.items()}, merged
+    assert prep.input_key is not None
+    return resolve(prep.input_key, scope), merged
+
+
+def choose_action(frame: Frame, output: Any) -> str:
+    """The static action, else the text under `action_key`, else the default (R5.12)."""
+    node = frame.node
+    return node.post.action_static or found_action(frame, output) or node.default_action or DEFAULT
+
+
+def found_action(frame: Frame, output: Any) -> str:
+    """The text that `action_key` names: in the output, else in the shared state; else empty."""
+    key = frame.node.post.action_key
+    if not key:
+        return ""
+    if key.startswith("$"):
+        scope = Scope(frame.merged, frame.shared, frame.input)
+        places: tuple[Any, ...] = (resolve(parse_path(key), scope),)
+    else:
+        in_output = output.get(key) if isinstance(output, dict) else None
+        places = (in_output, frame.shared.get(key))
+    return next((found for found in places if is_action(found)), "")
+
+
+def is_action(value: Any) -> TypeGuard[str]:
+    """Whether what somebody answered can be an action: a text, and no longer than a name."""
+    return isinstance(value, str) and 0 < len(value) <= NAME_LENGTH_MAX
+
+
+def has_prep(node: Node) -> bool:
+    return node.prep.input_key is not None or node.prep.input_map is not None
+
+
+def reads_shared(node: Node, key: str) -> bool:
+    prep = node.prep
+    if prep.input_map is not None:
+        return any(path.shared_key == key for path in prep.input_map.values())
+    return prep.input_key is not None and prep.input_key.shared_key == key
+
+
+def _prep_of(frame: Frame, path: tuple[str, ...], branch: Branch | None) -> dict[str, Any]:
+    """Where the input came from, and which branch or inner node it was for."""
+    told: dict[str, Any] = {}
+    prep = frame.node.prep
+    if prep.input_map is not None:
+        told["input_map"] = {key: source.text for key, source in prep.input_map.items()}
+    elif prep.input_key is not None:
+        told["input_key"] = prep.input_key.text
+    if len(path) > 1:
+        told["sub"] = "/".join(path[1:])
+    if branch is not None and frame.services:
+        told["branch"] = frame.services[branch.index]
+    elif branch is not None and frame.items is not None:
+        told["index"] = branch.index
+    return told

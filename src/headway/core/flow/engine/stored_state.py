@@ -1,0 +1,218 @@
+"""A state in the parts in which it is stored, and made again from them.
+
+The cursor is small whatever the flow does: of ten thousand branches it says how many were launched.
+Which of those are done, and with what result, the node runs say.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from headway.core.flow.definition.definition import Flow
+from headway.core.flow.engine.branches import told_size
+from headway.core.flow.engine.calls import CallRules, call_id
+from headway.core.flow.engine.inputs import Worker
+from headway.core.flow.engine.kinds import KINDS
+from headway.core.flow.engine.state import LONG_AGO, Branch, Frame, NodeRun, NodeRunStatus, State
+from headway.core.flow.engine.step_context import MILLISECOND, given_to, has_prep
+from headway.core.ids import Instant
+from headway.core.run.status import RunStatus
+
+
+class Stored(NamedTuple):
+    """Each is JSON. `frozen_input` is a list of one value, or None."""
+
+    cursor: Mapping[str, Any]
+    shared: Mapping[str, Any]
+    inner_shared: list[dict[str, Any]]
+    frozen_input: list[Any] | None
+
+
+def cursor_of(state: State) -> dict[str, Any]:
+    """What is stored with every commit."""
+    cursor: dict[str, Any] = {
+        "frames": [_frame_document(frame) for frame in state.frames],
+        "rows": state.row_count,
+        "last": state.last_action,
+    }
+    if state.is_over:
+        cursor |= {"status": state.status.value, "error": state.error}
+    return cursor
+
+
+def first_row_needed(cursor: Mapping[str, Any]) -> int | None:
+    """The `seq` of the first node run that `load_state` must be given; those after it, too.
+
+    None: its node calls nobody, and it needs none.
+    """
+    frame = cursor["frames"][-1]
+    return int(frame["since"]) + 1 if "launched" in frame else None
+
+
+def awaited_services(cursor: Mapping[str, Any]) -> set[str]:
+    """Return the services for which calls of the run wait, without loading its state."""
+    open_documents = cursor["frames"][-1].get("open", {}).values()
+    return {one["awaits"] for one in open_documents if "awaits" in one}
+
+
+def load_state(
+    flow: Flow, params: Mapping[str, Any], stored: Stored, rows: Iterable[NodeRun]
+) -> State:
+    """The state as it was when it was stored. What was under way then is called again, when woken.
+
+    `rows` are those from `first_row_needed` on, in order.
+    """
+    cursor = stored.cursor
+    frozen = stored.frozen_input
+    state = State(
+        [],
+        row_count=cursor["rows"],
+        last_action=cursor["last"],
+        status=RunStatus(cursor.get("status", RunStatus.RUNNING)),
+        error=cursor.get("error", ""),
+        frozen_input=None if frozen is None else (frozen[0],),
+    )
+    params = dict(params)
+    shareds = [dict(stored.shared), *stored.inner_shared]
+    for document, shared in zip(cursor["frames"], shareds, strict=True):
+        frame = _frame(document, flow, params, shared, state)
+        state.frames.append(frame)
+        if frame.node.subflow is not None:
+            flow = frame.node.subflow
+            has_input = frame.is_entered and has_prep(frame.node)
+            params = {**frame.merged, "input": frame.input} if has_input else frame.merged
+    frame = state.frames[-1]
+    rules = KINDS[frame.node.kind]
+    if frame.is_entered and isinstance(rules, CallRules) and not state.is_over:
+        rules.restore(frame)
+        _reopen(frame, rules, rows, cursor["frames"][-1].get("open", {}))
+    return state
+
+
+def _frame_document(frame: Frame) -> dict[str, Any]:
+    document: dict[str, Any] = {"node": frame.node.key}
+    if frame.try_no > 1:
+        document["try"] = frame.try_no
+    if frame.again_at is not None:
+        document["again"] = frame.again_at
+    if frame.is_entered:
+        document |= {"at": frame.entered_at, "since": frame.since}
+    if frame.until is not None:
+        document["until"] = frame.until
+    if frame.missing_since:
+        document["missing"] = frame.missing_since
+    if frame.launched:
+        document["launched"] = frame.launched
+    if _has_more_to_tell(frame):
+        open_documents = {
+            str(one.index): _branch_document(frame, one) for one in frame.open.values()
+        }
+        document["open"] = {index: one for index, one in open_documents.items() if one}
+    return document
+
+
+def _has_more_to_tell(frame: Frame) -> bool:
+    """Whether of a branch that is open there may be more to know than that it is."""
+    node = frame.node
+    if frame.has_asked_another or (node.flow and node.timeout_ms):
+        return True
+    return frame.is_untaken
+
+
+def _branch_document(frame: Frame, branch: Branch) -> dict[str, Any]:
+    """What the node runs do not tell of it, which is mostly nothing."""
+    document: dict[str, Any] = {}
+    if frame.node.flow and frame.node.timeout_ms:
+        # A child run goes on while its parent is away, and so does its time.
+        document["started"] = branch.started_at
+    if branch.is_untaken:
+        document |= {"started": branch.started_at, "at": branch.call_at, "untaken": True}
+    if branch.awaited_service:
+        document["awaits"] = branch.awaited_service
+    if branch.attempt > 1:
+        document |= {"attempt": branch.attempt, "error": branch.error, "at": branch.call_at}
+        document["excluded"] = list(branch.excluded)
+        if branch.worker is not None:
+            document["worker"] = list(branch.worker)
+    return document
+
+
+def _frame(
+    document: Mapping[str, Any],
+    flow: Flow,
+    params: Mapping[str, Any],
+    shared: dict[str, Any],
+    state: State,
+) -> Frame:
+    frame = Frame(
+        flow,
+        params,
+        shared,
+        flow.nodes[document["node"]],
+        is_entered="at" in document,
+        entered_at=Instant(document.get("at", 0)),
+        since=document.get("since", 0),
+        try_no=document.get("try", 1),
+        until=document.get("until"),
+        again_at=document.get("again"),
+        launched=document.get("launched", 0),
+        missing_since=dict(document.get("missing", {})),
+    )
+    if frame.is_entered:
+        frame.input, frame.merged = given_to(frame)
+        if not state.frames and state.frozen_input is not None:
+            (frame.input,) = state.frozen_input
+    return frame
+
+
+def _reopen(
+    frame: Frame, rules: CallRules, rows: Iterable[NodeRun], documents: Mapping[str, Any]
+) -> None:
+    """Which branches are done, which have failed, and which are to be called: again, or at last."""
+    failed: dict[int, NodeRun] = {}
+    for row in rows:
+        if row.branch is None:
+            continue
+        if row.status is NodeRunStatus.OK:
+            frame.done[row.branch] = row.output
+            frame.told_size += told_size(row.output, "")
+        elif row.is_settled:
+            frame.errors[row.branch] = row.error
+            frame.told_size += told_size(None, row.error)
+        else:
+            failed[row.branch] = row
+    for index in range(frame.launched):
+        if index in frame.done or index in frame.errors:
+            continue
+        lost = failed.get(index)
+        try_no = 1 if lost is None else lost.attempt + 1
+        call_at = LONG_AGO  # It was called, and is to be called again at once.
+        if lost is not None:
+            call_at = Instant(lost.finished_at + frame.node.wait_ms * MILLISECOND)
+        branch = _branch(frame, index, try_no, call_at, documents.get(str(index), {}))
+        frame.open[index] = branch
+        rules.set_alarm(frame, branch)
+
+
+def _branch(
+    frame: Frame, index: int, try_no: int, call_at: Instant, document: Mapping[str, Any]
+) -> Branch:
+    attempt = document.get("attempt", 1)
+    frame.has_asked_another |= attempt > 1
+    worker = document.get("worker")
+    branch = Branch(
+        index,
+        call_id(frame, index, try_no=try_no, attempt=attempt),
+        try_no=try_no,
+        attempt=attempt,
+        excluded=tuple(document.get("excluded", ())),
+        error=document.get("error", ""),
+        worker=None if worker is None else Worker(*worker),
+        started_at=document.get("started"),
+        call_at=document.get("at") or call_at,
+        is_issued=document.get("at") is None,
+        is_untaken=document.get("untaken", False),
+        awaited_service=document.get("awaits", ""),
+    )
+    if branch.started_at is not None and frame.node.timeout_ms:
+        branch.due_at = Instant(branch.started_at + frame.node.timeout_ms * MILLISECOND)
+    return branch

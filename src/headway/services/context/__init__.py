@@ -1,0 +1,1 @@
+"""The context that a job receives, and everything behind its methods."""

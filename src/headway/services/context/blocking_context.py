@@ -1,0 +1,261 @@
+"""Plain functions as jobs: called in a thread, with a context that waits instead of awaiting."""
+
+import asyncio
+import concurrent.futures
+import contextvars
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, TypeVar
+
+from headway.core.ids import Key, RunId
+from headway.core.run.admission import OnConflict
+from headway.core.run.run import Mode
+from headway.core.run.status import RunStatus
+from headway.forked import exit_if_forked, fork_mark
+from headway.ports.file_folder import PartFile
+from headway.services.context.execution import Ending
+from headway.services.context.run_context import ChildRun, RunContext
+from headway.services.context.run_files import check_data
+from headway.services.job_errors import JobExited
+from headway.services.submit.job import JobFunction
+
+T = TypeVar("T")
+
+
+class BlockingChildRun:
+    """A child of the run whose job, a plain `def`, holds this."""
+
+    def __init__(self, child: ChildRun, wait: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
+        self._child = child
+        self._wait = wait
+        self.id: RunId = child.id
+
+    def status(self) -> RunStatus:
+        status: RunStatus = self._wait(self._child.status())
+        return status
+
+    def result(self) -> Any:
+        return self._wait(self._child.result())
+
+
+class BlockingRunContext:
+    """The context of a job that is a plain `def`: the same words, each waits until it is done.
+
+    A thread cannot be stopped from outside. Once the run is to end, `cancelled` is true, and every
+    call raises CancelledError, also one that is waiting. The key stays busy until the function
+    returns or the time that it had for it is over.
+    """
+
+    def __init__(self, context: RunContext, loop: asyncio.AbstractEventLoop) -> None:
+        self._context = context
+        self._loop = loop
+        self._fork_mark = fork_mark()
+        self.run_id: RunId = context.run_id
+        self.key: Key = context.key
+        self.mode: Mode = context.mode
+        self.generation: int = context.generation
+        self.attempt: int = context.attempt
+        self.params: dict[str, Any] = context.params
+
+    @property
+    def checkpoint(self) -> Any:
+        return self._context.checkpoint
+
+    @property
+    def cancelled(self) -> bool:
+        return self._context.cancelled
+
+    @property
+    def ending(self) -> str | None:
+        return self._context.ending
+
+    def progress(self, **figures: Any) -> None:
+        self._wait(self._context.progress(**figures))
+
+    def save_checkpoint(self, checkpoint: Any) -> None:
+        self._wait(self._context.save_checkpoint(checkpoint))
+
+    @contextmanager
+    def file(self, path: str) -> "Iterator[BlockingFileWriter]":
+        files = self._context.files
+        part = self._wait(files.begin(path))
+        try:
+            yield BlockingFileWriter(self, part)
+            self._wait(files.finish(part, path))
+        except BaseException:
+            files.give_up(part)
+            raise
+
+    def has_file(self, path: str) -> bool:
+        return self._wait(self._context.has_file(path))
+
+    def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
+        self._wait(self._context.log(message, level=level, **fields))
+
+    def emit(self, kind: str, payload: Any = None) -> None:
+        self._wait(self._context.emit(kind, payload))
+
+    def messages(self) -> list[Any]:
+        return self._wait(self._context.messages())
+
+    def sleep(self, seconds: float) -> None:
+        self._wait(self._context.sleep(seconds))
+
+    def interrupt(
+        self,
+        question: Any,
+        *,
+        timeout_s: float | None = None,
+        default: Any = None,
+        schema: dict[str, Any] | None = None,
+        call_id: str | None = None,
+        on_shutdown: Literal["hand_over", "deny"] = "hand_over",
+    ) -> Any:
+        asking = self._context.interrupt(
+            question,
+            timeout_s=timeout_s,
+            default=default,
+            schema=schema,
+            call_id=call_id,
+            on_shutdown=on_shutdown,
+        )
+        return self._wait(asking)
+
+    @contextmanager
+    def listening(self) -> "Iterator[None]":
+        window = self._context.listening()
+        self._wait(window.__aenter__())
+        try:
+            yield
+        finally:
+            if self._context.execution.ending is None:
+                self._wait(window.__aexit__(None, None, None))
+
+    def start(
+        self,
+        job: str | JobFunction,
+        *,
+        key: str | None = None,
+        params: dict[str, Any] | None = None,
+        name: str | None = None,
+        on_conflict: OnConflict | str = OnConflict.REJECT,
+    ) -> "BlockingChildRun":
+        started = self._context.start(
+            job, key=key, params=params, name=name, on_conflict=on_conflict
+        )
+        return BlockingChildRun(self._wait(started), self._wait)
+
+    def call(
+        self,
+        job: str | JobFunction,
+        *,
+        key: str | None = None,
+        params: dict[str, Any] | None = None,
+        name: str | None = None,
+        on_conflict: OnConflict | str = OnConflict.REJECT,
+    ) -> Any:
+        called = self._context.call(job, key=key, params=params, name=name, on_conflict=on_conflict)
+        return self._wait(called)
+
+    def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        exit_if_forked(self._fork_mark)  # No loop runs in a child: it would wait forever.
+        if self.cancelled:
+            coroutine.close()
+            raise asyncio.CancelledError
+        waiting = asyncio.run_coroutine_threadsafe(self._watched(coroutine), self._loop)
+        try:
+            return waiting.result()
+        except concurrent.futures.CancelledError:
+            self._context.execution.note_ending()
+            raise asyncio.CancelledError from None
+
+    async def _watched(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        with self._context.execution.calling():
+            return await coroutine
+
+
+class BlockingFileWriter:
+    """A file of a run, being written by a plain function."""
+
+    def __init__(self, context: BlockingRunContext, part: PartFile) -> None:
+        self._context = context
+        self._part = part
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._context.cancelled:
+            raise asyncio.CancelledError
+        self._part.write(check_data(data))
+
+
+async def call_in_thread(
+    function: Callable[..., Any], context: RunContext, arguments: dict[str, Any]
+) -> Any:
+    """Call `function` in a thread and return its result. A cancel waits for the thread.
+
+    Each call has its own thread, so that one that never ends does not block the others. Raise
+    CancelledError if the function returned because it was asked to end.
+    """
+    execution = context.execution
+    blocking = BlockingRunContext(context, asyncio.get_running_loop())
+
+    def call() -> tuple[Any, Ending | None]:
+        result = function(blocking, **arguments)
+        return result, execution.ending  # Read it here: the event loop may change it at any time.
+
+    answer = begin_in_thread(call, name=f"headway-job-{context.run_id}")
+    try:
+        result, ending = await asyncio.shield(answer)
+    except asyncio.CancelledError:
+        if not answer.done():
+            await asyncio.wait([answer])
+        if answer.cancelled() or answer.exception() is not None:
+            raise
+        result, ending = answer.result()
+    if not execution.has_finished(ending, is_interrupted=execution.has_noticed):
+        raise asyncio.CancelledError
+    return result
+
+
+def begin_in_thread(function: Callable[[], Any], *, name: str) -> "asyncio.Future[Any]":
+    """What `function` returns or raises, once it does. To cancel that stops nothing."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Any] = loop.create_future()
+    variables = contextvars.copy_context()
+    mark = fork_mark()
+
+    def work() -> None:
+        result, raised = None, None
+        try:
+            result = variables.run(function)
+        except BaseException as error:
+            raised = error
+        exit_if_forked(mark)
+        _tell(loop, answer, result, raised)
+
+    threading.Thread(target=work, name=name, daemon=True).start()
+    return answer
+
+
+def _tell(
+    loop: asyncio.AbstractEventLoop,
+    answer: "asyncio.Future[Any]",
+    result: Any,
+    error: BaseException | None,
+) -> None:
+    def tell() -> None:
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(result)
+        elif isinstance(error, asyncio.CancelledError):
+            answer.cancel()
+        elif isinstance(error, Exception) and not isinstance(error, StopIteration):
+            answer.set_exception(error)
+        else:  # SystemExit would end the program here, and a future refuses StopIteration.
+            answer.set_exception(JobExited(error))
+
+    try:
+        loop.call_soon_threadsafe(tell)
+    except RuntimeError:  # The loop is closed: nobody waits any more.
+        return

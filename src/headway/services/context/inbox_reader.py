@@ -1,0 +1,79 @@
+"""What came in for one execution: each item is taken once, and none is lost on the way.
+
+Messages stay in the inbox until the job asks for them. Who waits for an answer takes answers alone:
+what it took besides would be gone with this execution.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from headway.core.batch_state import MESSAGE, InboxItem
+from headway.core.command.run.inbox import ANSWER, ConsumeInbox
+from headway.core.run.run import Claim
+from headway.core.secret import opened
+from headway.ports.store import Store
+from headway.services.context.execution import Execution
+from headway.services.retrying import persistently
+
+
+class Inbox:
+    def __init__(
+        self, execution: Execution, store: Store, *, before_look: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._news = execution.news
+        self._before_look = before_look
+        self._message_looks = _Looks(execution.claim, store, MESSAGE)
+        self._answer_looks = _Looks(execution.claim, store, ANSWER)
+        self._answers: dict[str, InboxItem] = {}
+
+    async def messages(self) -> list[Any]:
+        """All that came since the last look, in order."""
+        await self._before_look()
+        return [opened(item.payload) for item in await self._message_looks.take()]
+
+    async def read_answers(self) -> None:
+        """To all that is asked, for whoever waits to take."""
+        await self._before_look()
+        try:
+            items = await self._answer_looks.take()
+        except asyncio.CancelledError:
+            self._news.set()  # What was taken, and is not heard now, may be for another.
+            raise
+        for item in items:
+            assert item.call_id is not None
+            self._answers[item.call_id] = item
+            self._news.set()  # It may be for another, who has looked already and found nothing.
+
+    def take_answer(self, call_id: str, *, after_seq: int) -> tuple[Any] | None:
+        """What was read, unless it came too early to be an answer to what is asked now."""
+        item = self._answers.pop(call_id, None)
+        return None if item is None or item.seq <= after_seq else (opened(item.payload),)
+
+
+class _Looks:
+    """For items of one kind, one look after the other."""
+
+    def __init__(self, claim: Claim, store: Store, kind: str) -> None:
+        self._claim = claim
+        self._store = store
+        self._kind = kind
+        self._looking = asyncio.Lock()
+        self._read_seq = 0
+        self._may_have_missed = False
+
+    async def take(self) -> tuple[InboxItem, ...]:
+        async with self._looking:
+            items = await persistently(self._consume) or ()
+            self._may_have_missed = False
+            if items:
+                self._read_seq = items[-1].seq
+            return items
+
+    def _consume(self) -> Awaitable[tuple[InboxItem, ...] | None]:
+        # What came of this may never be heard, if the database goes away or the job stops
+        # waiting; then the next look asks for it once more.
+        again_after = self._read_seq if self._may_have_missed else None
+        self._may_have_missed = True
+        opens_window = self._kind == MESSAGE
+        return self._store.apply(ConsumeInbox(self._claim, self._kind, again_after, opens_window))

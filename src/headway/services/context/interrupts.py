@@ -1,0 +1,197 @@
+"""Questions to people as a job puts them: asked, waited for without a slot, and closed."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from headway.core.answer_schema import check_schema, misfit
+from headway.core.batch_state import Question
+from headway.core.command.protocol import Command
+from headway.core.command.run.interrupt import AskQuestion, CloseQuestion, Outcome, RecallQuestions
+from headway.core.document import NULL, encode_document
+from headway.core.errors import InvalidInput
+from headway.ports.clock import Clock
+from headway.ports.store import Store
+from headway.services.context.execution import Ending, Execution
+from headway.services.context.inbox_reader import Inbox
+from headway.services.context.slot_switch import Slot
+from headway.services.retrying import persistently
+
+_OUTCOMES: Final = {Ending.CANCELLED: Outcome.CANCELLED, Ending.SHUTDOWN: Outcome.SHUTDOWN}
+
+
+def denial(ending: Ending) -> dict[str, Any]:
+    """Return the answer to a question whose run must end."""
+    return {"approved": False, "reason": ending.value}
+
+
+def check_on_shutdown(on_shutdown: str, schema: dict[str, Any] | None) -> bool:
+    """Return whether a shutdown denies. Raise InvalidInput if the schema allows no denial."""
+    if on_shutdown not in ("hand_over", "deny"):
+        raise InvalidInput("on_shutdown", f"must be 'hand_over' or 'deny', not {on_shutdown!r}")
+    is_denied = on_shutdown == "deny"
+    if is_denied and schema is not None:
+        check_schema(schema)
+        fault = misfit(schema, denial(Ending.SHUTDOWN))
+        if fault is not None:
+            problem = f"the denial does not fit the schema: {fault[0]} {fault[1]}"
+            raise InvalidInput("on_shutdown", problem)
+    return is_denied
+
+
+A = TypeVar("A")
+
+
+class Asking:
+    """The questions of one execution. Several may be open at once, each under its own name."""
+
+    def __init__(
+        self,
+        execution: Execution,
+        store: Store,
+        clock: Clock,
+        *,
+        inbox: Inbox,
+        slot: Slot,
+        flush: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._execution = execution
+        self._store = store
+        self._clock = clock
+        self._inbox = inbox
+        self._slot = slot
+        self._flush = flush
+        self._call_ids: set[str] = set()
+        """What is asked now."""
+        self._left: list[Question] | None = [] if execution.claimed.generation == 1 else None
+        """Questions of earlier executions that this one has not asked; None if not read yet."""
+        self._recalling = asyncio.Lock()
+
+    async def ask(self, asks: AskQuestion, *, default: Any, is_named: bool, is_denied: bool) -> Any:
+        """Return a person's answer, or `default` if there is none in time.
+
+        A cancel answers with a denial, or raises CancelledError if that does not fit the schema. A
+        shutdown answers only if `is_denied`; otherwise it raises CancelledError, and the question
+        stays open for the next execution of the run, which asks it under the same name.
+        """
+        if not is_named:
+            call_id = await self._earlier_name(asks)
+            asks = asks if call_id is None else replace(asks, call_id=call_id)
+        if asks.call_id in self._call_ids:
+            problem = f"{asks.call_id!r} is asked now; each question that is open has its own"
+            raise InvalidInput("call_id", problem)
+        self._call_ids.add(asks.call_id)
+        self._execution.denied_count += is_denied
+        try:
+            async with self._closed_if_given_up(asks.call_id):
+                return await self._ask(asks, default, is_denied=is_denied)
+        finally:
+            self._execution.denied_count -= is_denied
+            self._call_ids.remove(asks.call_id)
+            if self._left:
+                self._left = [one for one in self._left if one.call_id != asks.call_id]
+
+    async def _earlier_name(self, asks: AskQuestion) -> str | None:
+        """Return the oldest name under which an earlier execution asked the same question."""
+        async with self._recalling:
+            if self._left is None:
+                left = await self._apply(RecallQuestions(self._execution.claim))
+                generation = self._execution.claimed.generation
+                self._left = [one for one in left if one.generation != generation]
+        for question in self._left:
+            if asks.is_same_as(question) and question.call_id not in self._call_ids:
+                self._left.remove(question)
+                return question.call_id
+        return None
+
+    async def _ask(self, asks: AskQuestion, default: Any, *, is_denied: bool) -> Any:
+        self._hand_over_if_stopping(is_denied=is_denied)
+        asked = await self._apply(asks)
+        after_seq, timeout_s = 0, asks.timeout_s
+        if asked is not None:
+            after_seq, timeout_s = asked.seq, asked.timeout_s
+        found: tuple[Any] | None
+        if asked is not None and asked.answer is not None:
+            found = (json.loads(asked.answer),)
+            await self._inbox.read_answers()  # Otherwise it would stay unread.
+            self._inbox.take_answer(asks.call_id, after_seq=after_seq)
+        else:
+            found = await self._wait_for_answer(asks.call_id, after_seq, timeout_s)
+        self._hand_over_if_stopping(is_denied=is_denied)
+        return await self._close(asks, default, found, after_seq)
+
+    def _hand_over_if_stopping(self, *, is_denied: bool) -> None:
+        """Raise CancelledError if the question must be left to the next execution."""
+        ending = self._execution.ending
+        if ending is Ending.LOST or (ending is Ending.SHUTDOWN and not is_denied):
+            raise asyncio.CancelledError
+
+    async def _close(
+        self, asks: AskQuestion, default: Any, found: tuple[Any] | None, after_seq: int
+    ) -> Any:
+        ending = self._execution.ending
+        outcome, answer, is_fit = Outcome.TIMED_OUT, default, True
+        if found is not None:
+            (answer,) = found
+        elif ending is not None:
+            outcome, answer = _OUTCOMES[ending], denial(ending)
+            is_fit = asks.schema is None or misfit(json.loads(asks.schema), answer) is None
+        otherwise = encode_document(answer, place="answer") if is_fit else NULL
+        # Somebody may have answered at the last moment, and was told that it counts.
+        closes = CloseQuestion(self._execution.claim, asks.call_id, otherwise, outcome)
+        standing = await self._apply(closes)
+        if not is_fit:
+            raise asyncio.CancelledError
+        if found is not None or standing not in (None, otherwise):  # By a person, not by a limit.
+            self._execution.has_progressed = True
+        if standing is not None:
+            return json.loads(standing)
+        await self._inbox.read_answers()
+        found = self._inbox.take_answer(asks.call_id, after_seq=after_seq)
+        return answer if found is None else found[0]
+
+    async def _wait_for_answer(
+        self, call_id: str, after_seq: int, timeout_s: float
+    ) -> tuple[Any] | None:
+        self._execution.asking_count += 1
+        try:
+            # Closed before it waits for its slot: until then people could still answer.
+            async with self._slot.given_back(), self._closed_if_given_up(call_id):
+                return await self._answer(call_id, after_seq, timeout_s)
+        finally:
+            self._execution.asking_count -= 1
+
+    async def _answer(self, call_id: str, after_seq: int, timeout_s: float) -> tuple[Any] | None:
+        """Return None if there is no answer, and the time is over or the run must end."""
+        until_s = self._clock.monotonic_s() + timeout_s
+        while True:  # Until it is answered, or the time is over.
+            self._execution.news.clear()
+            await self._inbox.read_answers()
+            found = self._inbox.take_answer(call_id, after_seq=after_seq)
+            if found is not None or self._execution.ending is not None:
+                return found
+            left_s = until_s - self._clock.monotonic_s()
+            if left_s <= 0:
+                return None
+            try:
+                async with self._clock.timeout(left_s):
+                    await self._execution.news.wait()
+            except TimeoutError:
+                continue
+
+    @asynccontextmanager
+    async def _closed_if_given_up(self, call_id: str) -> AsyncIterator[None]:
+        """When the job itself has set a limit to the wait, people are not asked any longer."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            if self._execution.ending is None:
+                await self._apply(CloseQuestion(self._execution.claim, call_id, NULL))
+            raise
+
+    async def _apply(self, command: Command[A]) -> A:
+        await self._flush()
+        return await persistently(lambda: self._store.apply(command))

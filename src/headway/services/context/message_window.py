@@ -1,0 +1,55 @@
+"""The window of an execution, in which its job listens for messages.
+
+The window belongs to the claim: an execution that loses the run also loses its window, and the next
+one begins without a window. A job opens it with `ctx.listening()`, or by reading its messages.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from headway.core.command.run.report import SetWindow
+from headway.core.duration import check_seconds
+from headway.core.run.window import Window
+from headway.ports.clock import Clock
+from headway.ports.store import Store
+from headway.services.context.execution import Execution
+from headway.services.retrying import persistently
+
+
+class MessageWindow:
+    def __init__(self, execution: Execution, store: Store, clock: Clock) -> None:
+        self._execution = execution
+        self._store = store
+        self._clock = clock
+        self._window = Window.NONE
+
+    def opened_by_reading(self) -> None:
+        """Record that `ConsumeInbox` has opened the window, unless the job had set one."""
+        if self._window is Window.NONE:
+            self._window = Window.STREAMING
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        await self._set(Window.STREAMING)
+        try:
+            yield
+        finally:
+            await self._set(Window.CLOSED)
+
+    @asynccontextmanager
+    async def compacting(self, *, timeout_s: float) -> AsyncIterator[None]:
+        check_seconds(timeout_s, place="timeout_s")
+        before = self._window
+        await self._set(Window.COMPACTING)
+        try:
+            async with self._clock.timeout(timeout_s):
+                yield
+        finally:
+            await self._set(before)
+
+    async def _set(self, window: Window) -> None:
+        """Store the window, unless the run must end: it then accepts no messages."""
+        self._window = window
+        if self._execution.ending is None:
+            command = SetWindow(self._execution.claim, window)
+            await persistently(lambda: self._store.apply(command))

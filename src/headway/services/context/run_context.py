@@ -1,0 +1,351 @@
+"""What a job is given, and what it may say while it runs."""
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import cached_property
+from typing import Any, Final, Literal, TypeVar
+
+from headway.core.answer_schema import misfit
+from headway.core.command.protocol import Command
+from headway.core.command.run.interrupt import AskQuestion
+from headway.core.command.run.report import Said, SaveCheckpoint, emitted
+from headway.core.document import encode_document
+from headway.core.duration import check_seconds
+from headway.core.errors import InvalidInput
+from headway.core.ids import Key, RunId
+from headway.core.run.admission import OnConflict
+from headway.core.run.events import EventType
+from headway.core.run.run import Mode
+from headway.core.run.status import RunStatus
+from headway.core.secret import opened
+from headway.ports.clock import Clock
+from headway.ports.store import Store
+from headway.services.context.child_runs import Children
+from headway.services.context.event_reporter import Report
+from headway.services.context.execution import Ending, Execution
+from headway.services.context.inbox_reader import Inbox
+from headway.services.context.interrupts import Asking, check_on_shutdown
+from headway.services.context.message_window import MessageWindow
+from headway.services.context.run_files import FileWriter, RunFiles
+from headway.services.context.slot_switch import Slot
+from headway.services.retrying import persistently
+from headway.services.submit.job import JobFunction
+from headway.services.submit.run_handle import outcome_of
+
+SLOT_KEPT_S: Final = 1.0
+"""Who waits for less keeps its slot: to give it back and get it again costs more."""
+SCHEMA_BYTE_COUNT_MAX: Final = 65_536
+
+A = TypeVar("A")
+
+
+class ChildRun:
+    """A child of the run whose job holds this."""
+
+    def __init__(self, run_id: RunId, children: Children, slot: Slot) -> None:
+        self.id = run_id
+        self._children = children
+        self._slot = slot
+
+    def __repr__(self) -> str:
+        return f"ChildRun({self.id!r})"
+
+    async def status(self) -> RunStatus:
+        return (await self._children.record(self.id)).run.status
+
+    async def result(self) -> Any:
+        """What its job returned, once it has; RunFailed when it ends in any other way.
+
+        While it is active, the parent waits without a slot.
+        """
+        record = await self._children.record(self.id)
+        if record.run.is_active:
+            async with self._slot.given_back():
+                record = await self._children.ended(self.id)
+        return outcome_of(record)
+
+
+class RunContext:
+    """One execution of one run. Pass `generation` on to whatever must not hear an older one.
+
+    While the job waits in `sleep` (a second or more), in `interrupt` or for a child, the run keeps
+    its key and gives its slot to others; it goes on when it has one again, ahead of runs that are
+    only queued.
+
+    Besides what it can say and ask, it has `run_id`, `key`, `mode` (start or continue), `params`,
+    `checkpoint` (what this run saved last, or the run that it continues), `generation` (how often
+    the run was claimed) and `attempt` (1, and one more for each retry).
+    """
+
+    def __init__(
+        self,
+        execution: Execution,
+        store: Store,
+        clock: Clock,
+        *,
+        children: Callable[[], Children],
+        files: RunFiles,
+    ) -> None:
+        claimed = execution.claimed
+        self._execution = execution
+        self._claim = execution.claim
+        self._store = store
+        self._make_children = children
+        self._files = files
+        self._clock = clock
+        self._question_count = 0
+        self.run_id: RunId = claimed.run_id
+        self.key: Key = claimed.key
+        self.mode: Mode = claimed.mode
+        self.generation: int = claimed.generation
+        self.attempt: int = claimed.attempt
+        """1, and one more for each retry."""
+        self.checkpoint: Any = (
+            None if claimed.checkpoint is None else json.loads(claimed.checkpoint)
+        )
+        """What this run saved last, or the run that it continues."""
+
+    # Made for those who use them: most runs are short.
+
+    @cached_property
+    def _slot(self) -> Slot:
+        return Slot(self._execution, self._store, before_wait=self._flush)
+
+    @cached_property
+    def _children(self) -> Children:
+        return self._make_children()
+
+    @cached_property
+    def _report(self) -> Report:
+        return Report(self._store, self._claim)
+
+    @cached_property
+    def _window(self) -> MessageWindow:
+        return MessageWindow(self._execution, self._store, self._clock)
+
+    @cached_property
+    def _inbox(self) -> Inbox:
+        return Inbox(self._execution, self._store, before_look=self._flush)
+
+    @cached_property
+    def _asking(self) -> Asking:
+        return Asking(
+            self._execution,
+            self._store,
+            self._clock,
+            inbox=self._inbox,
+            slot=self._slot,
+            flush=self._flush,
+        )
+
+    @cached_property
+    def params(self) -> dict[str, Any]:
+        """As they were submitted, defaults included."""
+        params: dict[str, Any] = opened(self._execution.claimed.params)
+        return params
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the job should end. An async job is also cancelled."""
+        return self._execution.note_ending() is not None
+
+    @property
+    def ending(self) -> str | None:
+        """Why the job should end, or None while it may continue.
+
+        `cancelled`: the run was cancelled and ends canceled. `shutdown`: the process stops, and
+        the run is executed again elsewhere. `lost`: another process already executes it.
+        """
+        ending = self._execution.note_ending()
+        return None if ending is None else ending.value
+
+    async def progress(self, /, **figures: Any) -> None:
+        """Replace the run's progress by `figures`; ten times a second it is written down."""
+        await self._report.progress(encode_document(figures, place="progress"))
+
+    async def save_checkpoint(self, checkpoint: Any) -> None:
+        """From here a later execution goes on, after a crash or by Continue."""
+        document = encode_document(checkpoint, place="checkpoint")
+        await self._apply(SaveCheckpoint(self._claim, document))
+        self._execution.has_progressed = True
+        self.checkpoint = checkpoint
+
+    def file(self, path: str) -> AbstractAsyncContextManager[FileWriter]:
+        """Write a file in the folder of the run's key: `async with ctx.file("photos/1.jpg") as f`.
+
+        It has its name once the block has ended without an error, whole and all at once; until
+        then it is a `.part`, which an error or a cancel removes.
+        """
+        return self._files.written(path)
+
+    async def has_file(self, path: str) -> bool:
+        """Whether the key has this file, whole, of whichever run."""
+        return await self._files.has(path)
+
+    async def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
+        """A line for people to read, kept with the run.
+
+        Lines that follow each other within a tenth of a second become one event. Before a
+        checkpoint, a question, a wait and the end of the run all of them are written.
+        """
+        line = {"level": level, "message": message, **fields}
+        await self._report.say(Said(EventType.LOG, encode_document(line, place="log")))
+
+    async def emit(self, kind: str, payload: Any = None) -> None:
+        """An event of the job's own making, for whoever watches the run; written like lines."""
+        await self._report.say(emitted(kind, encode_document(payload, place="payload")))
+
+    async def messages(self) -> list[Any]:
+        """Return the messages sent to the run since the last call, in order.
+
+        The first call makes the run listen for the rest of this execution, unless the job opens
+        and closes the window itself with `listening()`.
+        """
+        messages = await self._inbox.messages()
+        self._window.opened_by_reading()
+        return messages
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; from a second on without a slot, which others use meanwhile."""
+        check_seconds(seconds, place="seconds")
+        if seconds < SLOT_KEPT_S:
+            await self._clock.sleep(seconds)
+            return
+        until_s = self._clock.monotonic_s() + seconds
+        async with self._slot.given_back():  # Which takes a moment that is part of the sleep.
+            await self._clock.sleep(max(0.0, until_s - self._clock.monotonic_s()))
+
+    async def interrupt(
+        self,
+        question: Any,
+        *,
+        timeout_s: float | None = None,
+        default: Any = None,
+        schema: dict[str, Any] | None = None,
+        call_id: str | None = None,
+        on_shutdown: Literal["hand_over", "deny"] = "hand_over",
+    ) -> Any:
+        """Ask people, and return their answer, or `default` if there is none in time.
+
+        With a JSON `schema` an answer that does not fit is refused, and a page can show a form.
+        Several questions may be open at once; `call_id` names this one, if the job has a name for
+        it. The default of `timeout_s` is the setting `permission_timeout_s`.
+
+        A cancel answers with `{"approved": false, "reason": "cancelled"}`, or cancels the job if
+        the schema does not allow that. When the process stops, the question stays open, and the
+        next execution that asks the same question waits for the same answer. With
+        `on_shutdown="deny"` the answer is `{"approved": false, "reason": "shutdown"}` instead.
+        """
+        is_denied = check_on_shutdown(on_shutdown, schema)
+        asks = self._question(
+            question, timeout_s=timeout_s, default=default, schema=schema, call_id=call_id
+        )
+        return await self._asking.ask(
+            asks, default=default, is_named=call_id is not None, is_denied=is_denied
+        )
+
+    def _question(
+        self,
+        question: Any,
+        *,
+        timeout_s: float | None,
+        default: Any,
+        schema: dict[str, Any] | None,
+        call_id: str | None,
+    ) -> AskQuestion:
+        self._question_count += 1
+        asks = AskQuestion(
+            self._claim,
+            f"{self.generation}.{self._question_count}" if call_id is None else call_id,
+            encode_document(question, place="interrupt"),
+            None
+            if schema is None
+            else encode_document(schema, place="schema", byte_count_max=SCHEMA_BYTE_COUNT_MAX),
+            self._execution.timeouts.permission_timeout_s if timeout_s is None else timeout_s,
+            None if default is None else encode_document(default, place="default"),
+        )
+        fault = None if schema is None or default is None else misfit(schema, default)
+        if fault is not None:
+            place, problem = fault
+            raise InvalidInput(place.replace("answer", "default", 1), problem)
+        return asks
+
+    def listening(self) -> AbstractAsyncContextManager[None]:
+        """Listen for messages inside the block. Read them at the top of each step.
+
+        After the block neither a message nor a cancel is accepted, because only the result has to
+        be stored. Call `messages()` once more then, for messages that were accepted before.
+        """
+        return self._window.listening()
+
+    def compacting(self, *, timeout_s: float | None = None) -> AbstractAsyncContextManager[None]:
+        """Refuse messages as `compacting` inside the block. Raise TimeoutError after `timeout_s`.
+
+        The default of `timeout_s` is the setting `compaction_timeout_s`.
+        """
+        usual_s = self._execution.timeouts.compaction_timeout_s
+        return self._window.compacting(timeout_s=usual_s if timeout_s is None else timeout_s)
+
+    async def start(
+        self,
+        job: str | JobFunction,
+        *,
+        key: str | None = None,
+        params: dict[str, Any] | None = None,
+        name: str | None = None,
+        on_conflict: OnConflict | str = OnConflict.REJECT,
+    ) -> "ChildRun":
+        """Start a run of `job` as a child of this one, once, however often this run is executed.
+
+        `job` is the name of a job, or its function.
+        Asked for the same again (job, key and parameters, for the same time in this execution),
+        or under the same `name`, it is the same child. A retry starts anew what has failed. What
+        is still active when this run ends is cancelled. KeyBusy, LaneFull: as for any run.
+        ChildRefused: it could never start, or there are too many.
+        """
+        run_id = await self._children.start(
+            job, key=key, params=params, name=name, on_conflict=on_conflict
+        )
+        return ChildRun(run_id, self._children, self._slot)
+
+    async def call(
+        self,
+        job: str | JobFunction,
+        *,
+        key: str | None = None,
+        params: dict[str, Any] | None = None,
+        name: str | None = None,
+        on_conflict: OnConflict | str = OnConflict.REJECT,
+    ) -> Any:
+        """`start` a child and wait for its result, without a slot; RunFailed if it has none."""
+        child = await self.start(job, key=key, params=params, name=name, on_conflict=on_conflict)
+        return await child.result()
+
+    @property
+    def execution(self) -> Execution:
+        """For the engine: what it was told."""
+        return self._execution
+
+    @property
+    def files(self) -> RunFiles:
+        """For the engine, and for jobs that are plain functions."""
+        return self._files
+
+    async def end(self) -> None:
+        """For the engine: write down what has waited, if anybody listens."""
+        if "_report" not in self.__dict__:
+            return
+        if self._execution.ending is Ending.LOST:
+            self._report.drop()
+        else:
+            await self._report.end()
+
+    async def _flush(self) -> None:
+        if "_report" in self.__dict__:
+            await self._report.flush()
+
+    async def _apply(self, command: Command[A]) -> A:
+        await self._flush()
+        # An outage is not the job's fault. When it costs the lease, the execution is ended.
+        return await persistently(lambda: self._store.apply(command))

@@ -1,0 +1,186 @@
+"""The files that one execution writes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from headway.core.command.run.record_files import FileAnswer, FinishFile
+from headway.core.errors import InfrastructureError, InvalidInput, RunNotActive
+from headway.core.stored_file import check_path
+from headway.log import event_log
+from headway.ports.file_folder import Hold, PartFile
+from headway.services.blocking_calls import Threads
+from headway.services.context.execution import Ending, Execution
+from headway.services.context.output_files import Output, part_name
+from headway.services.retrying import persistently
+
+BUFFER_BYTE_COUNT: Final = 1 << 16
+
+log = event_log(__name__)
+
+
+class FileWriter:
+    """A file of a run, being written. It gets its name when the `async with` block ends."""
+
+    def __init__(self, part: PartFile, threads: Threads) -> None:
+        self._part = part
+        self._threads = threads
+        self._waiting = bytearray()
+
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append; to be awaited, because a disk may be slower than what is to be written."""
+        self._waiting += check_data(data)
+        if len(self._waiting) >= BUFFER_BYTE_COUNT:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Hand what was written to the system."""
+        waiting, self._waiting = self._waiting, bytearray()
+        await self._threads.run(self._part.write, waiting)
+
+
+class RunFiles:
+    """What an execution does with files, and how it leaves them."""
+
+    def __init__(self, execution: Execution, output: Output) -> None:
+        self._execution = execution
+        self._output = output
+        self._folder = output.folder
+        self._run_id = execution.claimed.run_id
+        self._key = execution.claimed.key
+        self._hold: Hold | None = None
+        self._entering = asyncio.Lock()
+        self._has_ended = False
+        self._may_have_parts = execution.claimed.generation > 1
+        """This execution has begun a file, or an earlier one may have. Most runs have none."""
+        self._number = 0
+        self._whole: dict[str, FinishFile] = {}
+        """Finished, and perhaps entered in the ledger; not renamed yet."""
+
+    @asynccontextmanager
+    async def written(self, path: str) -> AsyncIterator[FileWriter]:
+        part = await self.begin(path)
+        writer = FileWriter(part, self._output.threads)
+        try:
+            yield writer
+            await writer.flush()
+            await self.finish(part, path)
+        except BaseException:
+            self.give_up(part)
+            raise
+
+    async def has(self, path: str) -> bool:
+        check_path(path)
+        await self._enter()
+        return self._folder.has_file(self._key, path)
+
+    async def prepare(self) -> None:
+        """See to the key's earlier output, before the job begins."""
+        if self._execution.claimed.existing is not None:
+            await self._enter()
+            await persistently(lambda: self._output.prepare(self._execution))
+
+    async def begin(self, path: str) -> PartFile:
+        check_path(path)
+        await self._enter()
+        self._folder.check_place(self._key, path)
+        self._number += 1
+        generation = self._execution.claimed.generation
+        name = part_name(generation, self._number, path.rsplit("/", 1)[-1])
+        return self._folder.begin(self._run_id, name)
+
+    async def finish(self, part: PartFile, path: str) -> None:
+        """Enter the file in the ledger, then rename it; RunNotActive: the claim is void."""
+        byte_count = await self._output.threads.run(part.finish)
+        self._check_not_ended()
+        self._folder.check_place(self._key, path)
+        self._whole[part.name] = command = FinishFile(
+            claim=self._execution.claim,
+            key=self._key,
+            data_id=self._folder.data_id(),
+            path=path,
+            part=part.name,
+            byte_count=byte_count,
+        )
+        answer = await persistently(lambda: self._output.store.apply(command))
+        if answer is FileAnswer.REFUSED:
+            del self._whole[part.name]
+            raise RunNotActive(self._run_id)
+        if answer is FileAnswer.NEW:
+            self._execution.has_progressed = True
+        await self._output.threads.run(self._folder.place, self._run_id, part.name, self._key, path)
+        del self._whole[part.name]
+
+    def give_up(self, part: PartFile) -> None:
+        """Remove a file that was not finished. In any thread."""
+        part.close()
+        if part.name not in self._whole:  # Else `end` asks the ledger.
+            self._folder.drop_part(self._run_id, part.name)
+
+    async def end(self, *, is_given_up: bool) -> None:
+        """The job has stopped: leave no part behind.
+
+        When the execution is given up, leave no file either that a cancel wants deleted. What
+        cannot be done now is done by the sweep.
+        """
+        self._has_ended = True
+        try:
+            if not self._has_parts():
+                return
+            for command in list(
+                self._whole.values()
+            ):  # Whether or not it was heard the first time.
+                await self._output.store.apply(command)
+            await self._output.recover(self._run_id, up_to=self._execution.claimed.generation)
+            if is_given_up and self._execution.ending is Ending.CANCELLED:
+                await self._output.delete_wanted(self._run_id, is_over=False)
+        except (InfrastructureError, OSError) as error:
+            log.warning("files_left", extra={"run_id": self._run_id, "reason": str(error)})
+
+    async def leave(self) -> None:
+        """All has been said about the run: tidy up, if it is over."""
+        if self._hold is not None:
+            self._hold.close()
+            self._hold = None
+        self._output.entered.pop(self._run_id, None)
+        try:
+            if self._has_parts():
+                await self._output.settle(self._run_id)
+        except (InfrastructureError, OSError) as error:
+            log.warning("files_left", extra={"run_id": self._run_id, "reason": str(error)})
+
+    async def _enter(self) -> None:
+        async with self._entering:
+            self._check_not_ended()
+            if self._hold is not None:
+                return
+            self._may_have_parts = True
+            hold = self._folder.enter_run(self._run_id)
+            try:
+                self._output.entered[self._run_id] = self._key
+                await persistently(self._tidy)
+            except BaseException:
+                hold.close()
+                raise
+            self._hold = hold
+
+    def _has_parts(self) -> bool:
+        return self._may_have_parts and self._folder.has_run(self._run_id)
+
+    async def _tidy(self) -> None:
+        earlier = self._execution.claimed.generation - 1
+        await self._output.recover(self._run_id, up_to=earlier)
+        await self._output.settle_key(self._key, but=self._run_id)
+
+    def _check_not_ended(self) -> None:
+        if self._has_ended:
+            raise RunNotActive(self._run_id)
+
+
+def check_data(data: bytes | bytearray | memoryview) -> bytes | bytearray | memoryview:
+    """`data`, if it can be written; else InvalidInput."""
+    given: object = data
+    if not isinstance(given, bytes | bytearray | memoryview):
+        raise InvalidInput("data", "must be bytes; encode text first")
+    return data

@@ -1,0 +1,1 @@
+"""The engine: claim runs, execute them, sweep up after lost instances."""

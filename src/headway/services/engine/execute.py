@@ -1,0 +1,236 @@
+"""Execute one claimed run, and say how it ended."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from headway.core.command.admin.instance import HandOver
+from headway.core.command.flow.advance import AdvanceFlow, End
+from headway.core.command.run.cancel import ConfirmDelivery
+from headway.core.command.run.settle import Complete, ConfirmCancel, Fail, TooLate
+from headway.core.command.run.wait import Retry
+from headway.core.document import Document, encode_document, storable
+from headway.core.errors import (
+    InfrastructureError,
+    InvalidInput,
+    StoreClosed,
+    TooLarge,
+)
+from headway.core.run.run import Claim
+from headway.core.secret import secret_values
+from headway.forked import run_guarded
+from headway.log import about, event_log
+from headway.ports.clock import Clock
+from headway.ports.store import Store
+from headway.services.context.blocking_context import call_in_thread
+from headway.services.context.child_runs import Children
+from headway.services.context.execution import Ending, Execution
+from headway.services.context.output_files import Output
+from headway.services.context.run_context import RunContext
+from headway.services.context.run_files import RunFiles
+from headway.services.job_errors import (
+    JobExited,
+    format_traceback,
+    hide_secrets,
+    in_words,
+    is_own,
+    log_if_ended,
+)
+from headway.services.refused_writes import Refusals
+from headway.services.retrying import AGAIN_S, persistently
+from headway.services.submit.job import Job
+from headway.trace import Span, adopted_span
+
+_EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, JobExited)
+"""Exceptions that would end the program. In a job they fail the run, without a retry."""
+Outcome = Complete | Fail | Retry | AdvanceFlow
+
+log = event_log(__name__)
+
+
+async def execute(
+    store: Store,
+    clock: Clock,
+    job: Job,
+    execution: Execution,
+    *,
+    children: Callable[[], Children],
+    output: Output,
+) -> None:
+    """Run the job's function, whatever it does; its end is settled under the claim.
+
+    When it is to end early its task is cancelled: `give_up` says what becomes of the run then.
+    """
+    claimed = execution.claimed
+    of_run = {"run_id": claimed.run_id, "key": claimed.key, "job": claimed.job}
+    about.set(of_run)
+    files = RunFiles(execution, output)
+    context = RunContext(execution, store, clock, children=children, files=files)
+    try:
+        with adopted_span(f"run {job.name}", claimed.traceparent, of_run) as span:
+            await _execute(store, job, execution, context, span)
+    finally:
+        await files.leave()
+
+
+async def _execute(
+    store: Store, job: Job, execution: Execution, context: RunContext, span: Span
+) -> None:
+    try:
+        execution.begin()
+        try:
+            outcome = await _outcome(job, context, execution)
+        finally:
+            execution.job_has_ended()
+        execution.is_settling = True
+        if (error := _error_in(outcome)) is not None:
+            span.fail(error)
+        await context.end()
+        await context.files.end(is_given_up=False)
+        answer = await _settled(store, execution, outcome)
+    except asyncio.CancelledError:
+        if execution.ending is None:  # Not the engine's: the program itself is ending.
+            raise
+        span.fail(execution.ending.value)
+        await context.files.end(is_given_up=True)
+        await context.end()
+        if execution.ending is not Ending.LOST:
+            handed = hand_over(execution)
+            await persistently(lambda: give_up(store, handed))
+        return
+    if answer is False:  # No more attempts: it was cancelled meanwhile, or it is no longer ours.
+        handed = HandOver(execution.claim, has_progressed=True)
+        await persistently(lambda: give_up(store, handed))
+    elif isinstance(answer, TooLate):
+        log.debug("settled_too_late", extra={"run_id": execution.claimed.run_id})
+
+
+async def _settled(store: Store, execution: Execution, outcome: Outcome) -> object:
+    """What the store answers to the end of an execution; one that it will never take is failed."""
+    refusals = Refusals(store, execution.claim)
+    while True:  # Until there is an answer, or the execution is ended from outside.
+        try:
+            return await store.apply(outcome)
+        except StoreClosed:
+            raise
+        except InfrastructureError as error:
+            log.warning("database_awaited", extra={"reason": str(error)})
+            if await refusals.is_final(error):
+                failed = _fail(execution, "not_stored", f"its end could not be stored: {error}")
+                return await persistently(partial(store.apply, failed))
+            await asyncio.sleep(AGAIN_S)
+
+
+async def _outcome(job: Job, context: RunContext, execution: Execution) -> Outcome:
+    task = asyncio.current_task()
+    try:
+        arguments = job.parameters.parse(execution.claimed.params)
+    except Exception as error:  # The function has changed since, or its own checks go wrong.
+        said = str(error) if isinstance(error, InvalidInput) else in_words(error)
+        return _fail(execution, "invalid_params", said)
+    try:
+        await context.files.prepare()
+        if job.is_async:
+            result = await run_guarded(job.function(context, **arguments))
+        else:
+            result = await call_in_thread(job.function, context, arguments)
+    except BaseException as error:  # A job may raise anything: it is the run's error.
+        if not is_own(error, task):
+            raise
+        if execution.ending is not None:  # Whatever it says on its way out.
+            raise asyncio.CancelledError from error
+        return _failure(job, execution, error)
+    if job.is_async:
+        is_interrupted = execution.is_cancelled or execution.has_noticed
+        if not execution.has_finished(execution.ending, is_interrupted=is_interrupted):
+            raise asyncio.CancelledError
+    if isinstance(result, AdvanceFlow):  # The last step of a flow task says it all.
+        if (said_error := _error_in(result)) is not None:
+            log.error("job_failed", extra={**_fields(execution), "error": said_error})
+        return result
+    return _result(execution, result)
+
+
+def _failure(job: Job, execution: Execution, error: BaseException) -> Fail | Retry:
+    attempt = execution.claimed.attempt
+    has_more = attempt <= job.retries and not isinstance(error, _EXITS)
+    is_last = not has_more or execution.ending is not None
+    raised = error.__cause__ or error if isinstance(error, JobExited) else error
+    if not is_last:
+        secrets = secret_values(execution.claimed.params)
+        message = hide_secrets(in_words(raised), secrets)
+        log.warning("job_attempt_failed", extra={**_fields(execution), "error": message})
+        # Nothing is at stake: it only keeps those that failed together from coming together.
+        delay_s = job.backoff.delay_s(attempt, share=random.random())  # noqa: S311
+        traceback = format_traceback(raised, secrets=secrets)
+        return Retry(execution.claim, _error("error", message), delay_s, traceback)
+    return _fail(execution, "error", in_words(raised), raised=raised)
+
+
+def _fail(
+    execution: Execution, code: str, message: str, *, raised: BaseException | None = None
+) -> Fail:
+    """Return the failure that ends the run, without its secrets, and log it."""
+    secrets = secret_values(execution.claimed.params)
+    message = hide_secrets(message, secrets)
+    traceback = None if raised is None else format_traceback(raised, secrets=secrets)
+    fields = {**_fields(execution), "error": message if raised else f"{code}: {message}"}
+    if secrets and raised is not None:  # A handler would write down the error as it is.
+        log.error("job_failed", extra={**fields, "traceback": traceback})
+    else:
+        log.error("job_failed", exc_info=raised, extra=fields)
+    return Fail(execution.claim, _error(code, message), traceback)
+
+
+def _fields(execution: Execution) -> dict[str, object]:
+    claimed = execution.claimed
+    return {
+        "job": claimed.job,
+        "key": claimed.key,
+        "run_id": claimed.run_id,
+        "attempt": claimed.attempt,
+    }
+
+
+def _error_in(outcome: Outcome) -> Document | None:
+    match outcome:
+        case Fail(error=error) | Retry(error=error) | AdvanceFlow(then=End(error=error)):
+            return error
+        case _:
+            return None
+
+
+def _result(execution: Execution, result: Any) -> Complete | Fail:
+    try:
+        return Complete(execution.claim, encode_document(result, place="result"))
+    except InvalidInput as error:
+        code = "too_large" if isinstance(error, TooLarge) else "invalid_result"
+        return _fail(execution, code, str(error))
+
+
+def hand_over(execution: Execution) -> HandOver:
+    """Return the command that hands over the run of an execution whose process stops."""
+    return HandOver(
+        execution.claim,
+        has_progressed=execution.has_progressed or not execution.has_begun,
+        has_waited=bool(execution.has_waited),
+    )
+
+
+async def give_up(store: Store, handed: HandOver) -> None:
+    """End an execution, but not its run. Unless it was cancelled, others may execute it."""
+    if isinstance(await store.apply(ConfirmCancel(handed.claim)), TooLate):
+        log_if_ended(await store.apply(handed))
+
+
+async def confirm_delivery(store: Store, claim: Claim) -> None:
+    """For people to see that the cancel has arrived; if it cannot be told, they see the end."""
+    with suppress(InfrastructureError):
+        await store.apply(ConfirmDelivery(claim))
+
+
+def _error(code: str, message: str) -> Document:
+    return encode_document({"code": code, "message": storable(message)[:4_000]}, place="error")

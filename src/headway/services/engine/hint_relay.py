@@ -1,0 +1,226 @@
+"""Lets other instances reach what this one executes, through a runtime store that they share.
+
+It only makes things fast. Whoever cancels, sends or answers has committed it to the database first,
+and hints afterwards; whoever is hinted at looks into the database. A hint that is lost costs the
+time until the next poll. A run that is over in a moment is never heard of here.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Final, Self
+
+from headway.core.command.run.inbox import ANSWER
+from headway.core.errors import InfrastructureError, LeaseLost, RuntimeUnavailable
+from headway.core.ids import RunId
+from headway.core.run.events import Event, EventType
+from headway.core.run.run import Claim
+from headway.core.run.status import RunStatus
+from headway.log import event_log
+from headway.ports.run_reader import RunReader
+from headway.ports.runtime_store import Hint, RuntimeStore
+from headway.ports.store import Store, Whose
+from headway.services.context.execution import Ending, Execution
+from headway.services.engine.key_lease import HeldLease
+from headway.services.retrying import persistently
+
+SETTLED_S: Final = 0.05
+"""A run that lasts longer is registered, and can be told of news."""
+SETTLED_TOGETHER_S: Final = 0.01
+UNSAID_COUNT_MAX: Final = 10_000
+UNWIND_S: Final = 5.0
+AGAIN_S: Final = 5.0
+"""How long to wait before the next attempt to listen for a run's hints, after an outage."""
+_TO_CANCELLING: Final = f'"to":"{RunStatus.CANCELLING.value}"'
+_ANSWERED: Final = f'"kind":"{ANSWER}"'
+
+log = event_log(__name__)
+
+
+class Reach:
+    """Works inside `async with`: from before the engine begins until after it has ended.
+
+    So a lease goes only when its run has come to its end here, also when the process stops.
+    """
+
+    def __init__(
+        self, runtime: RuntimeStore, store: Store, runs: RunReader, *, lease_ttl_s: float
+    ) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._runs = runs
+        self._lease_ttl_s = lease_ttl_s
+        self._fresh: deque[tuple[float, Execution]] = deque()
+        self._has_fresh = asyncio.Event()
+        self._unsaid: dict[tuple[RunId, Hint], None] = {}
+        self._has_unsaid = asyncio.Event()
+        self._to_look: set[RunId] = set()
+        self._should_look = asyncio.Event()
+        self._holds: set[asyncio.Task[None]] = set()
+        self.heard: set[RunId] = set()
+        """Runs that others can speak to through the runtime store."""
+
+    def serves(self, look: Callable[[Collection[RunId]], Awaitable[None]]) -> None:
+        """`look` is how the engine learns from the database what was decided about runs."""
+        self._look = look
+
+    def began(self, execution: Execution) -> None:
+        """For the engine: an execution that has just begun."""
+        settled_s = asyncio.get_running_loop().time() + SETTLED_S
+        self._fresh.append((settled_s, execution))
+        self._has_fresh.set()
+
+    async def __aenter__(self) -> Self:
+        self._stop_listening = self._store.listen(self._note, of=Whose.OWN)
+        self._group = await asyncio.TaskGroup().__aenter__()
+        loops = (self._take_up(), self._say_all(), self._look_when_told())
+        self._loops = [self._group.create_task(loop) for loop in loops]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop_listening()
+        await self._runtime.shutdown_cleanup()
+        try:
+            if self._holds:
+                await asyncio.wait(self._holds, timeout=UNWIND_S)
+        finally:
+            for task in (*self._loops, *self._holds):
+                task.cancel()
+            if isinstance(error, asyncio.CancelledError):
+                # It may come from the group itself, which then takes it back.
+                await self._group.__aexit__(kind, error, traceback)
+            else:
+                await self._group.__aexit__(None, None, None)
+
+    # What is executed here.
+
+    async def _take_up(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:  # Until it is cancelled.
+            await self._has_fresh.wait()
+            self._has_fresh.clear()
+            while self._fresh:
+                left_s = self._fresh[0][0] - loop.time()
+                await asyncio.sleep(max(left_s, SETTLED_TOGETHER_S))
+                while self._fresh and self._fresh[0][0] <= loop.time():
+                    _, execution = self._fresh.popleft()
+                    if not execution.is_over:
+                        hold = self._group.create_task(self._hold(execution))
+                        self._holds.add(hold)
+                        hold.add_done_callback(self._holds.discard)
+
+    async def _hold(self, execution: Execution) -> None:
+        """Hold the lease of its key and hear what others say to it, until it is over."""
+        lease = HeldLease(
+            runtime=self._runtime,
+            key=execution.claimed.key,
+            claim=execution.claim,
+            ttl_s=self._lease_ttl_s,
+            is_claim_in_force=lambda: self._is_in_force(execution.claim),
+        )
+        try:
+            await self._register(execution)
+            await lease.run(lambda: self._attend(execution))
+        except LeaseLost:
+            log.warning("claim_lost", extra={"run_id": execution.claim.run_id})
+            execution.end(Ending.LOST)
+            await execution.over()
+        except Exception:  # Our own mistake: the run goes on, and polls see to it.
+            log.exception("reach_broke", extra={"run_id": execution.claim.run_id})
+        finally:
+            with suppress(InfrastructureError):
+                await self._runtime.cleanup_execution(execution.claimed.key, execution.claim)
+
+    async def _register(self, execution: Execution) -> None:
+        claimed = execution.claimed
+        fields = {"key": claimed.key, "run_id": claimed.run_id}
+        try:
+            holder = await self._runtime.acquire_lease(claimed.key, execution.claim)
+        except RuntimeUnavailable as error:  # It is asked for again with every renewal.
+            log.warning("run_not_registered", extra=fields | {"reason": str(error)})
+            return
+        if holder is not None:  # Of one that is over or dead: the database gave the key to us.
+            log.info("runtime_lease_held_by_another", extra=fields | {"holder": holder})
+        event = "run_started" if claimed.generation == 1 else "run_replaced"
+        log.info(event, extra=fields | {"generation": claimed.generation})
+
+    async def _attend(self, execution: Execution) -> None:
+        stop: Callable[[], None] | None = None
+        try:
+            while stop is None and not execution.is_over:
+                with suppress(RuntimeUnavailable):
+                    stop = await self._runtime.watch(
+                        execution.claim.run_id, lambda hint: self._hear(execution, hint)
+                    )
+                if stop is None:
+                    await execution.over(within_s=min(AGAIN_S, self._lease_ttl_s / 3))
+            # What was said before we listened was heard by nobody, and is in the database.
+            self.heard.add(execution.claim.run_id)
+            self._hear(execution, Hint.LOOK)
+            await execution.over()
+        finally:
+            self.heard.discard(execution.claim.run_id)
+            if stop is not None:
+                stop()
+
+    async def _is_in_force(self, claim: Claim) -> bool:
+        record = await persistently(lambda: self._runs.run(claim.run_id))
+        return record is not None and record.run.token == claim.token
+
+    # What others say.
+
+    def _hear(self, execution: Execution, hint: Hint) -> None:
+        if hint in (Hint.CANCEL, Hint.LOOK):
+            self._to_look.add(execution.claim.run_id)
+            self._should_look.set()
+        if hint is not Hint.CANCEL:
+            execution.news.set()
+
+    async def _look_when_told(self) -> None:
+        while True:  # Until it is cancelled.
+            await self._should_look.wait()
+            self._should_look.clear()
+            told, self._to_look = self._to_look, set()
+            try:
+                await self._look(told)
+            except InfrastructureError as error:  # The poll will find it.
+                log.warning("look_failed", extra={"reason": str(error)})
+
+    # What is said to others.
+
+    def _note(self, events: Sequence[Event]) -> None:
+        for event in events:
+            hint = hint_of(event)
+            if hint is not None and len(self._unsaid) < UNSAID_COUNT_MAX:
+                assert event.run_id is not None
+                self._unsaid[event.run_id, hint] = None
+                self._has_unsaid.set()
+
+    async def _say_all(self) -> None:
+        while True:  # Until it is cancelled.
+            await self._has_unsaid.wait()
+            self._has_unsaid.clear()
+            unsaid, self._unsaid = self._unsaid, {}
+            await asyncio.gather(*(self._say(run_id, hint) for run_id, hint in unsaid))
+
+    async def _say(self, run_id: RunId, hint: Hint) -> None:
+        try:
+            await self._runtime.publish_hint(run_id, hint)
+        except InfrastructureError as error:
+            log.debug("hint_lost", extra={"run_id": run_id, "reason": str(error)})
+
+
+def hint_of(event: Event) -> Hint | None:
+    """What an executor elsewhere should be told of; None: nothing that concerns it."""
+    if event.type == EventType.MESSAGE_POSTED:
+        return Hint.ANSWER if _ANSWERED in event.payload else Hint.MESSAGE
+    if event.type == EventType.STATE_CHANGED and _TO_CANCELLING in event.payload:
+        return Hint.CANCEL
+    return None

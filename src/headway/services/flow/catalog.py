@@ -1,0 +1,292 @@
+"""The book of flows: definitions that are checked, published in versions, and shown."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from headway.core.command.flow.publish import PublishFlow
+from headway.core.command.protocol import Changed
+from headway.core.document import NAME_LENGTH_MAX, check_name, check_word
+from headway.core.errors import FlowNotFound, InvalidFlow, RevisionConflict
+from headway.core.flow.canonical import canonical_json
+from headway.core.flow.definition.definition import ErrorPolicy
+from headway.core.flow.definition.definition_errors import Fault
+from headway.core.flow.definition.graph import Offered
+from headway.core.flow.definition.mermaid import to_mermaid
+from headway.core.flow.definition_schema import definition_schema
+from headway.core.flow.engine.records import (
+    FLOW_JOB,
+    FLOW_PREFIX,
+    VERSION_PREFIX,
+    ListedVersion,
+    SavedFlow,
+    SavedVersion,
+    VersionStatus,
+)
+from headway.core.flow.parse import Published, read_flow
+from headway.core.ids import FLOW_LANE
+from headway.ports.id_source import IdSource
+from headway.services.flow.drive import Desk
+from headway.services.flow.functions import Functions
+from headway.services.flow.worker_watch import WorkerWatch
+from headway.services.submit.job import Job
+from headway.services.submit.parameters import Parameters
+
+Definition = str | Mapping[str, Any]
+FLOW_COUNT_MAX: Final = 1_000
+"""Of how many a new definition is told whether they exist."""
+NUMBER_LENGTH_MAX: Final = 11
+"""How many digits the version within the id of a version may have."""
+VARIANT_LENGTH: Final = 12
+"""How much of the end of a new id makes a free variant of a taken name."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFlow:
+    name: str
+    id: str
+    version: int
+    version_id: str
+    revision: int
+    digest: str
+    is_new: bool
+    """False: the newest version is this very definition already."""
+    warnings: tuple[Fault, ...]
+    """What is suspicious about it, each with its place."""
+    unknown_fields: tuple[Fault, ...]
+    """The warnings about fields that have no effect."""
+
+
+class ShownDefinition(NamedTuple):
+    text: str
+    warnings: tuple[Fault, ...]
+
+
+class FlowBook:
+    """All of it wants an open Headway."""
+
+    def __init__(self, ids: IdSource, jobs: dict[str, Job]) -> None:
+        self.functions = Functions()
+        self._ids = ids
+        self._jobs = jobs
+        self._desk: Desk | None = None
+
+    async def validate(
+        self,
+        definition: Definition,
+        *,
+        strict: bool = False,
+        default_policy: ErrorPolicy = ErrorPolicy.FAIL,
+    ) -> tuple[Fault, ...]:
+        """Return the warnings about a definition that could be published.
+
+        Raise InvalidFlow with every fault if it could not be published, or if `strict` is set and
+        there are warnings. `default_policy` is for a definition without a policy.
+        """
+        read = await self._read(definition, strict=strict, default_policy=default_policy)
+        return read.warnings
+
+    async def publish(
+        self,
+        name: str,
+        definition: Definition,
+        *,
+        expected_revision: int | None = None,
+        status: VersionStatus | str = VersionStatus.PUBLISHED,
+        version: int | None = None,
+        strict: bool = False,
+        default_policy: ErrorPolicy = ErrorPolicy.FAIL,
+        by: str = "",
+    ) -> PublishedFlow:
+        """Make `definition` the newest version; tasks that run keep theirs.
+
+        Raise InvalidFlow with every fault and, if `strict` is set, with every warning. Raise
+        RevisionConflict if the flow is not at `expected_revision`; 0 means that it must be new.
+        `default_policy` is for a definition without a policy, and is stored with it.
+        """
+        read = await self._read(definition, strict=strict, default_policy=default_policy)
+        name, _ = await self.resolve(name)
+        return await self._publish(
+            name,
+            read,
+            expected_revision=expected_revision,
+            status=check_word(VersionStatus, status, place="status"),
+            version=version,
+            by=by,
+        )
+
+    async def create(self, name: str, *, by: str = "") -> PublishedFlow:
+        """Make a new flow, without a version yet. If the name is taken, it gets a variant of it.
+
+        Two programs that choose the same name never publish into one flow. A caller that repeats
+        the call because it lost the answer gets two flows, and uses one of them.
+        """
+        name = wanted = check_name(name, place="name")
+        while True:  # Until the name is free. A variant nearly always is.
+            try:
+                return await self._publish(wanted, None, expected_revision=0, by=by)
+            except RevisionConflict:
+                suffix = f"-{self._ids.run_id()[-VARIANT_LENGTH:]}"
+                wanted = f"{name[: NAME_LENGTH_MAX - len(suffix)]}{suffix}"
+
+    async def _publish(
+        self,
+        name: str,
+        read: Published | None,
+        *,
+        expected_revision: int | None = None,
+        status: VersionStatus = VersionStatus.PUBLISHED,
+        version: int | None = None,
+        by: str = "",
+    ) -> PublishedFlow:
+        text = None if read is None else canonical_json(read.flow)
+        digest = "" if text is None else hashlib.sha256(text.encode()).hexdigest()
+        command = PublishFlow(
+            name=name,
+            flow_id=f"{FLOW_PREFIX}{self._ids.run_id()}",
+            definition=text,
+            digest=digest,
+            status=status,
+            version=version,
+            expected_revision=expected_revision,
+            by=by,
+        )
+        answer = await self.desk.store.apply(command)
+        if isinstance(answer, Changed):
+            raise RevisionConflict(f"flow {name!r}", answer.revision)
+        self.serve()
+        return PublishedFlow(
+            command.name,
+            answer.flow_id,
+            answer.version,
+            answer.version_id,
+            answer.revision,
+            digest,
+            answer.is_new,
+            () if read is None else read.warnings,
+            () if read is None else read.unknown_fields,
+        )
+
+    async def _read(
+        self, definition: Definition, *, strict: bool, default_policy: ErrorPolicy
+    ) -> Published:
+        known = [flow.name for flow in await self.desk.flows.flows(limit=FLOW_COUNT_MAX)]
+        services = await self.desk.workers.offered()
+        offered = Offered(services=services, functions=self.functions.names, flows=known)
+        read = read_flow(definition, offered=offered, default_policy=default_policy)
+        if strict and read.warnings:
+            raise InvalidFlow(read.warnings)
+        return read
+
+    async def list(self, *, limit: int = 100, after: str = "") -> Sequence[SavedFlow]:
+        """By name, from the one after `after` on."""
+        return await self.desk.flows.flows(limit=limit, after=after)
+
+    async def get(self, name: str) -> SavedFlow:
+        name, _ = await self.resolve(name)
+        found = await self.desk.flows.flow(name)
+        if found is None:
+            raise FlowNotFound(name)
+        return found
+
+    async def resolve(self, name: str, version: int | None = None) -> tuple[str, int | None]:
+        """Return the name and the version of a flow, given its name or an id.
+
+        The root paths use the ids `flow-…` and `ver-…`. A flow that has such a name takes
+        precedence. Any other name is returned unchanged.
+        """
+        if not name.startswith((FLOW_PREFIX, VERSION_PREFIX)):
+            return name, version
+        if await self.desk.flows.flow(name) is not None:
+            return name, version
+        flow_id, number = name, ""
+        if name.startswith(VERSION_PREFIX):
+            own_id, _, number = name.removeprefix(VERSION_PREFIX).rpartition("-")
+            flow_id = f"{FLOW_PREFIX}{own_id}"
+        found = await self.desk.flows.flow_by_id(flow_id)
+        if found is None:
+            return name, version
+        if version is None and number.isdecimal() and len(number) < NUMBER_LENGTH_MAX:
+            version = int(number)
+        return found.name, version
+
+    async def by_id(self, flow_id: str) -> SavedFlow:
+        found = await self.desk.flows.flow_by_id(flow_id)
+        if found is None:
+            raise FlowNotFound(flow_id)
+        return found
+
+    async def version(self, name: str, version: int | None = None) -> SavedVersion:
+        """One version with its definition; the published one unless told."""
+        name, version = await self.resolve(name, version)
+        number = (await self.get(name)).published if version is None else version
+        found = await self.desk.flows.version(name, number)
+        if found is None:
+            raise FlowNotFound(name, version)
+        return found
+
+    async def definition(self, name: str, version: int | None = None) -> ShownDefinition:
+        """Return the effective definition of a version, with its error policy, and its warnings.
+
+        A version that was stored before policies existed has none in its text.
+        """
+        saved = await self.version(name, version)
+        stored = ErrorPolicy.FOLLOW_DEFAULT
+        read = await self._read(saved.definition, strict=False, default_policy=stored)
+        return ShownDefinition(canonical_json(read.flow), read.warnings)
+
+    async def versions(
+        self, name: str, *, limit: int = 100, before: int | None = None
+    ) -> Sequence[ListedVersion]:
+        """The newest first, from the one before `before` on; `version` tells the definition."""
+        flow = await self.get(name)
+        return await self.desk.flows.versions(flow.name, limit=limit, before=before)
+
+    async def graph(self, name: str, version: int | None = None) -> str:
+        """A Mermaid diagram."""
+        saved = await self.version(name, version)
+        return to_mermaid(await self.desk.definitions.flow(saved.flow, saved.version))
+
+    def schema(self) -> dict[str, Any]:
+        """A JSON Schema of definitions, for editors."""
+        return definition_schema()
+
+    # For whoever opens it.
+
+    @property
+    def desk(self) -> Desk:
+        if self._desk is None:
+            raise RuntimeError("use `async with` on Headway before you use its flows")
+        return self._desk
+
+    async def open(self, desk: Desk) -> None:
+        """From now on tasks can be started, and are driven if there are any flows."""
+        self._desk = desk
+        self._worker_watch = WorkerWatch(desk.store, desk.flows, desk.workers)
+        desk.clock.heard(await desk.runs.now())  # Before any worker is judged by it.
+        if self.functions.names or await desk.flows.has_flows():
+            self.serve()
+
+    async def close(self) -> None:
+        desk, self._desk = self.desk, None
+        self._jobs.pop(FLOW_JOB, None)
+        await desk.workers.close()
+
+    async def look(self) -> None:
+        """Check for flows and workers that other processes have registered. The engine calls it."""
+        if FLOW_JOB not in self._jobs and await self.desk.flows.has_flows():
+            self.serve()
+        if FLOW_JOB in self._jobs:
+            await self._worker_watch.look()
+
+    def serve(self) -> None:
+        """Let the engine of this process drive tasks."""
+        if FLOW_JOB not in self._jobs:
+            drive = self.desk.drive
+            self._jobs[FLOW_JOB] = Job(
+                name=FLOW_JOB,
+                function=drive,
+                lane=FLOW_LANE,
+                parameters=Parameters(drive, job=FLOW_JOB),
+            )

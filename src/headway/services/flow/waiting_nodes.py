@@ -1,0 +1,80 @@
+"""What a task that is not moving waits for, in a word."""
+
+from typing import Final, NamedTuple
+
+from headway.core.flow.definition.definition import Kind
+from headway.core.flow.definition.paths import BadPath, Path, parse_path
+from headway.core.flow.engine.state import State
+from headway.core.flow.engine.step_context import MILLISECOND
+from headway.core.ids import Instant
+
+APPROVAL: Final = "approval"
+EVENT: Final = "event"
+FUNCTION: Final = "function"
+TIMER: Final = "timer"
+WORKER: Final = "worker"
+LEFT_TO_OTHERS: Final = frozenset({APPROVAL, EVENT, FUNCTION, WORKER})
+"""These another process may end at any time, so that nobody waits for them here."""
+_BY_KIND: Final = {
+    Kind.TIMER: TIMER,
+    Kind.WAIT_EVENT: EVENT,
+    Kind.APPROVAL: APPROVAL,
+}
+_KEY_NAMES: Final = {Kind.WAIT_EVENT: "signal_key", Kind.APPROVAL: "approval_key"}
+
+
+def waited_for(state: State) -> str:
+    frame = state.frames[-1]
+    if not frame.is_entered:
+        return "retry"
+    if frame.node.kind in _BY_KIND:
+        return _BY_KIND[frame.node.kind]
+    if frame.node.flow:
+        return "child"
+    if not frame.is_untaken:
+        return "retry"
+    return FUNCTION if frame.node.function else WORKER
+
+
+class AwaitedWorker(NamedTuple):
+    """A task's wait for a worker."""
+
+    services: tuple[str, ...]
+    """The services that no live worker offers, or whose workers cannot be reached."""
+    since: Instant
+    until: Instant
+    """When the wait ends and the call fails."""
+    is_offered: bool
+    """Whether workers offered the services at the last call, but could not be reached."""
+
+
+def awaited_worker(state: State) -> AwaitedWorker | None:
+    """Return the wait of the task for a worker, or None if it does not wait for one."""
+    frame = state.frames[-1]
+    waiting = [one for one in frame.open.values() if one.is_untaken]
+    if state.is_over or not frame.is_entered or frame.node.function or not waiting:
+        return None
+    services = tuple(dict.fromkeys(frame.service_of(one) for one in waiting))
+    since = min(frame.missing_since.get(one, frame.entered_at) for one in services)
+    until = Instant(since + frame.flow.worker_wait_ms * MILLISECOND)
+    is_offered = not any(one.awaited_service for one in waiting)
+    return AwaitedWorker(services, since, until, is_offered)
+
+
+def awaited_path(state: State) -> Path | None:
+    """Where its node looks for an event or an approval, if it waits for one."""
+    frame = state.frames[-1]
+    name = _KEY_NAMES.get(frame.node.kind)
+    if name is None or not frame.is_entered or state.is_over:
+        return None
+    text = frame.merged.get(name)
+    try:
+        return parse_path(text) if isinstance(text, str) else None
+    except BadPath:
+        return None
+
+
+def awaited_key(state: State) -> str | None:
+    """The key of the shared state that a signal would have to set; None: there is none."""
+    path = awaited_path(state)
+    return None if path is None else path.sole_key

@@ -1,0 +1,113 @@
+"""Classify and format the errors of functions that are not headway's own."""
+
+import asyncio
+import dis
+import signal
+import threading
+import traceback
+from collections.abc import Iterable
+from functools import partial
+from types import CodeType, TracebackType
+from typing import Final
+
+from headway.core.command.run.ended import Ended
+from headway.core.document import storable
+from headway.log import HIDDEN, event_log, hide_named
+
+TRACEBACK_LENGTH_MAX: Final = 16_000
+FRAME_COUNT_MAX: Final = 60
+_CUT: Final = "(the beginning is left out)\n"
+
+
+log = event_log(__name__)
+
+
+class JobExited(Exception):
+    """A plain function raised an error that would end the program. It is the cause."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"{type(error).__name__}: {error}")
+        self.__cause__ = error
+
+
+def in_words(error: BaseException) -> str:
+    """Its name and what it says of itself, as text that can be stored."""
+    try:
+        words = str(error)
+    except Exception:  # Its own words go wrong; its name does not.
+        words = ""
+    return storable(f"{type(error).__name__}: {words}" if words else type(error).__name__)
+
+
+def format_traceback(error: BaseException, *, secrets: Iterable[str] = ()) -> str:
+    """Return the traceback as text to store: the last frames, without secrets."""
+    try:
+        text = "".join(traceback.format_exception(error, limit=-FRAME_COUNT_MAX))
+    except Exception:  # The error's own code may raise.
+        text = in_words(error)
+    text = storable(hide_named(hide_secrets(text, secrets)))
+    if len(text) > TRACEBACK_LENGTH_MAX:
+        text = _CUT + text[len(_CUT) - TRACEBACK_LENGTH_MAX :]
+    return text
+
+
+def hide_secrets(text: str, secrets: Iterable[str]) -> str:
+    """Replace the secrets wherever they stand in `text`."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def log_if_ended(answer: object) -> None:
+    """Log a run that did not end by its job: no execution is there to say so."""
+    if isinstance(answer, Ended):
+        fields = {"run_id": answer.run_id, "key": answer.key, "job": answer.job}
+        log.error("run_ended", extra={**fields, "error": answer.error})
+
+
+def is_own(error: BaseException, task: "asyncio.Task[object] | None") -> bool:
+    """Return whether a function that `task` executes raised `error` by itself.
+
+    If not, it came from outside through the function's frame and must propagate: GeneratorExit
+    from `close()` of an abandoned coroutine, or KeyboardInterrupt from a Ctrl-C.
+    """
+    if isinstance(error, GeneratorExit):
+        return task is not None and _current_task() is task
+    if isinstance(error, KeyboardInterrupt):
+        return not _is_interrupt(error)
+    return True
+
+
+def _current_task() -> "asyncio.Task[object] | None":
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # No loop runs here.
+        return None
+
+
+def _is_interrupt(error: KeyboardInterrupt) -> bool:
+    """Return whether the handler of SIGINT raised it. It runs in any frame of the main thread.
+
+    A handler in Python has a frame of its own in the traceback. Python's default handler has none:
+    the innermost frame is then at any instruction but `raise`.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    codes, innermost = _codes_of(error.__traceback__)
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        if innermost is None:
+            return False
+        opcode = innermost.tb_frame.f_code.co_code[innermost.tb_lasti]
+        return dis.opname[opcode] not in ("RAISE_VARARGS", "RERAISE")
+    function = handler.func if isinstance(handler, partial) else handler
+    return getattr(function, "__code__", None) in codes
+
+
+def _codes_of(trace: TracebackType | None) -> tuple[set[CodeType], TracebackType | None]:
+    codes: set[CodeType] = set()
+    innermost = None
+    while trace is not None:
+        codes.add(trace.tb_frame.f_code)
+        innermost, trace = trace, trace.tb_next
+    return codes, innermost

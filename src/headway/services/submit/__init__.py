@@ -1,0 +1,1 @@
+"""Submit runs, and hold, watch and steer them from outside."""

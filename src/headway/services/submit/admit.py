@@ -1,0 +1,67 @@
+"""Admit a new run, and turn a refusal into the error that its caller can act on."""
+
+from typing import assert_never
+
+from headway.core.command.run.idempotency import OtherRequest, Repeated
+from headway.core.command.run.submit import (
+    Accepted,
+    Busy,
+    HasOutput,
+    Joined,
+    NoRoom,
+    RowChanged,
+    Steered,
+    Submit,
+    SubmitAnswer,
+)
+from headway.core.errors import (
+    IdempotencyConflict,
+    KeyBusy,
+    LaneFull,
+    OutputExists,
+    RevisionConflict,
+)
+from headway.core.ids import RunId
+from headway.core.run.run import Mode, RunRecord
+from headway.ports.event_reader import EventReader
+from headway.ports.run_reader import RunReader
+from headway.ports.store import Store
+from headway.services.submit.run_handle import RunHandle
+from headway.services.submit.run_watcher import RunNews
+
+
+async def admit(store: Store, submission: Submit) -> RunId:
+    """The run that the submission led to: its own, or the one it joined, steered or repeated."""
+    return admitted(submission, await store.apply(submission))
+
+
+async def submitted_run(
+    store: Store, submission: Submit, *, runs: RunReader, events: EventReader, news: RunNews
+) -> RunHandle:
+    """The same, in the hands of whoever submits; with what was accepted, if that is known here."""
+    answer = await store.apply(submission)
+    run_id = admitted(submission, answer)
+    accepted = None
+    # One that continues has its documents from another run.
+    if isinstance(answer, Accepted) and answer.run and submission.mode is Mode.START:
+        accepted = RunRecord(answer.run, submission.params)
+    return RunHandle(run_id, store=store, runs=runs, events=events, news=news, accepted=accepted)
+
+
+def admitted(submission: Submit, answer: SubmitAnswer) -> RunId:
+    match answer:
+        case Accepted(run_id=run_id) | Repeated(run_id) | Joined(run_id) | Steered(run_id=run_id):
+            return run_id
+        case Busy(active_run_id):
+            raise KeyBusy(submission.key, active_run_id)
+        case HasOutput(file_count, example):
+            raise OutputExists(submission.key, file_count, example)
+        case NoRoom(lane, queued_count_max):
+            raise LaneFull(lane, queued_count_max)
+        case RowChanged(revision):
+            raise RevisionConflict(f"key {submission.key!r}", revision)
+        case OtherRequest(run_id):
+            assert submission.idempotency_key is not None
+            raise IdempotencyConflict(submission.idempotency_key, run_id)
+        case _:
+            assert_never(answer)

@@ -1,0 +1,168 @@
+"""Jobs: registered functions, where their runs go, and what becomes of a failure."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from headway.core.command.admin.set_lane import LIMIT_MAX
+from headway.core.document import Document, check_name, check_word
+from headway.core.duration import UNSET, TimeLimit, check_limit, check_seconds, limit_or
+from headway.core.errors import InvalidInput
+from headway.core.ids import MAIN_LANE, LaneName
+from headway.core.nearest import nearest
+from headway.core.run.run import Recovery
+from headway.services.submit.parameters import NOTHING, Parameters
+
+RETRY_COUNT_MAX: Final = 1_000
+OWN_LANE_PREFIX: Final = "job:"
+OWN_PREFIX: Final = "headway."
+"""Of the jobs that are headway's own: nobody else has such a name, or submits such a run."""
+JobFunction = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Full jitter: a random share of a time that doubles with each attempt."""
+
+    base_s: float = 1.0
+    cap_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        check_seconds(self.base_s, place="backoff.base_s")
+        check_seconds(self.cap_s, place="backoff.cap_s")
+
+    def delay_s(self, attempt: int, *, share: float) -> float:
+        """How long to wait after the failure of `attempt` (from 1); `share` is 0 to 1."""
+        doubled_s = self.base_s * 2.0 ** min(attempt - 1, 62)
+        return share * min(self.cap_s, doubled_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    name: str
+    function: JobFunction
+    lane: LaneName
+    concurrency: int | None = None
+    """The limit of the lane, which is then the job's own."""
+    timeout_s: float | None = None
+    queue_timeout_s: float | None = None
+    retries: int = 0
+    backoff: Backoff = Backoff()
+    recovery: Recovery = Recovery.RESUME
+    parameters: Parameters
+    is_async: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Asked for each run, and not quickly told.
+        object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.function))
+        for place in ("timeout_s", "queue_timeout_s"):
+            check_limit(getattr(self, place), place=place)
+        if not isinstance(self.backoff, Backoff):
+            raise InvalidInput("backoff", "must be a Backoff, such as Backoff(base_s=1, cap_s=60)")
+        retries: object = self.retries
+        if not isinstance(retries, int) or not 0 <= retries <= RETRY_COUNT_MAX:
+            raise InvalidInput("retries", f"must be 0 to {RETRY_COUNT_MAX:,}")
+
+
+def is_own(name: str) -> bool:
+    return name.startswith(OWN_PREFIX)
+
+
+def registered_job(jobs: Mapping[str, Job], job: str | JobFunction) -> Job:
+    """Return the job with the given name or function.
+
+    Raise InvalidInput if there is none; it lists the registered jobs, the likeliest first.
+    """
+    name: object = job
+    if callable(name):
+        return _job_of_function(jobs, name)
+    if not isinstance(name, str):
+        problem = f"must be a job's name or its function, and is {type(name).__name__}"
+        raise InvalidInput("job", problem)
+    if is_own(name):
+        problem = f"{name!r} is headway's own; a task of a flow is started by `flows.start`"
+        raise InvalidInput("job", problem)
+    if name not in jobs:
+        known = nearest(name, (one for one in jobs if not is_own(one)))
+        raise InvalidInput("job", f"{name!r} is not registered; registered are: {known}")
+    return jobs[name]
+
+
+def _job_of_function(jobs: Mapping[str, Job], function: JobFunction) -> Job:
+    # Compare by equality, because each access to a method makes a new, equal object.
+    found = [job for job in jobs.values() if job.function == function and not is_own(job.name)]
+    if len(found) == 1:
+        return found[0]
+    called = getattr(function, "__name__", type(function).__name__)
+    if found:
+        names = ", ".join(sorted(job.name for job in found))
+        problem = f"the function {called!r} is registered several times; name one of: {names}"
+        raise InvalidInput("job", problem)
+    known = nearest(called, (name for name in jobs if not is_own(name)))
+    problem = f"the function {called!r} is not registered with this Headway; add @hw.job to it"
+    raise InvalidInput("job", f"{problem}, or name one of: {known}")
+
+
+def encoded_params(
+    job: Job, params: dict[str, Any] | None, *, kept: Mapping[str, Any] = NOTHING
+) -> Document:
+    """The parameters of a run of `job`, checked; InvalidInput names the first fault.
+
+    A secret of which is only said that it is set is as in `kept`.
+    """
+    if params is not None and not isinstance(params, dict):
+        raise InvalidInput("params", "must be a dict: names and values")
+    return job.parameters.encode(params or {}, kept=kept)
+
+
+def job_of(
+    function: JobFunction,
+    *,
+    name: str | None = None,
+    lane: str | None = None,
+    concurrency: int | None = None,
+    timeout_s: TimeLimit = UNSET,
+    queue_timeout_s: float | None = None,
+    retries: int = 0,
+    backoff: Backoff | None = None,
+    recovery: Recovery | str = Recovery.RESUME,
+    usual_timeout_s: float | None = None,
+) -> Job:
+    """Return a job of `function`. Raise InvalidInput if an option is invalid.
+
+    `usual_timeout_s` is the limit of a job without one. `timeout_s=None` means no limit.
+    """
+    if not callable(function):
+        raise InvalidInput("job", "must be a function")
+    checked = check_name(function.__name__ if name is None else name, place="job")
+    if is_own(checked):
+        problem = f"a name that begins with {OWN_PREFIX!r} is headway's own; choose another"
+        raise InvalidInput(f"job {checked!r}", problem)
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise InvalidInput(f"job {checked!r}", "must return its result, not yield")
+    return Job(
+        name=checked,
+        function=function,
+        lane=_lane_of(checked, lane, concurrency),
+        concurrency=concurrency,
+        timeout_s=limit_or(timeout_s, usual_timeout_s),
+        queue_timeout_s=queue_timeout_s,
+        retries=retries,
+        backoff=Backoff() if backoff is None else backoff,
+        recovery=check_word(Recovery, recovery, place="recovery"),
+        parameters=Parameters(function, job=checked),
+    )
+
+
+def _lane_of(job: str, lane: str | None, concurrency: int | None) -> LaneName:
+    if concurrency is None:
+        return MAIN_LANE if lane is None else LaneName(check_name(lane, place="lane"))
+    if lane is not None:
+        problem = "a job with a limit of its own has a lane of its own; give this, or lane"
+        raise InvalidInput("concurrency", problem)
+    given: object = concurrency
+    is_number = isinstance(given, int) and not isinstance(given, bool)
+    if not is_number or not 1 <= concurrency <= LIMIT_MAX:
+        raise InvalidInput("concurrency", f"must be a whole number from 1 to {LIMIT_MAX:,}")
+    return LaneName(check_name(f"{OWN_LANE_PREFIX}{job}", place="job"))

@@ -1,0 +1,1 @@
+"""Background services and maintenance: schedules, retention, mirror, doctor, events."""

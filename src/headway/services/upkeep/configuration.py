@@ -1,0 +1,73 @@
+"""Apply the configuration to a database in use, at start and on each reload."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+from headway.core.command.admin.set_lane import ConfiguredLane, ConfigureLanes
+from headway.core.errors import ConfigurationError, InfrastructureError
+from headway.core.ids import LaneName
+from headway.log import event_log
+from headway.ports.store import Store
+
+log = event_log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """The changes that a reload of the configuration has made."""
+
+    lanes: tuple[ConfiguredLane, ...]
+    """The lanes whose configured limit has changed, with the old and the new limit."""
+    restart_to_apply: tuple[str, ...]
+    """Other settings that differ from those at the start of this process."""
+
+
+async def configure_lanes(
+    store: Store, limits: Mapping[LaneName, int]
+) -> tuple[ConfiguredLane, ...]:
+    """Apply the configured limits of lanes. Return the lanes whose limit has changed."""
+    if not limits:
+        return ()
+    changed = await store.apply(ConfigureLanes(tuple(limits.items())))
+    for lane in changed:
+        limits_of = {"previous_limit": lane.previous_limit, "max_concurrent": lane.max_concurrent}
+        log.info("lane_configured", extra={"lane": lane.name, **limits_of})
+    return changed
+
+
+@asynccontextmanager
+async def reloaded_on(
+    call_on_signal: Callable[[Callable[[], None]], AbstractContextManager[None]],
+    reload: Callable[[], Awaitable[Reloaded]],
+) -> AsyncIterator[None]:
+    """Reload after each signal inside the block. Signals during a reload cause one more."""
+    asked = asyncio.Event()
+
+    async def follow() -> None:
+        while True:  # Until it is cancelled.
+            await asked.wait()
+            asked.clear()
+            await _reload(reload)
+
+    with call_on_signal(asked.set):
+        following = asyncio.create_task(follow())
+        try:
+            yield
+        finally:
+            following.cancel()
+            await asyncio.wait([following])
+
+
+async def _reload(reload: Callable[[], Awaitable[Reloaded]]) -> None:
+    try:
+        reloaded = await reload()
+    except ConfigurationError as error:
+        log.error("configuration_refused", extra={"reason": f"{error}; nothing was changed"})  # noqa: TRY400
+    except InfrastructureError as error:
+        log.error("configuration_not_reloaded", extra={"reason": str(error)})  # noqa: TRY400
+    else:
+        lanes = ", ".join(lane.name for lane in reloaded.lanes)
+        restart = ", ".join(reloaded.restart_to_apply)
+        log.info("configuration_reloaded", extra={"lanes": lanes, "restart_to_apply": restart})

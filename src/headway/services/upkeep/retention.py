@@ -1,0 +1,232 @@
+"""Remove expired rows in batches while other work continues.
+
+A round continues for as long as most runs of its batches can go, so it keeps up with an engine at
+full rate, also if a few runs in each batch must stay (I19). After each batch it pauses for as long
+as the batch took, so other commands have at least half of the writer's time. Several instances may
+prune at once: each command checks again, on locked rows.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+from headway.core.command.admin.prune import (
+    CountPrunable,
+    ForgetSubmissions,
+    PruneEvents,
+    PruneRuns,
+)
+from headway.core.command.flow.register_worker import ForgetWorkers
+from headway.core.command.protocol import Command
+from headway.core.duration import check_seconds
+from headway.core.ids import Instant, RunId, later
+from headway.core.run.transitions import TERMINAL
+from headway.core.worker.saved_worker import KEPT_S as WORKERS_KEPT_S
+from headway.ports.event_reader import EventReader
+from headway.ports.run_reader import RunReader
+from headway.ports.store import Store
+from headway.ports.worker_reader import WorkerReader
+
+T = TypeVar("T")
+DAY_S: Final = 86_400.0
+BATCH_COUNT: Final = 500
+EVENT_BATCH_COUNT: Final = 5_000
+"""Larger than other batches: a prefix of the stream is removed without reading it first."""
+BLOCKED_BATCHES_MAX: Final = 20
+"""How many batches of a round may consist mostly of runs that must stay.
+
+The next round continues behind them.
+"""
+PAUSE_S_MAX: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long what is over is kept."""
+
+    runs_s: float = 30 * DAY_S
+    events_s: float = 30 * DAY_S
+    idempotency_keys_s: float = 7 * DAY_S
+    workers_s: float = WORKERS_KEPT_S
+    """Of workers: since they were last heard of."""
+
+    def __post_init__(self) -> None:
+        for place in ("runs_s", "events_s", "idempotency_keys_s", "workers_s"):
+            check_seconds(getattr(self, place), place=f"retention.{place}")
+
+
+class Removed(NamedTuple):
+    """How much of each kind."""
+
+    run_count: int
+    event_count: int
+    idempotency_key_count: int
+    worker_count: int
+
+
+class _OldRuns(NamedTuple):
+    ids: tuple[RunId, ...]
+    next_seq: int
+    """After which the rest stands; 0: there is no more."""
+
+
+class Keeper:
+    """Removes what is older than its retention."""
+
+    def __init__(
+        self,
+        store: Store,
+        runs: RunReader,
+        events: EventReader,
+        workers: WorkerReader,
+        retention: Retention,
+    ) -> None:
+        self._store = store
+        self._runs = runs
+        self._events = events
+        self._workers = workers
+        self._retention = retention
+        self._looked_at_seq = 0
+        """Where the next round goes on to look at runs; 0: the last came to the end."""
+
+    async def prune(self, is_stopping: Callable[[], bool] = lambda: False) -> Removed:
+        """Remove expired rows in one round. End early if `is_stopping`."""
+        return await self._prune(_Round(is_stopping))
+
+    async def prune_all(self) -> Removed:
+        """Remove all expired rows, without pauses."""
+        self._looked_at_seq = 0
+        return await self._prune(_Round(blocked_batches_max=sys.maxsize, pause_s_max=0.0))
+
+    async def _prune(self, step: "_Round") -> Removed:
+        now, kept = await self._runs.now(), self._retention
+        return Removed(
+            await self._prune_runs(later(now, seconds=-kept.runs_s), step),
+            await self._prune_events(later(now, seconds=-kept.events_s), step),
+            await self._forget(later(now, seconds=-kept.idempotency_keys_s), step),
+            await self._forget_workers(later(now, seconds=-kept.workers_s), step),
+        )
+
+    async def prunable(self) -> Removed:
+        """What `prune_all` would remove; changes nothing."""
+        now, kept = await self._runs.now(), self._retention
+        runs_before = later(now, seconds=-kept.runs_s)
+        run_count = event_count = 0
+        async for old in self._old_runs(runs_before, after_seq=0):
+            counting = CountPrunable(old.ids, ended_before=runs_before)
+            run_count += await self._store.apply(counting) if old.ids else 0
+        async for _, count in self._old_events(later(now, seconds=-kept.events_s)):
+            event_count += count
+        old_at = later(now, seconds=-kept.idempotency_keys_s)
+        return Removed(
+            run_count,
+            event_count,
+            await self._runs.count_submissions(before=old_at),
+            await self._workers.count_silent_workers(
+                heard_before=later(now, seconds=-kept.workers_s)
+            ),
+        )
+
+    async def _prune_runs(self, before: Instant, step: "_Round") -> int:
+        count = blocked_count = 0
+        # Start where the last round ended, so that runs that stay do not hide later ones.
+        async for old in self._old_runs(before, after_seq=self._looked_at_seq):
+            removed = 0
+            if old.ids:
+                removed = await self._store.apply(PruneRuns(old.ids, ended_before=before))
+            self._looked_at_seq = old.next_seq
+            count += removed
+            blocked_count += removed * 2 < BATCH_COUNT
+            if blocked_count >= step.blocked_batches_max or not await step.go_on():
+                break
+        return count
+
+    async def _old_runs(self, before: Instant, *, after_seq: int) -> AsyncIterator[_OldRuns]:
+        while True:  # Until the first younger run.
+            oldest = await self._runs.oldest_runs(after_seq=after_seq, limit=BATCH_COUNT)
+            ended = tuple(
+                run.id
+                for run in oldest
+                if run.status in TERMINAL and run.ended_at is not None and run.ended_at < before
+            )
+            # They stand in the order in which they were accepted: the rest is younger still.
+            is_end = len(oldest) < BATCH_COUNT or oldest[-1].queued_at >= before
+            after_seq = 0 if is_end else oldest[-1].seq
+            yield _OldRuns(ended, after_seq)
+            if is_end:
+                return
+
+    async def _prune_events(self, before: Instant, step: "_Round") -> int:
+        count = 0
+        async for last_seq, old_count in self._old_events(before):
+            await self._store.apply(PruneEvents(last_seq, count_max=EVENT_BATCH_COUNT))
+            count += old_count
+            if not await step.go_on():
+                break
+        return count
+
+    async def _old_events(self, before: Instant) -> AsyncIterator[tuple[int, int]]:
+        """Yield the last `seq` and the number of events of each batch that is old enough."""
+        after_seq = (await self._events.events(after_seq=0, limit=0)).pruned_seq
+        while True:  # Until the first younger event.
+            times = await self._events.event_times(after_seq=after_seq, limit=EVENT_BATCH_COUNT)
+            old = [seq for seq, at in times if at < before]
+            if old:
+                yield old[-1], len(old)
+            if len(old) < EVENT_BATCH_COUNT:
+                return
+            after_seq = old[-1]
+
+    async def _forget(self, before: Instant, step: "_Round") -> int:
+        return await self._in_batches(
+            step,
+            lambda: self._runs.oldest_submissions(before=before, limit=BATCH_COUNT),
+            lambda old: ForgetSubmissions(old, before=before),
+        )
+
+    async def _forget_workers(self, before: Instant, step: "_Round") -> int:
+        return await self._in_batches(
+            step,
+            lambda: self._workers.silent_workers(heard_before=before, limit=BATCH_COUNT),
+            lambda silent: ForgetWorkers(silent, heard_before=before),
+        )
+
+    async def _in_batches(
+        self,
+        step: "_Round",
+        find: Callable[[], Awaitable[Sequence[T]]],
+        forget: Callable[[tuple[T, ...]], Command[int]],
+    ) -> int:
+        """Remove batches until none is left, and return how many rows were removed."""
+        count = 0
+        while found := await find():
+            count += await self._store.apply(forget(tuple(found)))
+            if len(found) < BATCH_COUNT or not await step.go_on():
+                break
+        return count
+
+
+class _Round:
+    """The extent of one round, and its pauses for other work."""
+
+    def __init__(
+        self,
+        is_stopping: Callable[[], bool] = lambda: False,
+        *,
+        blocked_batches_max: int | None = None,
+        pause_s_max: float = PAUSE_S_MAX,
+    ) -> None:
+        self._is_stopping = is_stopping
+        self._pause_s_max = pause_s_max
+        self._since_s = time.monotonic()
+        self.blocked_batches_max = blocked_batches_max or BLOCKED_BATCHES_MAX
+
+    async def go_on(self) -> bool:
+        """Pause for as long as the last batch took. Return False if the round must end."""
+        took_s = time.monotonic() - self._since_s
+        await asyncio.sleep(min(took_s, self._pause_s_max))
+        self._since_s = time.monotonic()
+        return not self._is_stopping()

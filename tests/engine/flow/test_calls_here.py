@@ -1,0 +1,88 @@
+"""A node with one call has its driver wait for that call itself."""
+
+import asyncio
+
+import pytest
+
+from headway import Headway, RunFailed
+from tests.engine.flow.scenes import a_flow, local, told, until
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def test_r5_11_a_signal_that_comes_during_a_call_is_seen_at_once_and_taken_in_after_it(
+    url: str,
+) -> None:
+    hw = Headway(url, stop_wait_s=0)
+    may_end = asyncio.Event()
+
+    @hw.flows.function
+    async def slow(given: object) -> object:
+        await may_end.wait()
+        return given
+
+    @hw.flows.function
+    async def after(given: object) -> object:
+        return given
+
+    flow = a_flow({"slow": local("slow", "go"), "after": local("after", "go")}, ("slow", "after"))
+    async with hw:
+        await hw.flows.publish("f", flow)
+        task = await hw.flows.start("f")
+        await hw.flows.signal(task.id, "go", 1)
+        view = await until(hw, task.id, lambda view: view.shared.get("go") == 1)
+        assert view.run.is_active
+        may_end.set()
+        # The input of the node under way is what it was.
+        assert await task.result() == {"go": 1, "slow": None, "after": 1}
+        assert told(await hw.flows.node_runs(task.id)) == ["slow[0] ok", "after[0] ok"]
+
+
+@pytest.mark.parametrize(
+    ("way", "error"), [("cancelled", "CancelledError"), ("late", "TimeoutError")]
+)
+async def test_i15_what_a_function_has_cancelled_itself_is_its_error_and_not_the_tasks_end(
+    url: str, way: str, error: str
+) -> None:
+    hw = Headway(url, stop_wait_s=0)
+
+    @hw.flows.function
+    async def call(_: object) -> None:
+        if way == "cancelled":
+            waited_for = asyncio.get_running_loop().create_future()
+            waited_for.cancel()
+            await waited_for
+        async with asyncio.timeout(0):
+            await asyncio.Event().wait()
+
+    async with hw:
+        await hw.flows.publish("f", a_flow({"only": local("call", "$params.n")}))
+        task = await hw.flows.start("f")
+        with pytest.raises(RunFailed, match=error):
+            await task.result()
+        assert told(await hw.flows.node_runs(task.id)) == ["only[0] error"]
+
+
+async def test_dsgn_5_a_thousand_tasks_that_begin_together_read_their_flow_once(url: str) -> None:
+    hw = Headway(url, stop_wait_s=0)
+
+    @hw.flows.function
+    async def double(given: int) -> int:
+        return 2 * given
+
+    async with hw:
+        await hw.flows.publish("f", a_flow({"only": local("double", "$params.n")}))
+        reader = hw.flows.desk.flows
+        read_count = 0
+        version = reader.version
+
+        async def counted(flow: str, number: int) -> object:
+            nonlocal read_count
+            read_count += 1
+            return await version(flow, number)
+
+        reader.version = counted  # type: ignore[method-assign, assignment]
+        starts = (hw.flows.start("f", version=1, params={"n": n}) for n in range(100))
+        tasks = await asyncio.gather(*starts)
+        assert [await task.result() for task in tasks[::50]] == [{"double": 0}, {"double": 100}]
+        assert read_count == 1

@@ -1,0 +1,68 @@
+"""I18: the clock of flow tasks follows the database, and no jump of this machine's."""
+
+from headway.core.ids import SECOND, Instant
+from headway.services.flow.flow_clock import FlowClock
+from headway.testing.fake_clock import NOON
+
+HOUR_S = 3_600.0
+
+
+class TwoClocks:
+    """One that people set, and one that nobody sets."""
+
+    def __init__(self) -> None:
+        self.wall = NOON
+        self.elapsed_s = 50.0
+
+    def now(self) -> Instant:
+        return self.wall
+
+    def monotonic_s(self) -> float:
+        return self.elapsed_s
+
+    def pass_s(self, seconds: float) -> None:
+        self.elapsed_s += seconds
+        self.jump_s(seconds)
+
+    def jump_s(self, seconds: float) -> None:
+        self.wall = Instant(self.wall + round(seconds * SECOND))
+
+    async def sleep(self, seconds: float) -> None:
+        raise AssertionError(seconds)
+
+    def timeout(self, seconds: float) -> object:
+        raise AssertionError(seconds)
+
+
+def test_i18_a_jump_of_this_machines_clock_moves_nothing() -> None:
+    clocks = TwoClocks()
+    clock = FlowClock(clocks)  # type: ignore[arg-type]
+    there = Instant(NOON + 7 * SECOND)
+    clock.heard(there)
+    clocks.pass_s(2)
+    clocks.jump_s(HOUR_S)
+    assert clock.now() == there + 2 * SECOND
+    clocks.jump_s(-2 * HOUR_S)
+    clocks.pass_s(1)
+    assert clock.now() == there + 3 * SECOND
+
+
+def test_i18_it_follows_the_database_forward_and_back() -> None:
+    clocks = TwoClocks()
+    clock = FlowClock(clocks)  # type: ignore[arg-type]
+    clock.heard(Instant(NOON - 20 * SECOND))
+    assert clock.now() == NOON - 20 * SECOND
+    clock.heard(Instant(NOON + 3_600 * SECOND))
+    assert clock.now() == NOON + 3_600 * SECOND
+    clock.heard(Instant(NOON))  # Somebody has set it right again.
+    clocks.pass_s(1)
+    assert clock.now() == NOON + SECOND
+
+
+def test_i18_an_answer_that_was_long_under_way_does_not_turn_it_back() -> None:
+    clocks = TwoClocks()
+    clock = FlowClock(clocks)  # type: ignore[arg-type]
+    clock.heard(NOON)
+    clocks.pass_s(1)
+    clock.heard(Instant(NOON + SECOND // 2))
+    assert clock.now() == NOON + SECOND

@@ -1,0 +1,247 @@
+"""What was accepted of a signal counts, whenever somebody comes to take it in (I3, R5.11)."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headway import Headway, RunFailed
+from headway.core.command.flow.advance import AdvanceFlow, End
+from headway.core.command.flow.shared_state import Beside, PostSignal
+from headway.core.document import encode_document
+from headway.core.errors import DatabaseUnavailable, NotWaiting
+from headway.core.ids import Instant, RunId
+from headway.services.engine import execute
+from headway.services.flow import drive
+from tests.engine.flow.scenes import a_flow, local, parked, told
+
+TIMEOUT_MS = 3_000
+ASKS = {"kind": "approval", "params": {"approval_key": "$shared.ok", "timeout_ms": TIMEOUT_MS}}
+WAITS = {"kind": "wait_event", "params": {"signal_key": "go", "timeout_ms": TIMEOUT_MS}}
+TIMER = {"kind": "timer", "params": {"delay_ms": TIMEOUT_MS}}
+WHICH = {
+    "kind": "choice",
+    "choice_cases": [{"action": "flagged", "expr": {"exists": "$shared.flag"}}],
+}
+
+
+async def deadline_of(hw: Headway, task_id: str) -> Instant:
+    """Until when the task, which is parked, waits."""
+    wake_at = (await parked(hw, task_id)).run.wake_at
+    assert wake_at is not None
+    return wake_at
+
+
+async def past(hw: Headway, task_id: str, deadline: Instant) -> None:
+    while True:
+        kept = await hw.flows.desk.flows.kept((await hw.flows.task(task_id)).id)
+        assert kept is not None
+        if kept.now > deadline:
+            return
+        await asyncio.sleep(0.05)
+
+
+async def actions_of(hw: Headway, task_id: str) -> list[tuple[str, str]]:
+    return [(row.node_key, row.action) for row in await hw.flows.node_runs(task_id)]
+
+
+async def test_i3_what_was_accepted_in_time_counts_though_it_is_taken_in_late(place: str) -> None:
+    """Such as when the lane was full until after the deadline."""
+    async with Headway(place, stop_wait_s=0) as hw:
+        await hw.flows.publish("asks", a_flow({"ask": ASKS}, ("ask", "approved", "")))
+        await hw.flows.publish("waits", a_flow({"wait": WAITS}))
+        await hw.flows.publish("times", a_flow({"time": TIMER, "which": WHICH}, ("time", "which")))
+        asks, waits, times = [await hw.flows.start(name) for name in ("asks", "waits", "times")]
+        deadline = max([await deadline_of(hw, run.id) for run in (asks, waits, times)])
+        await hw.lanes.set("flow", max_concurrent=0)
+        await hw.flows.approve(asks.id, True)
+        await hw.flows.signal(waits.id, "other", 1)
+        await hw.flows.signal(waits.id, "go", 2)
+        await hw.flows.signal(times.id, "flag", 3)
+        await past(hw, asks.id, deadline)
+        await hw.lanes.set("flow", max_concurrent=3)
+        assert await asks.result(30) == {"ok": True}
+        assert await actions_of(hw, asks.id) == [("ask", "approved")]
+        assert await waits.result(30) == {"other": 1, "go": 2}
+        assert await times.result(30) == {"flag": 3}
+        assert await actions_of(hw, times.id) == [("time", "default"), ("which", "flagged")]
+
+
+async def test_i3_an_approval_counts_though_no_program_was_there_until_its_time_was_over(
+    place: str,
+) -> None:
+    async with Headway(place, stop_wait_s=0) as hw:
+        await hw.flows.publish("asks", a_flow({"ask": ASKS}, ("ask", "approved", "")))
+        run = await hw.flows.start("asks")
+        deadline = await deadline_of(hw, run.id)
+    async with Headway(place).without_engine() as hw:
+        await hw.flows.approve(run.id, True)
+        await past(hw, run.id, deadline)
+    async with Headway(place, stop_wait_s=0) as hw:
+        assert await hw.run(run.id).result(30) == {"ok": True}
+
+
+def lose_steps(
+    hw: Headway, monkeypatch: pytest.MonkeyPatch, *, count_max: int
+) -> Callable[[], int]:
+    """The connection breaks whenever a step is to be stored, so often."""
+    apply: Callable[[Any], Any] = hw.store.apply
+    count = 0
+
+    async def apply_or_break(command: Any) -> Any:
+        nonlocal count
+        if isinstance(command, AdvanceFlow) and count < count_max:
+            count += 1
+            raise DatabaseUnavailable({"here": "the connection broke"})
+        return await apply(command)
+
+    monkeypatch.setattr(hw.store, "apply", apply_or_break)
+    monkeypatch.setattr(drive, "AGAIN_S", 0.001)
+    monkeypatch.setattr(execute, "AGAIN_S", 0.001)
+    return lambda: count
+
+
+@pytest.mark.parametrize("is_crash", [False, True], ids=["broken", "crashed"])
+async def test_i3_a_signal_to_a_queued_task_is_seen_by_its_first_node_though_its_step_was_lost(
+    place: str, monkeypatch: pytest.MonkeyPatch, is_crash: bool
+) -> None:
+    """Also by the next program, if the first one stored nothing."""
+    flow = a_flow({"which": WHICH, "time": {"kind": "timer", "params": {"delay_ms": 1}}})
+    flow["edges"] = [{"from": "which", "to": "time"}, {"from": "which", "action": "x", "to": ""}]
+    async with Headway(place, stop_wait_s=0) as hw:
+        await hw.lanes.set("flow", max_concurrent=0)
+        await hw.flows.publish("early", flow)
+        run = await hw.flows.start("early")
+        await hw.flows.signal(run.id, "flag", 1)
+        count = lose_steps(hw, monkeypatch, count_max=10**6 if is_crash else 1)
+        await hw.lanes.set("flow", max_concurrent=1)
+        while count() == 0:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        if not is_crash:
+            await run.ended()
+    async with Headway(place, stop_wait_s=0) as hw:
+        assert await hw.run(run.id).result(30) == {"flag": 1}
+        assert (await actions_of(hw, run.id))[0] == ("which", "flagged")
+
+
+async def test_r5_5_a_first_node_that_is_called_again_has_the_input_that_it_had(place: str) -> None:
+    """Nothing of it is stored: what was signalled since then is for the nodes after it."""
+    heard: list[Any] = []
+    begun = asyncio.Event()
+
+    def a_headway() -> Headway:
+        hw = Headway(place, stop_wait_s=0)
+
+        @hw.flows.function
+        async def once(given: Any) -> None:
+            heard.append(given)
+            if len(heard) == 1:
+                begun.set()
+                await asyncio.Event().wait()
+
+        return hw
+
+    async with a_headway() as hw:
+        await hw.flows.publish("calls", a_flow({"call": local("once", "$shared.flag")}))
+        run = await hw.flows.start("calls")
+        await begun.wait()
+        await hw.flows.signal(run.id, "flag", 1)
+    async with a_headway() as hw:
+        assert await hw.run(run.id).result(30) == {"flag": 1, "once": None}
+        assert heard == [None, None]
+        assert [row.input for row in await hw.flows.node_runs(run.id)] == [None]
+
+
+def signal_at_the_end(
+    hw: Headway, monkeypatch: pytest.MonkeyPatch, task_id: str, *values: Any
+) -> None:
+    """Have `note` signalled when the last step is about to be stored: once for each of these.
+
+    By somebody who has looked before whether there is room for it.
+    """
+    apply: Callable[[Any], Any] = hw.store.apply
+    left = list(values)
+    seen = Beside(0, 0)
+
+    async def apply_late(command: Any) -> Any:
+        is_end = isinstance(command, AdvanceFlow) and isinstance(command.then, End)
+        if is_end and command.claim.run_id == task_id and left:
+            note = encode_document(left.pop(0), place="note")
+            await apply(PostSignal(run_id=RunId(task_id), key="note", value=note, beside=seen))
+        return await apply(command)
+
+    monkeypatch.setattr(hw.store, "apply", apply_late)
+
+
+@pytest.mark.parametrize("kind", ["local", "approval"])
+async def test_i3_a_signal_that_is_accepted_before_the_end_is_in_the_result(
+    place: str, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """No call is made again for it."""
+    hw, count = Headway(place, stop_wait_s=0), 0
+
+    @hw.flows.function
+    async def last(_: object) -> int:
+        nonlocal count
+        count += 1
+        return count
+
+    approval = {"kind": "approval", "params": {"approval_key": "$shared.go"}}
+    nodes = {"ask": approval} | ({"last": local("last")} if kind == "local" else {})
+    edges = [("ask", "approved", "last")] if kind == "local" else []
+    async with hw:
+        await hw.flows.publish("ends", a_flow(nodes, *edges))
+        run = await hw.flows.start("ends")
+        await parked(hw, run.id)
+        signal_at_the_end(hw, monkeypatch, run.id, "first", "second")
+        await hw.flows.approve(run.id, True)
+        called = {"last": 1} if kind == "local" else {}
+        assert await run.result(30) == {"go": True, "note": "second", **called}
+        view = await hw.flows.task(run.id)
+        assert (view.shared, view.run.unread_count) == (await run.result(30), 0)
+        assert len(await hw.flows.node_runs(run.id)) == len(nodes)
+
+
+@pytest.mark.backend("sqlite")
+async def test_i3_a_signal_before_the_end_for_which_there_is_no_room_fails_the_task(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hw = Headway(url, stop_wait_s=0)
+
+    @hw.flows.function
+    async def large(_: object) -> str:
+        return "x" * 600_000
+
+    async with hw:
+        nodes = {"ask": ASKS, "a": local("large")}
+        await hw.flows.publish("ends", a_flow(nodes, ("ask", "approved", "a")))
+        run = await hw.flows.start("ends")
+        await parked(hw, run.id)
+        signal_at_the_end(hw, monkeypatch, run.id, "x" * 600_000)
+        await hw.flows.approve(run.id, True)
+        with pytest.raises(RunFailed, match="too_large: "):
+            await run.result(30)
+        assert told(await hw.flows.node_runs(run.id)) == ["ask ok", "a[0] ok", "a error"]
+
+
+@pytest.mark.backend("sqlite")
+async def test_i15_an_answer_never_overwrites_what_it_is_only_a_part_of(url: str) -> None:
+    """R5.11: a signal brings all of it."""
+    ask = {"kind": "approval", "params": {"approval_key": "$shared.review.ok"}}
+    async with Headway(url, stop_wait_s=0) as hw:
+        published = await hw.flows.publish("asks", a_flow({"ask": ask}, ("ask", "approved", "")))
+        (warning,) = published.warnings
+        assert warning == (
+            "nodes.ask.params.approval_key",
+            'is within "review": nobody can approve it; a signal must bring all of "review"',
+        )
+        run = await hw.flows.start("asks")
+        await parked(hw, run.id)
+        await hw.flows.signal(run.id, "review", {"text": "long", "ok": None})
+        assert (await parked(hw, run.id)).awaited_key is None
+        with pytest.raises(NotWaiting, match="only a signal can bring"):
+            await hw.flows.approve(run.id, True)
+        assert (await hw.flows.task(run.id)).shared["review"] == {"text": "long", "ok": None}
+        await hw.flows.signal(run.id, "review", {"text": "long", "ok": True})
+        assert await run.result(30) == {"review": {"text": "long", "ok": True}}

@@ -1,0 +1,375 @@
+"""Tasks of flows are driven step by step, on every backend."""
+
+import asyncio
+
+import pytest
+
+from headway import Headway, InvalidInput, KeyBusy, RunFailed, RunNotActive, RunNotFound, RunStatus
+from headway.core.command.run.cancel import CancelAnswer
+from headway.core.errors import FlowNotFound, InvalidFlow, NotWaiting, RevisionConflict
+from headway.core.run.explain import Gate
+from tests.engine.flow.scenes import a_flow, local, parked, told, until
+
+INNER = a_flow({"in": local("double", "$params.input")})
+OUTER = a_flow(
+    {
+        "first": local("double", "$params.n"),
+        "which": {
+            "kind": "choice",
+            "choice_cases": [{"action": "big", "expr": {"gt": ["$shared.double", 5]}}],
+        },
+        "more": local("add", "double", params={"by": 1}),
+        "sub": {
+            "kind": "subflow",
+            "subflow": a_flow({"deep": local("double", "$params.n")}),
+            "post": {"output_key": "sub"},
+        },
+        "ref": {
+            "kind": "flow_ref",
+            "flow": "inner",
+            "prep": {"input_key": "add"},
+            "post": {"output_key": "ref"},
+        },
+        "each": {
+            "kind": "foreach",
+            "flow": "inner",
+            "prep": {"input_key": "$params.list"},
+            "post": {"output_key": "each"},
+            "parallel_mode": "concurrent",
+        },
+    },
+    ("first", "which"),
+    ("which", "big", "more"),
+    ("more", "sub"),
+    ("sub", "ref"),
+    ("ref", "each"),
+)
+
+
+def a_headway(url: str) -> Headway:
+    hw = Headway(url, stop_wait_s=0)
+
+    @hw.flows.function
+    async def double(number: int) -> int:
+        return 2 * number
+
+    @hw.flows.function
+    def add(number: int, params: dict[str, int]) -> int:
+        return number + params["by"]
+
+    @hw.flows.function
+    async def fail(_: object) -> None:
+        raise ValueError("not today")
+
+    return hw
+
+
+async def test_r5_4_a_task_walks_its_flow_and_records_each_node(place: str) -> None:
+    """R5.3: local, choice, subflow, foreach and flow_ref."""
+    hw = a_headway(place)
+    async with hw:
+        await hw.flows.publish("inner", INNER)
+        published = await hw.flows.publish("outer", OUTER)
+        assert published.warnings == ()
+        run = await hw.flows.start("outer", params={"n": 3, "list": [1, 2, 3]})
+        expected = {
+            "double": 6,
+            "add": 7,
+            "sub": {"double": 6},
+            "ref": {"double": 14},
+            "each": [{"double": 2}, {"double": 4}, {"double": 6}],
+        }
+        assert await run.result(30) == expected
+        rows = await hw.flows.node_runs(run.id)
+        assert sorted(told(rows)[:5]) == sorted(
+            ["first[0] ok", "which ok", "more[0] ok", "sub/deep[0] ok", "ref[0] ok"]
+        )
+        assert sorted(told(rows)[5:8]) == ["each[0] ok", "each[1] ok", "each[2] ok"]
+        assert told(rows)[8:] == ["each ok"]
+        assert [row.seq for row in rows] == list(range(1, 10))
+        view = await hw.flows.task(run.id)
+        assert (view.status, view.step_count, view.shared) == (RunStatus.SUCCEEDED, 9, expected)
+        children = [one for one in await hw.flows.tasks(flow="inner") if one.run.parent_id]
+        assert {one.run.parent_id for one in children} == {run.id}
+        assert len(children) == 4
+
+
+async def test_r5_11_a_parked_task_holds_nothing_and_a_signal_wakes_it(place: str) -> None:
+    """I5: no slot, no claim, no task; R5.1: the pinned version stays, whatever is published."""
+    hw = a_headway(place)
+    waits = {
+        "wait": {"kind": "wait_event", "params": {"signal_key": "$shared.go"}},
+        "then": local("double", "go"),
+    }
+    async with hw:
+        await hw.flows.publish("waits", a_flow(waits, ("wait", "then")))
+        run = await hw.flows.start("waits", key="ann")
+        view = await parked(hw, run.id)
+        assert (view.waits_for, view.awaited_key, view.node) == ("event", "go", "wait")
+        assert (view.run.slot, view.run.instance_id, view.run.token) == (None, None, "")
+        assert set(view.shared["_rt"]) == {"we:wait"}
+        assert len(asyncio.all_tasks()) < 20
+        with pytest.raises(KeyBusy):
+            await hw.flows.start("waits", key="ann")
+        await hw.flows.publish("waits", a_flow({"other": local("add", "go")}))
+        await hw.flows.signal(run.id, "other", 1)
+        assert (await parked(hw, run.id)).shared["other"] == 1
+        await hw.flows.signal(run.id, "go", 21)
+        assert (await run.result(30))["double"] == 42
+        with pytest.raises(RunNotActive):
+            await hw.flows.signal(run.id, "go", 1)
+        with pytest.raises(RunNotFound):
+            await hw.flows.signal("nobody", "go", 1)
+
+
+async def test_r5_11_an_early_signal_is_kept_until_its_node_is_reached(place: str) -> None:
+    hw = a_headway(place)
+    waits = {
+        "first": local("double", "$params.n"),
+        "wait": {"kind": "wait_event", "params": {"signal_key": "go"}, "post": {"output_key": "x"}},
+    }
+    async with hw:
+        await hw.lanes.set("flow", max_concurrent=0)
+        await hw.flows.publish("waits", a_flow(waits, ("first", "wait")))
+        run = await hw.flows.start("waits", params={"n": 1})
+        await hw.flows.signal(run.id, "go", "early")
+        view = await hw.flows.task(run.id)
+        assert (view.status, view.shared) == (RunStatus.QUEUED, {"go": "early"})
+        await hw.lanes.set("flow", max_concurrent=1)
+        assert await run.result(30) == {"go": "early", "double": 2, "x": "early"}
+
+
+async def test_r5_11_signals_to_a_queued_task_are_there_when_its_first_node_is_reached(
+    place: str,
+) -> None:
+    hw = a_headway(place)
+    both = {"and": [{"exists": "$shared.one"}, {"exists": "$shared.two"}]}
+    flow = {"which": {"kind": "choice", "choice_cases": [{"action": "both", "expr": both}]}}
+    flow |= {"yes": local("double", "$shared.two"), "no": local("double", "$params.n")}
+    edges = (("which", "both", "yes"), ("which", "no"))
+    async with hw:
+        await hw.lanes.set("flow", max_concurrent=0)
+        await hw.flows.publish("early", a_flow(flow, *edges))
+        run = await hw.flows.start("early", params={"n": 1})
+        await hw.flows.signal(run.id, "one", 10)
+        await hw.flows.signal(run.id, "two", 20)
+        await hw.lanes.set("flow", max_concurrent=1)
+        assert await run.result(30) == {"one": 10, "two": 20, "double": 40}
+
+
+async def test_r5_3_a_person_approves_once(place: str) -> None:
+    hw = a_headway(place)
+    asks = {
+        "ask": {"kind": "approval", "params": {"approval_key": "$shared.ok"}},
+        "yes": local("double", "$params.n"),
+    }
+    async with hw:
+        await hw.flows.publish("asks", a_flow(asks, ("ask", "approved", "yes")))
+        run = await hw.flows.start("asks", params={"n": 2})
+        await parked(hw, run.id)
+        assert [one.id for one in await hw.flows.approvals()] == [run.id]
+        await hw.lanes.set("flow", max_concurrent=0)  # So that nobody takes the first one in.
+        await hw.flows.approve(run.id, True, by="ann")
+        with pytest.raises(NotWaiting, match="has an answer already"):
+            await hw.flows.approve(run.id, False, by="bob")
+        await hw.lanes.set("flow", max_concurrent=1)
+        assert await run.result(30) == {"ok": True, "double": 4}
+        assert await hw.flows.approvals() == []
+        with pytest.raises(RunNotActive):
+            await hw.flows.approve(run.id, True)
+        with pytest.raises(InvalidInput, match="must be true, false, or an action"):
+            await hw.flows.approve(run.id, 1)  # type: ignore[arg-type]
+
+
+async def test_r5_10_errors_retries_and_timeouts_lead_where_the_flow_says(place: str) -> None:
+    hw = a_headway(place)
+
+    @hw.flows.function
+    async def hang(_: object) -> None:
+        await asyncio.Event().wait()
+
+    flow = a_flow(
+        {
+            "late": local("hang", timeout_ms=30, on_error={"timeout": "next"}),
+            "bad": local("fail", max_retries=1, wait_ms=5),
+            "end": local("double", "$params.n"),
+        },
+        ("late", "next", "bad"),
+        ("bad", "error", "end"),
+    )
+    async with hw:
+        await hw.flows.publish("guards", flow)
+        run = await hw.flows.start("guards", params={"n": 1})
+        assert await run.result(30) == {"double": 2}
+        rows = await hw.flows.node_runs(run.id)
+        assert told(rows) == ["late[0] error", "bad[0] error", "bad[0] error", "end[0] ok"]
+        assert [row.error for row in rows[:2]] == ["timeout", "ValueError: not today"]
+        await hw.flows.publish("fails", a_flow({"bad": local("fail"), "gone": local("nobody")}))
+        failed = await hw.flows.start("fails")
+        with pytest.raises(RunFailed, match="not today"):
+            await failed.result(30)
+
+
+async def test_i11_a_cancel_reaches_a_task_wherever_it_is(place: str) -> None:
+    """R5.4: and leaves a node run that says so; a task that is over is not changed."""
+    hw, begun = a_headway(place), asyncio.Event()
+    stopped: list[str] = []
+
+    @hw.flows.function
+    async def hang(_: object) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.append("hang")
+
+    timer = {"kind": "timer", "params": {"delay_ms": 3_600_000}}
+    async with hw:
+        await hw.flows.publish("hangs", a_flow({"a": local("hang")}))
+        await hw.flows.publish("rests", a_flow({"a": timer}))
+        each = {"kind": "foreach", "flow": "rests", "prep": {"input_key": "$params.list"}}
+        await hw.flows.publish("fans", a_flow({"a": each | {"parallel_mode": "concurrent"}}))
+        hangs, rests = await hw.flows.start("hangs"), await hw.flows.start("rests")
+        fans = await hw.flows.start("fans", params={"list": [1, 2]})
+        await begun.wait()
+        await parked(hw, rests.id)
+        while len(await hw.flows.tasks(flow="rests")) < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert await rests.cancel(reason="enough") is CancelAnswer.CANCELED
+        await hangs.cancel()
+        await fans.cancel()
+        for run in (hangs, rests, fans):
+            assert (await run.ended()).run.status is RunStatus.CANCELED
+            rows = await hw.flows.node_runs(run.id)
+            assert told(rows)[-1:] == ["a canceled"]
+        assert (await hw.flows.node_runs(rests.id))[-1].error == "enough"
+        assert stopped == ["hang"]
+        for child in await hw.flows.tasks(flow="rests"):
+            assert (await hw.run(child.id).ended()).run.status is RunStatus.CANCELED
+        assert await rests.cancel() is CancelAnswer.TOO_LATE
+        await hw.lanes.set("flow", max_concurrent=0)
+        queued = await hw.flows.start("hangs")
+        await queued.cancel()
+        assert told(await hw.flows.node_runs(queued.id)) == ["a canceled"]
+
+
+async def test_r5_3_a_timer_of_an_hour_parks_and_is_woken_when_its_time_comes(place: str) -> None:
+    hw = a_headway(place)
+    flow = a_flow(
+        {"t": {"kind": "timer", "params": {"delay_ms": 1_200}}, "n": local("double", "$params.n")},
+        ("t", "n"),
+    )
+    async with hw:
+        await hw.flows.publish("times", flow)
+        run = await hw.flows.start("times", params={"n": 4})
+        view = await parked(hw, run.id)
+        assert view.waits_for == "timer"
+        assert view.run.wake_at is not None
+        explained = await hw.explain(run.id)
+        assert explained.gate is Gate.NOT_DUE
+        assert await run.result(30) == {"double": 8}
+        (timer, _) = await hw.flows.node_runs(run.id)
+        assert timer.finished_at >= timer.started_at + 1_200_000
+
+
+async def test_r5_10_a_task_is_run_again_from_a_node(place: str) -> None:
+    hw = a_headway(place)
+    flow = a_flow(
+        {"a": local("double", "$params.n"), "b": local("add", "double", params={"by": 1})},
+        ("a", "b"),
+    )
+    async with hw:
+        await hw.flows.publish("two", flow)
+        run = await hw.flows.start("two", params={"n": 4}, key="ann")
+        assert await run.result(30) == {"double": 8, "add": 9}
+        again = await hw.flows.rerun(run.id, "b")
+        assert await again.result(30) == {"double": 8, "add": 9}
+        assert told(await hw.flows.node_runs(again.id)) == ["b[0] ok"]
+        view = await hw.flows.task(again.id)
+        assert (view.rerun_of, view.run.key, view.version) == (run.id, "ann", 1)
+        with pytest.raises(InvalidInput, match='there is no node "z"'):
+            await hw.flows.rerun(run.id, "z")
+
+
+async def test_i15_what_cannot_be_a_flow_is_refused_with_every_fault(place: str) -> None:
+    hw = a_headway(place)
+    async with hw:
+        bad = a_flow({"a": {"kind": "magic"}, "b": local("double", "$nowhere")}, ("a", "z"))
+        with pytest.raises(InvalidFlow) as refused:
+            await hw.flows.publish("bad", bad)
+        assert {place for place, _ in refused.value.faults} >= {
+            "nodes.a.kind",
+            "nodes.b.prep.input_key",
+            "edges[0].to",
+        }
+        with pytest.raises(FlowNotFound):
+            await hw.flows.start("bad")
+        good = a_flow({"a": local("double"), "b": local("nobody")})
+        (lonely, unknown) = await hw.flows.validate(good)
+        assert (lonely.place, unknown.place) == ("nodes.b", "nodes.b")
+        first = await hw.flows.publish("good", good, expected_revision=0)
+        with pytest.raises(RevisionConflict):
+            await hw.flows.publish("good", a_flow({"a": local("add")}), expected_revision=0)
+        assert (await hw.flows.publish("good", good)).is_new is False
+        assert "double" in await hw.flows.graph("good")
+        assert (await hw.flows.version("good")).digest == first.digest
+
+
+async def test_dsgn_5_a_state_that_grows_too_large_fails_its_task_alone(place: str) -> None:
+    hw = a_headway(place)
+
+    @hw.flows.function
+    async def swell(_: object) -> str:
+        return "x" * 700_000
+
+    nodes = {name: local("swell") | {"post": {"output_key": name}} for name in ("a", "b", "c")}
+    async with hw:
+        await hw.flows.publish("swells", a_flow(nodes, ("a", "b"), ("b", "c")))
+        run = await hw.flows.start("swells")
+        with pytest.raises(RunFailed, match="too_large"):
+            await run.result(30)
+        assert told(await hw.flows.node_runs(run.id)) == ["a[0] ok", "b error"]
+
+
+async def test_r5_1_the_job_of_flows_is_headways_own(place: str) -> None:
+    hw = Headway(place)
+    with pytest.raises(InvalidInput, match=r"^job 'headway.flow': a name that begins with"):
+        hw.job(name="headway.flow")(local)
+    async with hw:
+        await hw.flows.publish("f", a_flow({"a": local("none")}))
+        with pytest.raises(InvalidInput, match=r"'headway\.flow' is headway's own; a task"):
+            await hw.start("headway.flow")
+        with pytest.raises(InvalidInput, match=r"registered are: none$"):
+            await hw.start("other")
+        assert dict(hw.jobs) == {}
+
+
+@pytest.mark.backend("sqlite")
+async def test_r5_2_a_parameter_may_have_any_name(url: str) -> None:
+    """Also of a child task, which has its parent's."""
+    hw = a_headway(url)
+    named = {"context": 1, "self": 2, "_params": 3, "n": 4}
+    ref = {"kind": "flow_ref", "flow": "one", "post": {"output_key": "ref"}}
+    async with hw:
+        await hw.flows.publish("one", a_flow({"a": local("double", "$params.context")}))
+        one = await hw.flows.start("one", params=named)
+        assert await one.result(30) == {"double": 2}
+        nodes = {"b": local("double", "$params.self"), "c": ref}
+        await hw.flows.publish("two", a_flow(nodes, ("b", "c")))
+        two = await hw.flows.start("two", params=named)
+        assert await two.result(30) == {"double": 4, "ref": {"double": 2}}
+
+
+async def test_r5_5_a_program_that_opens_the_database_goes_on_with_its_tasks(place: str) -> None:
+    hw = a_headway(place)
+    waits = {"wait": {"kind": "wait_event", "params": {"signal_key": "go"}}}
+    async with hw:
+        await hw.flows.publish("waits", a_flow(waits))
+        run = await hw.flows.start("waits")
+        await parked(hw, run.id)
+    another = Headway(place)
+    async with another:
+        await another.flows.signal(run.id, "go", 1)
+        assert await another.run(run.id).result(30) == {"go": 1}
+        view = await until(another, run.id, lambda one: not one.run.is_active)
+        assert view.last_action == "default"

@@ -1,0 +1,44 @@
+"""The same on the servers: submit, run, settle, cancel, stop and go on."""
+
+import asyncio
+
+import pytest
+
+from headway import Headway, RunContext, RunFailed
+from headway.core.command.run.cancel import CancelAnswer
+from headway.core.errors import KeyBusy
+
+
+@pytest.mark.parametrize("backend", ["postgres", "mariadb"])
+async def test_r4_1_the_engine_works_on_a_server(place: str) -> None:
+    hw, started = Headway(place, stop_wait_s=0), asyncio.Event()
+
+    @hw.job()
+    async def add(ctx: RunContext, left: int, right: int) -> int:
+        await ctx.progress(seen=2)
+        return left + right
+
+    @hw.job()
+    async def wait(ctx: RunContext, how_often: int) -> str:
+        if ctx.generation >= how_often:
+            return "done"
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    async with hw:
+        run = await hw.start("add", key="ann", params={"left": 2, "right": 3})
+        assert await run.result() == 5
+        waiting = await hw.start("wait", key="ann", params={"how_often": 2})
+        await started.wait()
+        with pytest.raises(KeyBusy) as busy:
+            await hw.start("add", key="ann", params={"left": 2, "right": 3})
+        assert busy.value.active_run_id == waiting.id
+        assert await waiting.cancel() is CancelAnswer.REQUESTED
+        with pytest.raises(RunFailed, match="canceled"):
+            await waiting.result()
+        started.clear()
+        given_up = await hw.start("wait", key="ann", params={"how_often": 2})
+        await started.wait()
+    async with hw:
+        assert await hw.run(given_up.id).result() == "done"

@@ -1,0 +1,350 @@
+"""Jobs that do not behave: each comes to a defined end, and the others go on."""
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from headway import BlockingRunContext, Headway, RunContext, RunFailed
+from headway.core.run.status import RunStatus
+from headway.services.context.execution import Ending
+from headway.services.engine import claiming, engine
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def well(ctx: RunContext) -> str:
+    return "well"
+
+
+async def failure_of(hw: Headway, job: str) -> RunFailed:
+    run = await hw.start(job)
+    with pytest.raises(RunFailed) as failed:
+        await run.result(20)
+    assert await (await hw.start("well")).result(20) == "well"
+    return failed.value
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_job_that_calls_sys_exit_fails_alone(url: str, is_async: bool) -> None:
+    hw = Headway(url)
+    hw.job()(well)
+
+    async def leaves(ctx: RunContext) -> None:
+        sys.exit(3)
+
+    def leaves_too(ctx: BlockingRunContext) -> None:
+        sys.exit(3)
+
+    hw.job(name="leaves", retries=2)(leaves if is_async else leaves_too)
+    async with hw:
+        failed = await failure_of(hw, "leaves")
+    assert failed.error["message"].endswith("SystemExit: 3")
+
+
+async def test_i17_a_result_of_fifty_megabytes_is_too_large(url: str) -> None:
+    hw = Headway(url)
+    hw.job()(well)
+
+    @hw.job()
+    async def big(ctx: RunContext) -> str:
+        return "x" * 50_000_000
+
+    async with hw:
+        failed = await failure_of(hw, "big")
+    assert failed.error["code"] == "too_large"
+
+
+async def test_r2_8_a_job_that_never_ends_is_timed_out_and_cancelled(url: str) -> None:
+    hw, ended = Headway(url), asyncio.Event()
+    hw.job()(well)
+
+    @hw.job(timeout_s=0.2)
+    async def endless(ctx: RunContext) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with hw:
+        failed = await failure_of(hw, "endless")
+        async with asyncio.timeout(10):
+            await ended.wait()
+    assert failed.status is RunStatus.TIMED_OUT
+
+
+async def test_i11_a_job_that_swallows_its_cancel_is_ended_by_force(url: str) -> None:
+    hw, started = Headway(url, stop_wait_s=0), asyncio.Event()
+    hw.job()(well)
+    release = asyncio.Event()
+
+    @hw.job()
+    async def deaf(ctx: RunContext) -> str:
+        started.set()
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "what nobody hears"
+
+    async with hw:
+        run = await hw.start("deaf", key="ann")
+        await started.wait()
+        assert await run.cancel(grace_s=0.1) == "requested"
+        record = await run.ended()
+        assert record.run.status is RunStatus.CANCELED
+        # The key is free although the old work has not ended.
+        assert await (await hw.start("well", key="ann")).result(10) == "well"
+        release.set()
+        await asyncio.sleep(0.1)
+        assert (await run.record()).run.status is RunStatus.CANCELED
+
+
+async def test_i8_a_job_that_will_not_end_does_not_keep_the_engine_from_stopping(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "UNWIND_S", 0.1)
+    hw, release = Headway(url, stop_wait_s=0), threading.Event()
+    started = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @hw.job()
+    def stuck(ctx: BlockingRunContext) -> None:
+        loop.call_soon_threadsafe(started.set)
+        release.wait()
+
+    async with asyncio.timeout(10), hw:
+        run = await hw.start("stuck")
+        await started.wait()
+    release.set()
+    hw = Headway(url)
+    hw.job(name="stuck")(well)
+    async with hw:
+        assert await hw.run(run.id).result(10) == "well"
+
+
+@pytest.mark.slow
+async def test_r4_13_a_job_that_blocks_the_event_loop_does_not_cost_the_lease(url: str) -> None:
+    """The lease is renewed from the writer's own thread."""
+    hw = Headway(url, lease_ttl_s=2.0)
+
+    @hw.job()
+    async def blocks(ctx: RunContext) -> str:
+        before = (await hw.store.runs.instances())[0].lease_expires_at
+        time.sleep(3.5)  # noqa: ASYNC251
+        after = (await hw.store.runs.instances())[0].lease_expires_at
+        return "renewed" if after > before + 2_000_000 else "not renewed"
+
+    async with hw:
+        run = await hw.start("blocks")
+        assert await run.result(20) == "renewed"
+        assert (await run.record()).run.generation == 1
+
+
+async def test_r1_1_a_plain_function_runs_in_a_thread_and_speaks_through_its_context(
+    url: str,
+) -> None:
+    hw = Headway(url)
+    threads: list[str] = []
+
+    @hw.job()
+    def plain(ctx: BlockingRunContext, count: int) -> dict[str, Any]:
+        threads.append(threading.current_thread().name)
+        for number in range(count):
+            ctx.progress(done=number + 1)
+        ctx.save_checkpoint({"done": count})
+        ctx.log("halfway", level="warning")
+        ctx.emit("photo_found", {"name": "1.jpg"})
+        ctx.sleep(0.01)
+        return {"messages": ctx.messages(), "pid": os.getpid() == ctx.params["count"]}
+
+    async with hw:
+        run = await hw.start("plain", params={"count": 3})
+        assert await run.result(10) == {"messages": [], "pid": False}
+        record = await run.record()
+        kinds = [event.type async for event in run.events()]
+    assert threads[0].startswith("headway-job-")
+    assert (record.progress, record.checkpoint) == ('{"done":3}', '{"done":3}')
+    assert {"run_log", "photo_found", "run_progress", "run_checkpoint"} <= set(kinds)
+
+
+async def test_r1_8_a_plain_function_is_told_of_its_cancel_at_its_next_word(url: str) -> None:
+    hw, started = Headway(url), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @hw.job()
+    def plain(ctx: BlockingRunContext) -> None:
+        loop.call_soon_threadsafe(started.set)
+        while not ctx.cancelled:
+            time.sleep(0.005)
+        ctx.progress(never="said")
+
+    async with hw:
+        run = await hw.start("plain")
+        await started.wait()
+        assert await run.cancel() == "requested"
+        record = await run.ended()
+    assert (record.run.status, record.progress) == (RunStatus.CANCELED, None)
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even this")
+
+
+class Rude(BaseException):
+    """Neither an error nor an exit."""
+
+
+@pytest.mark.parametrize("error", [Unspeakable(), Rude("no manners")], ids=["words", "base"])
+async def test_i8_whatever_a_job_raises_ends_its_run(url: str, error: BaseException) -> None:
+    hw = Headway(url)
+    hw.job()(well)
+
+    @hw.job()
+    async def raises(ctx: RunContext) -> None:
+        raise error
+
+    async with hw:
+        failed = await failure_of(hw, "raises")
+    assert failed.error["message"].startswith(type(error).__name__)
+
+
+async def test_r1_8_a_plain_function_that_waits_in_its_context_is_cancelled_there(url: str) -> None:
+    hw, started = Headway(url), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    unwound: list[str] = []
+
+    @hw.job()
+    def plain(ctx: BlockingRunContext) -> None:
+        loop.call_soon_threadsafe(started.set)
+        try:
+            ctx.sleep(3_600)
+        finally:
+            unwound.append(ctx.run_id)
+
+    async with hw:
+        run = await hw.start("plain")
+        await started.wait()
+        assert await run.cancel() == "requested"
+        async with asyncio.timeout(10):
+            assert (await run.ended()).run.status is RunStatus.CANCELED
+    assert unwound == [run.id]
+
+
+async def test_i3_a_job_that_fails_while_it_is_stopped_goes_on_elsewhere(url: str) -> None:
+    started = asyncio.Event()
+
+    async def work(ctx: RunContext) -> str:
+        if ctx.generation > 1:
+            return "went on"
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise OSError("the clean-up failed")
+
+    hw = Headway(url, stop_wait_s=0)
+    hw.job(retries=5)(work)
+    async with hw:
+        run = await hw.start("work")
+        await started.wait()
+    hw = Headway(url)
+    hw.job()(work)
+    async with hw:
+        assert await hw.run(run.id).result(10) == "went on"
+
+
+async def test_i3_runs_of_a_job_that_has_moved_to_another_lane_are_still_claimed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hw = Headway(url)
+    hw.job(lane="before")(well)
+    async with hw:
+        await hw.lanes.set("before", is_paused=True)
+        run = await hw.start("well")
+    monkeypatch.setattr(claiming, "ALL_LANES_S", 0.1)
+    hw = Headway(url)
+    hw.job(lane="after")(well)
+    async with hw:
+        await hw.lanes.set("before", is_paused=False)
+        assert await run_of(hw, run.id) == "well"
+
+
+async def run_of(hw: Headway, run_id: str) -> Any:
+    return await hw.run(run_id).result(10)
+
+
+async def test_i3_a_run_that_we_hold_and_nobody_executes_is_given_up_and_executed(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claim was answered to nobody: the connection broke, and came back too late."""
+    hw = Headway(url, lease_ttl_s=1.5)
+    hw.job()(well)
+    lost = engine.Engine._start
+    forgotten: list[str] = []
+
+    def forget_the_first(self: engine.Engine, claimed: Any) -> None:
+        if not forgotten:
+            forgotten.append(claimed.run_id)
+        else:
+            lost(self, claimed)
+
+    monkeypatch.setattr(engine.Engine, "_start", forget_the_first)
+    async with hw:
+        run = await hw.start("well")
+        assert await run.result(20) == "well"
+        assert forgotten == [run.id]
+        assert (await run.record()).run.generation == 2
+
+
+async def test_r4_13_an_execution_that_is_ended_before_it_began_gives_its_run_back(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hw = Headway(url)
+    hw.job()(well)
+    start = engine.Engine._start
+    ended: list[str] = []
+
+    def end_the_first_at_once(self: engine.Engine, claimed: Any) -> None:
+        start(self, claimed)
+        if not ended:
+            ended.append(claimed.run_id)
+            self._executing[claimed.run_id].end(Ending.SHUTDOWN)
+
+    monkeypatch.setattr(engine.Engine, "_start", end_the_first_at_once)
+    async with hw:
+        run = await hw.start("well")
+        assert await run.result(10) == "well"
+        assert (await run.record()).run.generation == 2
+
+
+async def test_i8_who_will_not_wait_for_the_stop_leaves_nothing_at_work(url: str) -> None:
+    hw, started, ended = Headway(url, stop_wait_s=3_600), asyncio.Event(), asyncio.Event()
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def body() -> None:
+        async with hw:
+            await hw.start("work")
+            await started.wait()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(body())
+        await started.wait()
+        await asyncio.sleep(0.1)
+        task.cancel()
+    assert ended.is_set()
+    left = [one.get_coro().__qualname__ for one in asyncio.all_tasks()]  # type: ignore[union-attr]
+    assert not [name for name in left if name.startswith("Engine.")]

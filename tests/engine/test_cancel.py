@@ -1,0 +1,182 @@
+"""Cancel: what never ran is over at once, what runs is told, and the answer is the truth."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headway import Headway, RunContext, RunFailed
+from headway.core.command.run.cancel import CancelAnswer, RequestCancel
+from headway.core.run.admission import OnConflict
+from headway.core.run.status import RunStatus, row_word
+from headway.services.engine import engine
+from tests.engine.scenes import looked_at
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def test_i11_a_queued_run_that_is_canceled_never_ran(url: str) -> None:
+    hw, started, release = Headway(url), asyncio.Event(), asyncio.Event()
+    begun: list[str] = []
+
+    @hw.job()
+    async def work(ctx: RunContext, name: str) -> None:
+        begun.append(name)
+        started.set()
+        await release.wait()
+
+    async with hw:
+        first, second, third = [
+            await hw.start("work", key="ann", params={"name": n}, on_conflict=OnConflict.ENQUEUE)
+            for n in ("first", "second", "third")
+        ]
+        await started.wait()
+        assert await second.cancel(reason="no longer wanted") is CancelAnswer.CANCELED
+        with pytest.raises(
+            RunFailed, match=f"{second.id} is canceled: no longer wanted$"
+        ) as failed:
+            await second.result()
+        release.set()
+        await asyncio.gather(first.result(), third.result())
+        record = await second.record()
+    assert failed.value.error == {"code": "canceled", "message": "no longer wanted"}
+    assert begun == ["first", "third"]
+    assert record.run.started_at is None
+    assert record.cancel == '{"files":"keep","reason":"no longer wanted","by":""}'
+
+
+async def test_i11_a_running_run_is_told_cleans_up_and_is_canceled(url: str) -> None:
+    hw, started = Headway(url), asyncio.Event()
+    cleaned: list[str] = []
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await ctx.progress(cleaned=True)
+            cleaned.append(ctx.run_id)
+
+    async with hw:
+        run = await hw.start("work", key="ann")
+        await started.wait()
+        assert await run.cancel() is CancelAnswer.REQUESTED
+        with pytest.raises(RunFailed) as failed:
+            await run.result()
+        assert await run.cancel() is CancelAnswer.TOO_LATE
+        started.clear()
+        successor = await hw.start("work", key="ann")
+        await started.wait()
+        await successor.cancel()
+        await successor.ended()
+    assert failed.value.status is RunStatus.CANCELED
+    assert cleaned == [run.id, successor.id]
+
+
+async def test_i11_progress_that_reads_like_a_cancel_is_none(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> str:
+        await ctx.progress(**{"from": "running", "to": "cancelling"})
+        await ctx.progress(done=True)
+        return "done"
+
+    async with hw:
+        assert await (await hw.start("work")).result() == "done"
+
+
+async def test_i11_a_cancel_by_another_process_is_seen_at_the_next_look(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "LOOK_S", 0.01)
+    hw, started = Headway(url, lease_ttl_s=3.0), asyncio.Event()
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    async with hw, looked_at(url) as elsewhere:
+        run = await hw.start("work")
+        await started.wait()
+        answer = await elsewhere.apply(RequestCancel(run_id=run.id))
+        assert answer is CancelAnswer.REQUESTED
+        assert (await run.ended()).run.status is RunStatus.CANCELED
+
+
+@pytest.mark.slow
+async def test_i11_a_job_that_cleans_up_is_not_cancelled_a_second_time(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hw, started = Headway(url, lease_ttl_s=3.0), asyncio.Event()
+    cleaned: list[Any] = []
+
+    async def renewed() -> None:
+        (before,) = await hw.store.runs.instances()
+        while (await hw.store.runs.instances()) == [before]:
+            continue
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(3):  # Each look finds the run cancelling.
+                await renewed()
+            cleaned.append(ctx.run_id)
+
+    async with hw:
+        run = await hw.start("work")
+        await started.wait()
+        await run.cancel()
+        await run.ended()
+    assert cleaned == [run.id]
+
+
+async def test_r1_12_a_cancel_answers_at_once_and_canceled_follows_when_the_runner_has_unwound(
+    url: str,
+) -> None:
+    hw, started, may_end = Headway(url), asyncio.Event(), asyncio.Event()
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await may_end.wait()
+
+    async with hw:
+        run = await hw.start("work", key="ann")
+        await started.wait()
+        assert await run.cancel() is CancelAnswer.REQUESTED
+        assert await run.status() is RunStatus.CANCELLING
+        assert row_word(await run.status(), has_started=True) == "Running"
+        may_end.set()
+        assert (await run.ended()).run.status is RunStatus.CANCELED
+
+
+async def test_r1_12_the_figures_of_the_last_run_stay_visible_however_it_ended(url: str) -> None:
+    hw, said = Headway(url), asyncio.Event()
+
+    @hw.job()
+    async def counts(ctx: RunContext, fails: bool) -> None:
+        await ctx.progress(downloaded=3, skipped=1)
+        if fails:
+            raise ValueError
+        said.set()
+        await asyncio.Event().wait()
+
+    async with hw:
+        failed = await hw.start("counts", key="ann", params={"fails": True})
+        await failed.ended()
+        canceled = await hw.start("counts", key="bob", params={"fails": False})
+        await said.wait()
+        await canceled.cancel()
+        await canceled.ended()
+    async with looked_at(url) as store:
+        found = [await store.runs.run(run.id) for run in (failed, canceled)]
+    assert [record and record.progress for record in found] == ['{"downloaded":3,"skipped":1}'] * 2

@@ -1,0 +1,322 @@
+"""A job starts other jobs as children and waits for them, without a slot."""
+
+import asyncio
+
+import pytest
+
+from headway import (
+    BlockingRunContext,
+    ChildRefused,
+    ChildRun,
+    Headway,
+    InvalidInput,
+    KeyBusy,
+    RunContext,
+    RunFailed,
+    RunStatus,
+)
+from headway.core.command.run.child import CHILD_DEPTH_MAX
+from headway.core.run.explain import Gate
+from headway.services.context import child_runs as children
+from headway.services.submit.job import Backoff
+from tests.engine.scenes import records_of
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def test_dsgn_4_parent_and_children_share_a_lane_of_one(url: str) -> None:
+    """I5: the parent gives its slot back while it waits, so that nobody waits for ever."""
+    hw = Headway(url)
+
+    @hw.job()
+    async def double(ctx: RunContext, number: int) -> int:
+        return 2 * number
+
+    @hw.job()
+    async def add_up(ctx: RunContext, numbers: list[int]) -> int:
+        one_by_one = [await ctx.call("double", params={"number": n}) for n in numbers]
+        at_once = await asyncio.gather(
+            *(ctx.call("double", params={"number": n}, name=f"again {n}") for n in numbers)
+        )
+        assert one_by_one == at_once
+        return sum(at_once)
+
+    async with hw:
+        await hw.lanes.set("main", max_concurrent=1)
+        run = await hw.start("add_up", key="ann", params={"numbers": [1, 2, 3, 4]})
+        assert await run.result() == 20
+        runs = await records_of(hw)
+        assert len(runs) == 9
+        assert {one.run.parent_id for one in runs[1:]} == {run.id}
+
+
+async def test_dsgn_4_a_chain_of_parents_goes_as_deep_as_it_may_in_a_lane_of_one(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def dig(ctx: RunContext, depth: int) -> int:
+        if depth < CHILD_DEPTH_MAX:
+            deepest: int = await ctx.call("dig", params={"depth": depth + 1})
+            return deepest
+        with pytest.raises(ChildRefused, match=f"stands {CHILD_DEPTH_MAX} generations down"):
+            await ctx.call("dig", params={"depth": depth + 1})
+        return depth
+
+    async with hw:
+        await hw.lanes.set("main", max_concurrent=1)
+        assert await (await hw.start("dig", params={"depth": 0})).result() == CHILD_DEPTH_MAX
+
+
+async def test_dsgn_4_a_plain_function_starts_children_too(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    def double(ctx: BlockingRunContext, number: int) -> int:
+        return 2 * number
+
+    @hw.job()
+    def add_up(ctx: BlockingRunContext) -> int:
+        children = [ctx.start("double", params={"number": n}) for n in (1, 2)]
+        total: int = sum(child.result() for child in children)
+        assert {child.status() for child in children} == {RunStatus.SUCCEEDED}
+        return total + int(ctx.call("double", params={"number": 3}))
+
+    async with hw:
+        await hw.lanes.set("main", max_concurrent=1)
+        assert await (await hw.start("add_up")).result() == 12
+
+
+async def test_i11_a_child_that_ends_without_a_result_raises_in_the_parent(url: str) -> None:
+    hw, child_ids = Headway(url), asyncio.Queue[str]()
+
+    @hw.job()
+    async def break_(ctx: RunContext) -> None:
+        raise ValueError("no good")
+
+    @hw.job()
+    async def wait(ctx: RunContext) -> None:
+        await asyncio.Event().wait()
+
+    @hw.job()
+    async def parent(ctx: RunContext, job: str) -> str:
+        child = await ctx.start(job)
+        child_ids.put_nowait(child.id)
+        with pytest.raises(RunFailed) as failed:
+            await child.result()
+        assert failed.value.run_id == child.id
+        return str(failed.value)
+
+    async with hw:
+        broken = await hw.start("parent", params={"job": "break_"})
+        assert "is failed: ValueError: no good" in await broken.result()
+        await child_ids.get()
+        canceled = await hw.start("parent", params={"job": "wait"})
+        await hw.run(await child_ids.get()).cancel()
+        assert "is canceled" in await canceled.result()
+
+
+async def test_i11_to_cancel_a_parent_cancels_all_below_it(url: str) -> None:
+    hw, begun, cleaned = Headway(url), asyncio.Queue[int](), asyncio.Queue[int]()
+
+    @hw.job()
+    async def nest(ctx: RunContext, depth: int) -> None:
+        begun.put_nowait(depth)
+        try:
+            if depth:
+                await ctx.call("nest", params={"depth": depth - 1})
+            await asyncio.Event().wait()
+        finally:
+            cleaned.put_nowait(depth)
+
+    async with hw:
+        run = await hw.start("nest", params={"depth": 3})
+        assert [await begun.get() for _ in range(4)] == [3, 2, 1, 0]
+        await run.cancel(by="eve")
+        ended = [await hw.run(one.run.id).ended() for one in await records_of(hw)]
+        assert [one.run.status for one in ended] == [RunStatus.CANCELED] * 4
+        assert sorted([await cleaned.get() for _ in range(4)]) == [0, 1, 2, 3]
+        assert all('"by":"eve"' in (one.cancel or "") for one in ended)
+
+
+@pytest.mark.parametrize("ends", ["returns", "raises", "times out"])
+async def test_i11_what_a_parent_leaves_behind_ends_with_it(url: str, ends: str) -> None:
+    hw, begun = Headway(url), asyncio.Event()
+
+    @hw.job()
+    async def wait(ctx: RunContext) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    @hw.job(timeout_s=0.1 if ends == "times out" else None)
+    async def parent(ctx: RunContext) -> str:
+        child = await ctx.start("wait")
+        await begun.wait()
+        if ends == "raises":
+            raise ValueError("no good")
+        if ends == "times out":
+            await child.result()
+        return child.id
+
+    async with hw:
+        run = await hw.start("parent")
+        await run.ended()
+        (child,) = [one for one in await records_of(hw) if one.run.parent_id == run.id]
+        ended = await hw.run(child.run.id).ended()
+        assert ended.run.status is RunStatus.CANCELED
+        assert '"reason":"parent_ended"' in (ended.cancel or "")
+
+
+async def test_r2_6_a_retry_keeps_its_good_children_and_repeats_the_others(url: str) -> None:
+    hw, calls = Headway(url), list[str]()
+
+    @hw.job()
+    async def step(ctx: RunContext, name: str) -> str:
+        calls.append(name)
+        if name == "bad" and calls.count("bad") < 3:
+            raise ValueError("not yet")
+        return name
+
+    @hw.job(retries=5, backoff=Backoff(base_s=0))
+    async def parent(ctx: RunContext) -> list[str]:
+        return [await ctx.call("step", params={"name": name}) for name in ("good", "bad", "good")]
+
+    async with hw:
+        assert await (await hw.start("parent")).result() == ["good", "bad", "good"]
+    assert calls == ["good", "bad", "bad", "bad", "good"]
+
+
+async def test_i6_what_is_asked_for_decides_which_child_it_is(url: str) -> None:
+    """Whatever the order: a parent that was interrupted asks again, and nothing runs twice."""
+    hw, calls = Headway(url, stop_wait_s=0), list[int]()
+    waits = asyncio.Event()
+
+    @hw.job()
+    async def note(ctx: RunContext, number: int) -> int:
+        calls.append(number)
+        return len(calls)
+
+    @hw.job()
+    async def parent(ctx: RunContext) -> list[int]:
+        numbers = [1, 1, 2] if ctx.generation == 1 else [2, 1, 1, 3]
+        found = [await ctx.call("note", params={"number": n}) for n in numbers]
+        found.append(await ctx.call("note", params={"number": ctx.generation}, name="named"))
+        if ctx.generation == 1:
+            waits.set()
+            await asyncio.Event().wait()
+        return found
+
+    async with hw:
+        run = await hw.start("parent")
+        await waits.wait()
+    assert calls == [1, 1, 2, 1]
+    async with hw:
+        assert await hw.run(run.id).result() == [3, 1, 2, 5, 4]
+    assert calls == [1, 1, 2, 1, 3]
+
+
+async def test_i15_what_could_never_start_is_refused_with_a_sentence(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def child(ctx: RunContext, key: str) -> str:
+        with pytest.raises(ChildRefused, match=r"'top' is that of run .* waits for this one"):
+            await ctx.start("other", key="top", on_conflict="replace")
+        return "refused"
+
+    @hw.job()
+    async def other(ctx: RunContext) -> None: ...
+
+    @hw.job()
+    async def parent(ctx: RunContext) -> str:
+        with pytest.raises(ChildRefused, match="key 'top' is its own"):
+            await ctx.start("other", key=" top ", on_conflict="enqueue")
+        with pytest.raises(InvalidInput, match="on_conflict: a child is a run of its own"):
+            await ctx.start("other", key="bob", on_conflict="join")
+        with pytest.raises(InvalidInput, match="job: 'nobody' is not registered"):
+            await ctx.start("nobody")
+        with pytest.raises(KeyBusy, match="'busy' already has an active run"):
+            await ctx.start("other", key="busy")
+        await ctx.start("other", name="one")
+        with pytest.raises(ChildRefused, match="of job 'other'; choose another name"):
+            await ctx.start("child", name="one", params={"key": ""})
+        refused: str = await ctx.call("child", params={"key": "top"})
+        return refused
+
+    async with hw:
+        await hw.lanes.set("aside", is_paused=True)
+        hw.job(name="idle", lane="aside")(other)
+        await hw.start("idle", key="busy")
+        assert await (await hw.start("parent", key="top")).result() == "refused"
+
+
+async def test_i19_too_many_children_are_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(children, "ACTIVE_CHILD_COUNT_MAX", 2)
+    hw = Headway(url)
+
+    @hw.job()
+    async def child(ctx: RunContext, number: int) -> int:
+        return number
+
+    @hw.job()
+    async def parent(ctx: RunContext) -> int:
+        started: list[ChildRun] = [await ctx.start("child", params={"number": n}) for n in range(2)]
+        with pytest.raises(ChildRefused, match="it has 2 active ones; wait for some of them"):
+            await ctx.start("child", params={"number": 2})
+        await started[0].result()
+        total: int = await ctx.call("child", params={"number": 3}) + await started[1].result()
+        return total
+
+    async with hw:
+        await hw.lanes.set("main", max_concurrent=1)
+        assert await (await hw.start("parent")).result() == 4
+
+
+async def test_a_parent_that_waits_says_for_which_child(url: str) -> None:
+    hw, begun, release = Headway(url), asyncio.Event(), asyncio.Event()
+
+    @hw.job()
+    async def child(ctx: RunContext) -> None:
+        begun.set()
+        await release.wait()
+
+    @hw.job()
+    async def parent(ctx: RunContext) -> None:
+        await ctx.call("child")
+
+    async with hw:
+        run = await hw.start("parent")
+        await begun.wait()
+        _, below = await records_of(hw)
+        # The child may be at work before its parent has given its slot back.
+        async for _ in run.events():
+            if (await run.record()).run.slot is None:
+                break
+        found = await hw.explain(run.id)
+        assert (found.gate, found.held_by) == (Gate.CHILD, (below.run.id,))
+        assert (await hw.explain(below.run.id)).parent_id == run.id
+        release.set()
+        await run.result()
+
+
+async def test_i8_a_stop_does_not_wait_for_who_waits_without_a_slot(url: str) -> None:
+    """What it waits for may come; the slot that it needs then does not, for nobody claims."""
+    hw, begun = Headway(url, stop_wait_s=3_600), asyncio.Event()
+
+    @hw.job()
+    async def wait(ctx: RunContext) -> str:
+        if ctx.generation == 1:
+            begun.set()
+            await ctx.sleep(3_600)
+        return "done"
+
+    @hw.job()
+    async def parent(ctx: RunContext) -> str:
+        answer: str = await ctx.call("wait")
+        return answer
+
+    async with hw:
+        run = await hw.start("parent")
+        await begun.wait()
+    async with hw:
+        assert await hw.run(run.id).result() == "done"
+        assert len(await records_of(hw)) == 2

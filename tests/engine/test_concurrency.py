@@ -1,0 +1,100 @@
+"""A job with a limit of its own: its lane, and who has the last word about it (R3.10, I5)."""
+
+import asyncio
+
+import pytest
+
+from headway import Headway, InvalidInput, RunContext
+from tests.engine.scenes import Gauge
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def limit_of(hw: Headway, lane: str) -> int:
+    (view,) = [view for view in await hw.lanes.list() if view.lane.name == lane]
+    return view.lane.max_concurrent
+
+
+def limited(url: str, concurrency: int) -> Headway:
+    hw = Headway(url)
+
+    @hw.job(concurrency=concurrency)
+    async def fetch(ctx: RunContext) -> None: ...
+
+    return hw
+
+
+async def test_i5_no_more_runs_of_the_job_at_once_than_it_says(url: str) -> None:
+    gauge, release = Gauge(), asyncio.Event()
+    hw = Headway(url)
+
+    @hw.job(concurrency=2)
+    async def fetch(ctx: RunContext) -> None:
+        async with gauge.counted(ctx.key):
+            await release.wait()
+
+    async with hw:
+        runs = [await hw.start("fetch", key=f"key-{number}") for number in range(8)]
+        await gauge.reaches(2)
+        release.set()
+        for run in runs:
+            await run.result()
+        assert {(await run.record()).run.lane for run in runs} == {"job:fetch"}
+    assert gauge.peak == 2
+
+
+async def test_r3_10_a_new_number_counts_at_the_next_start_unless_somebody_has_set_it(
+    url: str,
+) -> None:
+    async with limited(url, 2) as hw:
+        assert await limit_of(hw, "job:fetch") == 2
+    async with limited(url, 5) as hw:
+        assert await limit_of(hw, "job:fetch") == 5
+        await hw.lanes.set("job:fetch", max_concurrent=1)
+    async with limited(url, 9) as hw:
+        assert await limit_of(hw, "job:fetch") == 1
+
+
+async def test_i5_a_job_that_is_registered_late_has_its_limit_before_its_first_run(
+    url: str,
+) -> None:
+    async with Headway(url) as hw:
+
+        @hw.job(concurrency=7)
+        async def late(ctx: RunContext) -> None: ...
+
+        await (await hw.start("late")).result()
+        assert await limit_of(hw, "job:late") == 7
+
+
+async def test_i5_the_runs_of_its_schedule_count_too(url: str) -> None:
+    hw = limited(url, 2)
+
+    @hw.job()
+    async def other(ctx: RunContext) -> None: ...
+
+    for job in ("fetch", "other"):
+        hw.schedule("0 3 * * *", job=job)
+    lanes = {schedule.name: schedule.lane for schedule in hw._schedules.values()}
+    assert lanes == {"fetch": "job:fetch", "other": "cron"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (
+            {"concurrency": 2, "lane": "main"},
+            "concurrency: a job with a limit of its own has a lane of its own; give this, or lane",
+        ),
+        ({"concurrency": 0}, "concurrency: must be a whole number from 1 to 1,000,000"),
+        ({"concurrency": True}, "concurrency: must be a whole number from 1 to 1,000,000"),
+        ({"concurrency": "2"}, "concurrency: must be a whole number from 1 to 1,000,000"),
+        ({"concurrency": 2, "name": "x" * 252}, "job: is 256 characters; the limit is 255"),
+    ],
+)
+def test_i15_what_it_cannot_be_is_said(wrong: dict[str, object], sentence: str) -> None:
+    async def work(ctx: RunContext) -> None: ...
+
+    with pytest.raises(InvalidInput) as refused:
+        Headway("sqlite:///:memory:").job(**wrong)(work)  # type: ignore[call-overload]
+    assert str(refused.value) == sentence

@@ -1,0 +1,96 @@
+"""A disk that is full while the store runs: the write is refused, and all else goes on."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from headway import Headway, RunContext
+from headway.adapters.sql.sql_store import SqlStore, open_store
+from headway.core.command.run.submit import Accepted
+from headway.core.errors import StoreFailed
+from headway.core.run.events import EventType
+from headway.core.run.status import RunStatus
+from headway.testing import a_submit
+from tests.cli.disk import SmallDisk, limited_disk, mounted_disk
+from tests.engine.scenes import looked_at, records
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+@pytest.fixture(params=["no space left", "an error of the disk"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk]:
+    folder = tmp_path / "disk"
+    if request.param == "no space left":
+        with mounted_disk(folder, byte_count=16 << 20) as mounted:
+            yield mounted
+    else:
+        with limited_disk(folder) as limited:
+            yield limited
+
+
+async def submit(store: SqlStore, prefix: str, count: int) -> list[str]:
+    """The ids of those that were accepted; the others were refused by the disk."""
+    answers = await asyncio.gather(
+        *(
+            store.apply(a_submit(f"{prefix}-{number}", run_id=f"{prefix}-{number}"))
+            for number in range(count)
+        ),
+        return_exceptions=True,
+    )
+    assert all(isinstance(answer, Accepted | StoreFailed) for answer in answers), answers
+    return [answer.run_id for answer in answers if isinstance(answer, Accepted)]
+
+
+async def ids_of(store: SqlStore) -> list[str]:
+    return [record.run.id for record in await records(store)]
+
+
+async def test_i3_a_full_disk_refuses_the_write_keeps_what_was_accepted_and_ends(
+    disk: SmallDisk,
+) -> None:
+    url = f"sqlite:///{disk.folder}/headway.db"
+    store = await open_store([url])
+    try:
+        accepted = await submit(store, "before", 50)
+        assert len(accepted) == 50
+        disk.fill()
+        with pytest.raises(StoreFailed, match="nothing of it was kept"):
+            await store.apply(a_submit("refused", run_id="refused"))
+        assert await submit(store, "during", 20) == []
+        assert await ids_of(store) == accepted
+        disk.free()
+        accepted += await submit(store, "after", 50)
+        assert len(accepted) == 100
+        assert await ids_of(store) == accepted
+    finally:
+        await store.close()
+    async with looked_at(url) as store:
+        assert await ids_of(store) == accepted
+        page = await store.events.events(after_seq=0, limit=1_000)
+        assert [event.seq for event in page.events] == list(range(1, 101))
+        assert {event.type for event in page.events} == {EventType.STATE_CHANGED}
+    with closing(sqlite3.connect(disk.folder / "headway.db")) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+async def test_i20_an_end_that_cannot_be_written_down_is_written_once_there_is_room(
+    disk: SmallDisk, caplog: pytest.LogCaptureFixture
+) -> None:
+    hw = Headway(f"sqlite:///{disk.folder}/headway.db")
+
+    @hw.job()
+    async def work(ctx: RunContext) -> str:
+        disk.fill()
+        return "done"
+
+    async with hw:
+        run = await hw.start("work")
+        while "database_awaited" not in caplog.text:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert await run.status() is RunStatus.RUNNING
+        disk.free()
+        assert await run.result() == "done"

@@ -1,0 +1,233 @@
+"""Submit, run, succeed or fail: what comes of a run, and what is refused at the door."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headway import Headway, RunContext, RunFailed
+from headway.core.errors import InvalidInput
+from headway.core.run.status import RunStatus
+from tests.engine.scenes import records_of
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def test_r1_1_a_run_gets_its_parameters_and_gives_its_result(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def add(ctx: RunContext, left: int, right: int) -> dict[str, Any]:
+        await ctx.progress(seen=2)
+        return {"sum": left + right, "key": ctx.key, "run_id": ctx.run_id}
+
+    async with hw:
+        run = await hw.start("add", key=" ann ", params={"left": 2, "right": 3})
+        assert await run.result() == {"sum": 5, "key": "ann", "run_id": run.id}
+        assert await run.result() == {"sum": 5, "key": "ann", "run_id": run.id}
+        record = await run.record()
+    assert record.run.status is RunStatus.SUCCEEDED
+    assert (record.run.mode, record.run.generation) == ("start", 1)
+    assert (record.params, record.progress) == ('{"left":2,"right":3}', '{"seen":2}')
+    assert record.run.queued_at <= (record.run.started_at or 0) <= (record.run.ended_at or 0)
+
+
+async def test_r1_1_a_run_without_a_key_is_its_own_key(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> str:
+        return ctx.key
+
+    async with hw:
+        runs = [await hw.start("work") for _ in range(3)]
+        assert [await run.result() for run in runs] == [run.id for run in runs]
+
+
+async def test_r2_1_a_job_that_raises_fails_its_run_with_its_words(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        raise ValueError("the feed is gone")
+
+    async with hw:
+        run = await hw.start("work", key="ann")
+        with pytest.raises(RunFailed, match="failed: ValueError: the feed is gone") as failed:
+            await run.result()
+        # A failure frees the key like any other end.
+        await (await hw.start("work", key="ann")).ended()
+    assert failed.value.run_id == run.id
+    assert failed.value.status is RunStatus.FAILED
+    assert failed.value.error == {"code": "error", "message": "ValueError: the feed is gone"}
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("a\0b\ud800", "Exception: a\N{REPLACEMENT CHARACTER}b?"),
+        ("x" * 10_000, "Exception: " + "x" * (4_000 - len("Exception: "))),
+        ("", "Exception"),
+    ],
+)
+async def test_i15_what_a_job_says_when_it_fails_is_made_storable(
+    url: str, said: str, kept: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    # pytest-xdist cannot report a captured log line with a lone surrogate.
+    caplog.set_level("CRITICAL", logger="headway.services.engine.execute")
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        raise Exception(said)  # noqa: TRY002
+
+    async with hw:
+        with pytest.raises(RunFailed) as failed:
+            await (await hw.start("work")).result()
+    assert failed.value.error["message"] == kept
+
+
+async def test_r2_1_a_cancel_of_the_jobs_own_making_is_a_failure(url: str) -> None:
+    """Nobody cancelled the run: a future that the job waits for was cancelled by somebody else."""
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    async with hw:
+        with pytest.raises(RunFailed, match="failed: CancelledError"):
+            await (await hw.start("work")).result()
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ({"when": {1, 2}}, "result.when: is a set, which JSON cannot hold"),
+        ({"ratio": [1.0, float("nan")]}, "result.ratio[1]: is not a finite number"),
+    ],
+)
+async def test_i15_a_result_that_is_not_json_fails_the_run_and_names_the_place(
+    url: str, result: Any, message: str
+) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> Any:
+        return result
+
+    async with hw:
+        with pytest.raises(RunFailed) as failed:
+            await (await hw.start("work")).result()
+    assert failed.value.error == {"code": "invalid_result", "message": message}
+
+
+async def test_i15_progress_that_is_not_json_is_the_jobs_mistake_and_not_its_results(
+    url: str,
+) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        await ctx.progress(when=object())
+
+    async with hw:
+        with pytest.raises(RunFailed, match=r"progress\.when: is a object") as failed:
+            await (await hw.start("work")).result()
+    assert failed.value.error["code"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("params", "place"),
+    [
+        ({"since": {1}}, "params.since"),
+        ({"a": [{"b": float("inf")}]}, "params.a[0].b"),
+        ({"text": "\0"}, "params.text"),
+        (["left", "right"], "params"),
+    ],
+)
+async def test_i15_parameters_that_are_not_json_are_refused_and_nothing_is_written(
+    url: str, params: Any, place: str
+) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        """Never called."""
+
+    async with hw:
+        with pytest.raises(InvalidInput) as refused:
+            await hw.start("work", params=params)
+        assert await records_of(hw) == []
+    assert refused.value.place == place
+
+
+async def test_i15_a_job_that_nobody_registered_is_refused_and_those_that_are_are_named(
+    url: str,
+) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def mirror(ctx: RunContext) -> None:
+        """Never called."""
+
+    async with hw:
+        with pytest.raises(InvalidInput, match=r"job: 'miror' is not registered.*are: mirror"):
+            await hw.start("miror")
+        assert await records_of(hw) == []
+
+
+async def test_i15_a_run_whose_function_has_changed_meanwhile_fails_and_says_so(url: str) -> None:
+    async def work(ctx: RunContext, pages: int) -> None:
+        await asyncio.Event().wait()
+
+    hw = Headway(url, stop_wait_s=0)
+    hw.job()(work)
+    async with hw:
+        run = await hw.start("work", params={"pages": 1})
+
+    async def changed(ctx: RunContext, page_count: int) -> None:
+        """Never called."""
+
+    hw = Headway(url)
+    hw.job(name="work")(changed)
+    async with hw:
+        with pytest.raises(RunFailed) as failed:
+            await hw.run(run.id).result()
+    assert failed.value.error == {
+        "code": "invalid_params",
+        "message": (
+            "params.pages: is not a parameter of the job; it takes: page_count;"
+            " params.page_count: is missing"
+        ),
+    }
+
+
+def test_i15_a_job_cannot_be_registered_twice(url: str) -> None:
+    hw = Headway(url)
+
+    async def work(ctx: RunContext) -> None:
+        """Never called."""
+
+    hw.job()(work)
+    with pytest.raises(InvalidInput, match="'work' is registered twice"):
+        hw.job()(work)
+
+
+async def test_a_headway_is_used_inside_async_with_and_opened_once_at_a_time(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> str:
+        return "done"
+
+    with pytest.raises(RuntimeError, match="async with"):
+        await hw.start("work")
+    async with hw:
+        with pytest.raises(RuntimeError, match="open already"):
+            await hw.__aenter__()
+        assert await (await hw.start("work")).result() == "done"
+    async with hw:
+        assert await (await hw.start("work")).result() == "done"

@@ -1,0 +1,384 @@
+"""A supervisor restarts a program whose job ends its process: the run ends, and others start."""
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from headway import Headway, RunContext
+from headway.core.ids import RunId
+from headway.core.run.run import DEATH_COUNT_MAX, STOP_COUNT_MAX, RunRecord
+from headway.forked import EXIT_CODE
+from tests.cli.command import TIMEOUT_S, environment
+from tests.engine.flow.scenes import a_flow
+from tests.engine.poison_program import make_headway
+
+pytestmark = pytest.mark.backend("sqlite-file")
+
+ROOT: Final = Path(__file__).parents[2]
+START_COUNT_MAX: Final = 25
+
+
+class Supervisor:
+    """Starts the program whenever it has ended, as systemd and Kubernetes do."""
+
+    def __init__(self, url: str, folder: Path, *, loop: str = "uvloop") -> None:
+        self._command = [sys.executable, "-m", "tests.engine.poison_program", url, loop]
+        self._path = url.removeprefix("sqlite:///")
+        self._folder = folder
+        self.start_count = 0
+
+    def run_until_ended(self, run_id: RunId, *, kills: Callable[[Any], bool] | None = None) -> None:
+        """Restart the program until the run is over. `kills`: whether it is to be killed now."""
+        while not self.has_ended(run_id):
+            assert self.start_count < START_COUNT_MAX, self.status(run_id)
+            self.start_count += 1
+            with self._started() as process:
+                while process.poll() is None and not self.has_ended(run_id):
+                    if kills is not None and kills(self):
+                        self._kill(process)
+                    time.sleep(0.02)
+
+    @contextmanager
+    def _started(self) -> "Iterator[subprocess.Popen[bytes]]":
+        process = subprocess.Popen(
+            self._command,
+            cwd=ROOT,
+            env=environment(POISON_FOLDER=str(self._folder)),
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(TIMEOUT_S)
+            finally:
+                process.kill()
+                process.wait()
+
+    def _kill(self, process: "subprocess.Popen[bytes]") -> None:
+        """Ask first, and then insist."""
+        process.terminate()
+        try:
+            process.wait(0.5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def has_ended(self, run_id: RunId) -> bool:
+        return self.status(run_id) not in ("queued", "running", "cancelling")
+
+    def status(self, run_id: RunId) -> str:
+        with closing(sqlite3.connect(self._path, timeout=30)) as database:
+            ((status,),) = database.execute("SELECT status FROM runs WHERE id = ?", (run_id,))
+        return str(status)
+
+    def executions(self, job: str) -> list[str]:
+        path = self._folder / job
+        return path.read_text().splitlines() if path.exists() else []
+
+
+async def ended(
+    url: str,
+    folder: Path,
+    job: str,
+    how: str,
+    *,
+    loop: str = "uvloop",
+    kills: Callable[[Supervisor], bool] | None = None,
+) -> tuple[str, str, Supervisor]:
+    """Return how a run of `job` ends under a supervisor, and one that waits for its slot."""
+    supervisor = Supervisor(url, folder, loop=loop)
+    async with make_headway(url).without_engine() as hw:
+        deadly = await hw.submit(job, key="ann", params={"how": how})
+        other = await hw.submit("works", key="bob")
+        await asyncio.to_thread(supervisor.run_until_ended, deadly.id, kills=kills)
+        await asyncio.to_thread(supervisor.run_until_ended, other.id)
+        record, works = await deadly.record(), await other.record()
+    assert works.run.status == "succeeded"
+    assert len(supervisor.executions("works")) == 1
+    told = record.result or record.error or ""
+    return record.run.status, told, supervisor
+
+
+@pytest.mark.proves("I17")
+@pytest.mark.parametrize(
+    ("how", "loop"),
+    [
+        ("SIGKILL", "uvloop"),
+        ("SIGSEGV", "uvloop"),
+        ("os._exit", "asyncio"),
+        ("os.abort", "uvloop"),
+        ("closed files", "uvloop"),
+        ("closed files", "asyncio"),
+    ],
+)
+async def test_a_job_that_kills_its_process_is_poison_after_three_executions(
+    url: str, tmp_path: Path, how: str, loop: str
+) -> None:
+    status, told, supervisor = await ended(url, tmp_path, "deadly", how, loop=loop)
+    assert (status, json.loads(told)["code"]) == ("failed", "poison")
+    assert len(supervisor.executions("deadly")) == DEATH_COUNT_MAX
+
+
+@pytest.mark.proves("I17")
+@pytest.mark.parametrize(
+    ("job", "how"),
+    [
+        ("deadly", "SIGTERM"),
+        ("deadly", "SIGINT"),
+        ("deadly_plain", "SIGTERM"),
+        ("never_unwinds", "SIGTERM"),
+    ],
+)
+async def test_a_job_because_of_which_its_process_is_stopped_is_poison_after_twenty_executions(
+    url: str, tmp_path: Path, job: str, how: str
+) -> None:
+    status, told, supervisor = await ended(url, tmp_path, job, how)
+    assert (status, json.loads(told)["code"]) == ("failed", "poison")
+    assert "20 times the process that executed it was stopped" in told
+    assert len(supervisor.executions(job)) == STOP_COUNT_MAX
+
+
+@pytest.mark.proves("I17")
+async def test_a_flow_whose_function_stops_its_process_is_poison(url: str, tmp_path: Path) -> None:
+    supervisor = Supervisor(url, tmp_path)
+    node = {"kind": "local", "function": "deadly_function", "prep": {"input_key": "$params.how"}}
+    async with make_headway(url).without_engine() as hw:
+        await hw.flows.publish("deadly", a_flow({"a": node}))
+        task = await hw.flows.start("deadly", params={"how": "SIGTERM"})
+        await asyncio.to_thread(supervisor.run_until_ended, task.id)
+        record = await task.record()
+    assert json.loads(record.error or "")["code"] == "poison"
+    assert len(supervisor.executions("deadly_function")) <= STOP_COUNT_MAX + 1
+
+
+@pytest.mark.proves("I17")
+async def test_a_job_that_blocks_the_event_loop_until_its_process_is_killed_is_poison(
+    url: str, tmp_path: Path
+) -> None:
+    seen_count = 0
+
+    def kills(supervisor: Supervisor) -> bool:
+        nonlocal seen_count
+        count = len(supervisor.executions("deadly"))
+        is_new, seen_count = count > seen_count, count
+        return is_new
+
+    status, told, supervisor = await ended(url, tmp_path, "deadly", "blocked loop", kills=kills)
+    assert (status, json.loads(told)["code"]) == ("failed", "poison")
+    assert len(supervisor.executions("deadly")) == DEATH_COUNT_MAX
+
+
+@pytest.mark.proves("I17")
+@pytest.mark.parametrize("job", ["deadly", "deadly_plain"])
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("sys.exit", "SystemExit: 3"),
+        ("KeyboardInterrupt", "KeyboardInterrupt"),
+        ("GeneratorExit", "GeneratorExit"),
+    ],
+)
+async def test_a_job_that_raises_what_ends_programs_fails_alone(
+    url: str, tmp_path: Path, job: str, how: str, message: str
+) -> None:
+    status, told, supervisor = await ended(url, tmp_path, job, how)
+    assert (status, json.loads(told)) == ("failed", {"code": "error", "message": message})
+    assert (len(supervisor.executions(job)), supervisor.start_count) == (1, 1)
+
+
+@pytest.mark.proves("I17")
+async def test_a_task_of_a_job_that_exits_ends_the_process_and_the_run_with_it(
+    url: str, tmp_path: Path
+) -> None:
+    """asyncio ends the event loop when any task exits, whether it is awaited or not."""
+    status, told, supervisor = await ended(url, tmp_path, "deadly_child_task", "sys.exit")
+    assert (status, json.loads(told)["message"]) == ("failed", "SystemExit: 3")
+    assert len(supervisor.executions("deadly_child_task")) == 1
+
+
+@pytest.mark.proves("I1", "I2")
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize("job", ["deadly", "deadly_plain", "deadly_child_task"])
+async def test_a_forked_child_that_returns_from_its_job_exits_and_the_parent_goes_on(
+    url: str, tmp_path: Path, job: str, loop: str
+) -> None:
+    status, told, supervisor = await ended(url, tmp_path, job, "fork", loop=loop)
+    assert (status, json.loads(told)) == ("succeeded", f"the child ended with {EXIT_CODE}")
+    assert (len(supervisor.executions(job)), supervisor.start_count) == (1, 1)
+
+
+Job = Callable[[RunContext, asyncio.Event], Any]
+
+
+class Program:
+    """Opens and closes headway in this process, as a supervisor restarts a program."""
+
+    def __init__(self, url: str, folder: Path, job: Job) -> None:
+        self._url = url
+        self._folder = folder
+        self._job = job
+        self.execution_count = 0
+        self.told = asyncio.Event()
+        """The job has told the program to stop."""
+        self.listens = asyncio.Event()
+        """The program waits for that."""
+
+    def open(self) -> Headway:
+        hw = Headway(self._url, stop_wait_s=0.0, data=self._folder)
+        self.told, self.listens = told, listens = asyncio.Event(), asyncio.Event()
+
+        @hw.job(timeout_s=None)
+        async def stops(ctx: RunContext) -> None:
+            self.execution_count += 1
+            await listens.wait()
+            await self._job(ctx, told)
+
+        @hw.job(lane="other")
+        async def noop(ctx: RunContext) -> None: ...
+
+        return hw
+
+    async def run(self, *, times: int) -> RunRecord:
+        """Start a run, and restart the program until the run is over, at most so many times."""
+        run_id = None
+        async with asyncio.timeout(60):
+            for _ in range(times):
+                async with self.open() as hw:
+                    run = await hw.start("stops") if run_id is None else hw.run(run_id)
+                    run_id = run.id
+                    ended = asyncio.create_task(run.ended())
+                    told = asyncio.create_task(self.told.wait())
+                    self.listens.set()
+                    await asyncio.wait([ended, told], return_when=asyncio.FIRST_COMPLETED)
+                    is_over = ended.done()
+                    ended.cancel()
+                    told.cancel()
+                if is_over:
+                    break
+            async with self.open().without_engine() as hw:
+                return await hw.run(run_id or "").record()
+
+
+async def write_the_same_file(ctx: RunContext, told: asyncio.Event) -> None:
+    async with ctx.file("x") as file:
+        await file.write(b"x")
+    told.set()
+    await asyncio.sleep(600)
+
+
+async def start_the_same_child(ctx: RunContext, told: asyncio.Event) -> None:
+    await ctx.start("noop", name="c")
+    told.set()
+    await asyncio.sleep(600)
+
+
+async def ask_in_vain(ctx: RunContext, told: asyncio.Event) -> None:
+    await ctx.interrupt({"tool": "delete"}, timeout_s=0.001)
+    told.set()
+    await asyncio.sleep(600)
+
+
+async def sleep_after_the_stop(ctx: RunContext, told: asyncio.Event) -> None:
+    told.set()
+    await ctx.sleep(60)
+
+
+@pytest.mark.proves("I17")
+@pytest.mark.parametrize(
+    ("job", "free_count"),
+    [
+        (write_the_same_file, 1),
+        (start_the_same_child, 1),
+        (ask_in_vain, 0),
+        (sleep_after_the_stop, 0),
+    ],
+)
+async def test_a_job_that_stops_its_process_without_anything_new_is_poison(
+    url: str, tmp_path: Path, job: Job, free_count: int
+) -> None:
+    program = Program(url, tmp_path / "data", job)
+    record = await program.run(times=STOP_COUNT_MAX + 5)
+    assert json.loads(record.error or "{}").get("code") == "poison"
+    assert program.execution_count == STOP_COUNT_MAX + free_count
+
+
+async def sleep_before_the_stop(ctx: RunContext, told: asyncio.Event) -> None:
+    async def tell() -> None:
+        while ctx.execution.has_slot:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        told.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(tell())
+        await ctx.sleep(600)
+
+
+async def ask_before_the_stop(ctx: RunContext, told: asyncio.Event) -> None:
+    async def tell() -> None:
+        while not ctx.execution.asking_count:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        told.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(tell())
+        await ctx.interrupt({"tool": "delete"}, timeout_s=600)
+
+
+async def write_another_file(ctx: RunContext, told: asyncio.Event) -> None:
+    async with ctx.file(f"{ctx.generation}.jpg") as file:
+        await file.write(b"x")
+    told.set()
+    await asyncio.sleep(600)
+
+
+@pytest.mark.proves("I17")
+@pytest.mark.parametrize("job", [sleep_before_the_stop, ask_before_the_stop, write_another_file])
+async def test_stops_cost_a_run_nothing_that_waits_or_stores_something_new(
+    url: str, tmp_path: Path, job: Job
+) -> None:
+    program = Program(url, tmp_path / "data", job)
+    record = await program.run(times=STOP_COUNT_MAX + 2)
+    assert (record.run.status, record.run.stop_count) == ("running", 0)
+    assert program.execution_count == STOP_COUNT_MAX + 2
+
+
+@pytest.mark.proves("I17")
+async def test_a_stop_begins_when_the_program_hears_of_it_and_not_when_it_leaves(
+    url: str, tmp_path: Path
+) -> None:
+    """A server ends its connections first, and the job may wait by then."""
+    waits = asyncio.Event()
+
+    async def wait_once_told(ctx: RunContext, told: asyncio.Event) -> None:
+        told.set()
+        await waits.wait()
+        await sleep_before_the_stop(ctx, told)
+
+    program = Program(url, tmp_path / "data", wait_once_told)
+    async with program.open() as hw:
+        run = await hw.start("stops")
+        program.listens.set()
+        await program.told.wait()
+        hw.note_stop()
+        program.told.clear()
+        waits.set()
+        await program.told.wait()
+    async with program.open().without_engine() as hw:
+        assert (await hw.run(run.id).record()).run.stop_count == 1
+
+
+async def test_a_job_may_fork_with_multiprocessing(url: str, tmp_path: Path) -> None:
+    status, told, supervisor = await ended(url, tmp_path, "multiprocesses", "child")
+    assert (status, json.loads(told)) == ("succeeded", 0)
+    assert len(supervisor.executions("child")) == 1

@@ -1,0 +1,202 @@
+"""What a job says: at any rate, ten times a second at most, in order, and all of it (R1.10)."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from headway import Headway, RunContext, RunHandle, RunStatus
+from headway.core.command.protocol import Command
+from headway.core.errors import DatabaseUnavailable
+from headway.core.ids import SECOND
+from headway.core.run.events import Event
+from headway.core.run.run import Claim
+from headway.services import retrying as patience
+from headway.services.context import event_reporter as report
+from headway.services.context.blocking_context import BlockingRunContext
+from headway.services.context.event_reporter import Report
+
+LINE_COUNT = 5_000
+
+
+async def told(run: RunHandle) -> list[Event]:
+    return [event async for event in run.events()]
+
+
+def lines_of(events: Sequence[Event]) -> list[str]:
+    logged = [json.loads(one.payload)["lines"] for one in events if one.type == "run_log"]
+    return [line["message"] for lines in logged for line in lines]
+
+
+def assert_ten_a_second(events: Sequence[Event], kind: str) -> None:
+    """Over the time that it took, and one for each end of it."""
+    of_kind = [event for event in events if event.type == kind]
+    seconds = (events[-1].at - events[0].at) / SECOND
+    assert 1 <= len(of_kind) <= 10 * seconds + 3, (len(of_kind), seconds)
+
+
+async def test_r1_10_thousands_of_lines_are_few_events_and_all_of_them_in_order(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job
+    async def shouts(ctx: RunContext) -> None:
+        for number in range(LINE_COUNT):
+            await ctx.log(str(number))
+
+    @hw.job
+    def shouts_in_a_thread(ctx: BlockingRunContext) -> None:
+        for number in range(LINE_COUNT):
+            ctx.log(str(number))
+
+    async with hw:
+        for job in ("shouts", "shouts_in_a_thread"):
+            run = await hw.start(job)
+            await run.result(60)
+            events = await told(run)
+            assert lines_of(events) == [str(number) for number in range(LINE_COUNT)]
+            assert_ten_a_second(events, "run_log")
+
+
+async def test_r1_10_long_lines_are_split_and_hold_the_job_back(url: str) -> None:
+    hw, lengths = Headway(url), (200_000, 200_000, 900_000, 10, 10)
+
+    @hw.job
+    async def shouts(ctx: RunContext) -> None:
+        for length in lengths:
+            await ctx.log("x" * length)
+
+    async with hw:
+        run = await hw.start("shouts")
+        await run.result(30)
+        events = await told(run)
+    assert [len(line) for line in lines_of(events)] == list(lengths)
+    sizes = [len(event.payload) for event in events if event.type == "run_log"]
+    assert [size > report.WAITING_WEIGHT_MAX for size in sizes].count(True) == 1  # It alone.
+    assert_ten_a_second(events, "run_log")
+
+
+async def test_r4_11_events_of_the_jobs_own_stay_apart_and_share_their_commits(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job
+    async def streams(ctx: RunContext) -> int:
+        before = hw.store.writer.batch_count
+        for number in range(400):
+            await ctx.emit("token", {"number": number})
+        return hw.store.writer.batch_count - before
+
+    async with hw:
+        run = await hw.start("streams")
+        commit_count = await run.result(30)
+        events = await told(run)
+    tokens = [json.loads(event.payload)["number"] for event in events if event.type == "token"]
+    assert tokens == list(range(400))
+    seconds = (events[-1].at - events[0].at) / SECOND
+    assert commit_count <= 10 * seconds + 5  # The lease is renewed, too.
+
+
+async def test_r1_10_what_was_said_stands_before_what_was_done_next(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job
+    async def speaks(ctx: RunContext) -> None:
+        await ctx.log("first")  # At once; the rest of it waits.
+        await ctx.log("one")
+        await ctx.log("two")
+        await ctx.emit("tool", {"name": "knife"})
+        await ctx.log("three")
+        await ctx.save_checkpoint(1)
+        await ctx.log("four")
+        await ctx.interrupt("May I?", timeout_s=0.01)
+        await ctx.log("five")
+        await ctx.sleep(1)
+        await ctx.log("six")
+        await ctx.log("last")
+
+    async with hw:
+        run = await hw.start("speaks")
+        await run.result(30)
+        events = await told(run)
+    seen = [
+        tuple(line["message"] for line in json.loads(event.payload)["lines"])
+        if event.type == "run_log"
+        else event.type
+        for event in events
+        if event.type not in ("run_state_changed", "run_woken", "run_resumed")
+    ]
+    assert seen == [
+        ("first",), ("one", "two"), "tool", ("three",), "run_checkpoint", ("four",),
+        "permission_request", "run_waiting", "permission_result", ("five",), "run_waiting",
+        ("six",), ("last",),
+    ]  # fmt: skip
+    assert json.loads(events[-1].payload)["to"] == "succeeded"
+
+
+async def test_r1_10_the_last_words_of_a_run_that_is_cancelled_or_fails_are_kept(url: str) -> None:
+    hw, has_begun = Headway(url), asyncio.Event()
+
+    @hw.job
+    async def stays(ctx: RunContext) -> None:
+        await ctx.log("begins")
+        await ctx.log("waits")
+        has_begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await ctx.log("cleans up")
+
+    @hw.job
+    async def fails(ctx: RunContext) -> None:
+        await ctx.log("begins")
+        await ctx.log("fails")
+        raise ValueError("no")
+
+    async with hw:
+        stayed = await hw.start("stays")
+        await has_begun.wait()
+        await stayed.cancel()
+        failed = await hw.start("fails")
+        for run, status, words in (
+            (stayed, RunStatus.CANCELED, ["begins", "waits", "cleans up"]),
+            (failed, RunStatus.FAILED, ["begins", "fails"]),
+        ):
+            assert (await run.ended()).run.status is status
+            assert lines_of(await told(run)) == words
+
+
+class AwayStore:
+    """The door to a database that does not answer the first few times."""
+
+    def __init__(self, hw: Headway, away_count: int) -> None:
+        self._store = hw.store
+        self._away_count = away_count
+
+    async def apply(self, command: Command[Any]) -> Any:
+        if self._away_count:
+            self._away_count -= 1
+            await asyncio.sleep(0)
+            raise DatabaseUnavailable({"database": "away"})
+        return await self._store.apply(command)
+
+
+@pytest.mark.backend("sqlite")
+async def test_i20_an_outage_costs_no_line_and_no_order(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "AGAIN_S", 0.01)
+    hw = Headway(url)
+
+    @hw.job
+    async def speaks(ctx: RunContext) -> None:
+        claim: Claim = ctx.execution.claim
+        said = Report(AwayStore(hw, 3), claim)  # type: ignore[arg-type]
+        context: Any = ctx
+        context.__dict__["_report"] = said
+        await asyncio.gather(*(ctx.log(str(number)) for number in range(50)))
+
+    async with hw:
+        run = await hw.start("speaks")
+        await run.result(30)
+        assert lines_of(await told(run)) == [str(number) for number in range(50)]

@@ -1,0 +1,359 @@
+"""Leaving `async with Headway`, in whichever way: nothing is lost, and errors are clear."""
+
+import asyncio
+import sqlite3
+import threading
+from contextlib import closing, suppress
+from typing import Any
+
+import pytest
+
+from headway import Headway, RunContext
+from headway.adapters.sql.read.read_runs import SqlRunReader
+from headway.bootstrap import life_lock_for
+from headway.core.command.admin.instance import DeclareDead, HandOver
+from headway.core.errors import StoreClosed, StoreFailed
+from headway.core.run.events import EventType
+from headway.core.run.run import Run
+from headway.core.run.status import RunStatus
+from headway.ports.store import Store
+from headway.services.engine import claiming, engine
+from headway.services.engine.execute import give_up
+from headway.services.engine.sweep import sweep
+from tests.engine.scenes import Gauge, looked_at, records
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+class Stage:
+    """A Headway whose job `work` runs until it is released, and counts what it did."""
+
+    def __init__(self, url: str, *, stop_wait_s: float = 10.0, lease_ttl_s: float = 15.0) -> None:
+        self.hw = Headway(url, stop_wait_s=stop_wait_s, lease_ttl_s=lease_ttl_s)
+        self.gauge = Gauge()
+        self.release = asyncio.Event()
+        self.hw.job()(self.work)
+
+    async def work(self, ctx: RunContext) -> str:
+        await ctx.save_checkpoint({"generation": ctx.generation})
+        async with self.gauge.counted(ctx.key):
+            await self.release.wait()
+            await ctx.progress(is_released=True)
+        return f"{ctx.key} in generation {ctx.generation}"
+
+
+def is_ready_for_others(run: Run) -> bool:
+    return run.status is RunStatus.RUNNING and run.instance_id is None and run.ready_seq is not None
+
+
+async def test_i3_what_runs_may_end_when_the_body_has_ended(url: str) -> None:
+    stage = Stage(url)
+    async with stage.hw as hw:
+        await hw.start("work", key="ann")
+        await stage.gauge.reaches(1)
+        stage.release.set()
+    async with looked_at(url) as store:
+        (record,) = await records(store)
+        assert record.run.status is RunStatus.SUCCEEDED
+        assert await store.runs.instances() == []
+
+
+async def test_dsgn_4_a_graceful_stop_is_no_death_whoever_sweeps_meanwhile(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I17: the job will not end, so the engine gives its run up, and another instance looks on."""
+    monkeypatch.setattr(engine, "UNWIND_S", 0.05)
+    hw, begun, release = Headway(url, stop_wait_s=0), asyncio.Event(), asyncio.Event()
+
+    @hw.job()
+    async def stubborn(ctx: RunContext) -> None:
+        begun.set()
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await release.wait()
+
+    async with looked_at(url) as beside:
+
+        async def swept_first(store: Store, handed: HandOver) -> None:
+            await sweep(beside, beside.runs, life_lock_for([url], beside))
+            await give_up(store, handed)
+
+        monkeypatch.setattr(engine, "give_up", swept_first)
+        async with hw:
+            await hw.start("stubborn", key="ann")
+            await begun.wait()
+        (record,) = await records(beside)
+        release.set()
+        assert is_ready_for_others(record.run)
+        assert (record.run.death_count, record.run.stop_count) == (0, 1)
+        page = await beside.events.events(after_seq=0, limit=99, run_id=record.run.id)
+        assert EventType.TAKEN_OVER not in {event.type for event in page.events}
+
+
+@pytest.mark.parametrize("stop_wait_s", [0.0, 0.05])
+async def test_i3_what_does_not_end_in_time_is_ready_for_others_and_not_canceled(
+    url: str, stop_wait_s: float
+) -> None:
+    stage = Stage(url, stop_wait_s=stop_wait_s)
+    async with stage.hw as hw:
+        await hw.start("work", key="ann")
+        await stage.gauge.reaches(1)
+    assert stage.gauge.count == 0
+    async with looked_at(url) as store:
+        (record,) = await records(store)
+        assert is_ready_for_others(record.run)
+        assert (record.run.generation, record.run.death_count) == (1, 0)
+        assert record.cancel is None
+        assert await store.runs.instances() == []
+
+
+async def test_r1_9_the_next_process_goes_on_with_what_ran_and_what_waited(url: str) -> None:
+    keys = ["ann", "bob", "cem", "dot", "eve"]
+    first = Stage(url, stop_wait_s=0)
+    async with first.hw as hw:
+        for key in keys:
+            await hw.start("work", key=key)
+        await first.gauge.reaches(3)
+    second = Stage(url)
+    second.release.set()
+    async with second.hw as hw:
+        runs = [hw.run(record.run.id) for record in await records(hw.store)]
+        results = [await run.result() for run in runs]
+    generations = dict.fromkeys(keys, 1) | dict.fromkeys(first.gauge.begun, 2)
+    assert results == [f"{key} in generation {generations[key]}" for key in keys]
+    # Those that had begun go first, then the others in their order.
+    assert set(second.gauge.begun[:3]) == set(first.gauge.begun)
+    assert second.gauge.begun[3:] == keys[3:]
+    assert second.gauge.peak <= 3
+
+
+async def test_i3_a_run_that_was_given_up_goes_on_from_its_checkpoint(url: str) -> None:
+    first = Stage(url, stop_wait_s=0)
+    async with first.hw as hw:
+        run = await hw.start("work", key="ann")
+        await first.gauge.reaches(1)
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> object:
+        return ctx.checkpoint
+
+    async with hw:
+        assert await hw.run(run.id).result() == {"generation": 1}
+
+
+async def test_i3_a_run_whose_cancel_was_asked_for_is_canceled_by_the_stop(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "UNWIND_S", 0.2)
+    hw, started, cleaning = Headway(url, stop_wait_s=0), asyncio.Event(), asyncio.Event()
+
+    @hw.job()
+    async def work(ctx: RunContext) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            await asyncio.Event().wait()
+
+    async with hw:
+        run = await hw.start("work", key="ann")
+        await started.wait()
+        await run.cancel()
+        await cleaning.wait()
+    async with looked_at(url) as store:
+        (record,) = await records(store)
+    assert record.run.status is RunStatus.CANCELED
+
+
+@pytest.mark.parametrize("turn_count", [*range(10), 20, 40])
+async def test_i3_wherever_a_run_is_when_the_process_stops_the_next_one_ends_it(
+    url: str, turn_count: int
+) -> None:
+    """Queued, being claimed, claimed and not begun, begun: each turn of the loop is a little on."""
+    first = Stage(url, stop_wait_s=0)
+
+    async def body() -> None:
+        async with first.hw as hw:
+            await hw.start("work", key="ann")
+            for _ in range(turn_count):
+                await asyncio.sleep(0)
+            raise asyncio.CancelledError  # As if interrupted: a claim may be under way.
+
+    with pytest.raises(asyncio.CancelledError):
+        await body()
+    async with looked_at(url) as store:
+        (record,) = await records(store)
+        assert (record.run.instance_id, record.run.death_count) == (None, 0)
+        assert await store.runs.instances() == []
+    second = Stage(url)
+    second.release.set()
+    async with second.hw as hw:
+        run = hw.run(record.run.id)
+        assert (await run.result()).startswith("ann in generation")
+
+
+@pytest.mark.parametrize(
+    "mistake", [ValueError("a mistake"), ExceptionGroup("a mistake", [ValueError(), KeyError()])]
+)
+async def test_an_error_of_the_body_is_raised_as_it_is_and_its_runs_are_given_up_at_once(
+    url: str, mistake: Exception
+) -> None:
+    stage = Stage(url, stop_wait_s=3_600)
+
+    async def body() -> None:
+        async with stage.hw as hw:
+            await hw.start("work", key="ann")
+            await stage.gauge.reaches(1)
+            raise mistake
+
+    with pytest.raises(type(mistake)) as raised:
+        await body()
+    assert raised.value is mistake
+    async with looked_at(url) as store:
+        (record,) = await records(store)
+    assert is_ready_for_others(record.run)
+
+
+async def test_a_body_that_is_cancelled_ends_so_and_its_runs_are_given_up_at_once(
+    url: str,
+) -> None:
+    stage = Stage(url, stop_wait_s=3_600)
+
+    async def body() -> None:
+        async with stage.hw as hw:
+            await hw.start("work", key="ann")
+            await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(body())
+        await stage.gauge.reaches(1)
+        task.cancel()
+    assert task.cancelled()
+    async with looked_at(url) as store:
+        (record,) = await records(store)
+    assert is_ready_for_others(record.run)
+
+
+async def test_a_cancel_cuts_the_wait_for_what_runs_short(url: str) -> None:
+    stage = Stage(url, stop_wait_s=3_600)
+    leaving = asyncio.Event()
+
+    async def body() -> None:
+        async with stage.hw as hw:
+            await hw.start("work", key="ann")
+            await stage.gauge.reaches(1)
+            leaving.set()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(body())
+        await leaving.wait()
+        task.cancel()
+    assert task.cancelled()
+    async with looked_at(url) as store:
+        (record,) = await records(store)
+    assert is_ready_for_others(record.run)
+
+
+async def test_r4_13_an_engine_that_was_declared_dead_stops_its_work_and_begins_anew(
+    url: str,
+) -> None:
+    stage = Stage(url)
+    async with stage.hw as hw:
+        first = await hw.start("work", key="ann")
+        await stage.gauge.reaches(1)
+        (instance,) = await hw.store.runs.instances()
+        assert await hw.store.apply(DeclareDead(instance.id, is_proven=True))
+        while (await first.record()).run.generation == 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        stage.release.set()
+        assert await first.result(10) == "ann in generation 2"
+        second = await hw.start("work", key="bob")
+        assert await second.result(10) == "bob in generation 1"
+        others = [one.id for one in await hw.store.runs.instances() if not one.is_dead]
+        assert instance.id not in others
+        assert len(others) == 1
+
+
+async def test_r4_13_an_engine_that_cannot_renew_its_lease_stops_its_work_by_itself(
+    url: str,
+) -> None:
+    """Nobody tells it: whoever looks finds its claims in force, until others can write."""
+    stage = Stage(url, lease_ttl_s=1.0)
+    async with stage.hw as hw:
+        run = await hw.start("work", key="ann")
+        await stage.gauge.reaches(1)
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            async with asyncio.timeout(10):
+                await stage.gauge.reaches(0)
+        stage.release.set()
+        assert await run.result(20) != "ann in generation 1"
+
+
+async def test_r4_13_an_idle_engine_learns_of_its_death_by_its_renewal(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claiming, "POLL_S", 3_600)
+    monkeypatch.setattr(engine, "LOOK_S", 3_600)
+    hw = Headway(url, lease_ttl_s=3.0)
+    async with hw, looked_at(url) as elsewhere:
+        (instance,) = await elsewhere.runs.instances()
+        await elsewhere.apply(DeclareDead(instance.id, is_proven=True))
+        while all(one.is_dead for one in await elsewhere.runs.instances()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_an_engine_that_cannot_begin_says_why_and_leaves_nothing_open(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection:
+        # The tables are headway's own; only the registration of a new instance fails.
+        connection.execute(
+            "CREATE TRIGGER refuse BEFORE INSERT ON instances"
+            " BEGIN INSERT INTO lost_table VALUES (1); END"
+        )
+    hw = Headway(url)
+    with pytest.raises(StoreFailed, match="lost_table"):
+        await hw.__aenter__()
+    assert "headway-writer" not in {thread.name for thread in threading.enumerate()}
+    with pytest.raises(RuntimeError, match="async with"):
+        _ = hw.store
+
+
+async def test_i20_an_engine_whose_store_has_closed_ends_and_says_so(url: str) -> None:
+    """Or it would stand there for ever, and do nothing."""
+
+    async def lose_the_store() -> None:
+        async with asyncio.timeout(20), Headway(url, lease_ttl_s=3) as hw:
+            await hw.store.writer.close()
+            await asyncio.Event().wait()
+
+    with pytest.raises(StoreClosed):
+        await lose_the_store()
+
+
+async def test_i8_a_round_that_breaks_costs_no_more_than_itself(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, broken = SqlRunReader.instances, list[str]()
+
+    async def break_twice(self: SqlRunReader) -> Any:
+        if len(broken) < 2:
+            broken.append("sweep")
+            raise ZeroDivisionError
+        return await look(self)
+
+    hw = Headway(url)
+
+    @hw.job(timeout_s=0.1)
+    async def never_ends(ctx: RunContext) -> None:
+        await asyncio.Event().wait()
+
+    async with hw:
+        monkeypatch.setattr(SqlRunReader, "instances", break_twice)
+        run = await hw.start("never_ends")
+        async with asyncio.timeout(20):
+            assert (await run.ended()).run.status is RunStatus.TIMED_OUT
+    assert len(broken) == 2

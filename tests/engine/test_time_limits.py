@@ -1,0 +1,192 @@
+"""The default time limits of runs, questions and compactions (R4.14)."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from headway import Headway, RunContext, RunStatus
+from headway.core.ids import SECOND
+from headway.core.run.events import Event
+from headway.services.submit.run_handle import RunHandle
+from headway.testing import SteppingClock
+from headway.testing.plugin import headway, headway_clock, open_headway
+
+__all__ = ["headway", "headway_clock", "open_headway"]
+
+pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.proves("R4.14")]
+
+FLOW = {"start": "nap", "nodes": {"nap": {"kind": "timer", "params": {"ms": 1}}}, "edges": []}
+
+
+async def limit_s(run: RunHandle) -> float | None:
+    timeout_us = (await run.record()).run.timeout_us
+    return None if timeout_us is None else timeout_us / SECOND
+
+
+@pytest.fixture
+async def hw(url: str) -> AsyncIterator[Headway]:
+    """Its jobs are never executed: only their limits are looked at."""
+    hw = Headway(url, execution_timeout_s=700)
+
+    @hw.job
+    async def usual(ctx: RunContext) -> None: ...
+
+    @hw.job(timeout_s=20)
+    async def short(ctx: RunContext) -> None: ...
+
+    @hw.job(timeout_s=None)
+    async def unlimited(ctx: RunContext) -> None: ...
+
+    async with hw.without_engine():
+        yield hw
+
+
+async def test_job_that_names_no_timeout_gets_the_execution_timeout(hw: Headway) -> None:
+    limits = {name: await limit_s(await hw.start(name)) for name in hw.jobs}
+    assert limits == {"usual": 700, "short": 20, "unlimited": None}
+
+
+async def test_submission_may_name_another_limit_or_none(hw: Headway) -> None:
+    assert await limit_s(await hw.submit("short", timeout_s=None)) is None
+    assert await limit_s(await hw.submit("usual", timeout_s=5)) == 5
+    assert await limit_s(await hw.submit("unlimited", timeout_s=5)) == 5
+
+
+async def test_same_idempotency_key_with_another_limit_is_another_request(hw: Headway) -> None:
+    first = await hw.submit("short", idempotency_key="k")
+    assert (await hw.submit("short", idempotency_key="k")).id == first.id
+    with pytest.raises(Exception, match="another request") as refused:
+        await hw.submit("short", idempotency_key="k", timeout_s=None)
+    assert type(refused.value).__name__ == "IdempotencyConflict"
+
+
+async def test_task_of_a_flow_has_no_limit_of_its_own(hw: Headway) -> None:
+    """A flow may run for weeks, so only its calls have a default limit."""
+    await hw.flows.publish("nap", FLOW)
+    assert await limit_s(await hw.flows.start("nap")) is None
+    assert await limit_s(await hw.flows.start("nap", timeout_s=9)) == 9
+
+
+async def test_scheduled_runs_and_children_have_the_limit_of_their_job(url: str) -> None:
+    hw = Headway(url, execution_timeout_s=700)
+    limits: list[float | None] = []
+
+    @hw.job
+    async def usual(ctx: RunContext) -> None: ...
+
+    @hw.job(timeout_s=None)
+    async def unlimited(ctx: RunContext) -> None: ...
+
+    @hw.job
+    async def parent(ctx: RunContext) -> None:
+        children = await ctx.start(usual), await ctx.start(unlimited)
+        limits.extend([await limit_s(hw.run(child.id)) for child in children])
+
+    hw.schedule("0 0 1 1 *", job=usual)
+    hw.schedule("0 0 1 1 *", job=unlimited)
+    assert {one.name: one.timeout_s for one in hw.schedules.values()} == {
+        "usual": 700,
+        "unlimited": None,
+    }
+    async with hw:
+        await (await hw.start(parent)).result()
+    assert limits == [700, None]
+
+
+async def test_run_that_takes_longer_than_the_execution_timeout_is_timed_out(
+    headway: Headway, headway_clock: SteppingClock
+) -> None:
+    @headway.job
+    async def usual(ctx: RunContext) -> None:
+        await ctx.sleep(1801)
+
+    @headway.job(timeout_s=None)
+    async def unlimited(ctx: RunContext) -> str:
+        await ctx.sleep(30 * 24 * 3600)
+        return "done"
+
+    late, patient = await headway.start(usual), await headway.start(unlimited)
+    await headway_clock.advance(seconds=1799)
+    assert await late.status() is RunStatus.RUNNING
+    await headway_clock.advance(seconds=2)
+    assert await late.status() is RunStatus.TIMED_OUT
+    await headway_clock.advance(seconds=30 * 24 * 3600)
+    assert await patient.result() == "done"
+
+
+async def test_waiting_for_a_person_counts_towards_the_execution_timeout(
+    headway: Headway, headway_clock: SteppingClock
+) -> None:
+    asked = asyncio.Event()
+
+    @headway.job
+    async def ask(ctx: RunContext) -> Any:
+        asked.set()
+        return await ctx.interrupt("?", timeout_s=3600)
+
+    run = await headway.start(ask)
+    await asked.wait()
+    await headway_clock.advance(seconds=1801)
+    assert await run.status() is RunStatus.TIMED_OUT
+
+
+async def test_question_without_a_time_is_open_for_the_permission_timeout(url: str) -> None:
+    hw = Headway(url, permission_timeout_s=77)
+
+    @hw.job
+    async def ask(ctx: RunContext) -> Any:
+        return await ctx.interrupt("?")
+
+    @hw.job
+    def ask_blocking(ctx: Any) -> Any:
+        return ctx.interrupt("?")
+
+    async with asyncio.timeout(30), hw:
+        for job in (ask, ask_blocking):
+            run = await hw.start(job)
+            event = await first_event(run, "permission_request")
+            assert json.loads(event.payload)["timeout_s"] == 77
+            await run.cancel()
+
+
+async def first_event(run: RunHandle, kind: str) -> Event:
+    async for event in run.events():
+        if event.type == kind:
+            return event
+    raise AssertionError(f"the run ended without {kind}")
+
+
+async def test_compaction_without_a_time_ends_after_the_compaction_timeout(url: str) -> None:
+    hw = Headway(url, compaction_timeout_s=0.05)
+
+    @hw.job
+    async def compact(ctx: RunContext) -> str:
+        began = datetime.now().astimezone()
+        try:
+            async with ctx.listening(), ctx.compacting():
+                await asyncio.Event().wait()
+        except TimeoutError:
+            assert (datetime.now().astimezone() - began).total_seconds() >= 0.05
+            return "timed out"
+        return "never"
+
+    async with asyncio.timeout(30), hw:
+        assert await (await hw.start(compact)).result() == "timed out"
+
+
+@pytest.mark.proves("R4.12")
+async def test_keys_in_redis_live_as_long_as_the_settings_say(url: str) -> None:
+    nobody = "redis://127.0.0.1:1"  # Nothing is stored: only the terms are looked at.
+    limits: dict[str, Any] = {
+        "lease_ttl_s": 40,
+        "permission_timeout_s": 50,
+        "execution_timeout_s": 600,
+    }
+    async with Headway(url, redis_url=nobody, **limits) as hw:
+        assert hw.reach is not None
+        runtime: Any = hw.reach._runtime
+        assert {name: getattr(runtime._terms, name) for name in limits} == limits

@@ -1,0 +1,239 @@
+"""A job that returns when asked to end: canceled after a cancel, repeated after a stop."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway import BlockingRunContext, CancelAnswer, Headway, RunContext, RunHandle
+from headway.adapters.sql.sql_store import SqlStore
+from headway.core.command.protocol import Command
+from headway.core.command.run.cancel import RequestCancel
+from headway.core.command.run.settle import Complete
+from headway.core.run.run import RunRecord
+from headway.core.run.status import RunStatus
+from tests.engine.folders import contents, until
+from tests.engine.scenes import looked_at
+
+pytestmark = pytest.mark.backend("sqlite")
+
+Started = Callable[[], None]
+
+
+async def async_job(ctx: RunContext, started: Started) -> str:
+    async with ctx.file("1.txt") as file:
+        await file.write(b"whole")
+    await ctx.save_checkpoint({"page": 1})
+    started()
+    with suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+    return "stopped"
+
+
+def plain_job(ctx: BlockingRunContext, started: Started) -> str:
+    with ctx.file("1.txt") as file:
+        file.write(b"whole")
+    ctx.save_checkpoint({"page": 1})
+    started()
+    while not ctx.cancelled:
+        time.sleep(0.005)
+    return "stopped"
+
+
+async def asking_job(ctx: RunContext, started: Started) -> str:
+    async with ctx.file("1.txt") as file:
+        await file.write(b"whole")
+    await ctx.save_checkpoint({"page": 1})
+    started()
+    answer = await ctx.interrupt("may I?")
+    assert answer == {"approved": False, "reason": "cancelled"}
+    return "denied"
+
+
+def plain_asking_job(ctx: BlockingRunContext, started: Started) -> str:
+    with ctx.file("1.txt") as file:
+        file.write(b"whole")
+    ctx.save_checkpoint({"page": 1})
+    started()
+    answer = ctx.interrupt("may I?")
+    return "denied" if answer == {"approved": False, "reason": "cancelled"} else str(answer)
+
+
+JOBS = [async_job, plain_job, asking_job, plain_asking_job]
+
+
+def register(hw: Headway, job: Callable[..., Any]) -> asyncio.Event:
+    """Register `job` as `work`. The event is set once it runs."""
+    loop, started = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell() -> None:
+        loop.call_soon_threadsafe(started.set)
+
+    if asyncio.iscoroutinefunction(job):
+
+        @hw.job(name="work")
+        async def work(ctx: RunContext) -> Any:
+            return await job(ctx, tell)
+
+    else:
+
+        @hw.job(name="work")
+        def plain_work(ctx: BlockingRunContext) -> Any:
+            return job(ctx, tell)
+
+    return started
+
+
+async def begin(hw: Headway, started: asyncio.Event, job: Callable[..., Any]) -> RunHandle:
+    run = await hw.start("work", key="ann")
+    await started.wait()
+    while "asking" in job.__name__ and not await run.questions():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    return run
+
+
+@pytest.mark.proves("R1.8", "R4.10", "I11")
+@pytest.mark.parametrize("job", JOBS)
+async def test_a_job_that_returns_after_a_cancel_has_reached_it_ends_canceled(
+    url: str, tmp_path: Path, job: Callable[..., Any]
+) -> None:
+    hw = Headway(url)
+    started = register(hw, job)
+    async with asyncio.timeout(60), hw:
+        run = await begin(hw, started, job)
+        assert await run.cancel(by="ann", reason="enough") is CancelAnswer.REQUESTED
+        ended = await run.ended()
+        stages = [event.type async for event in run.events()]
+        explained = await hw.explain(run.id)
+    assert (ended.run.status, ended.result) == (RunStatus.CANCELED, None)
+    assert ended.checkpoint == '{"page":1}'
+    assert contents(tmp_path) == {"1.txt": "whole"}
+    assert "run_cancel_delivered" in stages
+    assert explained.sentence == "The run is over: canceled (enough)."
+
+
+@pytest.mark.proves("R1.8")
+@pytest.mark.parametrize("job", JOBS)
+async def test_the_files_of_a_cancelled_job_that_returns_are_deleted_if_the_canceller_wants_it(
+    url: str, tmp_path: Path, job: Callable[..., Any]
+) -> None:
+    hw = Headway(url)
+    started = register(hw, job)
+    async with asyncio.timeout(60), hw:
+        run = await begin(hw, started, job)
+        await run.cancel(files="delete")
+        ended = await run.ended()
+        await until(lambda: contents(tmp_path) == {})
+    assert (ended.run.status, ended.checkpoint) == (RunStatus.CANCELED, None)
+
+
+@pytest.mark.proves("R1.8", "R2.5")
+@pytest.mark.parametrize("is_plain", [False, True])
+async def test_a_job_that_ends_before_the_cancel_reaches_it_has_succeeded(
+    url: str, monkeypatch: pytest.MonkeyPatch, *, is_plain: bool
+) -> None:
+    hw, apply = Headway(url), SqlStore.apply
+
+    async def cancel_at_the_end(store: SqlStore, command: Command[Any]) -> Any:
+        if isinstance(command, Complete):
+            answer = await apply(store, RequestCancel(run_id=command.claim.run_id))
+            assert answer is CancelAnswer.REQUESTED
+        return await apply(store, command)
+
+    @hw.job()
+    async def work(ctx: RunContext) -> str:
+        return "was done already"
+
+    @hw.job()
+    def plain(ctx: BlockingRunContext) -> str:
+        return "was done already"
+
+    async with asyncio.timeout(60), hw:
+        monkeypatch.setattr(SqlStore, "apply", cancel_at_the_end)
+        run = await hw.start("plain" if is_plain else "work")
+        assert await run.result() == "was done already"
+        assert await run.status() is RunStatus.SUCCEEDED
+
+
+async def record_after(url: str, run: RunHandle) -> RunRecord:
+    async with looked_at(url) as store:
+        found = await store.runs.run(run.id)
+    assert found is not None
+    return found
+
+
+@pytest.mark.proves("I3", "R1.9")
+@pytest.mark.parametrize("job", [async_job, plain_job])
+async def test_a_job_that_returns_because_its_process_stops_is_executed_again(
+    url: str, job: Callable[..., Any]
+) -> None:
+    hw = Headway(url, stop_wait_s=0)
+    started = register(hw, job)
+    async with asyncio.timeout(60), hw:
+        run = await begin(hw, started, job)
+    kept = await record_after(url, run)
+    assert (kept.run.status, kept.result, kept.run.death_count) == (RunStatus.RUNNING, None, 0)
+    again = Headway(url)
+
+    @again.job()
+    async def work(ctx: RunContext) -> Any:
+        return [ctx.generation, ctx.checkpoint]
+
+    async with asyncio.timeout(60), again:
+        assert await again.run(run.id).result() == [2, {"page": 1}]
+
+
+@pytest.mark.proves("I1")
+async def test_a_plain_job_that_never_looks_and_ends_during_the_stop_has_succeeded(
+    url: str,
+) -> None:
+    hw, may_end, started = Headway(url, stop_wait_s=0), threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @hw.job()
+    def plain(ctx: BlockingRunContext) -> str:
+        loop.call_soon_threadsafe(started.set)
+        may_end.wait()
+        return "done"
+
+    async with asyncio.timeout(60), hw:
+        run = await hw.start("plain")
+        await started.wait()
+        loop.call_later(0.2, may_end.set)  # The stop has begun by then, and waits for it.
+    kept = await record_after(url, run)
+    assert (kept.run.status, kept.result) == (RunStatus.SUCCEEDED, '"done"')
+
+
+@pytest.mark.proves("R4.10")
+async def test_a_job_can_read_why_it_is_to_end(url: str) -> None:
+    read: list[str | None] = []
+
+    def opened() -> tuple[Headway, asyncio.Event]:
+        hw, started = Headway(url, stop_wait_s=0), asyncio.Event()
+
+        @hw.job()
+        async def work(ctx: RunContext) -> None:
+            read.append(ctx.ending)
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                read.append(ctx.ending)
+
+        return hw, started
+
+    hw, started = opened()
+    async with asyncio.timeout(60), hw:
+        run = await hw.start("work")
+        await started.wait()
+    hw, started = opened()
+    async with asyncio.timeout(60), hw:
+        await started.wait()
+        await hw.run(run.id).cancel()
+        await hw.run(run.id).ended()
+    assert read == [None, "shutdown", None, "cancelled"]

@@ -1,0 +1,276 @@
+"""Jobs that wait give their slot to others, and come back ahead of what is queued (I5, I9)."""
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from headway import Headway, QuestionNotOpen, RunContext
+from headway.core.errors import IdempotencyConflict, InvalidInput, RunNotActive
+from headway.core.run.status import RunStatus
+from tests.engine.scenes import Gauge
+
+pytestmark = pytest.mark.backend("sqlite")
+
+
+async def questions(hw: Headway) -> dict[str, str]:
+    """Which runs wait for an answer, each with the name of its question."""
+    page = await hw.store.events.events(after_seq=0, limit=1_000)
+    return {
+        str(event.run_id): json.loads(event.payload)["call_id"]
+        for event in page.events
+        if event.type == "permission_request"
+    }
+
+
+async def until_asked(hw: Headway, count: int) -> dict[str, str]:
+    while len(asked := await questions(hw)) < count:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    return asked
+
+
+async def test_i5_three_wait_for_a_person_three_others_work_and_the_first_go_on_first(
+    url: str,
+) -> None:
+    hw, gauge, release = Headway(url), Gauge(), asyncio.Event()
+
+    @hw.job()
+    async def asks(ctx: RunContext) -> Any:
+        async with gauge.counted(f"{ctx.key} before"):
+            pass
+        answer = await ctx.interrupt({"tool": "delete"})
+        async with gauge.counted(f"{ctx.key} after"):
+            await asyncio.sleep(0.05)
+        return answer
+
+    @hw.job()
+    async def works(ctx: RunContext) -> None:
+        async with gauge.counted(ctx.key):
+            await release.wait()
+
+    async with hw:
+        asking = [await hw.start("asks", key=f"asks-{n}") for n in range(3)]
+        asked = await until_asked(hw, 3)
+        for n in range(6):
+            await hw.start("works", key=f"works-{n}")
+        await gauge.reaches(3)
+        for run in asking:
+            await run.answer(asked[run.id], {"approved": True})
+        while {(await run.record()).run.queue_rank for run in asking} != {0}:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        release.set()
+        for run in asking:
+            assert await run.result(20) == {"approved": True}
+    assert gauge.peak == 3
+    later = gauge.begun[6:]
+    assert {name.partition(" ")[0] for name in later[:3]} == {"asks-0", "asks-1", "asks-2"}
+
+
+async def test_r4_9_nobody_answers_in_time_and_the_answer_is_none(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def asks(ctx: RunContext) -> Any:
+        return [await ctx.interrupt("may I?", timeout_s=0.05), await ctx.interrupt(1, timeout_s=0)]
+
+    async with hw:
+        assert await (await hw.start("asks")).result(10) == [None, None]
+
+
+async def test_r4_9_a_cancel_answers_the_question_and_then_ends_the_job(url: str) -> None:
+    hw = Headway(url)
+    answers: list[Any] = []
+
+    @hw.job()
+    async def asks(ctx: RunContext) -> None:
+        answers.append(await ctx.interrupt("may I?"))
+        answers.append(ctx.cancelled)
+        await asyncio.Event().wait()
+
+    async with hw:
+        run = await hw.start("asks")
+        await until_asked(hw, 1)
+        assert await run.cancel() == "requested"
+        assert (await run.ended()).run.status is RunStatus.CANCELED
+    assert answers == [{"approved": False, "reason": "cancelled"}, True]
+
+
+async def test_i5_a_sleep_gives_its_slot_to_others(url: str) -> None:
+    hw, order = Headway(url), list[str]()
+
+    @hw.job()
+    async def sleeps(ctx: RunContext) -> None:
+        order.append("asleep")
+        await ctx.sleep(1.0)
+        order.append("awake")
+
+    @hw.job()
+    async def works(ctx: RunContext) -> None:
+        order.append("worked")
+
+    async with hw:
+        await hw.lanes.set("main", max_concurrent=1)
+        sleeping = await hw.start("sleeps", key="ann")
+        await (await hw.start("works", key="bob")).result(10)
+        await sleeping.result(10)
+    assert order == ["asleep", "worked", "awake"]
+
+
+async def test_i3_messages_reach_the_job_in_order_and_none_after_the_end(url: str) -> None:
+    hw, may_read = Headway(url), asyncio.Event()
+
+    @hw.job()
+    async def listens(ctx: RunContext) -> Any:
+        await may_read.wait()
+        return [await ctx.messages(), await ctx.messages()]
+
+    async with hw:
+        run = await hw.start("listens")
+        for number in range(3):
+            await run.send({"number": number}, by="ann", deliver="when_listening")
+        may_read.set()
+        assert await run.result(10) == [[{"number": n} for n in range(3)], []]
+        with pytest.raises(RunNotActive):
+            await run.send("too late")
+
+
+async def test_r1_10_progress_is_written_ten_times_a_second_and_the_last_word_counts(
+    url: str,
+) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def reports(ctx: RunContext) -> None:
+        for number in range(1_000):
+            await ctx.progress(done=number)
+
+    async with hw:
+        run = await hw.start("reports")
+        await run.result(10)
+        kinds = [event.type async for event in run.events()]
+        record = await run.record()
+    assert record.progress == '{"done":999}'
+    assert kinds.count("run_progress") <= 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("run_state_changed", "one of headway's own"),
+        ("flow_changed", "one of headway's own"),
+        ("resync", "one of headway's own"),
+        ("server_closing", "one of headway's own"),
+        ("a photo", "one word"),
+        ("7", "one word"),
+        ("false", "means something else"),
+        (7, "must be text"),
+    ],
+)
+async def test_i15_an_event_that_imitates_headways_own_is_refused(
+    url: str, kind: str, why: str
+) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def lies(ctx: RunContext) -> str:
+        with pytest.raises(InvalidInput, match=why):
+            await ctx.emit(kind, {"to": "failed"})
+        return "told off"
+
+    async with hw:
+        assert await (await hw.start("lies")).result(10) == "told off"
+
+
+async def test_a_result_that_takes_too_long_is_a_timeout_and_the_run_goes_on(url: str) -> None:
+    hw, release = Headway(url), asyncio.Event()
+
+    @hw.job()
+    async def works(ctx: RunContext) -> str:
+        await release.wait()
+        return "done"
+
+    async with hw:
+        run = await hw.start("works")
+        with pytest.raises(TimeoutError):
+            await run.result(0.05)
+        release.set()
+        assert await run.result(10) == "done"
+
+
+async def test_i5_a_job_that_limits_its_own_wait_gets_its_slot_back_before_it_goes_on(
+    url: str,
+) -> None:
+    hw, gauge = Headway(url), Gauge()
+
+    @hw.job()
+    async def impatient(ctx: RunContext) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await ctx.interrupt("may I?")
+        async with gauge.counted(ctx.key):
+            await asyncio.sleep(0.05)
+
+    async with hw:
+        runs = [await hw.start("impatient", key=f"key-{n}") for n in range(10)]
+        for run in runs:
+            await run.result(30)
+    assert gauge.peak <= 3
+
+
+@pytest.mark.parametrize("limit_s", [0, 0.1])  # While it is being asked, and while it waits.
+async def test_r4_15_a_question_that_its_job_has_given_up_is_not_open_any_more(
+    url: str, limit_s: float
+) -> None:
+    hw, went_on, may_end = Headway(url), asyncio.Event(), asyncio.Event()
+
+    @hw.job()
+    async def impatient(ctx: RunContext) -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await ctx.interrupt("may I?", call_id="may-i", default="yes")
+        went_on.set()
+        await may_end.wait()
+
+    async with asyncio.timeout(60), hw:
+        run = await hw.start("impatient")
+        await went_on.wait()
+        assert await run.questions() == {}
+        with pytest.raises(QuestionNotOpen):
+            await run.answer("may-i", {"approved": True})
+        may_end.set()
+        await run.result()
+        told = [json.loads(e.payload) async for e in run.events() if e.type.startswith("perm")]
+    asked = [(one.get("question"), one.get("outcome"), one.get("answer")) for one in told]
+    assert asked in ([], [("may I?", None, None), (None, "timed_out", None)])
+    assert asked or not limit_s
+
+
+async def test_i6_a_run_without_a_key_can_be_submitted_again(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def work(ctx: RunContext, page: int = 0) -> int:
+        return page
+
+    async with hw:
+        first = await hw.submit("work", idempotency_key="once")
+        again = await hw.submit("work", idempotency_key="once")
+        assert again.id == first.id
+        with pytest.raises(IdempotencyConflict):
+            await hw.submit("work", params={"page": 1}, idempotency_key="once")
+
+
+async def test_i5_a_wait_that_is_broken_off_at_once_leaves_the_job_with_a_slot(url: str) -> None:
+    hw = Headway(url)
+
+    @hw.job()
+    async def sleeps(ctx: RunContext) -> str | None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await ctx.sleep(3_600)
+        return (await hw.run(ctx.run_id).record()).run.slot
+
+    async with hw:
+        assert await (await hw.start("sleeps")).result() == "main"
