@@ -26,7 +26,7 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("long_functions", "src/headway/adapters/sql/migrations/versions/m0001_runs.py"): (
         "A table is made in one statement, however many columns it has."
     ),
-    ("tasks_without_an_owner", "src/headway/lanes/deadline.py"): (
+    ("tasks_without_an_owner", "src/headway/lanes/timeout_runner.py"): (
         "A task that will not die would keep its TaskGroup for ever; it is owned by Deadlines."
     ),
     ("wide_excepts", "src/headway/lanes/registry.py"): (
@@ -59,7 +59,7 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("wide_excepts", "src/headway/services/engine/sweep.py"): (
         "a wake that breaks costs no more than itself; the next round looks again"
     ),
-    ("wide_excepts", "src/headway/services/engine/claiming.py"): (
+    ("wide_excepts", "src/headway/services/engine/claimer.py"): (
         "The top of a loop: a mistake of ours is told and costs this round alone."
     ),
     ("wide_excepts", "src/headway/services/upkeep/event_feed.py"): (
@@ -92,7 +92,7 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("wide_excepts", "src/headway/cli/load_app.py"): (
         "A file of the user's may raise anything: it is told, with its place there."
     ),
-    ("tasks_without_an_owner", "src/headway/cli/demo/site.py"): (
+    ("tasks_without_an_owner", "src/headway/cli/demo/environment.py"): (
         "A group would wrap what the demo says when it cannot go on; it is ended by hand."
     ),
     ("tasks_without_an_owner", "src/headway/cli/commands/watch.py"): (
@@ -101,7 +101,7 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("tasks_without_an_owner", "src/headway/services/upkeep/event_feed.py"): (
         "The feed owns the one that follows the stream, and ends it with itself."
     ),
-    ("tasks_without_an_owner", "src/headway/adapters/redis/pipe.py"): (
+    ("tasks_without_an_owner", "src/headway/adapters/redis/pipeline.py"): (
         "A batch carries the calls of many tasks, and outlives each; closing the pipe ends it."
     ),
     ("tasks_without_an_owner", "src/headway/adapters/redis/subscriber.py"): (
@@ -116,7 +116,7 @@ EXCEPTIONS: Final[dict[tuple[str, str], str]] = {
     ("tasks_without_an_owner", "src/headway/services/engine/engine.py"): (
         "A job that will not end is left behind when the engine stops; a group would wait for it."
     ),
-    ("tasks_without_an_owner", "src/headway/services/context/event_reporter.py"): (
+    ("tasks_without_an_owner", "src/headway/services/context/reporter.py"): (
         "The report owns its one timer, and ends it with itself."
     ),
 }

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from headway.services.submit.job import Backoff
     from headway.services.submit.run_handle import RunFailed, RunHandle
     from headway.services.upkeep.examination import Examination
-    from headway.services.upkeep.retention import Retention
+    from headway.services.upkeep.pruner import Retention
 
 __all__ = [
     "Backoff",
@@ -102,7 +102,7 @@ _HOMES: Final = {
     "Recovery": "core.run.run",
     "Delivery": "core.run.window",
     "Refusal": "core.run.window",
-    "Retention": "services.upkeep.retention",
+    "Retention": "services.upkeep.pruner",
     "RunContext": "services.context.run_context",
     "RunFailed": "services.submit.run_handle",
     "RunHandle": "services.submit.run_handle",

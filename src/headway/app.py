@@ -44,8 +44,8 @@ from headway.services.submit.active_runs import ActiveRuns
 from headway.services.submit.admit import submitted_run
 from headway.services.submit.explain_run import explain_run
 from headway.services.submit.job import Backoff, Job, JobFunction, is_own, job_of, registered_job
+from headway.services.submit.job_lanes import OwnLanes
 from headway.services.submit.lane_control import Lanes
-from headway.services.submit.own_lanes import OwnLanes
 from headway.services.submit.run_handle import RunHandle
 from headway.services.submit.run_watcher import RunNews
 from headway.services.submit.saved_keys import Keys
@@ -53,7 +53,7 @@ from headway.services.submit.submission import submission_of
 from headway.services.upkeep.configuration import Reloaded, configure_lanes, reloaded_on
 from headway.services.upkeep.examination import Examination, examined
 from headway.services.upkeep.mirror import Mirror
-from headway.services.upkeep.retention import Keeper, Retention
+from headway.services.upkeep.pruner import Keeper, Retention
 from headway.services.upkeep.scheduler import Timetable, add_schedule
 from headway.settings import Settings, load_settings
 

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from headway.adapters.files.folder import DataFolder
-from headway.adapters.files.mirror import MirrorFolder
+from headway.adapters.files.mirror_directory import MirrorFolder
 from headway.adapters.memory.memory_runtime_store import MemoryRuntimeStore
 from headway.adapters.sql.connect.addresses import Accepted, Connector
 from headway.adapters.sql.connect.database import Database
@@ -29,7 +29,7 @@ from headway.ports.runtime_store import RuntimeStore, RuntimeTerms
 from headway.ports.worker_client import WorkerClient
 from headway.services.engine.hint_relay import Reach
 from headway.services.flow.definition_cache import Definitions
-from headway.services.flow.drive import Desk
+from headway.services.flow.driver import Desk
 from headway.services.flow.flow_clock import FlowClock
 from headway.services.flow.functions import Functions
 from headway.services.flow.workers import Workers

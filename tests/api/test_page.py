@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from headway.api.static_page import add_page
+from headway.api.web_page import add_page
 from tests.api.client import Client
 
 INDEX = "<!doctype html><title>headway</title>"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema_rs import validate
 
-from headway.api.reference import example_of, reference_page, resolved
+from headway.api.docs_page import example_of, reference_page, resolved
 from headway.api.wire import api_models as wire
 from headway.api.wire import flow_bodies
 from tests.api.client import Client

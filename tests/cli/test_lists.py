@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway import Headway, RunContext
-from headway.cli.output.show import state_word
+from headway.cli.output.printing import state_word
 from headway.core.run.explain import Gate
 from tests.cli.command import Ended, headway
 

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from headway import Backoff, Headway, RunContext
-from headway.cli.output.log_lines import JsonLines, TextLines, secrets_of
+from headway.cli.output.log_format import JsonLines, TextLines, secrets_of
 from headway.log import event_log
 from headway.settings import Settings
 from tests.api.program import served_apart

@@ -14,7 +14,7 @@ from headway.cli.client import api_client as client_module
 from headway.cli.client.api_client import Answer, Client
 from headway.cli.client.in_process import LocalTransport
 from headway.cli.commands import watch
-from headway.cli.output.event_lines import GONE
+from headway.cli.output.event_text import GONE
 from headway.core.command.admin.prune import PruneEvents
 from headway.services.upkeep import event_feed
 from tests.api.conftest import fail_over, served

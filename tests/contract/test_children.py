@@ -28,7 +28,7 @@ from headway.core.ids import Instant, RunId, later
 from headway.core.run.explain import Gate, explain
 from headway.core.run.run import Files, Recovery
 from headway.core.run.status import RunStatus
-from headway.services.descendants import end_children
+from headway.services.end_children import end_children
 from headway.services.engine.sweep import sweep
 from headway.testing import FakeClock, a_submit, an_error, claim_of
 from headway.testing.locks import NO_LOCKS
@@ -271,8 +271,8 @@ async def test_i11_a_cancel_goes_down_all_generations_with_its_terms(
 async def test_i19_many_children_end_a_few_at_a_time(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.services.descendants.CHILD_COUNT", 3)
-    monkeypatch.setattr("headway.services.descendants.STEP_COUNT_MAX", 2)
+    monkeypatch.setattr("headway.services.end_children.CHILD_COUNT", 3)
+    monkeypatch.setattr("headway.services.end_children.STEP_COUNT_MAX", 2)
     parent = await running(store)
     for number in range(10):
         await started(store, parent, str(number), limit=99)

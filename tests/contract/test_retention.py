@@ -18,7 +18,7 @@ from headway.core.run.admission import OnConflict
 from headway.core.run.run import Mode
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE, TERMINAL
-from headway.services.upkeep.retention import BATCH_COUNT, DAY_S, Keeper, Retention
+from headway.services.upkeep.pruner import BATCH_COUNT, DAY_S, Keeper, Retention
 from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, document
 from tests.contract.backends import Place, linked, opened_beside, read_all
 from tests.contract.scenes import (

@@ -6,7 +6,7 @@ import pytest
 
 from headway.core.doctor.finding import Weight
 from headway.core.doctor.history import Change, Numbers, check_history
-from headway.core.doctor.page import Head, RunPage, check_page
+from headway.core.doctor.run_page import Head, RunPage, check_page
 from headway.core.doctor.slots import SlotEvent, SlotReplay
 from headway.core.doctor.stream import EventPage, LaneUse, check_events, check_lane
 from headway.core.ids import LaneName, RunId

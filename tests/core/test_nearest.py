@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.core.nearest import nearest
+from headway.core.suggest import nearest
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Playwright, ViewportSize, async_playwright
 
-from headway.api.static_page import BUILT_FOLDER
+from headway.api.web_page import BUILT_FOLDER
 from tests.e2e.site import Site
 from tests.e2e.viewer import WIDE, Scheme, Viewer
 from tests.servers.process import Missing

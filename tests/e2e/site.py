@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 from headway import Headway
 from headway.core.command.run.submit import Busy
-from headway.services.upkeep.retention import Keeper, Retention
+from headway.services.upkeep.pruner import Keeper, Retention
 from headway.testing import a_submit
 from tests.cli.command import command, environment
 from tests.contract.backends import run_apart

@@ -12,7 +12,8 @@ import pytest
 from headway import BlockingRunContext, Headway, RunContext, RunFailed
 from headway.core.run.status import RunStatus
 from headway.services.context.execution import Ending
-from headway.services.engine import claiming, engine
+from headway.services.engine import claimer as claiming
+from headway.services.engine import engine
 
 pytestmark = pytest.mark.backend("sqlite")
 

@@ -7,7 +7,8 @@ import pytest
 
 from headway import Headway, RunContext
 from headway.adapters.sql.sql_store import SqlStore
-from headway.services.engine import claiming, engine
+from headway.services.engine import claimer as claiming
+from headway.services.engine import engine
 from headway.services.submit import run_watcher as news
 
 pytestmark = pytest.mark.backend("sqlite")

@@ -17,7 +17,8 @@ from headway.core.command.run.submit import Submit
 from headway.core.ids import MAIN_LANE, Key, LaneName, RunId
 from headway.core.run.events import Event
 from headway.core.run.status import RunStatus
-from headway.services.engine import claiming, engine
+from headway.services.engine import claimer as claiming
+from headway.services.engine import engine
 from headway.services.submit import run_watcher as news
 from headway.services.submit.admit import admit
 from headway.services.submit.run_handle import RunHandle

@@ -12,7 +12,8 @@ from headway import Headway, RunContext
 from headway.bootstrap import SystemClock
 from headway.core.ids import Instant, later
 from headway.core.run.run import DEATH_COUNT_MAX, Run
-from headway.services.engine import claiming, engine
+from headway.services.engine import claimer as claiming
+from headway.services.engine import engine
 from headway.services.submit.run_handle import RunHandle
 from tests.engine.scenes import Gauge
 

@@ -14,9 +14,9 @@ from headway.core.ids import SECOND
 from headway.core.run.events import Event
 from headway.core.run.run import Claim
 from headway.services import retrying as patience
-from headway.services.context import event_reporter as report
+from headway.services.context import reporter as report
 from headway.services.context.blocking_context import BlockingRunContext
-from headway.services.context.event_reporter import Report
+from headway.services.context.reporter import Report
 
 LINE_COUNT = 5_000
 

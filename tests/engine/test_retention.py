@@ -10,8 +10,8 @@ from headway.core.command.flow.register_worker import HearWorker, RegisterWorker
 from headway.core.command.run.settle import Complete
 from headway.core.errors import InvalidInput
 from headway.core.ids import Instant
-from headway.services.upkeep import retention
-from headway.services.upkeep.retention import DAY_S, Keeper, Removed
+from headway.services.upkeep import pruner as retention
+from headway.services.upkeep.pruner import DAY_S, Keeper, Removed
 from headway.testing import FakeClock, claim_of
 from tests.contract.backends import read_all
 from tests.contract.scenes import running, submitted

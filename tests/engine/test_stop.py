@@ -17,7 +17,8 @@ from headway.core.run.events import EventType
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
 from headway.ports.store import Store
-from headway.services.engine import claiming, engine
+from headway.services.engine import claimer as claiming
+from headway.services.engine import engine
 from headway.services.engine.execute import give_up
 from headway.services.engine.sweep import sweep
 from tests.engine.scenes import Gauge, looked_at, records

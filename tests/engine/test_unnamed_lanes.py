@@ -12,7 +12,7 @@ from headway.core.command.run.claim import ClaimRuns
 from headway.core.command.run.submit import Submit
 from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import Key, LaneName, RunId
-from headway.services.engine import claiming
+from headway.services.engine import claimer as claiming
 from headway.services.submit import run_watcher as news
 from headway.services.submit.admit import admit
 from tests.engine.scenes import looked_at

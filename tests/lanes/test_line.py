@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headway.lanes.entry import Entry, Priority, TaskId
 from headway.lanes.fifo import GAP_COUNT_MIN, Fifo
-from headway.lanes.line import PASSES_PER_LEVEL, Line
+from headway.lanes.priority_queue import PASSES_PER_LEVEL, Line
 from tests.lanes.scenes import an_entry
 
 FOREGROUND, NORMAL, BACKGROUND = Priority

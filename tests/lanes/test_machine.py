@@ -11,10 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headway.lanes.board import Board
 from headway.lanes.entry import Entry, Priority
+from headway.lanes.lane_table import Board
 from headway.lanes.limits import DEFAULT_LIMITS
-from headway.lanes.line import PASSES_PER_LEVEL
+from headway.lanes.priority_queue import PASSES_PER_LEVEL
 from tests.lanes.scenes import an_entry
 
 LANES = ("main", "cron", "session:ann", "session:bob")

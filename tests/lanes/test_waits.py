@@ -148,7 +148,7 @@ async def test_r3_12_a_log_handler_that_meddles_and_breaks_changes_no_order(
     for name in ("first", "second", "third"):
         await stage.call(lanes.run("cron", stage.work(name)))
     clock.advance(3)
-    log, meddler = logging.getLogger("headway.lanes.turns"), Meddler(lanes)
+    log, meddler = logging.getLogger("headway.lanes.start_signals"), Meddler(lanes)
     log.addHandler(meddler)
     try:
         await stage.let_go("first")

@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 FLOWS: Final = (
     Mutant(
         name="a step is done before it is stored",
-        file="services/flow/drive.py",
+        file="services/flow/driver.py",
         edits=(
             (
                 "                await self._keep(commit)\n",
@@ -23,7 +23,7 @@ FLOWS: Final = (
     ),
     Mutant(
         name="a task that goes on takes the version that is newest now",
-        file="services/flow/drive.py",
+        file="services/flow/driver.py",
         edits=(
             (
                 'definitions.flow(pin["flow"], pin["version"]))',
@@ -50,7 +50,7 @@ FLOWS: Final = (
     ),
     Mutant(
         name="a driver looks at the time before it takes in what was accepted in time",
-        file="services/flow/drive.py",
+        file="services/flow/driver.py",
         edits=(
             (
                 "[*map(_signal, first), Woken(), *map(_signal, later), *children]",
@@ -69,7 +69,7 @@ FLOWS: Final = (
     ),
     Mutant(
         name="a child whose time is over runs on",
-        file="services/flow/drive.py",
+        file="services/flow/driver.py",
         edits=(
             (
                 "cancelled = self._children.cancelled_by(commit.commands)",

@@ -36,7 +36,7 @@ SERVICES: Final = (
     ),
     Mutant(
         name="nobody looks unless there was a hint",
-        file="services/engine/claiming.py",
+        file="services/engine/claimer.py",
         edits=(
             (
                 "            await is_set_within(self._wake, POLL_S)",

@@ -15,7 +15,7 @@ from headway.core.command.run.report import SaveProgress
 from headway.core.errors import StoreFailed
 from headway.core.ids import RunId
 from headway.core.run.run import Claim
-from headway.services.engine.claiming import MAKES_NO_ROOM, MAKES_ROOM
+from headway.services.engine.claimer import MAKES_NO_ROOM, MAKES_ROOM
 from tests.property.drawing import NOBODY, Drawing
 from tests.property.opened import Opened, difference, expected
 

@@ -31,7 +31,7 @@ from headway.core.command.run.cancel import (
 )
 from headway.core.command.run.child import CancelChild, ForgetChildren, StartChild
 from headway.core.command.run.claim import Claimed, ClaimRuns, NotAlive
-from headway.core.command.run.ended import Ended
+from headway.core.command.run.end_run import Ended
 from headway.core.command.run.expire import Expire
 from headway.core.command.run.idempotency import OtherRequest, Repeated
 from headway.core.command.run.inbox import ConsumeInbox, Posted, PostToInbox

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
-from headway.adapters.redis import pipe, subscriber
+from headway.adapters.redis import pipeline as pipe
 from headway.adapters.redis import pubsub_connection as line
+from headway.adapters.redis import subscriber
 from headway.adapters.redis.redis_runtime_store import RedisRuntimeStore
 from headway.core.errors import InfrastructureError, RuntimeUnavailable, StoreClosed
 from headway.core.ids import RunId

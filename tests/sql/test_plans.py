@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from headway.adapters.sql.read import read_doctor, read_situation
 from headway.adapters.sql.sql_store import open_store
 from headway.adapters.sql.statements import Query, compile_query
-from headway.adapters.sql.write import load, load_pruned, writer
+from headway.adapters.sql.write import load, writer
+from headway.adapters.sql.write import load_pruning as load_pruned
 from headway.adapters.sql.write.links.sqlite_link import SqliteLink
 
 QUERIES = {

@@ -8,13 +8,14 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from headway.api.docs_page import reference_router
+from headway.api.events_script import script_router
 from headway.api.headway_api import Face
 from headway.api.http.access import Access
 from headway.api.http.origin import Origins
 from headway.api.http.problem import Problem, internal, problem_of, unfit
 from headway.api.http.request_guard import Guard
 from headway.api.openapi import Described
-from headway.api.reference import reference_router
 from headway.api.routes.board_routes import board_router
 from headway.api.routes.config_routes import config_router
 from headway.api.routes.event_routes import Packed, events_router
@@ -28,8 +29,7 @@ from headway.api.routes.session import session_router
 from headway.api.routes.submit_fast_path import SubmitFirst
 from headway.api.routes.task_routes import tasks_router
 from headway.api.routes.v1_routes import wire_v1_router
-from headway.api.static_page import add_page
-from headway.api.static_script import script_router
+from headway.api.web_page import add_page
 from headway.core.errors import Error
 from headway.services.upkeep.event_feed import EventFeed
 

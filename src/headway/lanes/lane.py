@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from headway.lanes.entry import ActiveTask, Entry, LaneView, TaskId, Wait
-from headway.lanes.line import Line
+from headway.lanes.priority_queue import Line
 
 
 class Lane:

@@ -13,15 +13,15 @@ from contextvars import ContextVar
 from itertools import count
 from typing import Final, TypeVar
 
-from headway.lanes.board import Board
-from headway.lanes.deadline import Deadlines
+from headway.lanes.end_watcher import Watch
 from headway.lanes.entry import WARN_AFTER_S, Entry, LaneView, OnWait, Priority, TaskId
 from headway.lanes.errors import LaneCleared, LanesDraining
+from headway.lanes.lane_table import Board
 from headway.lanes.limits import DEFAULT_LIMITS
 from headway.lanes.names import global_lane, is_probe_lane, session_lane
-from headway.lanes.turns import Turns
+from headway.lanes.start_signals import Turns
+from headway.lanes.timeout_runner import Deadlines
 from headway.lanes.wanted import check_wanted
-from headway.lanes.watch import Watch
 from headway.log import event_log
 
 GRACE_S: Final = 5.0

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from headway.core.batch_state import Instance
-from headway.core.doctor.page import RunPage
+from headway.core.doctor.run_page import RunPage
 from headway.core.doctor.stream import EventPage, Extent, LaneUse
 
 

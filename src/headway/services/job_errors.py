@@ -10,7 +10,7 @@ from functools import partial
 from types import CodeType, TracebackType
 from typing import Final
 
-from headway.core.command.run.ended import Ended
+from headway.core.command.run.end_run import Ended
 from headway.core.document import storable
 from headway.log import HIDDEN, event_log, hide_named
 

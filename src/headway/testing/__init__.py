@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         document,
     )
     from headway.testing.fake_clock import FakeClock
-    from headway.testing.opening import opened_for_test
+    from headway.testing.harness import opened_for_test
     from headway.testing.stepping import SteppingClock
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
 _HOMES: Final = {
     "FakeClock": "fake_clock",
     "SteppingClock": "stepping",
-    "opened_for_test": "opening",
+    "opened_for_test": "harness",
 }
 
 

@@ -17,8 +17,8 @@ from headway.core.worker.worker_protocol import (
 )
 from headway.log import about, event_log
 from headway.trace import TRACEPARENT, adopted_span
+from headway.worker.call_response import Answering
 from headway.worker.service_registry import Call, ServiceError, Services
-from headway.worker.telling import Answering
 from headway.worker.worker_guard import Guard
 
 THREAD_COUNT_MAX: Final = 64

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from headway.api.routes.event_routes import event_id
 from headway.api.routes.snapshot import StateView
-from headway.api.static_page import BUILT_FOLDER, CONTENT_POLICY
+from headway.api.web_page import BUILT_FOLDER, CONTENT_POLICY
 from headway.api.wire.api_models import EventView
 from headway.core.ids import Instant
 from headway.core.run import recent

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headway.core.errors import InvalidFlow
 from headway.core.flow.canonical import canonical_json
 from headway.core.flow.definition.definition import Kind, Mode, Strategy
-from headway.core.flow.definition.definition_errors import FAULT_COUNT_MAX
+from headway.core.flow.definition.diagnostics import FAULT_COUNT_MAX
 from headway.core.flow.definition.graph import Offered
 from headway.core.flow.definition.mermaid import to_mermaid
 from headway.core.flow.parse import EDGE_COUNT_MAX, NODE_COUNT_MAX, SUBFLOW_DEPTH_MAX, read_flow

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.flow.definition.definition_errors import Report
+from headway.core.flow.definition.diagnostics import Report
 from headway.core.flow.definition.paths import BadPath, Path, Root, Scope, parse_path, resolve
 from headway.core.flow.definition.predicates import DEPTH_MAX, NODE_COUNT_MAX, read_predicate
 from tests.core.flow import drawing

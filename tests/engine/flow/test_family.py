@@ -11,7 +11,7 @@ from headway import Headway, KeyBusy
 from headway.core.command.flow.advance import AdvanceFlow, Go
 from headway.core.command.flow.publish import StartFlow
 from headway.core.errors import DatabaseUnavailable
-from headway.services.flow import drive
+from headway.services.flow import driver as drive
 from tests.engine.flow.scenes import a_flow, local, parked, until
 
 RESTS = a_flow({"rest": {"kind": "timer", "params": {"delay_ms": 3_600_000}}})

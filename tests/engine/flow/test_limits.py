@@ -14,7 +14,7 @@ from headway.core.document import BYTE_COUNT_MAX
 from headway.core.errors import InvalidFlow, StoreFailed, TooLarge
 from headway.services import refused_writes as refusals
 from headway.services.engine import execute
-from headway.services.flow import drive
+from headway.services.flow import driver as drive
 from tests.engine.flow.scenes import a_flow, local, parked, told
 
 REFUSED = "the write was refused (packet too large); nothing of it was kept"

@@ -19,7 +19,7 @@ from headway.core.errors import DatabaseUnavailable
 from headway.core.flow.engine import step_context as walk
 from headway.core.flow.engine.effects import CallFunction, CallService
 from headway.core.flow.engine.inputs import Answered, Ended, Failed, Untaken, Worker
-from headway.services.flow import drive
+from headway.services.flow import driver as drive
 from tests.core.flow import drawing
 from tests.core.flow.drawing import PARAMS, Feature, world_of
 from tests.core.flow.driver import Reply

@@ -13,7 +13,7 @@ from headway.core.document import encode_document
 from headway.core.errors import DatabaseUnavailable, NotWaiting
 from headway.core.ids import Instant, RunId
 from headway.services.engine import execute
-from headway.services.flow import drive
+from headway.services.flow import driver as drive
 from tests.engine.flow.scenes import a_flow, local, parked, told
 
 TIMEOUT_MS = 3_000

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headway import Headway, InvalidInput
-from headway.adapters.http.allowed import AllowedAddresses, NotAllowed
+from headway.adapters.http.allowed_addresses import AllowedAddresses, NotAllowed
 from headway.adapters.system.system_clock import SystemClock
 from headway.core.errors import ConfigurationError
 from headway.core.ids import SECOND, Instant

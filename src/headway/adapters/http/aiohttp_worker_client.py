@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from headway.adapters.http.allowed import AllowedAddresses, NotAllowed
+from headway.adapters.http.allowed_addresses import AllowedAddresses, NotAllowed
 from headway.core.document import BYTE_COUNT_MAX
 from headway.core.worker.worker_protocol import CALL_ID_HEADER, LINES
 from headway.ports.worker_client import (

@@ -19,7 +19,7 @@ from redis.commands.core import AsyncScript
 from redis.exceptions import AskError, MovedError, NoScriptError, RedisClusterException
 
 from headway.adapters.redis.address import Node, RedisAddress
-from headway.adapters.redis.pipe import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, FAULTS, Pipe, Word
+from headway.adapters.redis.pipeline import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, FAULTS, Pipe, Word
 from headway.core.errors import RuntimeUnavailable
 
 _ATTEMPT_COUNT: Final = 3

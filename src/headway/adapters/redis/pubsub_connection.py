@@ -10,7 +10,7 @@ from redis.exceptions import ClusterError, MovedError, ResponseError
 from redis.exceptions import ConnectionError as ConnectionLost
 
 from headway.adapters.redis.address import Node
-from headway.adapters.redis.pipe import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, Word, packed
+from headway.adapters.redis.pipeline import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, Word, packed
 
 Words = Sequence[str]
 Listener = Callable[[Words], None]

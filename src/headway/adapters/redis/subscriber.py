@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from headway.adapters.redis.address import Node
-from headway.adapters.redis.pipe import FAULTS
+from headway.adapters.redis.pipeline import FAULTS
 from headway.adapters.redis.pipelined_calls import Calls, reason_of
 from headway.adapters.redis.pubsub_connection import Channel, Line, Listener
 from headway.core.errors import RuntimeUnavailable, StoreClosed

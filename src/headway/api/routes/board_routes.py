@@ -10,11 +10,11 @@ from typing import Final
 from fastapi import APIRouter, Response
 
 from headway.api.headway_api import Face
-from headway.api.http.answers import ETAG, answered, json_answer, problems
 from headway.api.http.caller import By
 from headway.api.http.cursor import Cursor, Limit, page_that_fits, read_cursor
 from headway.api.http.if_match import IfMatch, expected_revision
 from headway.api.http.problem import Problem
+from headway.api.http.responses import ETAG, answered, json_answer, problems
 from headway.api.http.strict import StrictRoute
 from headway.api.routes.snapshot import StateView, state_text
 from headway.api.wire.api_models import (

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from headway.api.headway_api import Face
-from headway.api.http.answers import json_answer, problems
 from headway.api.http.problem import Problem
+from headway.api.http.responses import json_answer, problems
 from headway.api.http.strict import StrictRoute
 from headway.core.errors import ConfigurationError
 

@@ -22,9 +22,9 @@ from pydantic import AfterValidator, Field
 from headway.api.headway_api import Face
 from headway.api.http.accept import names
 from headway.api.http.access import Access
-from headway.api.http.answers import json_answer, problems
 from headway.api.http.cursor import NUMBER_MAX
 from headway.api.http.problem import RETRY_AFTER_S, unavailable
+from headway.api.http.responses import json_answer, problems
 from headway.api.http.strict import StrictRoute
 from headway.api.routes.metrics import Metrics
 from headway.api.routes.run_routes import OfRun, RunIdPath

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Request, Response
 
 from headway.api.headway_api import Face
-from headway.api.http.answers import ETAG, JSON_TYPE, answered, json_answer, problems
 from headway.api.http.caller import By
 from headway.api.http.cursor import (
     SMALL_NUMBER_MAX,
@@ -18,15 +17,16 @@ from headway.api.http.cursor import (
 )
 from headway.api.http.if_match import IfMatch, expected_revision
 from headway.api.http.problem import Problem
+from headway.api.http.responses import ETAG, JSON_TYPE, answered, json_answer, problems
 from headway.api.http.strict import StrictRoute
-from headway.api.wire.flow_answers import (
+from headway.api.wire.flow_bodies import DEFINITION_BODY, encoded, fault_views, flow_view
+from headway.api.wire.flow_views import (
     CheckView,
     FlowDetailView,
     FlowList,
     PublishedView,
     VersionList,
 )
-from headway.api.wire.flow_bodies import DEFINITION_BODY, encoded, fault_views, flow_view
 from headway.api.wire.path_names import FLOW, FLOW_NAME, NamePath
 from headway.core.errors import FlowNotFound, InvalidFlow
 

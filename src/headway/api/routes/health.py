@@ -8,8 +8,8 @@ from typing import Final
 from fastapi import APIRouter
 
 from headway.api.headway_api import Face
-from headway.api.http.answers import problems
 from headway.api.http.problem import unavailable
+from headway.api.http.responses import problems
 from headway.api.routes.event_routes import Packed
 from headway.api.wire.api_models import HealthView
 from headway.core.command.admin.probe import Probe

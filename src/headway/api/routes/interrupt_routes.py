@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from headway.api.headway_api import Face
-from headway.api.http.answers import problems
 from headway.api.http.caller import By
 from headway.api.http.cursor import Cursor, Limit, page_that_fits, read_cursor
+from headway.api.http.responses import problems
 from headway.api.http.strict import StrictRoute
 from headway.api.routes.run_routes import OfRun, RunIdPath
 from headway.api.wire.api_models import InterruptList, ResumeBody

@@ -23,7 +23,7 @@ from prometheus_client import (
 from starlette.types import Scope
 
 from headway.api.headway_api import Face
-from headway.api.http.answers import problems
+from headway.api.http.responses import problems
 from headway.core.ids import SECOND, Instant, LaneName, RunId
 from headway.core.run.events import Event, EventType
 from headway.core.run.status import RunStatus

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import AfterValidator
 
 from headway.api.headway_api import Face
-from headway.api.http.answers import LOCATION, answered, json_answer, problems
 from headway.api.http.caller import By
 from headway.api.http.cursor import Cursor, Page, page_of, page_that_fits, read_cursor, write_cursor
+from headway.api.http.responses import LOCATION, answered, json_answer, problems
 from headway.api.http.strict import StrictRoute
 from headway.api.routes.submit_fast_path import IdempotencyKey, submitted
 from headway.api.wire.api_models import (

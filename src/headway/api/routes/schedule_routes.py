@@ -3,10 +3,10 @@
 from fastapi import APIRouter, Response
 
 from headway.api.headway_api import Face
-from headway.api.http.answers import ETAG, LOCATION, answered, json_answer, problems
 from headway.api.http.caller import By
 from headway.api.http.if_match import IfMatch, expected_revision
 from headway.api.http.problem import Problem
+from headway.api.http.responses import ETAG, LOCATION, answered, json_answer, problems
 from headway.api.http.strict import StrictRoute
 from headway.api.routes.submit_fast_path import IdempotencyKey, accepted
 from headway.api.wire.api_models import RunView, ScheduleBody, ScheduleList, ScheduleView

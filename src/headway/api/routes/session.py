@@ -6,8 +6,8 @@ from typing import Final
 from fastapi import APIRouter, Request, Response
 
 from headway.api.http.access import SESSION_S, Access
-from headway.api.http.answers import problems
 from headway.api.http.problem import overrun, unauthorized
+from headway.api.http.responses import problems
 from headway.api.http.strict import StrictRoute
 from headway.api.wire.api_models import SessionBody
 

@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 
 from headway.api.routes.event_routes import event_id
 from headway.api.wire.api_models import InstanceView, KeyView, LaneView, RunView
-from headway.api.wire.flow_answers import WorkerView
 from headway.api.wire.flow_bodies import encoded
+from headway.api.wire.flow_views import WorkerView
 from headway.api.wire.views import instance_view, key_view, lane_view, run_view
 from headway.core.run import recent
 from headway.ports.run_reader import Snapshot

@@ -11,9 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway.api.headway_api import Face
-from headway.api.http.answers import json_answer
 from headway.api.http.caller import caller_of
 from headway.api.http.problem import unfit
+from headway.api.http.responses import json_answer
 from headway.api.http.strict import check_query, strict_json
 from headway.api.routes.metrics import TEMPLATE
 from headway.api.wire.api_models import Name, SubmitBody

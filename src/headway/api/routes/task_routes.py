@@ -5,7 +5,6 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Response
 
 from headway.api.headway_api import Face
-from headway.api.http.answers import LOCATION, answered, json_answer, problems
 from headway.api.http.caller import By
 from headway.api.http.cursor import (
     PAGE_COUNT_MAX,
@@ -16,17 +15,11 @@ from headway.api.http.cursor import (
     page_that_fits,
     read_cursor,
 )
+from headway.api.http.responses import LOCATION, answered, json_answer, problems
 from headway.api.http.strict import StrictRoute
 from headway.api.routes.run_routes import asked_to_end
 from headway.api.routes.submit_fast_path import IdempotencyKey
 from headway.api.wire.api_models import CancelBody, Name, Seconds, Status
-from headway.api.wire.flow_answers import (
-    NodeRunList,
-    TaskCancelView,
-    TaskList,
-    TaskView,
-    WorkerList,
-)
 from headway.api.wire.flow_bodies import (
     ApproveBody,
     RerunBody,
@@ -36,6 +29,13 @@ from headway.api.wire.flow_bodies import (
     node_run_view,
     task_view,
     worker_view,
+)
+from headway.api.wire.flow_views import (
+    NodeRunList,
+    TaskCancelView,
+    TaskList,
+    TaskView,
+    WorkerList,
 )
 from headway.api.wire.path_names import FLOW_NAME, NamePath
 from headway.core.errors import KeyBusy, RunNotFound

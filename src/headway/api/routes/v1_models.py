@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headway.api.http.answers import JSON_TYPE, RETRY_AFTER, problems
+from headway.api.http.responses import JSON_TYPE, RETRY_AFTER, problems
 from headway.api.wire.api_models import FaultView
 
 TAG: Final = "first-centre"

@@ -5,7 +5,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from headway.cli.client.open_client import connected
-from headway.cli.output.show import App, Json, plain, print_json, print_list
+from headway.cli.output.printing import App, Json, plain, print_json, print_list
 from headway.log import HIDDEN
 from headway.settings import FILE_NAME, FIRST_NAMES, PREFIX, Settings, load_settings, secret_file
 

@@ -9,11 +9,11 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from headway.bootstrap import accept_primary, check_database, display, upgrade_database
-from headway.cli.commands.own_database import App, own_database
-from headway.cli.output.show import Json, print_json
+from headway.cli.commands.database_urls import App, own_database
+from headway.cli.output.printing import Json, print_json
 
 if TYPE_CHECKING:
-    from headway.services.upkeep.retention import Removed
+    from headway.services.upkeep.pruner import Removed
 
 
 async def upgrade(*, app: App = None, json: Json = False) -> None:
@@ -72,7 +72,7 @@ async def prune(
     """
     # Only here: they are slow to import, and the other commands need neither.
     from headway.cli.load_app import load_app  # noqa: PLC0415
-    from headway.services.upkeep.retention import DAY_S, Keeper  # noqa: PLC0415
+    from headway.services.upkeep.pruner import DAY_S, Keeper  # noqa: PLC0415
 
     own_database("db prune", app)
     hw = load_app(app)

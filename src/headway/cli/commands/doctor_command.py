@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from headway.bootstrap import SystemClock, display, opened_readers
-from headway.cli.commands.own_database import App, own_database
-from headway.cli.output.show import Json
+from headway.cli.commands.database_urls import App, own_database
+from headway.cli.output.printing import Json
 from headway.core.doctor.finding import Finding, Weight
 from headway.services.upkeep.examination import Checked, examine
 

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from headway.cli.client.api_client import named
 from headway.cli.client.open_client import connected
-from headway.cli.output.show import App, IdempotencyKey, Json, ago, print_json, print_list
+from headway.cli.output.printing import App, IdempotencyKey, Json, ago, print_json, print_list
 from headway.core.errors import ConfigurationError, InvalidFlow, InvalidInput
 from headway.core.flow.definition.definition import ErrorPolicy
 from headway.core.flow.parse import read_flow

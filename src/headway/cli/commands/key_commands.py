@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from headway.cli.client.api_client import named
 from headway.cli.client.open_client import connected
-from headway.cli.output.show import App, Json, print_json, print_list, short
+from headway.cli.output.printing import App, Json, print_json, print_list, short
 from headway.cli.typed_values import values_of
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 from headway.cli.client.api_client import Client, Refused, named
 from headway.cli.client.open_client import connected
-from headway.cli.output.show import App, Json, print_json, print_list
+from headway.cli.output.printing import App, Json, print_json, print_list
 from headway.core.errors import InvalidInput
-from headway.core.nearest import nearest
+from headway.core.suggest import nearest
 
 
 async def list_(*, app: App = None, json: Json = False) -> None:

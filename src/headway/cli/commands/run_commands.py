@@ -9,7 +9,7 @@ from cyclopts import Parameter, Token, convert
 from headway.cli.client.api_client import Client, Refused, named
 from headway.cli.client.open_client import connected
 from headway.cli.commands.watch import watch_run
-from headway.cli.output.show import (
+from headway.cli.output.printing import (
     App,
     IdempotencyKey,
     Json,

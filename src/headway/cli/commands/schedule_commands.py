@@ -4,7 +4,7 @@ from typing import Any
 
 from headway.cli.client.api_client import named
 from headway.cli.client.open_client import connected
-from headway.cli.output.show import App, IdempotencyKey, Json, print_json, print_list
+from headway.cli.output.printing import App, IdempotencyKey, Json, print_json, print_list
 
 
 async def list_(*, app: App = None, json: Json = False) -> None:

@@ -17,7 +17,7 @@ from headway.api.http.origin import PublicAddress
 from headway.api.server import check_exposure, is_any_address, open_listener
 from headway.api.server import serve as serve_http
 from headway.cli.load_app import load_app
-from headway.cli.output.log_lines import begin_logging
+from headway.cli.output.log_format import begin_logging
 from headway.core.errors import ConfigurationError
 from headway.log import event_log
 from headway.process import raise_open_file_limit, run_process

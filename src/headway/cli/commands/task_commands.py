@@ -10,7 +10,7 @@ from headway.cli.client.api_client import Client, named
 from headway.cli.client.open_client import connected
 from headway.cli.commands.flow_commands import parsed
 from headway.cli.exit_codes import EXIT_UNSUCCESSFUL
-from headway.cli.output.show import (
+from headway.cli.output.printing import (
     App,
     IdempotencyKey,
     Json,

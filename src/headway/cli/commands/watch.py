@@ -11,9 +11,9 @@ from rich.live import Live
 from headway.cli.client.api_client import Client, Refused, named
 from headway.cli.client.open_client import connected
 from headway.cli.exit_codes import EXIT_UNSUCCESSFUL
-from headway.cli.output.event_lines import GONE, event_lines
+from headway.cli.output.event_text import GONE, event_lines
+from headway.cli.output.printing import App, Json, ago, console, is_terminal, print_json, short
 from headway.cli.output.screen import Screen
-from headway.cli.output.show import App, Json, ago, console, is_terminal, print_json, short
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 

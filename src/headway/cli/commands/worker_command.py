@@ -4,7 +4,7 @@ from rich.console import Console
 
 from headway.bootstrap import wait_for_signal
 from headway.cli.load_app import module_at
-from headway.cli.output.log_lines import begin_logging
+from headway.cli.output.log_format import begin_logging
 from headway.core.errors import ConfigurationError
 from headway.log import event_log
 from headway.process import run_process

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headway.cli.output.show import STYLES, plain
+from headway.cli.output.printing import STYLES, plain
 
 PAGE_COUNT: Final = 12
 # Narrower than this, there are no bars.

@@ -11,9 +11,9 @@ from headway.cli.client.api_client import Client, Refused, named
 from headway.cli.commands.task_commands import node_run_line, node_runs
 from headway.cli.demo.demo_flows import BRANCH, ORDER, ORDER_PARAMS
 from headway.cli.demo.demo_keys import PAGE_COUNT, Board, Shown
-from headway.cli.demo.site import Site, opened_site
+from headway.cli.demo.environment import Site, opened_site
 from headway.cli.exit_codes import EXIT_INTERRUPTED
-from headway.cli.output.show import plain
+from headway.cli.output.printing import plain
 
 ACCOUNTS: Final = ("ann", "bob", "cem", "dot", "eve")
 TEXT: Final = "Make Headway"

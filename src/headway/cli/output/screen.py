@@ -8,8 +8,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from headway.cli.output.event_lines import clock_time, told_alone
-from headway.cli.output.show import STYLES, ago, plain, short
+from headway.cli.output.event_text import clock_time, told_alone
+from headway.cli.output.printing import STYLES, ago, plain, short
 
 LINE_COUNT_MAX: Final = 8
 BAR_WIDTH: Final = 32

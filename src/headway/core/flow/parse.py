@@ -15,9 +15,9 @@ from headway.core.flow.definition.definition import (
     Kind,
     Node,
 )
-from headway.core.flow.definition.definition_errors import Fault, Report, member, shown
+from headway.core.flow.definition.diagnostics import Fault, Report, member, shown
+from headway.core.flow.definition.error_handling import check_handling
 from headway.core.flow.definition.graph import Offered, warn_of_graph
-from headway.core.flow.definition.handling import check_handling
 from headway.core.flow.definition.shapes import Text, Word, members_of
 from headway.core.flow.engine.fields import FLOW_SETTINGS, NODE_FIELDS
 from headway.core.flow.engine.kinds import KINDS

@@ -22,11 +22,11 @@ from headway.core.secret import opened
 from headway.ports.clock import Clock
 from headway.ports.store import Store
 from headway.services.context.child_runs import Children
-from headway.services.context.event_reporter import Report
 from headway.services.context.execution import Ending, Execution
 from headway.services.context.inbox_reader import Inbox
 from headway.services.context.interrupts import Asking, check_on_shutdown
 from headway.services.context.message_window import MessageWindow
+from headway.services.context.reporter import Report
 from headway.services.context.run_files import FileWriter, RunFiles
 from headway.services.context.slot_switch import Slot
 from headway.services.retrying import persistently

@@ -37,7 +37,7 @@ from headway.ports.store import Store
 from headway.services.context.child_runs import Children
 from headway.services.context.execution import Ending, Execution
 from headway.services.context.output_files import Output
-from headway.services.engine.claiming import Claiming
+from headway.services.engine.claimer import Claiming
 from headway.services.engine.execute import confirm_delivery, execute, give_up, hand_over
 from headway.services.engine.sweep import clean_locks, sweep, wake_on_time
 from headway.services.retrying import is_set_within, persistently

@@ -24,7 +24,7 @@ from headway.log import event_log
 from headway.ports.life_lock import LifeLock
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
-from headway.services.descendants import end_children
+from headway.services.end_children import end_children
 from headway.services.job_errors import log_if_ended
 from headway.services.retrying import is_set_within
 

@@ -11,7 +11,7 @@ from headway.core.document import NAME_LENGTH_MAX, check_name, check_word
 from headway.core.errors import FlowNotFound, InvalidFlow, RevisionConflict
 from headway.core.flow.canonical import canonical_json
 from headway.core.flow.definition.definition import ErrorPolicy
-from headway.core.flow.definition.definition_errors import Fault
+from headway.core.flow.definition.diagnostics import Fault
 from headway.core.flow.definition.graph import Offered
 from headway.core.flow.definition.mermaid import to_mermaid
 from headway.core.flow.definition_schema import definition_schema
@@ -27,7 +27,7 @@ from headway.core.flow.engine.records import (
 from headway.core.flow.parse import Published, read_flow
 from headway.core.ids import FLOW_LANE
 from headway.ports.id_source import IdSource
-from headway.services.flow.drive import Desk
+from headway.services.flow.driver import Desk
 from headway.services.flow.functions import Functions
 from headway.services.flow.worker_watch import WorkerWatch
 from headway.services.submit.job import Job

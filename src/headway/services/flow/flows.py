@@ -31,7 +31,7 @@ from headway.core.run.status import RunStatus
 from headway.ports.flow_reader import Task, TaskFilter
 from headway.ports.id_source import IdSource
 from headway.services.flow.catalog import FlowBook
-from headway.services.flow.drive import Desk
+from headway.services.flow.driver import Desk
 from headway.services.flow.explain_task import explained
 from headway.services.flow.functions import FlowFunction
 from headway.services.flow.step_writer import beside

@@ -10,8 +10,8 @@ from headway.core.document import Document, check_name, check_word
 from headway.core.duration import UNSET, TimeLimit, check_limit, check_seconds, limit_or
 from headway.core.errors import InvalidInput
 from headway.core.ids import MAIN_LANE, LaneName
-from headway.core.nearest import nearest
 from headway.core.run.run import Recovery
+from headway.core.suggest import nearest
 from headway.services.submit.parameters import NOTHING, Parameters
 
 RETRY_COUNT_MAX: Final = 1_000

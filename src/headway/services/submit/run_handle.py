@@ -38,7 +38,7 @@ from headway.core.run.window import Delivery, Refusal, Window
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
-from headway.services.descendants import end_children_of_cancelled
+from headway.services.end_children import end_children_of_cancelled
 from headway.services.submit.run_watcher import RunNews
 
 PAGE_COUNT: Final = 500

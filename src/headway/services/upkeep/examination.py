@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.core.doctor.finding import Finding, Weight
-from headway.core.doctor.page import check_instances, check_page
+from headway.core.doctor.run_page import check_instances, check_page
 from headway.core.doctor.slots import SlotReplay
 from headway.core.doctor.stream import Extent, check_events, check_extent, check_lane
 from headway.core.timeouts import LEASE_TTL_S

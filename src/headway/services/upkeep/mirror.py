@@ -19,7 +19,7 @@ from headway.core.run.run import RUN_DOCUMENTS, RunRecord
 from headway.core.secret import veiled
 from headway.log import event_log
 from headway.ports.event_reader import EventReader
-from headway.ports.mirror_folder import MirrorFiles
+from headway.ports.mirror_files import MirrorFiles
 from headway.ports.run_reader import RunFilter, RunReader
 from headway.ports.store import Store
 from headway.services.blocking_calls import in_thread

@@ -19,7 +19,7 @@ from headway.adapters.sql.tables import (
 )
 from headway.core.batch_state import Instance
 from headway.core.doctor.history import BEGINNING_LENGTH, Change, Numbers
-from headway.core.doctor.page import Head, RunPage
+from headway.core.doctor.run_page import Head, RunPage
 from headway.core.doctor.slots import SLOT_BEGINNING_LENGTH, SLOT_EVENT_TYPES, SlotEvent
 from headway.core.doctor.stream import EventPage, Extent, LaneUse
 from headway.core.ids import Key, RunId

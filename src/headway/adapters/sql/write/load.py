@@ -25,10 +25,10 @@ from headway.adapters.sql.tables import (
     schedules,
     stream,
 )
-from headway.adapters.sql.write.flow_parts import load_flows, load_tasks, need_parents
+from headway.adapters.sql.write.flow_rows import load_flows, load_tasks, need_parents
 from headway.adapters.sql.write.links.driver_link import Link
-from headway.adapters.sql.write.load_belongings import load_files, load_inbox
-from headway.adapters.sql.write.load_pruned import load_pruned
+from headway.adapters.sql.write.load_pruning import load_pruned
+from headway.adapters.sql.write.load_run_data import load_files, load_inbox
 from headway.core.batch_state import MESSAGE, Instance, LaneQueue, Remembered, SavedKey, World
 from headway.core.command.protocol import ClaimNeed, Needs
 from headway.core.flow.engine.records import FLOW_JOB

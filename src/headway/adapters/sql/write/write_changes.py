@@ -17,7 +17,7 @@ from headway.adapters.sql.tables import (
     schedules,
     stream,
 )
-from headway.adapters.sql.write.flow_parts import ended_flow_runs, flow_plan, removed_flow_runs
+from headway.adapters.sql.write.flow_rows import ended_flow_runs, flow_plan, removed_flow_runs
 from headway.adapters.sql.write.links.driver_link import Link
 from headway.core.batch_state import InboxItem, Instance, Question, Remembered, World
 from headway.core.ids import RunId

@@ -6,7 +6,7 @@ from typing import Final
 from headway.core.batch_state import World
 from headway.core.command.protocol import Needs
 from headway.core.command.run.cancel import RequestCancel, cancel_run
-from headway.core.command.run.tell import tell_parent
+from headway.core.command.run.notify_parent import tell_parent
 from headway.core.ids import LaneName, RunId
 from headway.core.run.status import RunStatus
 

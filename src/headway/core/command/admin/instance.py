@@ -5,8 +5,8 @@ from typing import Final
 
 from headway.core.batch_state import Instance, World
 from headway.core.command.protocol import Needs
-from headway.core.command.run.ended import Ended, end_with_error
-from headway.core.command.run.tell import tell_parent
+from headway.core.command.run.end_run import Ended, end_with_error
+from headway.core.command.run.notify_parent import tell_parent
 from headway.core.command.run.wait import park, wake
 from headway.core.document import check_text
 from headway.core.duration import check_seconds

@@ -8,8 +8,8 @@ from headway.core.command.flow.publish import changes_of
 from headway.core.command.protocol import Needs
 from headway.core.command.run.cancel import RequestCancel, request_cancel
 from headway.core.command.run.child import PARENT_ENDED
+from headway.core.command.run.notify_parent import tell_parent
 from headway.core.command.run.settle import Settled, TooLate
-from headway.core.command.run.tell import tell_parent
 from headway.core.command.run.wait import park, wake
 from headway.core.document import Document
 from headway.core.flow.engine.records import FlowChanges, NodeRunRow, SharedValue, encode

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from headway.core.batch_state import World
 from headway.core.command.protocol import Needs, trim_names
-from headway.core.command.run.tell import tell_parent
+from headway.core.command.run.notify_parent import tell_parent
 from headway.core.document import Document, encode_document
 from headway.core.duration import check_seconds
 from headway.core.ids import Key, RunId, later

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from headway.core.batch_state import World
 from headway.core.command.protocol import Needs
-from headway.core.command.run.ended import Ended, end_with_error
+from headway.core.command.run.end_run import Ended, end_with_error
 from headway.core.ids import SECOND, Instant, RunId
 from headway.core.run.deadlines import is_overdue
 from headway.core.run.run import Run

@@ -5,7 +5,7 @@ from typing import Final
 
 from headway.core.batch_state import World
 from headway.core.command.protocol import Needs
-from headway.core.command.run.tell import tell_parent
+from headway.core.command.run.notify_parent import tell_parent
 from headway.core.document import NULL, Document
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus

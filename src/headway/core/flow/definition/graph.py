@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.core.flow.definition.definition import END, Flow, Kind, Node
-from headway.core.flow.definition.definition_errors import Report, member, shown
+from headway.core.flow.definition.diagnostics import Report, member, shown
 
 _WAITING: Final = frozenset({Kind.TIMER, Kind.WAIT_EVENT, Kind.APPROVAL})
 

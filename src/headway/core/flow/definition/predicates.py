@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from headway.core.flow.definition.definition_errors import Report, member, shown
+from headway.core.flow.definition.diagnostics import Report, member, shown
 from headway.core.flow.definition.paths import (
     BadPath,
     Path,

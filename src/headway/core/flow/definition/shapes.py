@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from headway.core.document import NAME_LENGTH_MAX
 from headway.core.flow.definition.definition import ANY_ERROR, RESERVED_KEY, Case, fault_of_key
-from headway.core.flow.definition.definition_errors import Report, member, shown
+from headway.core.flow.definition.diagnostics import Report, member, shown
 from headway.core.flow.definition.paths import BadPath, Path, parse_path
 from headway.core.flow.definition.predicates import OPERATORS, read_predicate
 

@@ -20,7 +20,7 @@ from headway.core.flow.engine.effects import (
     StartChild,
 )
 from headway.core.flow.engine.inputs import Answered, Failed, Untaken, Worker
-from headway.core.flow.engine.node_rules import Rules
+from headway.core.flow.engine.node_handler import Rules
 from headway.core.flow.engine.state import Branch, Frame, NodeRunStatus
 from headway.core.flow.engine.step_context import MILLISECOND, Walk, has_prep
 from headway.core.ids import SECOND, Instant

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from headway.core.flow.definition.definition import ErrorPolicy, Kind, Mode, Post, Prep, Strategy
-from headway.core.flow.definition.definition_errors import Report, member
+from headway.core.flow.definition.diagnostics import Report, member
 from headway.core.flow.definition.shapes import (
     AnyObject,
     CaseShape,
@@ -22,7 +22,7 @@ from headway.core.flow.definition.shapes import (
     Word,
     members_of,
 )
-from headway.core.flow.engine.node_rules import DELAY_MS_MAX
+from headway.core.flow.engine.node_handler import DELAY_MS_MAX
 
 R = TypeVar("R", Prep, Post)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from headway.core.errors import InvalidInput
 from headway.core.flow.definition.definition import Flow
-from headway.core.flow.definition.definition_errors import shown
+from headway.core.flow.definition.diagnostics import shown
 from headway.core.flow.engine.calls import CallRules
 from headway.core.flow.engine.inputs import (
     Aborted,

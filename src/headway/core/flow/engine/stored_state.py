@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from headway.core.flow.definition.definition import Flow
-from headway.core.flow.engine.branches import told_size
 from headway.core.flow.engine.calls import CallRules, call_id
+from headway.core.flow.engine.fan_out import told_size
 from headway.core.flow.engine.inputs import Worker
 from headway.core.flow.engine.kinds import KINDS
 from headway.core.flow.engine.state import LONG_AGO, Branch, Frame, NodeRun, NodeRunStatus, State

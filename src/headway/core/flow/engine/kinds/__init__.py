@@ -15,7 +15,7 @@ from headway.core.flow.engine.kinds.parallel import Parallel
 from headway.core.flow.engine.kinds.subflow import Subflow
 from headway.core.flow.engine.kinds.timer import Timer
 from headway.core.flow.engine.kinds.wait_event import WaitEvent
-from headway.core.flow.engine.node_rules import Rules
+from headway.core.flow.engine.node_handler import Rules
 
 KINDS: Final[Mapping[Kind, Rules]] = {
     Kind.EXECUTOR: Executor(),

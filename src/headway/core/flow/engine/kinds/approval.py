@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headway.core.flow.definition.definition_errors import Report, shown
+from headway.core.flow.definition.diagnostics import Report, shown
 from headway.core.flow.definition.paths import Path
 from headway.core.flow.engine.signal_waits import Wait
 from headway.core.flow.engine.state import Frame

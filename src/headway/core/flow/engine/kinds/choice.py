@@ -1,9 +1,9 @@
 """`choice`: the first case that holds gives the action. The output is the input."""
 
 from headway.core.flow.definition.definition import Node
-from headway.core.flow.definition.definition_errors import Report, member
+from headway.core.flow.definition.diagnostics import Report, member
 from headway.core.flow.definition.paths import Scope
-from headway.core.flow.engine.node_rules import Rules
+from headway.core.flow.engine.node_handler import Rules
 from headway.core.flow.engine.state import Frame
 from headway.core.flow.engine.step_context import Walk
 

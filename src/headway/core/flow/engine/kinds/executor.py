@@ -1,9 +1,9 @@
 """`executor`: a service that some worker offers."""
 
 from headway.core.flow.definition.definition import Node
-from headway.core.flow.definition.definition_errors import Report
+from headway.core.flow.definition.diagnostics import Report
 from headway.core.flow.engine.calls import OneCall
-from headway.core.flow.engine.node_rules import need_text
+from headway.core.flow.engine.node_handler import need_text
 
 
 class Executor(OneCall):

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from headway.core.document import NAME_LENGTH_MAX
 from headway.core.flow.definition.definition import Node
-from headway.core.flow.definition.definition_errors import Report, member
+from headway.core.flow.definition.diagnostics import Report, member
 from headway.core.flow.definition.paths import BadPath, Scope, is_reference, parse_path, resolve
 from headway.core.flow.engine.calls import ERROR_LENGTH_MAX, UNTOLD
-from headway.core.flow.engine.node_rules import Rules
+from headway.core.flow.engine.node_handler import Rules
 from headway.core.flow.engine.state import Frame, NodeRunStatus
 from headway.core.flow.engine.step_context import Walk
 from headway.core.run.status import RunStatus

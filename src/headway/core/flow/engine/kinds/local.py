@@ -1,9 +1,9 @@
 """`local`: a Python function that is registered in the process that walks the flow."""
 
 from headway.core.flow.definition.definition import Node
-from headway.core.flow.definition.definition_errors import Report
+from headway.core.flow.definition.diagnostics import Report
 from headway.core.flow.engine.calls import OneCall
-from headway.core.flow.engine.node_rules import need_text
+from headway.core.flow.engine.node_handler import need_text
 
 
 class Local(OneCall):

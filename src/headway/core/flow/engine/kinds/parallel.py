@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from headway.core.flow.definition.definition import Node
-from headway.core.flow.definition.definition_errors import Report, member
-from headway.core.flow.engine.branches import Fan
+from headway.core.flow.definition.diagnostics import Report, member
+from headway.core.flow.engine.fan_out import Fan
 from headway.core.flow.engine.fields import PARALLEL_COUNT_MAX
 from headway.core.flow.engine.state import Frame
 

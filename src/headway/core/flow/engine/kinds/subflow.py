@@ -1,9 +1,9 @@
 """`subflow`: a graph within the graph, with a shared state of its own, which is its output."""
 
 from headway.core.flow.definition.definition import Node
-from headway.core.flow.definition.definition_errors import Report, member
+from headway.core.flow.definition.diagnostics import Report, member
 from headway.core.flow.engine.calls import TIMEOUT
-from headway.core.flow.engine.node_rules import Rules
+from headway.core.flow.engine.node_handler import Rules
 from headway.core.flow.engine.state import Frame
 from headway.core.flow.engine.step_context import MILLISECOND, Walk
 from headway.core.ids import Instant

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.core.flow.definition.definition import Node
-from headway.core.flow.definition.definition_errors import Report, member
-from headway.core.flow.engine.node_rules import Rules, check_delay_ms, read_delay_ms
+from headway.core.flow.definition.diagnostics import Report, member
+from headway.core.flow.engine.node_handler import Rules, check_delay_ms, read_delay_ms
 from headway.core.flow.engine.state import Frame
 from headway.core.flow.engine.step_context import MILLISECOND, Walk
 from headway.core.ids import Instant

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Final, NamedTuple
 
-from headway.lanes.board import Board
 from headway.lanes.entry import Entry, TaskId, Wait
 from headway.lanes.errors import LaneCleared
+from headway.lanes.lane_table import Board
 from headway.log import event_log
 
 TIMER_S_MIN: Final = 0.001

@@ -18,7 +18,7 @@ from headway.core.flow.definition.definition import (
     Node,
     Strategy,
 )
-from headway.core.flow.definition.definition_errors import Report, member, shown
+from headway.core.flow.definition.diagnostics import Report, member, shown
 from headway.core.flow.definition.graph import all_flows
 from headway.core.flow.definition.paths import BadPath, Path, parse_path
 

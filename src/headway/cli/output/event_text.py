@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from headway.cli.output.show import plain, short
+from headway.cli.output.printing import plain, short
 from headway.core.run.events import EventType
 
 GONE: Final = "earlier events are no longer kept"

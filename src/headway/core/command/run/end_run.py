@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.core.batch_state import World
-from headway.core.command.run.tell import tell_parent
+from headway.core.command.run.notify_parent import tell_parent
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Run
 from headway.core.run.transitions import Trigger

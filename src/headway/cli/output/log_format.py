@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from headway.cli.output.show import plain
+from headway.cli.output.printing import plain
 from headway.log import HIDDEN, about, hide_named, is_secret
 from headway.settings import Settings
 

@@ -37,11 +37,11 @@ from headway.ports.flow_reader import FlowReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.context.run_context import RunContext
-from headway.services.flow.calling import Bell, Calls
 from headway.services.flow.child_tasks import ChildTasks
 from headway.services.flow.definition_cache import Definitions
 from headway.services.flow.flow_clock import FlowClock
 from headway.services.flow.functions import Functions
+from headway.services.flow.node_calls import Bell, Calls
 from headway.services.flow.step_writer import Ledger, stored
 from headway.services.flow.waiting_nodes import LEFT_TO_OTHERS, waited_for
 from headway.services.flow.workers import Workers

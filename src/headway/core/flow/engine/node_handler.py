@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headway.core.flow.definition.definition import Node
-from headway.core.flow.definition.definition_errors import Report, member
+from headway.core.flow.definition.diagnostics import Report, member
 from headway.core.flow.engine.state import Frame
 from headway.core.flow.engine.step_context import Walk
 
