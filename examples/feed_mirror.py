@@ -138,7 +138,9 @@ async def main() -> None:
         submit = hw.continue_ if said.continues else hw.start
         params = {"url": said.url, "kinds": said.kinds}
         try:
-            run = await submit("mirror", key=said.url, params=params, existing=said.existing)
+            run = await submit(
+                "mirror", key=said.url, params=params, on_existing_output=said.existing
+            )
             async for event in run.events():
                 print(event.type, event.payload)
             print(await run.result())

@@ -41,7 +41,8 @@ def test_every_variable_that_the_files_set_is_one_of_ours() -> None:
         assert named <= VARIABLES
 
 
-def test_s1_two_servers_share_a_database_and_are_reached_from_this_host_only(
+@pytest.mark.proves("S1")
+def test_two_servers_share_a_database_and_are_reached_from_this_host_only(
     compose: dict[str, Any],
 ) -> None:
     servers = {
@@ -61,14 +62,16 @@ def test_s1_two_servers_share_a_database_and_are_reached_from_this_host_only(
         assert compose["services"][name]["healthcheck"]["test"]
 
 
-def test_s4_no_file_holds_a_secret(compose: dict[str, Any]) -> None:
+@pytest.mark.proves("S4")
+def test_no_file_holds_a_secret(compose: dict[str, Any]) -> None:
     for service in compose["services"].values():
         for name, value in service.get("environment", {}).items():
             if "PASSWORD" in name or "TOKEN" in name:
                 assert value.startswith("${"), name
 
 
-def test_r4_3_the_schema_is_made_before_the_servers_start(
+@pytest.mark.proves("R4.3")
+def test_the_schema_is_made_before_the_servers_start(
     compose: dict[str, Any], postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     """On PostgreSQL a server makes no tables; whoever starts it finds them there."""

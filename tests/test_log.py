@@ -25,6 +25,7 @@ def log() -> EventLog:
     return event_log("headway.tests")
 
 
+@pytest.mark.proves("S4")
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
@@ -43,7 +44,7 @@ def log() -> EventLog:
         ("back\\slash", r"'back\\slash'"),
     ],
 )
-def test_s4_a_field_is_shown_beside_its_event_on_one_line(
+def test_a_field_is_shown_beside_its_event_on_one_line(
     log: EventLog, lines: io.StringIO, value: object, shown: str
 ) -> None:
     log.warning("run_claimed", extra={"what": value})

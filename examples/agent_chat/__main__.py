@@ -41,7 +41,7 @@ async def until(run: RunHandle, kind: str) -> None:
 
 async def answer(run: RunHandle, *, is_allowed: bool) -> None:
     await until(run, "permission_request")
-    (call_id,) = await run.questions()
+    (call_id,) = await run.interrupts()
     await run.answer(call_id, {"approved": is_allowed}, by="ann")
 
 
@@ -76,7 +76,7 @@ async def talk(hw: Headway) -> None:
     async with asyncio.TaskGroup() as group:
         while line := (await typed.readline()).decode().strip():
             active = await hw.active.get("ann")
-            questions = {} if active is None else await active.questions()
+            questions = {} if active is None else await active.interrupts()
             if active is not None and questions and line in ("y", "n"):
                 await active.answer(next(iter(questions)), {"approved": line == "y"}, by="you")
                 continue

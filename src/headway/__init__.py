@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from headway.app import Headway
-    from headway.core.command.run.cancel import CancelAnswer
+    from headway.core.command.run.cancel import CancelResult
     from headway.core.doctor.finding import Finding
     from headway.core.errors import (
+        ApprovalNotOpen,
         ChildRefused,
         ConfigurationError,
         DatabaseUnavailable,
@@ -15,22 +16,21 @@ if TYPE_CHECKING:
         FlowNotFound,
         IdempotencyConflict,
         InboxOverflow,
+        InterruptNotOpen,
         InvalidFlow,
         InvalidInput,
         KeyBusy,
         KeyLocked,
         LaneFull,
         MessageRefused,
-        NotWaiting,
         OutcomeUnknown,
         OutputExists,
-        QuestionNotOpen,
         RevisionConflict,
         RunNotActive,
         RunNotFound,
     )
     from headway.core.run.admission import OnConflict
-    from headway.core.run.run import Existing, Files, Mode, Recovery
+    from headway.core.run.run import FilesOnCancel, OnExistingOutput, Recovery, RunMode
     from headway.core.run.status import RunStatus
     from headway.core.run.window import Delivery, Refusal
     from headway.process import run_process
@@ -42,10 +42,11 @@ if TYPE_CHECKING:
     from headway.services.upkeep.pruner import Retention
 
 __all__ = [
+    "ApprovalNotOpen",
     "Backoff",
     "BlockingChildRun",
     "BlockingRunContext",
-    "CancelAnswer",
+    "CancelResult",
     "ChildRefused",
     "ChildRun",
     "ConfigurationError",
@@ -53,25 +54,23 @@ __all__ = [
     "Delivery",
     "Error",
     "Examination",
-    "Existing",
-    "Files",
+    "FilesOnCancel",
     "Finding",
     "FlowNotFound",
     "Headway",
     "IdempotencyConflict",
     "InboxOverflow",
+    "InterruptNotOpen",
     "InvalidFlow",
     "InvalidInput",
     "KeyBusy",
     "KeyLocked",
     "LaneFull",
     "MessageRefused",
-    "Mode",
-    "NotWaiting",
     "OnConflict",
+    "OnExistingOutput",
     "OutcomeUnknown",
     "OutputExists",
-    "QuestionNotOpen",
     "Recovery",
     "Refusal",
     "Retention",
@@ -79,6 +78,7 @@ __all__ = [
     "RunContext",
     "RunFailed",
     "RunHandle",
+    "RunMode",
     "RunNotActive",
     "RunNotFound",
     "RunStatus",
@@ -86,18 +86,18 @@ __all__ = [
 ]
 
 # Loaded when first asked for: `headway --help` needs no database library.
-_HOMES: Final = {
+_EXPORT_MODULES: Final = {
     "Backoff": "services.submit.job",
     "BlockingChildRun": "services.context.blocking_context",
     "BlockingRunContext": "services.context.blocking_context",
-    "CancelAnswer": "core.command.run.cancel",
+    "CancelResult": "core.command.run.cancel",
     "ChildRun": "services.context.run_context",
-    "Existing": "core.run.run",
+    "OnExistingOutput": "core.run.run",
     "Examination": "services.upkeep.examination",
-    "Files": "core.run.run",
+    "FilesOnCancel": "core.run.run",
     "Finding": "core.doctor.finding",
     "Headway": "app",
-    "Mode": "core.run.run",
+    "RunMode": "core.run.run",
     "OnConflict": "core.run.admission",
     "Recovery": "core.run.run",
     "Delivery": "core.run.window",
@@ -114,4 +114,4 @@ _HOMES: Final = {
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"headway.{_HOMES.get(name, 'core.errors')}"), name)
+    return getattr(import_module(f"headway.{_EXPORT_MODULES.get(name, 'core.errors')}"), name)

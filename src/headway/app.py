@@ -13,15 +13,15 @@ from headway.bootstrap import (
     SqlStore,
     SystemClock,
     SystemIds,
+    build_flow_services,
+    build_life_lock,
     call_on_hangup,
     check_database,
     data_folder,
-    flow_desk,
-    life_lock_for,
+    open_hint_relay,
     open_store,
-    opened_reach,
-    wait_for_signal,
-    worker_client,
+    wait_for_stop_signal,
+    worker_client_factory,
 )
 from headway.core.command.admin.set_lane import ConfigureLanes
 from headway.core.command.run.submit import Submit
@@ -30,31 +30,38 @@ from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
-from headway.core.run.run import Existing, Mode, Recovery
-from headway.core.schedule import Missed, Schedule
+from headway.core.run.run import OnExistingOutput, Recovery, RunMode
+from headway.core.schedule import MissedPolicy, Schedule
 from headway.core.timeouts import Timeouts
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.services.context.output_files import Output
 from headway.services.engine.engine import Engine
-from headway.services.engine.hint_relay import Reach
+from headway.services.engine.hint_relay import HintRelay
 from headway.services.flow.flows import Flows
 from headway.services.flow.workers import Workers
 from headway.services.submit.active_runs import ActiveRuns
-from headway.services.submit.admit import submitted_run
+from headway.services.submit.admit import submit_run
 from headway.services.submit.explain_run import explain_run
-from headway.services.submit.job import Backoff, Job, JobFunction, is_own, job_of, registered_job
-from headway.services.submit.job_lanes import OwnLanes
-from headway.services.submit.lane_control import Lanes
+from headway.services.submit.job import (
+    Backoff,
+    Job,
+    JobFunction,
+    build_job,
+    find_job,
+    is_internal_job,
+)
+from headway.services.submit.job_lanes import JobLanes
+from headway.services.submit.lane_control import LaneSettings
 from headway.services.submit.run_handle import RunHandle
-from headway.services.submit.run_watcher import RunNews
+from headway.services.submit.run_watcher import RunWatcher
 from headway.services.submit.saved_keys import Keys
-from headway.services.submit.submission import submission_of
-from headway.services.upkeep.configuration import Reloaded, configure_lanes, reloaded_on
-from headway.services.upkeep.examination import Examination, examined
+from headway.services.submit.submission import build_submission
+from headway.services.upkeep.configuration import ReloadResult, configure_lanes, reload_on_signal
+from headway.services.upkeep.examination import Examination, run_doctor
 from headway.services.upkeep.mirror import Mirror
-from headway.services.upkeep.pruner import Keeper, Retention
-from headway.services.upkeep.scheduler import Timetable, add_schedule
+from headway.services.upkeep.pruner import Pruner, Retention
+from headway.services.upkeep.scheduler import Scheduler, add_schedule
 from headway.settings import Settings, load_settings
 
 F = TypeVar("F", bound=JobFunction)
@@ -100,9 +107,9 @@ class Headway:
         if durability not in (None, "process", "power"):
             raise InvalidInput("durability", "must be one of: process, power")
         self._durability: Durability = durability or settings.durability
-        check_seconds(stop_wait_s, place="stop_wait_s")
+        check_seconds(stop_wait_s, field="stop_wait_s")
         self._stop_wait_s = stop_wait_s
-        self._timeouts = _timeouts(
+        self._timeouts = _merge_timeouts(
             settings,
             execution_timeout_s=execution_timeout_s,
             permission_timeout_s=permission_timeout_s,
@@ -111,19 +118,19 @@ class Headway:
             sse_ping_interval_s=sse_ping_interval_s,
         )
         self._lease_ttl_s = self._timeouts.lease_ttl_s
-        self._lane_limits = None if lane_limits is None else _checked(lane_limits)
+        self._lane_limits = None if lane_limits is None else _check_lane_limits(lane_limits)
         self._retention = retention or Retention()
-        self._data = settings.data if data is None else str(data)
+        self._data_dir = settings.data if data is None else str(data)
         self._has_mirror = settings.mirror if mirror is None else mirror
         self._redis_url = settings.redis_url if redis_url is None else redis_url
         self._clock = clock
-        self._make_client = worker_client(settings.worker_networks, settings.worker_token)
+        self._make_client = worker_client_factory(settings.worker_networks, settings.worker_token)
         self._ids = SystemIds()
         self._jobs: dict[str, Job] = {}
         self._schedules: dict[str, Schedule] = {}
         self._store: SqlStore | None = None
         self._engine: Engine | None = None
-        self.reach: Reach | None = None
+        self.hint_relay: HintRelay | None = None
         """How other instances reach what this one executes; None without Redis, and before."""
         self.flows = Flows(self._ids, self._jobs, self.run)
         """Graphs as data: publish them, start tasks of them, steer those."""
@@ -165,7 +172,7 @@ class Headway:
 
         def register(function: F) -> F:
             usual_s = self._timeouts.execution_timeout_s
-            job = job_of(function, usual_timeout_s=usual_s, **options)
+            job = build_job(function, default_timeout_s=usual_s, **options)
             if job.name in self._jobs:
                 raise InvalidInput("job", f"{job.name!r} is registered twice")
             self._jobs[job.name] = job
@@ -181,7 +188,7 @@ class Headway:
         key: str | None = None,
         params: dict[str, Any] | None = None,
         time_zone: str = "UTC",
-        missed: Missed | str = Missed.SKIP,
+        missed: MissedPolicy | str = MissedPolicy.SKIP,
         name: str | None = None,
     ) -> None:
         """Run `job` at each slot of a cron expression; register it before `async with`.
@@ -193,7 +200,7 @@ class Headway:
             raise RuntimeError("register schedules before `async with`")
         add_schedule(
             self._schedules,
-            registered_job(self._jobs, job),
+            find_job(self._jobs, job),
             expression,
             name=name,
             key=key,
@@ -204,7 +211,7 @@ class Headway:
 
     def schema(self, job: str | JobFunction) -> dict[str, Any]:
         """A JSON Schema of the job's parameters."""
-        return registered_job(self._jobs, job).parameters.schema()
+        return find_job(self._jobs, job).parameters.schema()
 
     @property
     def retention(self) -> Retention:
@@ -236,7 +243,7 @@ class Headway:
     @property
     def jobs(self) -> Mapping[str, Job]:
         """What is registered, by name."""
-        return {name: job for name, job in self._jobs.items() if not is_own(name)}
+        return {name: job for name, job in self._jobs.items() if not is_internal_job(name)}
 
     @property
     def schedules(self) -> Mapping[str, Schedule]:
@@ -244,10 +251,10 @@ class Headway:
         return self._schedules
 
     @property
-    def lanes(self) -> Lanes:
+    def lanes(self) -> LaneSettings:
         """The lanes of this database: see them, set their limits, clear them."""
         store = self.store
-        return Lanes(store, store.runs, self._wait_for_active)
+        return LaneSettings(store, store.runs, self._wait_for_active)
 
     async def _wait_for_active(self, timeout_s: float) -> bool:
         """Return at once: without an engine this process executes nothing."""
@@ -256,12 +263,12 @@ class Headway:
     @property
     def active(self) -> ActiveRuns:
         """The active run of a key, on whichever instance: speak to it, stop it, await its end."""
-        return ActiveRuns(self.store, self.store.runs, self.store.events, self._news)
+        return ActiveRuns(self.store, self.store.runs, self.store.events, self._watcher)
 
     @property
     def workers(self) -> Workers:
         """The registry of workers, which do what flows ask for."""
-        return self.flows.desk.workers
+        return self.flows.services.workers
 
     @property
     def keys(self) -> Keys:
@@ -270,16 +277,18 @@ class Headway:
 
     def run(self, run_id: str) -> RunHandle:
         """A handle to a run that was started before, by whomever."""
-        own, news = self.store, self._news
-        return RunHandle(RunId(run_id), store=own, runs=own.runs, events=own.events, news=news)
+        own, news = self.store, self._watcher
+        return RunHandle(RunId(run_id), store=own, runs=own.runs, events=own.events, watcher=news)
 
     async def explain(self, run_id: str) -> Explanation:
         """Why the run does not move, who holds it, and what would free it."""
-        return await self.flows.explained(await explain_run(self.store.runs, RunId(run_id)))
+        return await self.flows.refine_explanation(
+            await explain_run(self.store.runs, RunId(run_id))
+        )
 
     async def doctor(self) -> Examination:
         """Check the promises on the whole database, while it is in use; changes nothing."""
-        return await examined(self.store.doctor, self._clock or SystemClock())
+        return await run_doctor(self.store.doctor, self._clock or SystemClock())
 
     async def wait_for_signal(self) -> str:
         """Work on until Ctrl-C or SIGTERM comes; the signal's name. Then leave `async with`.
@@ -288,8 +297,8 @@ class Headway:
         reloads the configuration.
         """
         _ = self.store  # Says so when there is nothing at work that could be waited for.
-        async with self.reloaded_on_hangup():
-            name = (await wait_for_signal()).name
+        async with self.reload_on_hangup():
+            name = (await wait_for_stop_signal()).name
             self.note_stop()
             return name
 
@@ -301,7 +310,7 @@ class Headway:
         if self._engine is not None:
             self._engine.note_stop()
 
-    async def reload(self) -> Reloaded:
+    async def reload(self) -> ReloadResult:
         """Read the configuration again, and apply the settings that need no restart.
 
         The limits of lanes are applied at once. A limit that a person has set stays until the
@@ -312,11 +321,11 @@ class Headway:
         lanes = await configure_lanes(store, self._configured_lanes(settings))
         others = (name for name in Settings.model_fields if name != "lanes")
         changed = [name for name in others if getattr(settings, name) != getattr(before, name)]
-        return Reloaded(lanes, tuple(changed))
+        return ReloadResult(lanes, tuple(changed))
 
-    def reloaded_on_hangup(self) -> AbstractAsyncContextManager[None]:
+    def reload_on_hangup(self) -> AbstractAsyncContextManager[None]:
         """Reload on each SIGHUP inside the block, and log the outcome. Main thread only."""
-        return reloaded_on(call_on_hangup, self.reload)
+        return reload_on_signal(call_on_hangup, self.reload)
 
     def _configured_lanes(self, settings: Settings) -> Mapping[LaneName, int]:
         return settings.lanes if self._lane_limits is None else self._lane_limits
@@ -327,12 +336,12 @@ class Headway:
         *,
         key: str | None = None,
         params: dict[str, Any] | None = None,
-        mode: Mode | str = Mode.START,
+        mode: RunMode | str = RunMode.START,
         lane: str | None = None,
         timeout_s: TimeLimit = UNSET,
         queue_timeout_s: float | None = None,
         on_conflict: OnConflict | str = OnConflict.REJECT,
-        existing: Existing | str | None = None,
+        on_existing_output: OnExistingOutput | str | None = None,
         idempotency_key: str | None = None,
         by: str = "",
     ) -> RunHandle:
@@ -345,11 +354,11 @@ class Headway:
         With the same `idempotency_key` the same run is answered, however often it is submitted.
         KeyBusy: the key has an active run, and the policy is `reject`. RevisionConflict: what was
         saved changed at this very moment. OutputExists: a run that starts would meet files of
-        earlier ones, and `existing` does not say `replace`, `archive` (pack them) or `delete`.
+        earlier ones, and `on_existing_output` does not say `replace`, `archive` (pack them) or `delete`.
         """
-        store, registered = self.store, registered_job(self._jobs, job)
-        await self._own_lanes.prepare([registered])
-        submission = await submission_of(
+        store, registered = self.store, find_job(self._jobs, job)
+        await self._job_lanes.propose_limits([registered])
+        submission = await build_submission(
             registered,
             store.runs,
             self._ids.run_id(),
@@ -360,16 +369,16 @@ class Headway:
             timeout_s=timeout_s,
             queue_timeout_s=queue_timeout_s,
             on_conflict=on_conflict,
-            existing=existing,
+            on_existing_output=on_existing_output,
             idempotency_key=idempotency_key,
             by=by,
         )
-        return await self.admit(submission)
+        return await self.submit_command(submission)
 
-    async def admit(self, submission: Submit) -> RunHandle:
+    async def submit_command(self, submission: Submit) -> RunHandle:
         """`submit` what is ready to be decided, for faces that have made it themselves."""
-        own, news = self.store, self._news
-        return await submitted_run(own, submission, runs=own.runs, events=own.events, news=news)
+        own, news = self.store, self._watcher
+        return await submit_run(own, submission, runs=own.runs, events=own.events, watcher=news)
 
     async def start(
         self,
@@ -380,7 +389,7 @@ class Headway:
         **more: Any,
     ) -> RunHandle:
         """`submit` a run that begins afresh."""
-        return await self.submit(job, key=key, params=params, mode=Mode.START, **more)
+        return await self.submit(job, key=key, params=params, mode=RunMode.START, **more)
 
     async def continue_(
         self,
@@ -391,7 +400,7 @@ class Headway:
         **more: Any,
     ) -> RunHandle:
         """`submit` a run that goes on from the last checkpoint of its key."""
-        return await self.submit(job, key=key, params=params, mode=Mode.CONTINUE, **more)
+        return await self.submit(job, key=key, params=params, mode=RunMode.CONTINUE, **more)
 
     @asynccontextmanager
     async def without_engine(self) -> AsyncIterator[Self]:
@@ -404,11 +413,11 @@ class Headway:
         async with AsyncExitStack() as opened:
             store = self._store = await open_store(self._urls, durability=self._durability)
             opened.push_async_callback(self._close)
-            self._news = RunNews(store, store.runs)
-            self._own_lanes = OwnLanes(store)
+            self._watcher = RunWatcher(store, store.runs)
+            self._job_lanes = JobLanes(store)
             clock = self._clock or SystemClock()
             opened.push_async_callback(self.flows.close)
-            desk = flow_desk(store, clock, self.flows.functions, self._make_client)
+            desk = build_flow_services(store, clock, self.flows.functions, self._make_client)
             await self.flows.open(desk)
             yield self
 
@@ -419,24 +428,26 @@ class Headway:
             self._store = await open_store(self._urls, durability=self._durability, now=now)
             opened.push_async_callback(self._close)
             store, clock = self._store, self._clock or SystemClock()
-            self._news = RunNews(store, store.runs)
-            self._own_lanes = OwnLanes(store)
-            await self._set_limits(store)
-            life_lock = life_lock_for(self._urls, store)
+            self._watcher = RunWatcher(store, store.runs)
+            self._job_lanes = JobLanes(store)
+            await self._apply_lane_limits(store)
+            life_lock = build_life_lock(self._urls, store)
             opened.callback(life_lock.release)
-            folder = data_folder(self._urls, self._data)
+            folder = data_folder(self._urls, self._data_dir)
             self._output = output = Output(store, store.runs, store.files, folder)
             if self._has_mirror:  # Left after the engine, so that it shows how all ended.
                 mirror = Mirror(store, store.runs, store.events, MirrorFolder(folder.root))
                 await opened.enter_async_context(mirror)
             # Left after the engine: a lease goes only when its run has come to its end here.
-            reach = self.reach = await opened.enter_async_context(
-                opened_reach(self._redis_url, store, self._timeouts, lease_ttl_s=self._lease_ttl_s)
+            reach = self.hint_relay = await opened.enter_async_context(
+                open_hint_relay(
+                    self._redis_url, store, self._timeouts, lease_ttl_s=self._lease_ttl_s
+                )
             )
-            desk = flow_desk(store, clock, self.flows.functions, self._make_client)
+            desk = build_flow_services(store, clock, self.flows.functions, self._make_client)
             opened.push_async_callback(self.flows.close)
             await self.flows.open(desk)
-            keeper = Keeper(store, store.runs, store.events, store.workers, self._retention)
+            keeper = Pruner(store, store.runs, store.events, store.workers, self._retention)
             self._engine = Engine(
                 store,
                 store.runs,
@@ -446,25 +457,25 @@ class Headway:
                 stop_wait_s=self._stop_wait_s,
                 lease_ttl_s=self._lease_ttl_s,
                 life_lock=life_lock,
-                keep=keeper.prune,
-                look_around=self.flows.look,
+                prune=keeper.prune,
+                discover_jobs=self.flows.refresh,
                 output=output,
-                on_start=None if reach is None else reach.began,
+                on_start=None if reach is None else reach.note_started,
                 timeouts=self._timeouts,
             )
             if reach is not None:
-                reach.serves(self._engine.look)
+                reach.set_poll_runs(self._engine.poll_runs)
             await opened.enter_async_context(self._engine)
             schedules = list(self._schedules.values())
             # Left before the engine, so that nothing is fired for an engine that stops.
-            await opened.enter_async_context(Timetable(store, self._ids, clock, schedules))
-            self._opened = opened.pop_all()
+            await opened.enter_async_context(Scheduler(store, self._ids, clock, schedules))
+            self._exit_stack = opened.pop_all()
         return self
 
-    async def _set_limits(self, store: SqlStore) -> None:
+    async def _apply_lane_limits(self, store: SqlStore) -> None:
         """Apply the configured limits of lanes, which override those that jobs propose."""
         await configure_lanes(store, self._configured_lanes(self._settings))
-        await self._own_lanes.prepare(self._jobs.values())
+        await self._job_lanes.propose_limits(self._jobs.values())
 
     async def __aexit__(
         self,
@@ -473,7 +484,7 @@ class Headway:
         traceback: TracebackType | None,
     ) -> None:
         self.note_stop()
-        await self._opened.__aexit__(kind, error, traceback)
+        await self._exit_stack.__aexit__(kind, error, traceback)
 
     async def _close(self) -> None:
         store, self._store, self._engine = self.store, None, None
@@ -484,13 +495,13 @@ class Headway:
             raise RuntimeError("this Headway is open already; make another one")
 
 
-def _checked(lane_limits: Mapping[str, int]) -> dict[LaneName, int]:
+def _check_lane_limits(lane_limits: Mapping[str, int]) -> dict[LaneName, int]:
     """Return the limits by trimmed lane name. Raise InvalidInput if one is invalid."""
     given = tuple((LaneName(name), limit) for name, limit in lane_limits.items())
     return dict(ConfigureLanes(given).limits)
 
 
-def _timeouts(settings: Settings, **given: float | None) -> Timeouts:
+def _merge_timeouts(settings: Settings, **given: float | None) -> Timeouts:
     """Return the time limits: the given ones, and the settings for the others."""
     configured = asdict(settings.timeouts)
     return Timeouts(**configured | {name: s for name, s in given.items() if s is not None})

@@ -10,32 +10,32 @@ from pathlib import Path
 from headway.adapters.files.folder import DataFolder
 from headway.adapters.files.mirror_directory import MirrorFolder
 from headway.adapters.memory.memory_runtime_store import MemoryRuntimeStore
-from headway.adapters.sql.connect.addresses import Accepted, Connector
+from headway.adapters.sql.connect.addresses import AcceptedPrimary, Connector
 from headway.adapters.sql.connect.database import Database
 from headway.adapters.sql.connect.dsn import parse_addresses
-from headway.adapters.sql.connect.sqlite import Durability, warn_if_old
+from headway.adapters.sql.connect.sqlite import Durability, warn_if_sqlite_is_old
 from headway.adapters.sql.read.read_doctor import SqlDoctorReader
 from headway.adapters.sql.read.read_runs import SqlRunReader
-from headway.adapters.sql.schema import check_schema, faults_explained, upgrade_schema
+from headway.adapters.sql.schema import check_schema, translate_errors, upgrade_schema
 from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.adapters.system.file_life_lock import FileLifeLock, runtime_folder
 from headway.adapters.system.random_ids import SystemIds
-from headway.adapters.system.signals import call_on_hangup, wait_for_signal
+from headway.adapters.system.signals import call_on_hangup, wait_for_stop_signal
 from headway.adapters.system.system_clock import SystemClock
 from headway.core.errors import ConfigurationError
 from headway.core.timeouts import Timeouts
 from headway.ports.clock import Clock
-from headway.ports.runtime_store import RuntimeStore, RuntimeTerms
+from headway.ports.runtime_store import RuntimeLimits, RuntimeStore
 from headway.ports.worker_client import WorkerClient
-from headway.services.engine.hint_relay import Reach
-from headway.services.flow.definition_cache import Definitions
-from headway.services.flow.driver import Desk
+from headway.services.engine.hint_relay import HintRelay
+from headway.services.flow.definition_cache import DefinitionCache
+from headway.services.flow.driver import FlowServices
 from headway.services.flow.flow_clock import FlowClock
 from headway.services.flow.functions import Functions
 from headway.services.flow.workers import Workers
 
 __all__ = [
-    "Accepted",
+    "AcceptedPrimary",
     "DataFolder",
     "Durability",
     "MirrorFolder",
@@ -44,22 +44,22 @@ __all__ = [
     "SystemClock",
     "SystemIds",
     "accept_primary",
+    "build_flow_services",
+    "build_life_lock",
     "call_on_hangup",
     "check_database",
     "data_folder",
-    "display",
-    "flow_desk",
-    "life_lock_for",
+    "display_urls",
+    "open_hint_relay",
+    "open_readers",
+    "open_runtime_store",
     "open_store",
-    "opened_reach",
-    "opened_readers",
-    "opened_runtime_store",
     "upgrade_database",
-    "wait_for_signal",
+    "wait_for_stop_signal",
 ]
 
 
-def life_lock_for(urls: Sequence[str], store: SqlStore) -> FileLifeLock:
+def build_life_lock(urls: Sequence[str], store: SqlStore) -> FileLifeLock:
     """The lock of this process, where others on the same database will look for it.
 
     Beside a SQLite file, which all who use it can reach; else in this user's folder on this host.
@@ -69,8 +69,8 @@ def life_lock_for(urls: Sequence[str], store: SqlStore) -> FileLifeLock:
         return FileLifeLock(None, prefix="")
     if address.file is not None:
         life_lock = FileLifeLock(address.file.parent, prefix=address.file.name)
-        if life_lock.has_neighbours():
-            warn_if_old(address.file)
+        if life_lock.has_other_processes():
+            warn_if_sqlite_is_old(address.file)
         return life_lock
     cluster_id = (store.cluster_id or "").encode()
     return FileLifeLock(runtime_folder(), prefix=sha256(cluster_id).hexdigest()[:16])
@@ -84,7 +84,7 @@ def data_folder(urls: Sequence[str], data: str | None) -> DataFolder:
     return DataFolder((Path() if file is None else file.parent) / "data")
 
 
-def worker_client(networks: Sequence[str], token: str | None) -> Callable[[], WorkerClient]:
+def worker_client_factory(networks: Sequence[str], token: str | None) -> Callable[[], WorkerClient]:
     """What makes a client for workers, which may be in `networks`, and on this host."""
 
     def make_client() -> WorkerClient:
@@ -96,26 +96,26 @@ def worker_client(networks: Sequence[str], token: str | None) -> Callable[[], Wo
     return make_client
 
 
-def flow_desk(
+def build_flow_services(
     store: SqlStore,
     clock: Clock,
     functions: Functions,
     make_client: Callable[[], WorkerClient],
-) -> Desk:
+) -> FlowServices:
     """What drivers of flow tasks work with."""
     flow_clock = FlowClock(clock)
-    return Desk(
+    return FlowServices(
         store=store,
-        runs=store.runs,
-        flows=store.flows,
+        run_reader=store.runs,
+        flow_reader=store.flows,
         clock=flow_clock,
-        definitions=Definitions(store.flows),
+        definitions=DefinitionCache(store.flows),
         functions=functions,
         workers=Workers(store, store.workers, flow_clock, make_client=make_client),
     )
 
 
-def display(urls: Sequence[str]) -> str:
+def display_urls(urls: Sequence[str]) -> str:
     """Which database that is, for people: without passwords, and a file with its whole path."""
     return ", ".join(
         address.display if address.file is None else f"sqlite:///{address.file.absolute()}"
@@ -123,7 +123,7 @@ def display(urls: Sequence[str]) -> str:
     )
 
 
-def missing_file(urls: Sequence[str]) -> Path | None:
+def missing_sqlite_file(urls: Sequence[str]) -> Path | None:
     """The whole path of the SQLite file that these name, if there is no such file."""
     file = parse_addresses(urls)[0].file
     return None if file is None or file.exists() else file.absolute()
@@ -149,7 +149,7 @@ async def check_database(urls: Sequence[str]) -> str:
         await database.close()
 
 
-async def accept_primary(urls: Sequence[str]) -> Accepted:
+async def accept_primary(urls: Sequence[str]) -> AcceptedPrimary:
     """Make every process use the node that accepts writes now, even if it lacks commits."""
     addresses = parse_addresses(urls)
     if addresses[0].driver == "sqlite":
@@ -167,21 +167,21 @@ class Readers:
 
 
 @asynccontextmanager
-async def opened_readers(urls: Sequence[str]) -> AsyncIterator[Readers]:
+async def open_readers(urls: Sequence[str]) -> AsyncIterator[Readers]:
     """Look at a database without a writer: whatever is done with it, nothing is changed."""
     addresses = parse_addresses(urls)
     database = Database(addresses, durability="process")
     try:
         await check_schema(database, addresses[0])
-        with faults_explained(addresses[0]):
+        with translate_errors(addresses[0]):
             yield Readers(SqlRunReader(database), SqlDoctorReader(database))
     finally:
         await database.close()
 
 
 @asynccontextmanager
-async def opened_runtime_store(
-    redis_url: str | None, terms: RuntimeTerms | None = None
+async def open_runtime_store(
+    redis_url: str | None, terms: RuntimeLimits | None = None
 ) -> AsyncIterator[RuntimeStore]:
     """The one in Redis, or without an address the one of this process.
 
@@ -193,7 +193,7 @@ async def opened_runtime_store(
     # Only here: it is slow to import, and an extra that may not be installed.
     from headway.adapters.redis.address import parse_redis_url  # noqa: PLC0415
 
-    address = parse_redis_url(redis_url, place="HEADWAY_REDIS_URL")
+    address = parse_redis_url(redis_url, setting="HEADWAY_REDIS_URL")
     from headway.adapters.redis.redis_runtime_store import RedisRuntimeStore  # noqa: PLC0415
 
     store = RedisRuntimeStore(address, terms)
@@ -204,20 +204,20 @@ async def opened_runtime_store(
 
 
 @asynccontextmanager
-async def opened_reach(
+async def open_hint_relay(
     redis_url: str | None, store: SqlStore, timeouts: Timeouts, *, lease_ttl_s: float
-) -> AsyncIterator[Reach | None]:
+) -> AsyncIterator[HintRelay | None]:
     """None without Redis: one process needs nobody to tell it what it has done itself."""
     if redis_url is None:
         yield None
         return
-    terms = RuntimeTerms(
+    terms = RuntimeLimits(
         lease_ttl_s=lease_ttl_s,
         permission_timeout_s=timeouts.permission_timeout_s,
         execution_timeout_s=timeouts.execution_timeout_s,
     )
     async with (
-        opened_runtime_store(redis_url, terms) as runtime,
-        Reach(runtime, store, store.runs, lease_ttl_s=lease_ttl_s) as reach,
+        open_runtime_store(redis_url, terms) as runtime,
+        HintRelay(runtime, store, store.runs, lease_ttl_s=lease_ttl_s) as reach,
     ):
         yield reach

@@ -38,7 +38,7 @@ class _Forks:
         self.loops: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
         """The running loops, each with its thread."""
 
-    def note(self) -> None:
+    def on_fork(self) -> None:
         """Run in the child, in the thread that forked."""
         self.count += 1
         for loop, thread_id in list(self.loops.items()):
@@ -53,7 +53,7 @@ _forks: Final = _Forks()
 @cache
 def _register() -> None:
     if hasattr(os, "register_at_fork"):  # Windows has no fork.
-        os.register_at_fork(after_in_child=_forks.note)
+        os.register_at_fork(after_in_child=_forks.on_fork)
 
 
 def fork_mark() -> int:

@@ -16,20 +16,20 @@ from typing import Any, Final
 # Beside these a value is shown in quotes, so that it is plain where it begins and ends.
 _SEPARATORS: Final = frozenset(" =\"'\\")
 HIDDEN: Final = "(secret)"
-HIDDEN_NAMES: Final = (
+SECRET_NAME_PATTERN: Final = (
     r"(?:authorization|cookie|passphrase|password|passwd|secret|token"
     r"|(?:access|api|private|secret)[_-]?key)"
 )
 """How the name of a secret ends, in any case: `db_password` is one, `token_count` is none."""
-_IS_SECRET: Final = re.compile(rf"(?i){HIDDEN_NAMES}\Z")
+_SECRET_NAME: Final = re.compile(rf"(?i){SECRET_NAME_PATTERN}\Z")
 # Common forms: `Authorization: Bearer …`, `db_password=…`, `"token": "…"`.
-_NAMED: Final = re.compile(
-    rf"""(?i)({HIDDEN_NAMES})(["']?\s*[=:]\s*)"""
+_NAMED_SECRET: Final = re.compile(
+    rf"""(?i)({SECRET_NAME_PATTERN})(["']?\s*[=:]\s*)"""
     r"""((?:bearer|basic)\s+\S+|"[^"]*"|'[^']*'|[^\s,;&]+)"""
 )
-_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_NO_FIELDS: Final[Mapping[str, str]] = MappingProxyType({})
 
-about: Final[ContextVar[Mapping[str, str]]] = ContextVar("about", default=_NOTHING)
+log_context: Final[ContextVar[Mapping[str, str]]] = ContextVar("about", default=_NO_FIELDS)
 """Fields of what is going on in this context, such as `run_id`, `key` and `job`."""
 
 
@@ -44,7 +44,7 @@ class EventLog(logging.LoggerAdapter[logging.Logger]):
         fields = dict(kwargs.get("extra") or {})
         kwargs["extra"] = {"event": msg, **fields}
         return " ".join(
-            (msg, *(f"{name}={_shown(name, value)}" for name, value in fields.items()))
+            (msg, *(f"{name}={_format_value(name, value)}" for name, value in fields.items()))
         ), kwargs
 
 
@@ -52,17 +52,17 @@ def event_log(name: str) -> EventLog:
     return EventLog(logging.getLogger(name))
 
 
-def hide_named(text: str) -> str:
+def hide_named_secrets(text: str) -> str:
     """Replace every value in `text` that is written beside the name of a secret."""
-    return _NAMED.sub(rf"\1\2{HIDDEN}", text)
+    return _NAMED_SECRET.sub(rf"\1\2{HIDDEN}", text)
 
 
 def is_secret(name: str, value: object) -> bool:
     """By its name; a yes or a no, or nothing at all, is none."""
-    return not (value is None or isinstance(value, bool)) and bool(_IS_SECRET.search(name))
+    return not (value is None or isinstance(value, bool)) and bool(_SECRET_NAME.search(name))
 
 
-def _shown(name: str, value: object) -> str:
+def _format_value(name: str, value: object) -> str:
     if is_secret(name, value):
         return HIDDEN
     text = f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -9,9 +9,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final, TypeVar
 
-NEW_OBJECT_COUNT: Final = 10_000
+GC_YOUNG_THRESHOLD: Final = 10_000
 """So many more objects than before, and the young ones are looked through (Python's own: 700)."""
-ROUND_COUNT: Final = 10
+GC_OLD_THRESHOLD: Final = 10
 OPEN_FILE_COUNT_MAX: Final = 65_536
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ def run_process(main: Coroutine[Any, Any, T]) -> T:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(NEW_OBJECT_COUNT, ROUND_COUNT, ROUND_COUNT)
+    gc.set_threshold(GC_YOUNG_THRESHOLD, GC_OLD_THRESHOLD, GC_OLD_THRESHOLD)
     return run_loop(main)
 
 

@@ -40,9 +40,9 @@ SECRETS_FOLDER: Final = Path("/run/secrets")
 They win over variables, some of which an image sets for those who give nothing.
 """
 # Read by our own tests and tools, not by the program.
-OTHERS: Final = (f"{PREFIX}TEST_",)
+IGNORED_PREFIXES: Final = (f"{PREFIX}TEST_",)
 # As programs of the first flow centre are told; headway's own variables win over them.
-FIRST_NAMES: Final = {"url": "SCHEDULER_BASE", "database_url": "SCHEDULER_DB"}
+LEGACY_VARIABLES: Final = {"url": "SCHEDULER_BASE", "database_url": "SCHEDULER_DB"}
 
 
 class Settings(BaseSettings):
@@ -153,9 +153,9 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        first = InitSettingsSource(settings_cls, init_kwargs=_said_in_first_names())
+        first = InitSettingsSource(settings_cls, init_kwargs=_read_legacy_variables())
         file = TomlConfigSettingsSource(settings_cls)
-        secrets = InitSettingsSource(settings_cls, init_kwargs=_said_in_secrets())
+        secrets = InitSettingsSource(settings_cls, init_kwargs=_read_secrets())
         return init_settings, secrets, env_settings, first, file
 
 
@@ -165,7 +165,7 @@ def secret_file(name: str) -> Path | None:
     return file if os.path.isfile(file) else None  # It never raises.
 
 
-def _said_in_secrets() -> dict[str, object]:
+def _read_secrets() -> dict[str, object]:
     said: dict[str, object] = {}
     for name in Settings.model_fields:
         file = secret_file(name)
@@ -182,9 +182,9 @@ def _said_in_secrets() -> dict[str, object]:
     return said
 
 
-def _said_in_first_names() -> dict[str, str]:
+def _read_legacy_variables() -> dict[str, str]:
     """`SCHEDULER_BASE` is a server's address, `SCHEDULER_DB` a SQLite file or a database's URL."""
-    said = {name: os.environ.get(variable, "") for name, variable in FIRST_NAMES.items()}
+    said = {name: os.environ.get(variable, "") for name, variable in LEGACY_VARIABLES.items()}
     if f"{PREFIX}DATABASE_URLS" in os.environ:
         said["database_url"] = ""
     elif said["database_url"] and "://" not in said["database_url"]:
@@ -196,14 +196,18 @@ def load_settings() -> Settings:
     """The settings, or ConfigurationError that names the variable or the key and what to do."""
     variables = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
     for name in sorted(os.environ):
-        if name.startswith(PREFIX) and name not in variables and not name.startswith(OTHERS):
+        if (
+            name.startswith(PREFIX)
+            and name not in variables
+            and not name.startswith(IGNORED_PREFIXES)
+        ):
             raise ConfigurationError(
-                f"the environment variable {name} is unknown; known are {_listed(variables)}"
+                f"the environment variable {name} is unknown; known are {_join_sorted(variables)}"
             )
     try:
         settings = Settings()
     except ValidationError as error:
-        raise ConfigurationError(_explained(error.errors()[0])) from None
+        raise ConfigurationError(_explain_error(error.errors()[0])) from None
     except ValueError as error:  # Not TOML at all.
         raise ConfigurationError(f"{FILE_NAME} cannot be read: {error}") from None
     except OSError as error:
@@ -213,21 +217,21 @@ def load_settings() -> Settings:
     try:
         _ = settings.timeouts
     except InvalidInput as error:
-        raise ConfigurationError(f"{_place(error.place)} {error.problem}") from None
+        raise ConfigurationError(f"{_setting_source(error.field)} {error.problem}") from None
     return settings
 
 
-def _explained(fault: ErrorDetails) -> str:
+def _explain_error(fault: ErrorDetails) -> str:
     """What is wrong with a setting, and where it was set. Its value may be secret."""
     name = str(fault["loc"][0])
     if fault["type"] == "extra_forbidden":
-        known = _listed(Settings.model_fields)
+        known = _join_sorted(Settings.model_fields)
         return f"{FILE_NAME} has the unknown key {name!r}; known are {known}"
     problem = fault["msg"].removeprefix("Value error, ").replace("Input", "it")
-    return f"{_place(name)} cannot be used: {problem}"
+    return f"{_setting_source(name)} cannot be used: {problem}"
 
 
-def _place(name: str) -> str:
+def _setting_source(name: str) -> str:
     """Return the source of a setting: a secret's file, a variable or the configuration file."""
     variable = f"{PREFIX}{name.upper()}"
     place = variable if variable in os.environ else f"{name} in {FILE_NAME}"
@@ -247,5 +251,5 @@ def _parse_lanes(text: str) -> dict[str, int]:
     return limits
 
 
-def _listed(names: Iterable[str]) -> str:
+def _join_sorted(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))

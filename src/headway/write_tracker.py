@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Final
 
 
-class _Note:
+class _WriteFlag:
     """Shared with the tasks that are begun in the context, which write for it too."""
 
     __slots__ = ("is_written",)
@@ -17,21 +17,21 @@ class _Note:
         self.is_written = False
 
 
-_note: Final[ContextVar[_Note | None]] = ContextVar("written", default=None)
+_write_flag: Final[ContextVar[_WriteFlag | None]] = ContextVar("written", default=None)
 
 
-def begin_note() -> None:
+def begin_tracking() -> None:
     """From here on it is about something new."""
-    _note.set(_Note())
+    _write_flag.set(_WriteFlag())
 
 
 def note_written() -> None:
     """A write was answered: whatever comes now, it stands."""
-    note = _note.get()
+    note = _write_flag.get()
     if note is not None:
         note.is_written = True
 
 
 def is_written() -> bool:
-    note = _note.get()
+    note = _write_flag.get()
     return note is not None and note.is_written

@@ -100,7 +100,7 @@ class Client:
 
     async def ended(self, run_id: str) -> Any:
         """The run, once it is over."""
-        await self.hw.run(run_id).ended()
+        await self.hw.run(run_id).wait_for_end()
         return (await self.get(f"/api/runs/{run_id}")).body
 
     async def told(self, run_id: str, kind: str) -> Sent:

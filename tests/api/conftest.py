@@ -63,7 +63,7 @@ async def served_here(
             allowed_hosts=(),
             version="0",
             on_ready=address.set_result,
-            public=public,
+            public_address=public,
         )
     )
     serving.add_done_callback(lambda _: address.cancel())

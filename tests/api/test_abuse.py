@@ -56,6 +56,7 @@ JSON = "Content-Type: application/json"
 CHUNK = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.parametrize(
     "parts",
     [
@@ -79,7 +80,7 @@ CHUNK = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
         "two_hosts", "no_host", "long_header", "many_headers", "long_path", "nul", "tls", "garbage",
     ],
 )  # fmt: skip
-async def test_i20_tricks_get_a_4xx_or_a_closed_connection(
+async def test_tricks_get_a_4xx_or_a_closed_connection(
     client: Client, parts: tuple[bytes, ...]
 ) -> None:
     status = status_of(await told(client.address, *parts))
@@ -87,7 +88,8 @@ async def test_i20_tricks_get_a_4xx_or_a_closed_connection(
     assert (await client.get("/api/runs"))["runs"] == []
 
 
-async def test_i20_a_body_that_does_not_come_is_not_waited_for(
+@pytest.mark.proves("I20")
+async def test_a_body_that_does_not_come_is_not_waited_for(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(body, "BODY_S_MAX", 0.2)
@@ -100,9 +102,10 @@ ANSWERED = (200, 204, 307, 400, 405)
 """Without the body: it is refused, or there is no such call, or a page is shown as it is."""
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.parametrize("path", ["/api/session", "/healthz", "/readyz", "/ui/", "/"])
 @pytest.mark.parametrize("method", ["POST", "GET", "DELETE"])
-async def test_i20_without_a_token_nobody_is_listened_to_for_long(
+async def test_without_a_token_nobody_is_listened_to_for_long(
     client: Client, method: str, path: str
 ) -> None:
     """Not even where a token is brought: of all but that the answer comes before the body does."""
@@ -116,7 +119,8 @@ async def test_i20_without_a_token_nobody_is_listened_to_for_long(
     assert status_of(await told(client.address, head, CHUNK)) in (413, *ANSWERED)
 
 
-async def test_i20_what_is_open_takes_no_body_and_says_so(client: Client) -> None:
+@pytest.mark.proves("I20")
+async def test_what_is_open_takes_no_body_and_says_so(client: Client) -> None:
     answer = await client.call("DELETE", "/api/session", {})
     assert (answer.status, answer["detail"]) == (400, "no body is taken here")
     answer = await client.post("/api/session", {"token": "x" * 5_000})
@@ -126,12 +130,14 @@ async def test_i20_what_is_open_takes_no_body_and_says_so(client: Client) -> Non
     )
 
 
-async def test_i15_to_look_at_something_takes_no_body(client: Client) -> None:
+@pytest.mark.proves("I15")
+async def test_to_look_at_something_takes_no_body(client: Client) -> None:
     answer = await client.call("GET", "/api/runs", {"status": "running"})
     assert (answer.status, answer["code"]) == (400, "bad_request")
 
 
-async def test_i20_all_bodies_together_hold_so_much_and_no_more(
+@pytest.mark.proves("I20")
+async def test_all_bodies_together_hold_so_much_and_no_more(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(body, "HELD_BYTE_COUNT_MAX", 1_000)
@@ -150,7 +156,8 @@ async def test_i20_all_bodies_together_hold_so_much_and_no_more(
             pass  # Until it is known to be gone.
 
 
-async def test_i20_what_was_answered_is_held_no_longer(
+@pytest.mark.proves("I20")
+async def test_what_was_answered_is_held_no_longer(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the answer, or if nobody waits for it."""
@@ -182,9 +189,10 @@ async def submit(session: aiohttp.ClientSession, **params: Any) -> None:
         assert answer.status == 201, await answer.text()
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", ["-S 1024", "1024"], ids=["usual", "hard"])
-async def test_i20_thousands_of_idle_connections_cost_little_and_keep_nobody_out(
+async def test_thousands_of_idle_connections_cost_little_and_keep_nobody_out(
     tmp_path: Path, limit: str
 ) -> None:
     """Also where a process may have a thousand open files at most. Each call comes anew."""
@@ -211,7 +219,8 @@ async def test_i20_thousands_of_idle_connections_cost_little_and_keep_nobody_out
                 writer.close()
 
 
-async def test_i20_bodies_without_a_token_do_not_grow_the_server(tmp_path: Path) -> None:
+@pytest.mark.proves("I20")
+async def test_bodies_without_a_token_do_not_grow_the_server(tmp_path: Path) -> None:
     """All but the last byte of many large ones, wherever everybody may call."""
     heads = [
         request(HOST, JSON, f"Content-Length: {MIB}", first=f"POST {path} HTTP/1.1")
@@ -233,16 +242,18 @@ async def test_i20_bodies_without_a_token_do_not_grow_the_server(tmp_path: Path)
         assert held < len(heads) * BODY_COUNT * MIB / 4
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system shows another's limits")
-def test_i20_a_server_takes_as_many_open_files_as_it_may(tmp_path: Path) -> None:
+def test_a_server_takes_as_many_open_files_as_it_may(tmp_path: Path) -> None:
     within = ("sh", "-c", 'ulimit -S -n 1024 && exec "$@"', "sh")
     with served_apart(tmp_path, within=within) as program:
         soft, hard = resource.prlimit(program.pid, resource.RLIMIT_NOFILE)
         assert soft == min(hard, OPEN_FILE_COUNT_MAX) > 1_024
 
 
+@pytest.mark.proves("I16")
 @pytest.mark.slow
-async def test_i16_clients_that_stop_reading_cost_little_and_slow_nobody(
+async def test_clients_that_stop_reading_cost_little_and_slow_nobody(
     program: Program, session: aiohttp.ClientSession
 ) -> None:
     await shout(session)  # What is held for all who watch is in the base.

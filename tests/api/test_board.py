@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway.api.routes.snapshot import state_text
+from headway.api.routes.snapshot import encode_state
 from headway.core.document import EMPTY_OBJECT
 from headway.core.run.run import RunRecord
 from headway.ports.run_reader import Snapshot
@@ -18,7 +18,8 @@ from tests.api.conftest import served
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_r1_2_a_limit_is_changed_and_guarded_by_its_revision(client: Client) -> None:
+@pytest.mark.proves("R1.2")
+async def test_a_limit_is_changed_and_guarded_by_its_revision(client: Client) -> None:
     answer = await client.call("PATCH", "/api/lanes/main", {"max_concurrent": 5})
     assert (answer.status, answer["max_concurrent"]) == (200, 5)
     etag = answer.headers["etag"]
@@ -30,8 +31,9 @@ async def test_r1_2_a_limit_is_changed_and_guarded_by_its_revision(client: Clien
     assert lanes["main"]["paused"] is True
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("body", [{}, {"paused": None}])
-async def test_i15_who_changes_nothing_of_a_lane_makes_none(client: Client, body: Any) -> None:
+async def test_who_changes_nothing_of_a_lane_makes_none(client: Client, body: Any) -> None:
     before = (await client.get("/api/lanes"))["lanes"]
     for name in ("new", "main"):
         refused = await client.call("PATCH", f"/api/lanes/{name}", body)
@@ -40,7 +42,8 @@ async def test_i15_who_changes_nothing_of_a_lane_makes_none(client: Client, body
     assert (await client.get("/api/lanes"))["lanes"] == before
 
 
-async def test_r1_7_a_row_is_saved_read_locked_and_deleted(client: Client) -> None:
+@pytest.mark.proves("R1.7")
+async def test_a_row_is_saved_read_locked_and_deleted(client: Client) -> None:
     saved = await client.call("PUT", "/api/keys/ann", {"job": "stay", "params": {}})
     assert (saved.status, saved["key"], saved["job"]) == (200, "ann", "stay")
     assert [row["key"] for row in (await client.get("/api/keys"))["keys"]] == ["ann"]
@@ -61,7 +64,8 @@ async def test_jobs_are_listed_with_the_schema_of_their_parameters(client: Clien
     assert jobs["echo"]["parameters"]["properties"]["said"]["default"] is None
 
 
-async def test_r1_10_the_snapshot_says_up_to_which_event_it_is_true(client: Client) -> None:
+@pytest.mark.proves("R1.10")
+async def test_the_snapshot_says_up_to_which_event_it_is_true(client: Client) -> None:
     run_id = await client.submitted("stay", key="ann")
     state = await client.get("/api/state")
     assert [run["id"] for run in state["runs"]] == [run_id]
@@ -69,7 +73,8 @@ async def test_r1_10_the_snapshot_says_up_to_which_event_it_is_true(client: Clie
     assert all(event["seq"] > state["seq"] for event in events["events"])
 
 
-async def test_r1_10_the_snapshot_has_the_last_run_of_each_saved_key_and_who_works(
+@pytest.mark.proves("R1.10")
+async def test_the_snapshot_has_the_last_run_of_each_saved_key_and_who_works(
     client: Client,
 ) -> None:
     for key in ("ann", "bob", "cem"):
@@ -89,8 +94,9 @@ async def test_r1_10_the_snapshot_has_the_last_run_of_each_saved_key_and_who_wor
     assert state["workers"] == listed["workers"]
 
 
+@pytest.mark.proves("I13")
 @pytest.mark.parametrize("is_before", [True, False])
-async def test_i13_a_worker_that_comes_meanwhile_is_in_the_snapshot_or_in_an_event_after_it(
+async def test_a_worker_that_comes_meanwhile_is_in_the_snapshot_or_in_an_event_after_it(
     client: Client, monkeypatch: pytest.MonkeyPatch, is_before: bool
 ) -> None:
     reader = client.hw.store.runs
@@ -109,10 +115,11 @@ async def test_i13_a_worker_that_comes_meanwhile_is_in_the_snapshot_or_in_an_eve
     assert "w" in told
 
 
-async def test_r1_10_others_have_their_turn_while_a_great_snapshot_is_written() -> None:
+@pytest.mark.proves("R1.10")
+async def test_others_have_their_turn_while_a_great_snapshot_is_written() -> None:
     runs = [RunRecord(a_run(), EMPTY_OBJECT)] * 1_000
     found = Snapshot(seq=1, epoch=0, lanes=(), keys=(), runs=runs, last_runs=(), instances=())
-    writing = asyncio.create_task(state_text(found, ()))
+    writing = asyncio.create_task(encode_state(found, ()))
     turn_count = 0
     while not writing.done():
         turn_count += 1
@@ -121,16 +128,18 @@ async def test_r1_10_others_have_their_turn_while_a_great_snapshot_is_written() 
     assert len(json.loads(await writing)["runs"]) == 1_000
 
 
-async def test_r5_10_the_programs_at_work_are_listed_with_what_they_hold(client: Client) -> None:
+@pytest.mark.proves("R5.10")
+async def test_the_programs_at_work_are_listed_with_what_they_hold(client: Client) -> None:
     run_id = await client.submitted("stay", key="ann")
     await client.begun(run_id)
     (instance,) = (await client.get("/api/instances"))["instances"]
     assert (instance["pid"], instance["run_ids"]) == (os.getpid(), [run_id])
     why = await client.get(f"/api/runs/{run_id}/explain")
-    assert why["held_by"] == [instance["id"]]
+    assert why["holder_ids"] == [instance["id"]]
 
 
-async def test_r3_3_a_lane_is_cleared_and_what_is_active_goes_on(client: Client) -> None:
+@pytest.mark.proves("R3.3")
+async def test_a_lane_is_cleared_and_what_is_active_goes_on(client: Client) -> None:
     await client.call("PATCH", "/api/lanes/narrow", {"max_concurrent": 1})
     run_ids = [await client.submitted("stay", lane="narrow") for _ in range(3)]
     await client.begun(run_ids[0])
@@ -170,15 +179,15 @@ async def test_schedules_are_listed_with_their_next_slot_and_can_be_run_now(url:
             await anext(events)  # An instance has looked at it.
         (schedule,) = (await client.get("/api/schedules"))["schedules"]
         assert (schedule["name"], schedule["expression"]) == ("yearly", "0 0 1 1 *")
-        assert schedule["next_slot_at"].endswith("-01-01T00:00:00.000000Z")
+        assert schedule["next_fire_at"].endswith("-01-01T00:00:00.000000Z")
         ran = await client.post("/api/schedules/yearly/run")
         assert (ran.status, ran["job"], ran["key"], ran["lane"]) == (201, "echo", "yearly", "cron")
         assert (await client.ended(ran["id"]))["result"] == "happy new year"
         paused = await client.call("PATCH", "/api/schedules/yearly", {"paused": True})
-        assert (paused.status, paused["paused"], paused["next_slot_at"]) == (200, True, None)
+        assert (paused.status, paused["paused"], paused["next_fire_at"]) == (200, True, None)
         assert (await client.get("/api/schedules"))["schedules"] == [paused.body]
         resumed = await client.call("PATCH", "/api/schedules/yearly", {"paused": False})
-        assert (resumed["paused"], resumed["next_slot_at"]) == (False, schedule["next_slot_at"])
+        assert (resumed["paused"], resumed["next_fire_at"]) == (False, schedule["next_fire_at"])
         absent = await client.call("PATCH", "/api/schedules/never", {"paused": True})
         assert (absent.status, absent["code"]) == (404, "schedule_not_found")
         missing = await client.post("/api/schedules/never/run")

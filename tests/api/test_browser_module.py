@@ -128,7 +128,8 @@ def events(*seqs: int) -> Sequence[list[Any]]:
     return [["event", seq] for seq in seqs]
 
 
-async def test_i14_it_takes_the_snapshot_and_every_event_after_it(
+@pytest.mark.proves("I14")
+async def test_it_takes_the_snapshot_and_every_event_after_it(
     client: Client, tmp_path: Path
 ) -> None:
     await client.ended(await client.submitted("echo"))
@@ -140,7 +141,8 @@ async def test_i14_it_takes_the_snapshot_and_every_event_after_it(
     assert await told_by(process) == [snapshot(3), *events(*range(4, 10))]
 
 
-async def test_i14_after_a_cut_it_goes_on_where_it_was_and_drops_what_it_knows(
+@pytest.mark.proves("I14")
+async def test_after_a_cut_it_goes_on_where_it_was_and_drops_what_it_knows(
     tmp_path: Path,
 ) -> None:
     script = Script([3], [[event(4), event(5)], [event(5), event(4), event(6)]])
@@ -148,21 +150,24 @@ async def test_i14_after_a_cut_it_goes_on_where_it_was_and_drops_what_it_knows(
     assert script.asked == ["state", "3", "5"]
 
 
-async def test_i14_it_takes_the_snapshot_when_events_are_missing(tmp_path: Path) -> None:
+@pytest.mark.proves("I14")
+async def test_it_takes_the_snapshot_when_events_are_missing(tmp_path: Path) -> None:
     script = Script([3, 7, 9], [[event(4), event(6)], [event(9, "resync")], [event(10)]])
     told = await told_of(tmp_path, script, upto=10)
     assert told == [snapshot(3), *events(4), snapshot(7), snapshot(9), *events(10)]
     assert script.asked == ["state", "3", "state", "7", "state", "9"]
 
 
-async def test_i14_a_filtered_stream_may_skip_and_moves_on_without_a_word(tmp_path: Path) -> None:
+@pytest.mark.proves("I14")
+async def test_a_filtered_stream_may_skip_and_moves_on_without_a_word(tmp_path: Path) -> None:
     script = Script([3], [[event(5), ": ping\nid: 8\n\n"], [event(11)]])
     told = await told_of(tmp_path, script, upto=11, filter_={"key": "ann"})
     assert told == [snapshot(3), *events(5, 11)]
     assert script.asked == ["state", "3", "8"]
 
 
-async def test_r4_14_a_line_that_is_silent_is_left(tmp_path: Path) -> None:
+@pytest.mark.proves("R4.14")
+async def test_a_line_that_is_silent_is_left(tmp_path: Path) -> None:
     script = Script([3], [[event(4), HANG], [event(5)]])
     async with scripted(script) as address:
         process = await started(tmp_path, address, upto=5)
@@ -172,7 +177,8 @@ async def test_r4_14_a_line_that_is_silent_is_left(tmp_path: Path) -> None:
     assert script.asked == ["state", "3", "4"]
 
 
-async def test_r4_14_a_snapshot_that_does_not_come_is_asked_for_again(tmp_path: Path) -> None:
+@pytest.mark.proves("R4.14")
+async def test_a_snapshot_that_does_not_come_is_asked_for_again(tmp_path: Path) -> None:
     script = Script([HANG, 3], [[event(4)]])
     async with scripted(script) as address:
         process = await started(tmp_path, address, upto=4)
@@ -183,7 +189,8 @@ async def test_r4_14_a_snapshot_that_does_not_come_is_asked_for_again(tmp_path: 
     assert script.asked == ["state", "state", "3"]
 
 
-async def test_r4_14_each_part_of_a_great_snapshot_has_a_patience_of_its_own(
+@pytest.mark.proves("R4.14")
+async def test_each_part_of_a_great_snapshot_has_a_patience_of_its_own(
     tmp_path: Path,
 ) -> None:
     may_end = asyncio.Event()
@@ -194,7 +201,8 @@ async def test_r4_14_each_part_of_a_great_snapshot_has_a_patience_of_its_own(
         assert await told_by(process) == [snapshot(3), *events(4)]
 
 
-async def test_i14_it_resumes_with_the_epoch_of_its_snapshot_as_far_as_it_is_told(
+@pytest.mark.proves("I14")
+async def test_it_resumes_with_the_epoch_of_its_snapshot_as_far_as_it_is_told(
     tmp_path: Path,
 ) -> None:
     """By a server of another version it is not."""
@@ -213,7 +221,8 @@ async def test_module_resumes_with_the_whole_id_of_the_last_event(tmp_path: Path
     assert script.asked == ["state", "3", "4-64752ea0c1b07"]
 
 
-async def test_i14_what_a_handler_throws_is_told_and_the_snapshot_follows(tmp_path: Path) -> None:
+@pytest.mark.proves("I14")
+async def test_what_a_handler_throws_is_told_and_the_snapshot_follows(tmp_path: Path) -> None:
     script = Script([3, 6], [[event(4), event(5), event(6)], [event(7)]])
     told = await told_of(tmp_path, script, upto=7, poison=5)
     assert told == [
@@ -221,8 +230,9 @@ async def test_i14_what_a_handler_throws_is_told_and_the_snapshot_follows(tmp_pa
     ]  # fmt: skip
 
 
+@pytest.mark.proves("S1")
 @pytest.mark.parametrize("status", [401, 403])
-async def test_s1_a_token_that_is_refused_is_told_and_not_tried_again(
+async def test_a_token_that_is_refused_is_told_and_not_tried_again(
     tmp_path: Path, status: int
 ) -> None:
     script = Script([], [], status=status)
@@ -230,7 +240,8 @@ async def test_s1_a_token_that_is_refused_is_told_and_not_tried_again(
     assert script.asked == ["state"]
 
 
-async def test_s1_a_real_server_refuses_who_has_no_token(url: str, tmp_path: Path) -> None:
+@pytest.mark.proves("S1")
+async def test_a_real_server_refuses_who_has_no_token(url: str, tmp_path: Path) -> None:
     access = Access((Token("t0ken-of-sixteen", Scope.READ),))
     async with served(url, access=access) as client:
         assert await told_by(await started(tmp_path, client.address, upto=1)) == [["refused", 401]]

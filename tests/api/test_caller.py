@@ -12,11 +12,12 @@ pytestmark = pytest.mark.backend("sqlite")
 SECRET = "an-operators-own-token"
 
 
-async def test_s4_a_run_knows_by_what_kind_of_token_it_was_ended(url: str) -> None:
+@pytest.mark.proves("S4")
+async def test_a_run_knows_by_what_kind_of_token_it_was_ended(url: str) -> None:
     access = Access([Token(SECRET, Scope.OPERATE)])
     async with served(url, access=access) as client:
         token = {"authorization": f"Bearer {SECRET}"}
-        session = {"cookie": f"{access.cookie_name}={access.session('operate')}"}
+        session = {"cookie": f"{access.cookie_name}={access.create_session('operate')}"}
         for headers, by in (
             (token, "token:operate"),
             (session, "session:operate"),
@@ -30,7 +31,8 @@ async def test_s4_a_run_knows_by_what_kind_of_token_it_was_ended(url: str) -> No
         assert SECRET not in json.dumps(events.body)
 
 
-async def test_s4_tokens_that_have_names_are_told_apart(url: str) -> None:
+@pytest.mark.proves("S4")
+async def test_tokens_that_have_names_are_told_apart(url: str) -> None:
     """Also once they were given for a session. The names say nothing of what may be done."""
     access = Access(
         [
@@ -53,7 +55,8 @@ async def test_s4_tokens_that_have_names_are_told_apart(url: str) -> None:
         assert (await client.post("/api/runs", {"job": "stay"}, **theirs)).status == 403
 
 
-async def test_s4_whoever_changes_something_is_named_in_its_event(url: str) -> None:
+@pytest.mark.proves("S4")
+async def test_whoever_changes_something_is_named_in_its_event(url: str) -> None:
     access = Access([Token(SECRET, Scope.OPERATE)])
     flow = {"start": "a", "nodes": {"a": {"kind": "choice"}}}
     async with served(url, access=access, has_schedule=True) as client:

@@ -63,17 +63,17 @@ def few_places(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "open_file_count_max", lambda: 2 * PLACE_COUNT)
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("said", [b"", b"G", BEGINNING], ids=["nothing", "a letter", "half"])
-async def test_i20_a_request_that_does_not_come_is_not_waited_for(
-    client: Client, said: bytes
-) -> None:
+async def test_a_request_that_does_not_come_is_not_waited_for(client: Client, said: bytes) -> None:
     async with opened(client) as open_one:
         reader, writer = await open_one()
         writer.write(said)
         assert await ended(reader) == b""
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     "begun",
@@ -84,7 +84,7 @@ async def test_i20_a_request_that_does_not_come_is_not_waited_for(
     ],
     ids=["headers", "second headers", "a body that nobody wants"],
 )
-async def test_i20_nor_one_that_comes_a_letter_at_a_time(client: Client, begun: bytes) -> None:
+async def test_nor_one_that_comes_a_letter_at_a_time(client: Client, begun: bytes) -> None:
     """Each letter comes sooner than the limit, and the end never."""
     async with opened(client) as open_one:
         reader, writer = await open_one()
@@ -97,8 +97,9 @@ async def test_i20_nor_one_that_comes_a_letter_at_a_time(client: Client, begun: 
         assert (await reading).count(b"HTTP/1.1 ") <= 1
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.usefixtures("impatient")
-async def test_i20_an_answer_does_not_wait_for_ever_for_who_does_not_read(client: Client) -> None:
+async def test_an_answer_does_not_wait_for_ever_for_who_does_not_read(client: Client) -> None:
     where = urlsplit(client.address)
     wanted = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200
     with socket.socket() as unread:
@@ -119,8 +120,9 @@ def is_cut(connected: socket.socket) -> bool:
     return False
 
 
+@pytest.mark.proves("I16")
 @pytest.mark.usefixtures("impatient")
-async def test_i16_a_stream_without_news_is_not_taken_for_silence(client: Client) -> None:
+async def test_a_stream_without_news_is_not_taken_for_silence(client: Client) -> None:
     async with client.streamed("/api/events") as events:
         async with opened(client) as open_one:
             reader, _ = await open_one()
@@ -129,8 +131,9 @@ async def test_i16_a_stream_without_news_is_not_taken_for_silence(client: Client
         assert (await anext(events)).data["run_id"] == run_id
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.usefixtures("few_places")
-async def test_i20_who_has_not_said_who_it_is_gives_way(url: str) -> None:
+async def test_who_has_not_said_who_it_is_gives_way(url: str) -> None:
     """The oldest of them, and not one that is known: that one is still there, and served."""
     async with served(url, access=ACCESS) as client, opened(client) as open_one:
         known_reader, known_writer = await open_one()
@@ -147,8 +150,9 @@ async def test_i20_who_has_not_said_who_it_is_gives_way(url: str) -> None:
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.usefixtures("few_places")
-async def test_i20_who_brings_a_body_slowly_gives_way_too(url: str) -> None:
+async def test_who_brings_a_body_slowly_gives_way_too(url: str) -> None:
     """Anybody may call `/api/session`, and take a while over it."""
     begun = (
         b"POST /api/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -163,8 +167,9 @@ async def test_i20_who_brings_a_body_slowly_gives_way_too(url: str) -> None:
         assert await ended(slow[0][0]) == b""
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.usefixtures("few_places")
-async def test_i20_when_all_places_are_in_use_the_next_is_told_so(url: str) -> None:
+async def test_when_all_places_are_in_use_the_next_is_told_so(url: str) -> None:
     async with served(url, access=ACCESS) as client, opened(client) as open_one:
         said = {"authorization": f"Bearer {TOKEN}"}
         async with AsyncExitStack() as streams:
@@ -186,6 +191,7 @@ async def called(open_one: Callable[[], Awaitable[Opened]]) -> int:
     return int((await reader.readline()).split()[1])
 
 
+@pytest.mark.proves("S6")
 @pytest.mark.parametrize(
     ("said", "status", "code"),
     [
@@ -195,7 +201,7 @@ async def called(open_one: Callable[[], Awaitable[Opened]]) -> int:
         (b"GET /api/keys?cursor=" + b"a" * (70 << 10), 431, "headers_too_large"),
     ],
 )
-async def test_s6_what_cannot_be_read_is_told_as_a_problem(
+async def test_what_cannot_be_read_is_told_as_a_problem(
     url: str, said: bytes, status: int, code: str
 ) -> None:
     async with served(url, access=ACCESS) as client, opened(client) as open_one:

@@ -9,7 +9,8 @@ from tests.api.cuts import cut
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_i13_i14_fifty_cuts_kills_and_retention_lose_and_repeat_nothing(
+@pytest.mark.proves("I13", "I14")
+async def test_fifty_cuts_kills_and_retention_lose_and_repeat_nothing(
     url: str, tmp_path: Path
 ) -> None:
     seen = await cut(url, tmp_path, cut_count=50, seed=11)

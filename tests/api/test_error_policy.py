@@ -29,7 +29,7 @@ NOT_WAITING: Final = {"worker_wait_ms": 0}
 async def worker(client: Client) -> AsyncIterator[Worker]:
     made = Worker(Services(), url="http://127.0.0.1:8080", registry_url=client.address, drain_s=0)
     async with made as worker:
-        await worker.registered()
+        await worker.wait_until_registered()
         yield worker
 
 
@@ -38,7 +38,7 @@ async def over(client: Client, definition: Any, params: Any) -> Any:
     made = await client.call("PUT", "/api/flows/own", definition)
     assert made.status in (200, 201), made.body
     task = await client.post("/api/flows/own/tasks", {"params": params})
-    await client.hw.run(task["id"]).ended()
+    await client.hw.run(task["id"]).wait_for_end()
     return (await client.get(f"/api/tasks/{task['id']}")).body
 
 
@@ -96,7 +96,7 @@ async def test_each_door_stores_its_policy_with_the_definition(client: Client) -
     assert policies["own"] == "fail"
     named = SHIPPING | {"error_policy": "fail"}
     flow_id = await published(client, named, "named")
-    saved = await client.hw.flows.by_id(flow_id)
+    saved = await client.hw.flows.get_by_id(flow_id)
     assert (await client.get(f"/api/flows/{saved.name}"))["definition"]["error_policy"] == "fail"
 
 

@@ -17,16 +17,17 @@ from headway.core.command.admin.prune import PruneEvents
 from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import Instant
 from headway.core.run.events import Event
-from headway.ports.event_reader import Page
+from headway.ports.event_reader import EventSlice
 from headway.services.upkeep import event_feed
-from headway.services.upkeep.event_feed import Batch, Entry, EventFeed
+from headway.services.upkeep.event_feed import EventFeed, FeedEntry, FeedPage
 from tests.api.client import Client, seq_of
 from tests.api.conftest import fail_over, served
 
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_i13_i14_a_client_that_is_cut_again_and_again_sees_every_event_once_in_order(
+@pytest.mark.proves("I13", "I14")
+async def test_a_client_that_is_cut_again_and_again_sees_every_event_once_in_order(
     client: Client,
 ) -> None:
     for n in range(40):
@@ -46,7 +47,8 @@ async def test_i13_i14_a_client_that_is_cut_again_and_again_sees_every_event_onc
     assert seen == list(range(1, 121))
 
 
-async def test_i14_a_restarted_server_goes_on_where_the_client_was(url: str) -> None:
+@pytest.mark.proves("I14")
+async def test_a_restarted_server_goes_on_where_the_client_was(url: str) -> None:
     async with served(url) as client:
         run_id = await client.submitted("echo", key="ann")
         await client.ended(run_id)
@@ -62,7 +64,8 @@ async def test_i14_a_restarted_server_goes_on_where_the_client_was(url: str) -> 
         assert (await anext(events)).seq == 4
 
 
-async def test_i14_who_asks_for_what_was_pruned_is_told_to_take_the_snapshot(url: str) -> None:
+@pytest.mark.proves("I14")
+async def test_who_asks_for_what_was_pruned_is_told_to_take_the_snapshot(url: str) -> None:
     async with served(url) as client:
         for n in range(3):
             await client.ended(await client.submitted("echo", key=str(n)))
@@ -77,7 +80,8 @@ async def test_i14_who_asks_for_what_was_pruned_is_told_to_take_the_snapshot(url
             assert (await anext(events)).seq == 10
 
 
-async def test_i14_an_id_from_the_future_is_told_to_take_the_snapshot(client: Client) -> None:
+@pytest.mark.proves("I14")
+async def test_an_id_from_the_future_is_told_to_take_the_snapshot(client: Client) -> None:
     async with client.streamed("/api/events", last_event_id="1000") as events:
         told = await anext(events)
     assert (told.event, told.id) == ("resync", "0")
@@ -101,14 +105,16 @@ async def test_a_stream_can_be_filtered(client: Client, wanted: str, expected: s
     assert page["upto_seq"] == 6
 
 
-async def test_r1_10_state_changes_carry_the_words_of_the_row(client: Client) -> None:
+@pytest.mark.proves("R1.10")
+async def test_state_changes_carry_the_words_of_the_row(client: Client) -> None:
     run_id = await client.submitted("echo", key="ann")
     async with client.streamed(f"/api/runs/{run_id}/events") as events:
         states = [(await anext(events)).data["state"] for _ in range(3)]
     assert states == ["Queued", "Running", "Done"]
 
 
-async def test_r4_14_a_filtered_stream_pings_and_moves_on_however_busy_the_server_is(
+@pytest.mark.proves("R4.14")
+async def test_a_filtered_stream_pings_and_moves_on_however_busy_the_server_is(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with served(url, sse_ping_interval_s=0.2) as client:
@@ -143,7 +149,8 @@ async def check_pings(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (await anext(stream)).data["state"] == "Queued"
 
 
-async def test_r4_14_a_stream_without_a_filter_pings_where_nothing_has_happened_yet(
+@pytest.mark.proves("R4.14")
+async def test_a_stream_without_a_filter_pings_where_nothing_has_happened_yet(
     url: str,
 ) -> None:
     headers = {"accept": "text/event-stream"}
@@ -156,21 +163,23 @@ async def test_r4_14_a_stream_without_a_filter_pings_where_nothing_has_happened_
     assert lines == ["retry: 1000", "epoch: 1", "id: 0", "", *[": ping", "id: 0", ""] * 2]
 
 
-async def test_i13_a_batch_is_not_taken_for_another_of_the_same_numbers(client: Client) -> None:
+@pytest.mark.proves("I13")
+async def test_a_batch_is_not_taken_for_another_of_the_same_numbers(client: Client) -> None:
     """A database that has lost its last commit numbers the next one alike."""
     store = client.hw.store
-    feed = EventFeed(store, store.events, pack=events.pack)
-    streams = events.Streams(feed, Metrics(), Access(()), ping_s=15)
+    feed = EventFeed(store, store.events, pack=events.encode_event)
+    streams = events.EventStreams(feed, Metrics(), Access(()), ping_interval_s=15)
 
     for word in ("old", "new"):
         event = Event(1, None, None, None, None, word, "{}", Instant(0))
-        packed = events.pack(event)
-        batch = Batch([Entry(event, packed)], 1)
+        packed = events.encode_event(event)
+        batch = FeedPage([FeedEntry(event, packed)], 1)
         for _ in range(2):
             assert b"".join(streams._chunks(batch, None)) == packed.sse
 
 
-async def test_i16_a_page_and_a_piece_of_the_stream_are_bounded_in_bytes(client: Client) -> None:
+@pytest.mark.proves("I16")
+async def test_a_page_and_a_piece_of_the_stream_are_bounded_in_bytes(client: Client) -> None:
     for _ in range(3):
         await client.ended(await client.submitted("shout", params={"count": 4, "length": 60_000}))
     await client.ended(await client.submitted("shout", params={"count": 1, "length": 900_000}))
@@ -187,7 +196,8 @@ async def test_i16_a_page_and_a_piece_of_the_stream_are_bounded_in_bytes(client:
     assert ids == list(range(1, last + 1))
 
 
-async def test_i14_a_page_without_a_place_begins_with_what_is_kept(url: str) -> None:
+@pytest.mark.proves("I14")
+async def test_a_page_without_a_place_begins_with_what_is_kept(url: str) -> None:
     async with served(url) as client:
         run_ids = [await client.submitted("echo", key=str(n)) for n in range(3)]
         for run_id in run_ids:
@@ -204,10 +214,11 @@ async def test_i14_a_page_without_a_place_begins_with_what_is_kept(url: str) -> 
         assert (len(page["events"]), page["resync"]) == (3, False)
 
 
-async def test_i20_a_stream_that_cannot_read_on_ends_without_a_traceback(
+@pytest.mark.proves("I20")
+async def test_a_stream_that_cannot_read_on_ends_without_a_traceback(
     client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(**_: object) -> Page:
+    async def away(**_: object) -> EventSlice:
         raise DatabaseUnavailable({"database": "away"})
 
     await client.ended(await client.submitted("echo"))
@@ -225,9 +236,10 @@ async def test_a_type_that_no_event_can_have_is_refused(client: Client, word: st
     assert (refused.status, refused.body["place"]) == (422, "type[0]")
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("accept", [{}, {"accept": "text/event-stream"}])
 @pytest.mark.parametrize("name", ["run_id", "key", "lane"])
-async def test_i15_an_empty_filter_is_refused_as_a_page_and_as_a_stream(
+async def test_an_empty_filter_is_refused_as_a_page_and_as_a_stream(
     client: Client, name: str, accept: dict[str, str]
 ) -> None:
     refused = await client.get(f"/api/events?{name}=", **accept)
@@ -254,7 +266,8 @@ async def test_a_stream_is_given_to_who_names_it_in_the_accept_header(
         assert answer.content_type == ("text/event-stream" if is_stream else "application/json")
 
 
-async def test_i14_after_a_failover_a_stream_is_told_to_begin_anew(url: str) -> None:
+@pytest.mark.proves("I14")
+async def test_after_a_failover_a_stream_is_told_to_begin_anew(url: str) -> None:
     """Which may have lost the last events: their numbers stand for others by now."""
     async with served(url) as client:
         await client.ended(await client.submitted("echo"))
@@ -266,7 +279,8 @@ async def test_i14_after_a_failover_a_stream_is_told_to_begin_anew(url: str) -> 
             assert (await anext(stream)).seq == 4
 
 
-async def test_i14_who_was_away_during_a_failover_is_told_to_begin_anew(url: str) -> None:
+@pytest.mark.proves("I14")
+async def test_who_was_away_during_a_failover_is_told_to_begin_anew(url: str) -> None:
     async with served(url) as client:
         await client.ended(await client.submitted("echo"))
         before = await client.get("/api/state")
@@ -288,8 +302,9 @@ async def test_i14_who_was_away_during_a_failover_is_told_to_begin_anew(url: str
         assert (await client.get("/api/state"))["epoch"] == 2
 
 
+@pytest.mark.proves("I14")
 @pytest.mark.parametrize(("epoch", "expected"), [(2, "run_state_changed"), (3, "resync")])
-async def test_i14_who_knows_of_a_failover_before_the_server_goes_on_where_it_was(
+async def test_who_knows_of_a_failover_before_the_server_goes_on_where_it_was(
     url: str, monkeypatch: pytest.MonkeyPatch, epoch: int, expected: str
 ) -> None:
     """And who knows of one that has never been is told to begin anew."""
@@ -325,7 +340,7 @@ async def test_page_that_ends_with_an_event_is_read_with_one_query(
     read = SqlEventReader.events
     places: list[int] = []
 
-    async def count_reads(reader: SqlEventReader, **asked: Any) -> Page:
+    async def count_reads(reader: SqlEventReader, **asked: Any) -> EventSlice:
         places.append(asked["after_seq"])
         return await read(reader, **asked)
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from headway.api.http.cursor import write_cursor
+from headway.api.http.cursor import encode_cursor
 from tests.api.client import Client
 from tests.engine.flow.hostile import hostile_worker
 
@@ -29,7 +29,8 @@ async def waiting(client: Client, task_id: str, kind: str) -> Any:
         await asyncio.sleep(0.01)
 
 
-async def test_r5_1_a_flow_is_published_shown_and_drawn(client: Client) -> None:
+@pytest.mark.proves("R5.1")
+async def test_a_flow_is_published_shown_and_drawn(client: Client) -> None:
     made = await client.call("PUT", "/api/flows/orders", ASK)
     assert (made.status, made["version"], made["warnings"]) == (201, 1, [])
     assert made.headers["etag"] == '"1"'
@@ -52,7 +53,8 @@ async def test_r5_1_a_flow_is_published_shown_and_drawn(client: Client) -> None:
     assert (missing.status, missing["code"]) == (404, "flow_not_found")
 
 
-async def test_i15_every_fault_of_a_definition_is_named(client: Client) -> None:
+@pytest.mark.proves("I15")
+async def test_every_fault_of_a_definition_is_named(client: Client) -> None:
     bad = {"start": "z", "nodes": {"a": {"kind": "magic"}}}
     for method, path in (("PUT", "/api/flows/bad"), ("POST", "/api/flow-check")):
         refused = await client.call(method, path, bad)
@@ -62,7 +64,8 @@ async def test_i15_every_fault_of_a_definition_is_named(client: Client) -> None:
     assert (good.status, good.body) == (200, {"warnings": []})
 
 
-async def test_r5_11_a_task_is_started_approved_signalled_and_run_again(client: Client) -> None:
+@pytest.mark.proves("R5.11")
+async def test_a_task_is_started_approved_signalled_and_run_again(client: Client) -> None:
     await client.call("PUT", "/api/flows/asks", ASK)
     task = await client.post("/api/flows/asks/tasks", {"params": {"n": 1}, "key": "ann"})
     assert (task.status, task["flow"], task["params"]) == (201, "asks", {"n": 1})
@@ -78,19 +81,20 @@ async def test_r5_11_a_task_is_started_approved_signalled_and_run_again(client: 
     assert (again.status, again["code"]) == (409, "stale")
     signal = await client.post(f"/api/tasks/{task_id}/signal", {"key": "go", "value": 5})
     assert (signal.status, signal["shared"]["go"]) == (202, 5)
-    await client.hw.run(task_id).ended()
+    await client.hw.run(task_id).wait_for_end()
     rows = (await client.get(f"/api/tasks/{task_id}/node-runs?after=1"))["node_runs"]
     assert [(row["seq"], row["node"], row["status"]) for row in rows] == [(2, "hear", "ok")]
     over = await client.post(f"/api/tasks/{task_id}/signal", {"key": "go", "value": 5})
     assert (over.status, over["code"]) == (409, "run_not_active")
     rerun = await client.post(f"/api/tasks/{task_id}/rerun", {"node": "hear"})
     assert (rerun.status, rerun["rerun_of"]) == (201, task_id)
-    await client.hw.run(rerun["id"]).ended()
+    await client.hw.run(rerun["id"]).wait_for_end()
     lost = await client.get("/api/tasks/none")
     assert (lost.status, lost["code"]) == (404, "run_not_found")
 
 
-async def test_i11_a_task_is_canceled_and_workers_are_listed(client: Client) -> None:
+@pytest.mark.proves("I11")
+async def test_a_task_is_canceled_and_workers_are_listed(client: Client) -> None:
     await client.call("PUT", "/api/flows/asks", ASK)
     task_id = (await client.post("/api/flows/asks/tasks", {}))["id"]
     await waiting(client, task_id, "approval")
@@ -107,7 +111,8 @@ async def test_i11_a_task_is_canceled_and_workers_are_listed(client: Client) -> 
     assert (worker["is_alive"], worker["calls"]) == (True, [])
 
 
-async def test_i11_a_task_is_canceled_as_a_run_is(client: Client) -> None:
+@pytest.mark.proves("I11")
+async def test_a_task_is_canceled_as_a_run_is(client: Client) -> None:
     await client.call("PUT", "/api/flows/asks", ASK)
     task_id = (await client.post("/api/flows/asks/tasks", {}))["id"]
     await waiting(client, task_id, "approval")
@@ -120,7 +125,8 @@ async def test_i11_a_task_is_canceled_as_a_run_is(client: Client) -> None:
         assert (late.status, late["code"], late["run_id"]) == (409, "run_not_active", task_id)
 
 
-async def test_r5_10_a_worker_tells_what_is_held_and_a_silent_one_is_shown(client: Client) -> None:
+@pytest.mark.proves("R5.10")
+async def test_a_worker_tells_what_is_held_and_a_silent_one_is_shown(client: Client) -> None:
     async with hostile_worker() as address:
         await client.hw.workers.register("w", address, ["silent"])
         node = {"kind": "executor", "service": "silent"}
@@ -132,21 +138,23 @@ async def test_r5_10_a_worker_tells_what_is_held_and_a_silent_one_is_shown(clien
             calls = worker["calls"]
         assert [(one["task_id"], one["service"]) for one in calls] == [(task_id, "silent")]
         await client.post(f"/api/tasks/{task_id}/cancel", {})
-        await client.hw.run(task_id).ended()
+        await client.hw.run(task_id).wait_for_end()
     (worker,) = (await client.get("/api/workers?heard_within_s=86400"))["workers"]
     assert worker["calls"] == []
     assert (await client.get("/api/workers?heard_within_s=0.000001"))["workers"] == []
 
 
-async def test_i15_a_flow_that_is_read_tells_its_warnings(client: Client) -> None:
+@pytest.mark.proves("I15")
+async def test_a_flow_that_is_read_tells_its_warnings(client: Client) -> None:
     node = {"kind": "executor", "service": "nobody-offers-this"}
     await client.call("PUT", "/api/flows/calls", {"start": "a", "nodes": {"a": node}})
     (warning,) = (await client.get("/api/flows/calls"))["warnings"]
     assert warning["place"] == "nodes.a"
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("number", [1 << 31, 1 << 63, 10**30])
-async def test_i15_a_number_that_no_database_takes_is_refused(client: Client, number: int) -> None:
+async def test_a_number_that_no_database_takes_is_refused(client: Client, number: int) -> None:
     await client.call("PUT", "/api/flows/small", ASK)
     task = await client.call("POST", "/api/flows/small/tasks", {})
     for path in (f"tasks/{task['id']}/node-runs?after={number}", f"flows/small?version={number}"):
@@ -155,6 +163,6 @@ async def test_i15_a_number_that_no_database_takes_is_refused(client: Client, nu
     refused = await client.call("POST", "/api/flows/small/tasks", {"version": number})
     assert refused.status == 422
     listed = await client.call(
-        "GET", f"/api/flows/small/versions?cursor={write_cursor(min(number, (1 << 63) - 1))}"
+        "GET", f"/api/flows/small/versions?cursor={encode_cursor(min(number, (1 << 63) - 1))}"
     )
     assert listed.status == 200

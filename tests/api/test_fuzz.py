@@ -8,9 +8,10 @@ from tests.api.fuzz import TOKEN, fuzz
 from tests.api.program import served_apart
 
 
+@pytest.mark.proves("I15", "S9")
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_i15_s9_no_request_breaks_the_server_or_gets_an_undocumented_answer(
+def test_no_request_breaks_the_server_or_gets_an_undocumented_answer(
     tmp_path: Path,
 ) -> None:
     with served_apart(tmp_path, HEADWAY_TOKEN=TOKEN) as program:

@@ -28,18 +28,21 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-async def test_s2_an_unknown_path_and_method_tell_nothing_without_a_token(url: str) -> None:
+@pytest.mark.proves("S2")
+async def test_an_unknown_path_and_method_tell_nothing_without_a_token(url: str) -> None:
     async with served(url, access=TOKENS) as client:
         for method in ("GET", "PUT", "OPTIONS", "TRACE", "BREW"):
             assert (await client.call(method, "/api/nope")).status == 401
 
 
-async def test_s2_basic_with_the_token_as_password_is_taken(url: str) -> None:
+@pytest.mark.proves("S2")
+async def test_basic_with_the_token_as_password_is_taken(url: str) -> None:
     async with served(url, access=TOKENS) as client:
         said = base64.b64encode(f"anybody:{READ}".encode()).decode()
         assert (await client.get("/api/lanes", authorization=f"Basic {said}")).status == 200
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize(
     "headers",
     [
@@ -50,7 +53,7 @@ async def test_s2_basic_with_the_token_as_password_is_taken(url: str) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
-async def test_s3_a_page_of_another_origin_is_refused(
+async def test_a_page_of_another_origin_is_refused(
     client: Client, method: str, headers: dict[str, str]
 ) -> None:
     for path in ("/api/events", "/api/runs", "/healthz"):
@@ -58,11 +61,13 @@ async def test_s3_a_page_of_another_origin_is_refused(
         assert (answer.status, answer["code"]) == (403, "cross_origin")
 
 
-async def test_s3_our_own_page_is_not_refused(client: Client) -> None:
+@pytest.mark.proves("S3")
+async def test_our_own_page_is_not_refused(client: Client) -> None:
     ours = {"origin": client.address, "sec_fetch_site": "same-origin"}
     assert (await client.get("/api/lanes", **ours)).status == 200
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize(
     "host",
     [
@@ -70,19 +75,21 @@ async def test_s3_our_own_page_is_not_refused(client: Client) -> None:
         "localhost/evil", "localhost:80:80", "localhost:x", "localhost?", "[::1", "::1",
     ],
 )  # fmt: skip
-async def test_s3_a_wrong_host_is_refused(client: Client, host: str) -> None:
+async def test_a_wrong_host_is_refused(client: Client, host: str) -> None:
     answer = await client.get("/api/lanes", host=host)
     assert answer.status in (400, 421)
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1", "[::1]:8070", "[::1]"])
-async def test_s3_loopback_may_be_called_by_each_of_its_names(client: Client, host: str) -> None:
+async def test_loopback_may_be_called_by_each_of_its_names(client: Client, host: str) -> None:
     assert (await client.get("/api/lanes", host=host)).status == 200
 
 
 LINK = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize(
     ("method", "path", "changed", "is_refused"),
     [
@@ -98,13 +105,14 @@ LINK = {"sec_fetch_site": "cross-site", "sec_fetch_mode": "navigate", "sec_fetch
         ("GET", "/uix", {}, True),
     ],
 )
-async def test_s3_of_another_site_only_a_link_to_the_page_is_followed(
+async def test_of_another_site_only_a_link_to_the_page_is_followed(
     client: Client, method: str, path: str, changed: dict[str, str], is_refused: bool
 ) -> None:
     answer = await client.call(method, path, **{**LINK, **changed})
     assert (answer.status == 403) == is_refused
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     "name",
     [
@@ -112,7 +120,7 @@ async def test_s3_of_another_site_only_a_link_to_the_page_is_followed(
         *("Origin", "Sec-Fetch-Site"),
     ],
 )
-async def test_i15_a_header_of_which_one_would_be_heeded_may_not_come_twice(
+async def test_a_header_of_which_one_would_be_heeded_may_not_come_twice(
     client: Client, name: str
 ) -> None:
     for values in (("1", "2"), ("1", "1")):
@@ -126,7 +134,7 @@ async def test_i15_a_header_of_which_one_would_be_heeded_may_not_come_twice(
 async def test_a_header_that_is_a_list_may_come_in_parts(url: str) -> None:
     """A cookie of ours beside another's; and two traces are none, as W3C Trace Context has it."""
     async with served(url, access=TOKENS) as client:
-        ours = f"{TOKENS.cookie_name}={TOKENS.session('operate')}"
+        ours = f"{TOKENS.cookie_name}={TOKENS.create_session('operate')}"
         trace = f"00-{'a' * 32}-{'b' * 16}-01"
         parts = [("cookie", "x=1"), ("cookie", ours), *[("traceparent", trace)] * 2]
         headers = CIMultiDict([("content-type", "application/json"), *parts])
@@ -134,6 +142,7 @@ async def test_a_header_that_is_a_list_may_come_in_parts(url: str) -> None:
         assert (answer.status, answer["traceparent"]) == (201, None)
 
 
+@pytest.mark.proves("S6")
 @pytest.mark.parametrize(
     ("data", "status"),
     [
@@ -150,20 +159,22 @@ async def test_a_header_that_is_a_list_may_come_in_parts(url: str) -> None:
     ],
     ids=range(10),
 )
-async def test_s6_only_strict_json_is_taken(client: Client, data: bytes, status: int) -> None:
+async def test_only_strict_json_is_taken(client: Client, data: bytes, status: int) -> None:
     headers = {"content-type": "application/json"}
     answer = await client.send("POST", "/api/runs", data, headers)
     assert answer.status == status
     assert (await client.get("/api/runs"))["runs"] == []
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
-async def test_s3_a_body_must_say_that_it_is_json(client: Client, kind: str) -> None:
+async def test_a_body_must_say_that_it_is_json(client: Client, kind: str) -> None:
     answer = await client.send("POST", "/api/runs", b'{"job":"echo"}', {"content-type": kind})
     assert (answer.status, answer["code"]) == (415, "not_json")
 
 
-async def test_s9_a_mistake_of_ours_shows_an_id_and_nothing_else(
+@pytest.mark.proves("S9")
+async def test_a_mistake_of_ours_shows_an_id_and_nothing_else(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any, **__: Any) -> Any:
@@ -177,14 +188,16 @@ async def test_s9_a_mistake_of_ours_shows_an_id_and_nothing_else(
     assert told == [answer["error_id"]]  # Once.
 
 
+@pytest.mark.proves("S1")
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "example.org"])  # noqa: S104
-def test_s1_any_address_but_loopback_needs_a_token(host: str) -> None:
+def test_any_address_but_loopback_needs_a_token(host: str) -> None:
     with pytest.raises(ConfigurationError, match="HEADWAY_TOKEN"):
         check_exposure(host, Access(()))
     check_exposure(host, TOKENS)
 
 
-async def test_s1_a_server_that_others_reach_does_not_start_without_a_token(url: str) -> None:
+@pytest.mark.proves("S1")
+async def test_a_server_that_others_reach_does_not_start_without_a_token(url: str) -> None:
     async with Headway(url) as hw:
         with pytest.raises(ConfigurationError, match="HEADWAY_TOKEN"):
             async with asyncio.timeout(10):  # It would serve.
@@ -194,7 +207,8 @@ async def test_s1_a_server_that_others_reach_does_not_start_without_a_token(url:
                 )  # fmt: skip
 
 
-def test_s1_loopback_needs_none() -> None:
+@pytest.mark.proves("S1")
+def test_loopback_needs_none() -> None:
     for host in ("127.0.0.1", "localhost", "::1", "127.9.9.9"):
         check_exposure(host, Access(()))
 

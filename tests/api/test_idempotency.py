@@ -23,7 +23,8 @@ async def client(url: str) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_i6_a_task_is_started_once(client: Client) -> None:
+@pytest.mark.proves("I6")
+async def test_a_task_is_started_once(client: Client) -> None:
     body = {"params": {"n": 1}, "key": "ann"}
     first = await client.post("/api/flows/asks/tasks", body, idempotency_key="one")
     again = await client.post("/api/flows/asks/tasks", body, idempotency_key="one")
@@ -43,7 +44,8 @@ async def test_i6_a_task_is_started_once(client: Client) -> None:
         assert refused["run_id"] == first["id"]
 
 
-async def test_i6_a_repeated_start_is_the_same_although_the_flow_has_a_newer_version(
+@pytest.mark.proves("I6")
+async def test_a_repeated_start_is_the_same_although_the_flow_has_a_newer_version(
     client: Client,
 ) -> None:
     first = await client.post("/api/flows/asks/tasks", {}, idempotency_key="one")
@@ -53,7 +55,8 @@ async def test_i6_a_repeated_start_is_the_same_although_the_flow_has_a_newer_ver
     assert (again.status, again["id"], again["version"]) == (201, first["id"], 1)
 
 
-async def test_i6_a_task_is_run_again_once(client: Client) -> None:
+@pytest.mark.proves("I6")
+async def test_a_task_is_run_again_once(client: Client) -> None:
     task_id = (await client.post("/api/flows/asks/tasks", {"key": "ann"}))["id"]
     await waiting(client, task_id, "approval")
     await client.post(f"/api/tasks/{task_id}/cancel")
@@ -65,14 +68,16 @@ async def test_i6_a_task_is_run_again_once(client: Client) -> None:
     assert (other.status, other["code"]) == (422, "idempotency_conflict")
 
 
-async def test_i6_a_schedule_is_run_now_once(client: Client) -> None:
+@pytest.mark.proves("I6")
+async def test_a_schedule_is_run_now_once(client: Client) -> None:
     first = await client.post("/api/schedules/yearly/run", idempotency_key="one")
     await client.ended(first["id"])
     again = await client.post("/api/schedules/yearly/run", idempotency_key="one")
     assert (first.status, again.status, again["id"]) == (201, 201, first["id"])
 
 
-async def test_i6_a_schedule_is_run_now_once_although_it_is_another_by_then(
+@pytest.mark.proves("I6")
+async def test_a_schedule_is_run_now_once_although_it_is_another_by_then(
     client: Client,
 ) -> None:
     first = await client.post("/api/schedules/yearly/run", idempotency_key="one")
@@ -86,6 +91,7 @@ async def test_i6_a_schedule_is_run_now_once_although_it_is_another_by_then(
     assert (other.status, other["code"]) == (422, "idempotency_conflict")
 
 
+@pytest.mark.proves("I6")
 @pytest.mark.parametrize(
     "more",
     [
@@ -97,10 +103,10 @@ async def test_i6_a_schedule_is_run_now_once_although_it_is_another_by_then(
         {"on_conflict": "enqueue"},
         {"timeout_s": 5},
         {"queue_timeout_s": 5},
-        {"existing": "replace"},
+        {"on_existing_output": "replace"},
     ],
 )
-async def test_i6_another_body_under_the_same_key_is_refused(
+async def test_another_body_under_the_same_key_is_refused(
     client: Client, more: dict[str, Any]
 ) -> None:
     first = await client.post("/api/runs", {"job": "echo"}, idempotency_key="one")
@@ -109,7 +115,8 @@ async def test_i6_another_body_under_the_same_key_is_refused(
     assert other["run_id"] == first["id"]
 
 
-async def test_i6_what_was_not_said_may_be_filled_in_otherwise(client: Client) -> None:
+@pytest.mark.proves("I6")
+async def test_what_was_not_said_may_be_filled_in_otherwise(client: Client) -> None:
     first = await client.post("/api/runs", {"job": "echo"}, idempotency_key="one")
     # As a newer program would have it.
     object.__setattr__(client.hw.jobs["echo"], "timeout_s", 60.0)
@@ -118,7 +125,8 @@ async def test_i6_what_was_not_said_may_be_filled_in_otherwise(client: Client) -
     assert (again.status, again["id"]) == (201, first["id"])
 
 
-async def test_r1_5_a_busy_key_is_met_as_the_caller_says(client: Client) -> None:
+@pytest.mark.proves("R1.5")
+async def test_a_busy_key_is_met_as_the_caller_says(client: Client) -> None:
     path = "/api/flows/asks/tasks"
     first = await client.post(path, {"key": "ann"})
     joined = await client.post(path, {"key": "ann", "on_conflict": "join"})
@@ -130,7 +138,8 @@ async def test_r1_5_a_busy_key_is_met_as_the_caller_says(client: Client) -> None
     assert (other.status, other["code"], other["active_run_id"]) == (409, "key_busy", run_id)
 
 
-async def test_i6_a_message_is_sent_once(client: Client) -> None:
+@pytest.mark.proves("I6")
+async def test_a_message_is_sent_once(client: Client) -> None:
     run_id = await client.submitted("stay")
     path = f"/api/runs/{run_id}/messages"
     later = {"content": "hello", "deliver": "when_listening"}

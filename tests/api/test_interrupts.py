@@ -9,7 +9,8 @@ from tests.api.client import Client
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_r4_13_what_waits_for_a_person_is_listed_until_it_is_answered(
+@pytest.mark.proves("R4.13")
+async def test_what_waits_for_a_person_is_listed_until_it_is_answered(
     client: Client,
 ) -> None:
     assert (await client.get("/api/interrupts")).body == {"interrupts": [], "cursor": None}
@@ -22,10 +23,10 @@ async def test_r4_13_what_waits_for_a_person_is_listed_until_it_is_answered(
         ["approved"],
         {"approved": False},
     )
-    asked_at, answer_by = (
-        datetime.fromisoformat(waiting[name]) for name in ("asked_at", "answer_by")
+    asked_at, answer_deadline_at = (
+        datetime.fromisoformat(waiting[name]) for name in ("asked_at", "answer_deadline_at")
     )
-    assert answer_by - asked_at == timedelta(seconds=60)
+    assert answer_deadline_at - asked_at == timedelta(seconds=60)
     assert waiting["call_id"] == told.data["payload"]["call_id"]
     answer = {"call_id": waiting["call_id"], "approved": True}
     assert (await client.post(f"/api/runs/{run_id}/resume", answer)).status == 200
@@ -42,6 +43,7 @@ async def test_questions_are_listed_page_by_page(client: Client) -> None:
     assert ([one["key"] for one in rest["interrupts"]], rest["cursor"]) == (["bob"], None)
 
 
-async def test_i15_an_empty_run_is_refused_as_a_filter(client: Client) -> None:
+@pytest.mark.proves("I15")
+async def test_an_empty_run_is_refused_as_a_filter(client: Client) -> None:
     refused = await client.get("/api/interrupts?run_id=")
     assert (refused.status, refused.body["place"]) == (422, "run_id")

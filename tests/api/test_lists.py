@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headway.api.wire.flow_bodies import encoded
+from headway.api.wire.flow_bodies import encode_json
 from tests.api.client import Client
 from tests.api.test_flows import ASK, waiting
 
@@ -41,7 +41,8 @@ async def test_flows_versions_and_tasks_are_listed_page_by_page(client: Client) 
     assert sorted(one["id"] for page in tasks for one in page) == sorted(ids)
 
 
-async def test_i20_pages_of_tasks_and_node_runs_end_where_they_would_be_too_large(
+@pytest.mark.proves("I20")
+async def test_pages_of_tasks_and_node_runs_end_where_they_would_be_too_large(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R5.10: and what found no room is in the next one."""
@@ -55,25 +56,26 @@ async def test_i20_pages_of_tasks_and_node_runs_end_where_they_would_be_too_larg
         (await client.post("/api/flows/large/tasks", {"params": params}))["id"] for _ in range(3)
     ]
     for task_id in ids:
-        await client.hw.run(task_id).ended()
+        await client.hw.run(task_id).wait_for_end()
     path = f"/api/tasks/{ids[0]}/node-runs"
     whole = await client.get(f"{path}?limit=4")
     assert ([row["node"] for row in whole["node_runs"]], whole["has_more"]) == (keys, False)
     assert (await client.get(f"{path}?limit=3"))["has_more"] is True
-    sizes = [len(encoded(row).encode()) for row in whole["node_runs"]]
+    sizes = [len(encode_json(row).encode()) for row in whole["node_runs"]]
     for room, counts in ((1, [1, 1, 1, 1]), (sum(sizes[:3]), [3, 1]), (sum(sizes[:3]) - 1, [2, 2])):
-        monkeypatch.setattr("headway.api.http.cursor.PAGE_SIZE_MAX", room)
+        monkeypatch.setattr("headway.api.http.cursor.PAGE_BYTE_COUNT_MAX", room)
         rows = [await client.get(path)]
         while rows[-1]["has_more"]:
             rows.append(await client.get(f"{path}?after={rows[-1]['node_runs'][-1]['seq']}"))
         assert [len(page["node_runs"]) for page in rows] == counts
         assert [row["seq"] for page in rows for row in page["node_runs"]] == [1, 2, 3, 4]
-    monkeypatch.setattr("headway.api.http.cursor.PAGE_SIZE_MAX", 1)
+    monkeypatch.setattr("headway.api.http.cursor.PAGE_BYTE_COUNT_MAX", 1)
     tasks = await pages(client, "/api/tasks", "tasks")
     assert [[one["id"] for one in page] for page in tasks] == [[one] for one in reversed(ids)]
 
 
-async def test_i20_pages_of_runs_keys_and_questions_end_where_they_would_be_too_large(
+@pytest.mark.proves("I20")
+async def test_pages_of_runs_keys_and_questions_end_where_they_would_be_too_large(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I16, I19: whoever may read cannot make the server hold all documents at once."""
@@ -86,9 +88,9 @@ async def test_i20_pages_of_runs_keys_and_questions_end_where_they_would_be_too_
         path = f"/api/{member}"
         whole = (await client.get(path))[member]
         assert sorted(one["key"] for one in whole) == keys
-        sizes = [len(encoded(one).encode()) for one in whole]
+        sizes = [len(encode_json(one).encode()) for one in whole]
         for room, counts in ((1, [1, 1, 1]), (sum(sizes[:2]), [2, 1]), (sum(sizes), [3])):
-            monkeypatch.setattr("headway.api.http.cursor.PAGE_SIZE_MAX", room)
+            monkeypatch.setattr("headway.api.http.cursor.PAGE_BYTE_COUNT_MAX", room)
             found = await pages(client, path, member, limit=3)
             assert [len(page) for page in found] == counts, member
             assert [one for page in found for one in page] == whole
@@ -103,6 +105,7 @@ async def test_saved_rows_are_listed_page_by_page(client: Client) -> None:
     assert [one["key"] for page in rows for one in page] == keys
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     "path",
     [
@@ -123,6 +126,6 @@ async def test_saved_rows_are_listed_page_by_page(client: Client) -> None:
         "W3RydWVd",
     ],
 )
-async def test_i15_what_is_no_cursor_is_refused(client: Client, path: str, cursor: str) -> None:
+async def test_what_is_no_cursor_is_refused(client: Client, path: str, cursor: str) -> None:
     refused = await client.get(f"{path}?cursor={cursor}")
     assert (refused.status, refused["place"]) == (422, "cursor")

@@ -20,7 +20,7 @@ LEASE_TTL_S = 1.0
 
 @pytest.fixture
 def path(url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(health, "ASKED_AGAIN_S", 0.0)
+    monkeypatch.setattr(health, "PROBE_INTERVAL_S", 0.0)
     return Path(url.removeprefix("sqlite:///"))
 
 

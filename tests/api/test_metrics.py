@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from headway.api.routes.metrics import LANE_COUNT_MAX, OTHER, Metrics
+from headway.api.routes.metrics import LANE_COUNT_MAX, OTHER_LABEL, Metrics
 from headway.core.command.admin.instance import DeclareDead
 from headway.core.ids import LaneName
 from tests.api.client import Client
@@ -23,7 +23,8 @@ def samples(text: Any) -> dict[tuple[str, ...], float]:
     }
 
 
-async def test_r1_10_figures_follow_what_happens(client: Client) -> None:
+@pytest.mark.proves("R1.10")
+async def test_figures_follow_what_happens(client: Client) -> None:
     done = await client.submitted("echo", key="secret-key")
     await client.ended(done)
     at_work = await client.submitted("stay", key="ann")
@@ -49,7 +50,8 @@ async def test_r1_10_figures_follow_what_happens(client: Client) -> None:
         assert hidden not in answer.body
 
 
-async def test_r1_10_answers_are_timed_by_the_path_of_the_call(client: Client) -> None:
+@pytest.mark.proves("R1.10")
+async def test_answers_are_timed_by_the_path_of_the_call(client: Client) -> None:
     """And by nothing that a caller could make up, or that names what he asked for."""
     run_id = await client.submitted("echo", key="secret-key")
     await client.get(f"/api/runs/{run_id}")
@@ -72,13 +74,15 @@ async def test_r1_10_answers_are_timed_by_the_path_of_the_call(client: Client) -
     }
 
 
-async def test_i15_a_submission_that_is_refused_is_timed_as_one(client: Client) -> None:
+@pytest.mark.proves("I15")
+async def test_a_submission_that_is_refused_is_timed_as_one(client: Client) -> None:
     await client.post("/api/runs", {"job": 5})
     told = samples((await client.get("/metrics")).body)
     assert told["headway_http_request_duration_seconds_count", "POST", "/api/runs"] == 1
 
 
-async def test_r1_10_lost_leases_and_conflicts_are_counted(client: Client) -> None:
+@pytest.mark.proves("R1.10")
+async def test_lost_leases_and_conflicts_are_counted(client: Client) -> None:
     """Each once, however often it is asked for."""
     store = client.hw.store
     before = samples((await client.get("/metrics")).body)
@@ -97,6 +101,6 @@ async def test_r1_10_lost_leases_and_conflicts_are_counted(client: Client) -> No
 
 def test_there_is_an_end_of_labels() -> None:
     metrics = Metrics()
-    labels = {metrics.lane(LaneName(f"tenant-{n}")) for n in range(1_000)}
+    labels = {metrics.lane_label(LaneName(f"tenant-{n}")) for n in range(1_000)}
     assert len(labels) == LANE_COUNT_MAX + 1
-    assert OTHER in labels
+    assert OTHER_LABEL in labels

@@ -13,8 +13,9 @@ pytestmark = pytest.mark.backend("sqlite")
 NAMES = ["eu/west", "a/b/c", "clear", "run", "tasks", "tasks/x"]
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("name", NAMES)
-async def test_i15_what_can_be_named_can_be_called(url: str, name: str) -> None:
+async def test_what_can_be_named_can_be_called(url: str, name: str) -> None:
     async with served(url, schedule_name=name) as client:
         for place in (name, name.replace("/", "%2F")):
             await assert_all_of_it_is_there(client, place, name)
@@ -49,8 +50,9 @@ async def test_what_can_be_done_at_an_address_is_told(client: Client) -> None:
         assert refused.headers["allow"].removesuffix(", HEAD") == allowed, path
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("path", ["/api/rnus", "/api/runs/", "/nothing/%1B%5B2J", f"/{'x' * 300}"])
-async def test_i15_an_address_that_is_none_is_named(client: Client, path: str) -> None:
+async def test_an_address_that_is_none_is_named(client: Client, path: str) -> None:
     """S9: with the way to those that there are, and no more."""
     missing = await client.get(path)
     assert (missing.status, missing["code"]) == (404, "not_found")
@@ -58,7 +60,8 @@ async def test_i15_an_address_that_is_none_is_named(client: Client, path: str) -
     assert missing["detail"] == f"there is nothing at {place!r}; /docs lists all calls"
 
 
-async def test_i15_a_name_may_hold_a_line_break(client: Client) -> None:
+@pytest.mark.proves("I15")
+async def test_a_name_may_hold_a_line_break(client: Client) -> None:
     assert (await client.call("PUT", "/api/keys/a%0Ab", {"job": "echo"})).status == 200
     assert (await client.get("/api/keys/a%0Ab"))["key"] == "a\nb"
     assert (await client.call("DELETE", "/api/keys/a%0Ab")).status == 204

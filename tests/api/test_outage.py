@@ -26,7 +26,7 @@ def cut_when_written(monkeypatch: pytest.MonkeyPatch) -> Cut:
 
     def cut(client: Client) -> None:
         database = client.hw.store.runs._database
-        read = database.with_retry
+        read = database.read_with_retry
 
         async def read_until_written(*given: Any, **more: Any) -> Any:
             if is_written():
@@ -57,7 +57,8 @@ def assert_may_be_done(answer: Answer) -> None:
     assert answer.headers["retry-after"]
 
 
-async def test_i20_what_was_written_is_not_denied_when_it_cannot_be_shown(
+@pytest.mark.proves("I20")
+async def test_what_was_written_is_not_denied_when_it_cannot_be_shown(
     client: Client, cut_when_written: Cut
 ) -> None:
     run_id, task_id = await active_run(client), await asking_task(client)
@@ -79,7 +80,8 @@ async def test_i20_what_was_written_is_not_denied_when_it_cannot_be_shown(
     assert (await client.get(f"/api/runs/{first['id']}")).status == 200
 
 
-async def test_i20_what_was_accepted_is_answered_without_another_look(
+@pytest.mark.proves("I20")
+async def test_what_was_accepted_is_answered_without_another_look(
     url: str, cut_when_written: Cut
 ) -> None:
     async with served(url, has_schedule=True) as client:
@@ -88,7 +90,8 @@ async def test_i20_what_was_accepted_is_answered_without_another_look(
         assert (started.status, started["key"]) == (201, "yearly")
 
 
-async def test_i20_a_lane_that_is_cleared_half_way_is_not_said_to_be_as_it_was(
+@pytest.mark.proves("I20")
+async def test_a_lane_that_is_cleared_half_way_is_not_said_to_be_as_it_was(
     client: Client, cut_when_written: Cut
 ) -> None:
     await client.call("PATCH", "/api/lanes/held", {"paused": True})
@@ -98,7 +101,8 @@ async def test_i20_a_lane_that_is_cleared_half_way_is_not_said_to_be_as_it_was(
     assert (await client.ended(run_id))["status"] == "canceled"
 
 
-async def test_i20_what_fails_before_anything_was_written_says_that_nothing_was_changed(
+@pytest.mark.proves("I20")
+async def test_what_fails_before_anything_was_written_says_that_nothing_was_changed(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = await active_run(client)

@@ -24,8 +24,9 @@ def refused(answer: Answer, status: int, code: str) -> None:
     assert int(answer.headers["retry-after"]) >= 1
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.backend("sqlite")
-async def test_i20_a_full_lane_is_told(client: Client) -> None:
+async def test_a_full_lane_is_told(client: Client) -> None:
     await client.call("PATCH", "/api/lanes/main", {"paused": True, "max_queued": 1})
     await client.submitted("echo", key="ann")
     answer = await client.post("/api/runs", {"job": "echo", "key": "bob"})
@@ -34,8 +35,9 @@ async def test_i20_a_full_lane_is_told(client: Client) -> None:
     assert [run["key"] for run in (await client.get("/api/runs"))["runs"]] == ["ann"]
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.backend("sqlite")
-async def test_i20_a_full_inbox_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_inbox_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox, "UNREAD_COUNT_MAX", 2)
     run_id = await client.submitted("stay")
     await client.begun(run_id)
@@ -48,18 +50,20 @@ async def test_i20_a_full_inbox_is_told(client: Client, monkeypatch: pytest.Monk
     assert answer["run_id"] == run_id
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.backend("sqlite")
-async def test_i20_so_are_more_writes_than_can_wait(
+async def test_so_are_more_writes_than_can_wait(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "WAITING_COUNT_MAX", 0)
+    monkeypatch.setattr(waiting, "QUEUED_COUNT_MAX", 0)
     refused(await client.post("/api/runs", {"job": "echo"}), 503, "unavailable")
     monkeypatch.undo()
     assert (await client.get("/api/runs"))["runs"] == []
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.backend("sqlite")
-async def test_i20_so_are_more_streams_than_there_may_be(
+async def test_so_are_more_streams_than_there_may_be(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "STREAM_COUNT_MAX", 1)
@@ -86,8 +90,9 @@ async def on_postgres(quick: None, postgres_url: str) -> AsyncIterator[Client]:
         yield client
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.backend("postgres")
-async def test_i20_a_database_that_is_away_is_told_whatever_is_asked(
+async def test_a_database_that_is_away_is_told_whatever_is_asked(
     on_postgres: Client, postgres_server: PostgresServer
 ) -> None:
     client = on_postgres
@@ -112,8 +117,9 @@ async def test_i20_a_database_that_is_away_is_told_whatever_is_asked(
     assert len((await client.get("/api/runs"))["runs"]) == 1
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.backend("postgres")
-async def test_i20_a_database_that_is_silent_makes_a_server_unready_and_not_silent(
+async def test_a_database_that_is_silent_makes_a_server_unready_and_not_silent(
     on_postgres: Client, postgres_server: PostgresServer
 ) -> None:
     assert (await on_postgres.get("/readyz")).status == 200
@@ -127,8 +133,9 @@ async def test_i20_a_database_that_is_silent_makes_a_server_unready_and_not_sile
         postgres_server.resume()
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.backend("postgres")
-async def test_i20_a_database_that_only_reads_is_not_ready(
+async def test_a_database_that_only_reads_is_not_ready(
     on_postgres: Client, postgres_server: PostgresServer
 ) -> None:
     """What an old primary becomes: everything can be seen, and nothing done."""

@@ -49,7 +49,8 @@ async def got(folder: Path, path: str) -> Got:
     return Got(told[0]["status"], headers, b"".join(part.get("body", b"") for part in told[1:]))
 
 
-async def test_s8_the_page_comes_with_a_policy_that_lets_nothing_else_in(built: Path) -> None:
+@pytest.mark.proves("S8")
+async def test_the_page_comes_with_a_policy_that_lets_nothing_else_in(built: Path) -> None:
     answer = await got(built, "/ui/")
     assert (answer.status, answer.body) == (200, INDEX.encode())
     policy = answer.headers["content-security-policy"]
@@ -64,8 +65,9 @@ async def test_what_has_a_hash_in_its_name_is_kept_and_packed(built: Path) -> No
     assert answer.headers["content-encoding"] == "gzip"
 
 
+@pytest.mark.proves("S7")
 @pytest.mark.parametrize("path", ["/ui/../secret", "/ui//etc/passwd", "/ui/nothing.js"])
-async def test_s7_nothing_outside_of_the_page_is_served(built: Path, path: str) -> None:
+async def test_nothing_outside_of_the_page_is_served(built: Path, path: str) -> None:
     (built.parent / "secret").write_text("hush", encoding="utf-8")
     assert (await got(built, path)).status == 404
 

@@ -15,7 +15,8 @@ PUBLIC = PublicAddress.parse("https://Headway.example.org/")
 THEIRS = {"host": "headway.example.org", "origin": "https://headway.example.org"}
 
 
-async def test_s3_a_page_of_the_public_address_may_call(url: str) -> None:
+@pytest.mark.proves("S3")
+async def test_a_page_of_the_public_address_may_call(url: str) -> None:
     async with served(url, access=ACCESS, public=PUBLIC) as client:
         said = {**THEIRS, "sec_fetch_site": "same-origin"}
         answer = await client.post("/api/session", {"token": TOKEN}, **said)
@@ -27,12 +28,14 @@ async def test_s3_a_page_of_the_public_address_may_call(url: str) -> None:
         assert submitted.status == 201
 
 
-async def test_s3_also_when_the_proxy_calls_us_by_our_own_name(url: str) -> None:
+@pytest.mark.proves("S3")
+async def test_also_when_the_proxy_calls_us_by_our_own_name(url: str) -> None:
     async with served(url, public=PUBLIC) as client:
         answer = await client.post("/api/runs", {"job": "echo"}, origin=THEIRS["origin"])
         assert answer.status == 201
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize(
     "changed",
     [
@@ -43,13 +46,14 @@ async def test_s3_also_when_the_proxy_calls_us_by_our_own_name(url: str) -> None
         {"sec_fetch_site": "cross-site"},
     ],
 )
-async def test_s3_no_other_origin_may(url: str, changed: dict[str, str]) -> None:
+async def test_no_other_origin_may(url: str, changed: dict[str, str]) -> None:
     async with served(url, public=PUBLIC) as client:
         answer = await client.post("/api/runs", {"job": "echo"}, **{**THEIRS, **changed})
         assert (answer.status, answer["code"]) == (403, "cross_origin")
 
 
-async def test_s3_without_the_setting_our_own_page_behind_tls_is_told_which_one(url: str) -> None:
+@pytest.mark.proves("S3")
+async def test_without_the_setting_our_own_page_behind_tls_is_told_which_one(url: str) -> None:
     async with served(url) as client:
         by_tls = {"origin": client.address.replace("http:", "https:")}
         refused = await client.post("/api/runs", {"job": "echo"}, **by_tls)
@@ -57,11 +61,13 @@ async def test_s3_without_the_setting_our_own_page_behind_tls_is_told_which_one(
         assert "HEADWAY_PUBLIC_URL" in refused["detail"]
 
 
-async def test_s3_without_the_setting_the_public_name_is_unknown(url: str) -> None:
+@pytest.mark.proves("S3")
+async def test_without_the_setting_the_public_name_is_unknown(url: str) -> None:
     async with served(url) as client:
         assert (await client.post("/api/runs", {"job": "echo"}, **THEIRS)).status == 421
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize(
     ("path", "status", "location"),
     [
@@ -72,7 +78,7 @@ async def test_s3_without_the_setting_the_public_name_is_unknown(url: str) -> No
         ("/docs/", 404, None),
     ],
 )
-async def test_s3_nobody_is_led_to_an_address_without_tls_or_prefix(
+async def test_nobody_is_led_to_an_address_without_tls_or_prefix(
     url: str, path: str, status: int, location: str | None
 ) -> None:
     async with served(url, public=PUBLIC) as client:
@@ -80,6 +86,7 @@ async def test_s3_nobody_is_led_to_an_address_without_tls_or_prefix(
         assert (answer.status, answer.headers.get("location")) == (status, location)
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize(
     ("said", "origin"),
     [
@@ -89,7 +96,7 @@ async def test_s3_nobody_is_led_to_an_address_without_tls_or_prefix(
         ("http://[::1]:9000", "http://[::1]:9000"),
     ],
 )
-def test_s3_the_origin_is_written_as_browsers_write_it(said: str, origin: str) -> None:
+def test_the_origin_is_written_as_browsers_write_it(said: str, origin: str) -> None:
     assert PublicAddress.parse(said).origin == origin
 
 

@@ -15,7 +15,7 @@ from headway.api.application import build_application
 from headway.api.http.access import Access
 from headway.api.http.origin import Origins
 from headway.api.routes import health
-from headway.api.routes.event_routes import pack
+from headway.api.routes.event_routes import encode_event
 from headway.api.routes.metrics import Metrics
 from headway.app import Headway
 from headway.cli.client.in_process import LocalTransport
@@ -30,12 +30,13 @@ pytestmark = pytest.mark.backend("sqlite")
 BOUND_S = 30.0
 
 
-async def test_i20_a_database_that_takes_no_writes_makes_a_server_unready(
+@pytest.mark.proves("I20")
+async def test_a_database_that_takes_no_writes_makes_a_server_unready(
     client: Client, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It can still be read: to read it is not enough."""
     monkeypatch.setattr(health, "READY_S_MAX", 0.3)
-    monkeypatch.setattr(health, "ASKED_AGAIN_S", 0.0)
+    monkeypatch.setattr(health, "PROBE_INTERVAL_S", 0.0)
     held = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
     held.execute("BEGIN IMMEDIATE")
     try:
@@ -65,7 +66,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk]:
 async def test_full_disk_makes_a_server_unready_until_there_is_room(
     disk: SmallDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "ASKED_AGAIN_S", 0.0)
+    monkeypatch.setattr(health, "PROBE_INTERVAL_S", 0.0)
     async with served(f"sqlite:///{disk.folder}/headway.db") as client:
         assert (await client.get("/readyz")).status == 200
         disk.fill()
@@ -86,7 +87,7 @@ async def test_failed_readiness_probe_is_logged_once_for_all_requests_that_share
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(health, "READY_S_MAX", BOUND_S)
-    monkeypatch.setattr(health, "ASKED_AGAIN_S", 3_600.0)
+    monkeypatch.setattr(health, "PROBE_INTERVAL_S", 3_600.0)
     with limited_disk(tmp_path / "disk") as disk:
         async with served(f"sqlite:///{disk.folder}/headway.db") as client:
             disk.fill()
@@ -108,10 +109,11 @@ async def test_readiness_check_commits_a_write(client: Client, url: str) -> None
     assert batch_number() > before
 
 
-async def test_i20_however_many_ask_the_database_is_asked_once(
+@pytest.mark.proves("I20")
+async def test_however_many_ask_the_database_is_asked_once(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "ASKED_AGAIN_S", 3_600.0)
+    monkeypatch.setattr(health, "PROBE_INTERVAL_S", 3_600.0)
     asked: Counter[type] = Counter()
     apply = SqlStore.apply
 
@@ -125,8 +127,9 @@ async def test_i20_however_many_ask_the_database_is_asked_once(
     assert asked[Probe] <= 1
 
 
-async def test_i20_a_server_that_stops_is_not_ready(url: str) -> None:
-    async with Headway(url) as hw, EventFeed(hw.store, hw.store.events, pack=pack) as feed:
+@pytest.mark.proves("I20")
+async def test_a_server_that_stops_is_not_ready(url: str) -> None:
+    async with Headway(url) as hw, EventFeed(hw.store, hw.store.events, pack=encode_event) as feed:
         app = build_application(
             hw, feed, Metrics(), access=Access(()), origins=Origins(()), version="0"
         )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema_rs import validate
 
-from headway.api.docs_page import example_of, reference_page, resolved
+from headway.api.docs_page import example_body, render_reference, resolve_schema
 from headway.api.wire import api_models as wire
 from headway.api.wire import flow_bodies
 from tests.api.client import Client
@@ -25,7 +25,8 @@ REFUSED_BY_THE_GUARD = {"400", "403", "421", "422", "431", "500", "503"}
 REFUSED_BODIES = {"408", "413", "415"}
 
 
-async def test_s8_the_page_names_every_call_and_needs_no_script_and_no_network(
+@pytest.mark.proves("S8")
+async def test_the_page_names_every_call_and_needs_no_script_and_no_network(
     client: Client,
 ) -> None:
     document = (await client.get("/openapi.json")).body
@@ -51,9 +52,9 @@ async def test_every_call_says_what_it_does_and_every_body_has_an_example(client
 
 def assert_can_be_sent(document: dict[str, Any], schema: dict[str, Any]) -> None:
     """The example that the page prints is one that the server takes."""
-    said = example_of(document, schema)
+    said = example_body(document, schema)
     assert said, schema
-    assert set(resolved(document, schema).get("required", ())) <= set(said)
+    assert set(resolve_schema(document, schema).get("required", ())) <= set(said)
     for name in re.findall(r'"#/components/schemas/(\w+)"', json.dumps(schema)):
         model = getattr(wire, name, None) or getattr(flow_bodies, name)
         model.model_validate(said)
@@ -79,7 +80,8 @@ async def test_the_document_says_what_is_asked_for_and_what_is_answered(client: 
                     assert "Retry-After" in answer["headers"], (method, path)
 
 
-async def test_r5_6_the_root_paths_are_told_of_with_examples_of_what_they_answer(
+@pytest.mark.proves("R5.6")
+async def test_the_root_paths_are_told_of_with_examples_of_what_they_answer(
     client: Client,
 ) -> None:
     document = (await client.get("/openapi.json")).body
@@ -130,10 +132,9 @@ def blocks(stream: str) -> Iterator[dict[str, str]]:
         yield {name: value for name, _, value in lines if name}
 
 
+@pytest.mark.proves("I15", "S9")
 @pytest.mark.parametrize("path", ["/healthz", "/api/lanes", "/metrics", "/list"])
-async def test_i15_s9_what_the_guard_refuses_is_told_of_every_call(
-    client: Client, path: str
-) -> None:
+async def test_what_the_guard_refuses_is_told_of_every_call(client: Client, path: str) -> None:
     document = (await client.get("/openapi.json")).body
     told = document["paths"][path]["get"]["responses"]
     text, json_ = {"content-type": "text/plain"}, {"content-type": "application/json"}
@@ -173,11 +174,12 @@ async def test_the_page_prints_calls_that_can_be_made(client: Client) -> None:
     assert "-d &#x27;{}&#x27;" not in page
 
 
-def test_s8_words_of_the_document_are_no_html() -> None:
+@pytest.mark.proves("S8")
+def test_words_of_the_document_are_no_html() -> None:
     operation = {"description": "<script>alert(1)</script>", "parameters": [], "responses": {}}
     document = {
         "info": {"title": "<b>", "version": "1"},
         "paths": {"/a/<i>": {"get": operation}},
     }
-    page = reference_page(document)
+    page = render_reference(document)
     assert not {"<b>", "<i>", "<script>"} & set(re.findall(r"<\w+>", page))

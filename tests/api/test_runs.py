@@ -10,7 +10,8 @@ from tests.api.client import Client
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_r1_1_a_run_is_accepted_carried_out_and_can_be_looked_at(client: Client) -> None:
+@pytest.mark.proves("R1.1")
+async def test_a_run_is_accepted_carried_out_and_can_be_looked_at(client: Client) -> None:
     answer = await client.post("/api/runs", {"job": "echo", "key": "ann", "params": {"said": [1]}})
     assert answer.status == 201
     assert answer.headers["location"] == f"/api/runs/{answer['id']}"
@@ -69,7 +70,8 @@ async def test_a_run_that_timed_out_says_which_limit_it_has_passed(client: Clien
     assert message in explained["sentence"]
 
 
-async def test_r1_5_a_busy_key_is_answered_409_with_the_run_that_keeps_it_busy(
+@pytest.mark.proves("R1.5")
+async def test_a_busy_key_is_answered_409_with_the_run_that_keeps_it_busy(
     client: Client,
 ) -> None:
     first = await client.submitted("stay", key="ann")
@@ -80,7 +82,8 @@ async def test_r1_5_a_busy_key_is_answered_409_with_the_run_that_keeps_it_busy(
     assert [run["id"] for run in listed["runs"]] == [first]
 
 
-async def test_i6_the_same_idempotency_key_gives_the_same_run(client: Client) -> None:
+@pytest.mark.proves("I6")
+async def test_the_same_idempotency_key_gives_the_same_run(client: Client) -> None:
     body = {"job": "echo", "params": {"said": 1}}
     first = await client.post("/api/runs", body, idempotency_key="one")
     again = await client.post("/api/runs", body, idempotency_key="one")
@@ -93,6 +96,7 @@ async def test_i6_the_same_idempotency_key_gives_the_same_run(client: Client) ->
     )
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("body", "place"),
     [
@@ -108,7 +112,7 @@ async def test_i6_the_same_idempotency_key_gives_the_same_run(client: Client) ->
         ({"job": "echo", "key": "  "}, "key"),
     ],
 )
-async def test_i15_a_bad_submission_is_refused_with_its_place(
+async def test_a_bad_submission_is_refused_with_its_place(
     client: Client, body: Any, place: str
 ) -> None:
     answer = await client.post("/api/runs", body)
@@ -129,7 +133,8 @@ async def test_a_list_is_paged_newest_first_and_filtered(client: Client) -> None
     assert (await client.get("/api/runs?cursor=nope")).status == 422
 
 
-async def test_i11_a_cancel_tells_the_truth_and_a_second_is_told_apart(client: Client) -> None:
+@pytest.mark.proves("I11")
+async def test_a_cancel_tells_the_truth_and_a_second_is_told_apart(client: Client) -> None:
     run_id = await client.submitted("stay", key="ann")
     queued = await client.submitted("stay", key="ann", on_conflict="enqueue")
     answer = await client.post(f"/api/runs/{queued}/cancel")
@@ -143,7 +148,8 @@ async def test_i11_a_cancel_tells_the_truth_and_a_second_is_told_apart(client: C
     assert (late.status, late["code"]) == (409, "run_not_active")
 
 
-async def test_i3_messages_and_answers_reach_the_job(client: Client) -> None:
+@pytest.mark.proves("I3")
+async def test_messages_and_answers_reach_the_job(client: Client) -> None:
     run_id = await client.submitted("listen")
     sent = {"content": "hello", "deliver": "when_listening"}
     assert (await client.post(f"/api/runs/{run_id}/messages", sent)).status == 202
@@ -164,7 +170,11 @@ async def test_a_run_explains_itself(client: Client) -> None:
     first = await client.submitted("stay", key="ann")
     behind = await client.submitted("stay", key="ann", on_conflict="enqueue")
     explained = await client.get(f"/api/runs/{behind}/explain")
-    assert (explained["gate"], explained["held_by"], explained["position"]) == ("key", [first], 1)
+    assert (explained["gate"], explained["holder_ids"], explained["position"]) == (
+        "key",
+        [first],
+        1,
+    )
 
 
 @pytest.mark.parametrize(
@@ -183,7 +193,8 @@ async def test_a_run_that_is_not_there_is_404(client: Client, method: str, path:
     assert (answer.status, answer["code"]) == (404, "run_not_found")
 
 
-async def test_i3_what_is_answered_at_once_is_what_is_stored(client: Client) -> None:
+@pytest.mark.proves("I3")
+async def test_what_is_answered_at_once_is_what_is_stored(client: Client) -> None:
     await client.call("PATCH", "/api/lanes/held", {"paused": True})
     for body in (
         {"job": "echo"},
@@ -197,7 +208,8 @@ async def test_i3_what_is_answered_at_once_is_what_is_stored(client: Client) -> 
         assert {**answer.body, "traceback": None} == read
 
 
-async def test_r1_8_the_files_of_a_run_are_listed_page_by_page(client: Client) -> None:
+@pytest.mark.proves("R1.8")
+async def test_the_files_of_a_run_are_listed_page_by_page(client: Client) -> None:
     @client.hw.job
     async def writes(ctx: RunContext) -> None:
         for path in ("a.txt", "b/c.txt"):
@@ -205,7 +217,7 @@ async def test_r1_8_the_files_of_a_run_are_listed_page_by_page(client: Client) -
                 await file.write(b"seven b")
 
     run_id = await client.submitted("writes")
-    await client.hw.run(run_id).ended()
+    await client.hw.run(run_id).wait_for_end()
     first = await client.get(f"/api/runs/{run_id}/files?limit=1")
     (file,) = first["files"]
     assert (file["path"], file["byte_count"]) == ("a.txt", 7)

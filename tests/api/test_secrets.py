@@ -45,7 +45,8 @@ async def used(client: Client) -> list[str]:
     return passwords
 
 
-async def test_s4_a_secret_is_not_shown_though_whoever_saved_it_did_not_know_the_job(
+@pytest.mark.proves("S4")
+async def test_a_secret_is_not_shown_though_whoever_saved_it_did_not_know_the_job(
     client: Client, url: str, used: list[str]
 ) -> None:
     async with Headway(url).without_engine() as stranger:
@@ -58,7 +59,8 @@ async def test_s4_a_secret_is_not_shown_though_whoever_saved_it_did_not_know_the
     assert used == [PASSWORD]
 
 
-async def test_s4_a_row_that_is_as_large_as_may_be_is_shown_without_its_secret(
+@pytest.mark.proves("S4")
+async def test_a_row_that_is_as_large_as_may_be_is_shown_without_its_secret(
     client: Client, url: str, used: list[str]
 ) -> None:
     """Its secret is marked only when it is read, which makes it longer."""
@@ -70,7 +72,8 @@ async def test_s4_a_row_that_is_as_large_as_may_be_is_shown_without_its_secret(
     assert shown["params"] == {"name": params["name"], "password": SET}
 
 
-async def test_r1_12_the_job_is_given_the_secret_and_nobody_is_shown_it(
+@pytest.mark.proves("R1.12")
+async def test_the_job_is_given_the_secret_and_nobody_is_shown_it(
     client: Client, used: list[str]
 ) -> None:
     params = {"name": "ann", "password": PASSWORD, "pin": "1234"}
@@ -86,7 +89,8 @@ async def test_r1_12_the_job_is_given_the_secret_and_nobody_is_shown_it(
         assert "a default" not in text
 
 
-async def test_r1_12_a_saved_secret_is_shown_as_set_kept_and_used(
+@pytest.mark.proves("R1.12")
+async def test_a_saved_secret_is_shown_as_set_kept_and_used(
     client: Client, used: list[str]
 ) -> None:
     row = {"job": "login", "params": {"name": "ann", "password": PASSWORD}}
@@ -101,7 +105,8 @@ async def test_r1_12_a_saved_secret_is_shown_as_set_kept_and_used(
     assert used == [PASSWORD, PASSWORD]
 
 
-async def test_r1_12_a_secret_that_is_only_said_to_be_set_must_be_known(
+@pytest.mark.proves("R1.12")
+async def test_a_secret_that_is_only_said_to_be_set_must_be_known(
     client: Client, used: list[str]
 ) -> None:
     params = {"name": "bob", "password": SET}
@@ -113,7 +118,8 @@ async def test_r1_12_a_secret_that_is_only_said_to_be_set_must_be_known(
         await client.hw.keys.save("bob", job="login", params=params)
 
 
-async def test_r1_12_a_wrong_secret_is_not_repeated_in_the_refusal(
+@pytest.mark.proves("R1.12")
+async def test_a_wrong_secret_is_not_repeated_in_the_refusal(
     client: Client, used: list[str]
 ) -> None:
     body = {"job": "login", "params": {"name": "ann", "password": 12_345_678}}
@@ -122,7 +128,8 @@ async def test_r1_12_a_wrong_secret_is_not_repeated_in_the_refusal(
     assert "12345678" not in json.dumps(refused.body)
 
 
-async def test_r1_12_the_mirror_does_not_show_it(url: str, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.12")
+async def test_the_mirror_does_not_show_it(url: str, tmp_path: Path) -> None:
     hw = Headway(url, data=tmp_path, mirror=True)
 
     @hw.job()
@@ -134,7 +141,8 @@ async def test_r1_12_the_mirror_does_not_show_it(url: str, tmp_path: Path) -> No
     assert shown_in(tmp_path, run.id)["params"] == {"password": SET}
 
 
-async def test_r1_12_a_secret_that_steers_a_run_is_not_in_its_events(
+@pytest.mark.proves("R1.12")
+async def test_a_secret_that_steers_a_run_is_not_in_its_events(
     client: Client, used: list[str]
 ) -> None:
     is_steered = asyncio.Event()
@@ -157,7 +165,8 @@ async def test_r1_12_a_secret_that_steers_a_run_is_not_in_its_events(
     assert PASSWORD not in json.dumps((await client.get("/api/events?after=0")).body)
 
 
-async def test_r1_12_a_row_of_a_job_that_nobody_knows_here_keeps_its_secret(client: Client) -> None:
+@pytest.mark.proves("R1.12")
+async def test_a_row_of_a_job_that_nobody_knows_here_keeps_its_secret(client: Client) -> None:
     row = {"job": "elsewhere", "params": {"password": {"$secret": PASSWORD}}}
     assert (await client.call("PUT", "/api/keys/ann", row))["params"] == {"password": SET}
     row["params"] = {"password": SET}
@@ -166,14 +175,16 @@ async def test_r1_12_a_row_of_a_job_that_nobody_knows_here_keeps_its_secret(clie
     assert json.loads(saved.params) == {"password": {"$secret": PASSWORD}}
 
 
-def test_r1_12_a_secret_inside_of_a_parameter_is_refused_with_the_job() -> None:
+@pytest.mark.proves("R1.12")
+def test_a_secret_inside_of_a_parameter_is_refused_with_the_job() -> None:
     async def login(ctx: RunContext, passwords: list[SecretStr]) -> None: ...
 
     with pytest.raises(InvalidInput, match="make it a parameter of its own"):
         Headway("sqlite://").job()(login)
 
 
-async def test_r1_12_a_secret_that_is_replaced_at_this_very_moment_is_not_used(
+@pytest.mark.proves("R1.12")
+async def test_a_secret_that_is_replaced_at_this_very_moment_is_not_used(
     client: Client, used: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys, runs = client.hw.keys, client.hw.store.runs
@@ -192,7 +203,8 @@ async def test_r1_12_a_secret_that_is_replaced_at_this_very_moment_is_not_used(
     assert used == []
 
 
-async def test_s4_a_secret_of_a_task_is_shown_nowhere(client: Client) -> None:
+@pytest.mark.proves("S4")
+async def test_a_secret_of_a_task_is_shown_nowhere(client: Client) -> None:
     given: list[Any] = []
 
     @client.hw.flows.function
@@ -209,7 +221,7 @@ async def test_s4_a_secret_of_a_task_is_shown_nowhere(client: Client) -> None:
     await client.call("PUT", "/api/flows/logins", {"start": "a", "nodes": {"a": node}})
     params = {"password": {"$secret": PASSWORD}}
     task = await client.post("/api/flows/logins/tasks", {"params": params})
-    await client.hw.run(task["id"]).ended()
+    await client.hw.run(task["id"]).wait_for_end()
     (row,) = await client.hw.flows.node_runs(task["id"])
     assert PASSWORD in json.dumps(given)
     assert PASSWORD in json.dumps(row.input)
@@ -229,7 +241,8 @@ async def test_s4_a_secret_of_a_task_is_shown_nowhere(client: Client) -> None:
     assert PASSWORD not in json.dumps((await client.get("/api/events?after=0")).body)
 
 
-async def test_s4_a_secret_that_a_job_tells_is_not_shown_on(client: Client) -> None:
+@pytest.mark.proves("S4")
+async def test_a_secret_that_a_job_tells_is_not_shown_on(client: Client) -> None:
     @client.hw.job()
     async def leak(ctx: RunContext) -> Any:
         told = {"login": {"$secret": PASSWORD}}

@@ -27,7 +27,7 @@ class AfterASession:
 
 @pytest.fixture(autouse=True)
 def _hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "GUESS_S", 0.01)
+    monkeypatch.setattr(session, "GUESS_DELAY_S", 0.01)
 
 
 async def signed_in(client: Client, token: str = READ) -> str:
@@ -37,7 +37,8 @@ async def signed_in(client: Client, token: str = READ) -> str:
     return answer.headers["set-cookie"].partition(";")[0]
 
 
-async def test_s2_a_browser_signs_in_once_and_keeps_a_cookie(url: str) -> None:
+@pytest.mark.proves("S2")
+async def test_a_browser_signs_in_once_and_keeps_a_cookie(url: str) -> None:
     async with served(url, access=TOKENS) as client:
         refused = await client.post("/api/session", {"token": "nope"})
         assert (refused.status, refused["detail"]) == (401, "there is no such token")
@@ -55,16 +56,16 @@ async def test_s2_a_browser_signs_in_once_and_keeps_a_cookie(url: str) -> None:
             assert (await client.get("/api/lanes", cookie=f"{name}={forged}")).status == 401
 
 
-async def test_s2_a_session_is_over_after_its_time(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.proves("S2")
+async def test_a_session_is_over_after_its_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headway.api.http.access.SESSION_S", -1)
     async with served(url, access=TOKENS) as client:
         cookie = await signed_in(client)
         assert (await client.get("/api/lanes", cookie=cookie)).status == 401
 
 
-async def test_s2_who_signs_out_has_no_session_any_more(url: str) -> None:
+@pytest.mark.proves("S2")
+async def test_who_signs_out_has_no_session_any_more(url: str) -> None:
     """Also whoever has kept a copy of it. Another browser has one of its own."""
     async with served(url, access=TOKENS) as client:
         ours, another = await signed_in(client), await signed_in(client)
@@ -74,8 +75,9 @@ async def test_s2_who_signs_out_has_no_session_any_more(url: str) -> None:
         assert (await client.call("DELETE", "/api/session")).status == 204
 
 
+@pytest.mark.proves("S2")
 @pytest.mark.parametrize("is_signed_out", [True, False], ids=["signed out", "over"])
-async def test_s2_a_stream_ends_with_the_session_that_opened_it(
+async def test_a_stream_ends_with_the_session_that_opened_it(
     url: str, monkeypatch: pytest.MonkeyPatch, is_signed_out: bool
 ) -> None:
     """Within a ping, and before anything more is told. One with a token goes on."""
@@ -100,7 +102,8 @@ async def test_s2_a_stream_ends_with_the_session_that_opened_it(
         assert (await client.get("/api/lanes", cookie=another)).status == status
 
 
-async def test_s2_a_silent_stream_ends_with_its_session_within_a_ping(
+@pytest.mark.proves("S2")
+async def test_a_silent_stream_ends_with_its_session_within_a_ping(
     url: str,
 ) -> None:
     async with served(url, access=TOKENS, sse_ping_interval_s=0.05) as client, asyncio.timeout(30):
@@ -110,8 +113,9 @@ async def test_s2_a_silent_stream_ends_with_its_session_within_a_ping(
             assert [event async for event in stream] == []
 
 
+@pytest.mark.proves("S2")
 @pytest.mark.parametrize("other", ['prefs={"a":[1,2]}', "=x", "x", "a b=c", "é=ü", ";;"])
-async def test_s2_cookies_of_other_programs_on_this_host_are_not_in_the_way(
+async def test_cookies_of_other_programs_on_this_host_are_not_in_the_way(
     url: str, other: str
 ) -> None:
     async with served(url, access=TOKENS) as client:
@@ -120,32 +124,36 @@ async def test_s2_cookies_of_other_programs_on_this_host_are_not_in_the_way(
             assert (await client.get("/api/lanes", cookie=both)).status == 200
 
 
-def test_s2_servers_with_other_tokens_keep_cookies_of_other_names() -> None:
+@pytest.mark.proves("S2")
+def test_servers_with_other_tokens_keep_cookies_of_other_names() -> None:
     """A browser has one place for all ports of a host; instances of one service share theirs."""
     another = Access([Token("another-another-another", Scope.OPERATE)])
     same = Access([Token(READ, Scope.READ), Token(OPERATE, Scope.OPERATE)])
     assert another.cookie_name != TOKENS.cookie_name == same.cookie_name
-    kept = TOKENS.session("read")
-    assert same.caller_of({}, kept) == (Scope.READ, "session:read", kept)
-    assert another.caller_of({}, kept) is None
+    kept = TOKENS.create_session("read")
+    assert same.authenticate({}, kept) == (Scope.READ, "session:read", kept)
+    assert another.authenticate({}, kept) is None
 
 
+@pytest.mark.proves("S2")
 @pytest.mark.parametrize("now", [Token(READ, Scope.WORKER), Token(READ, Scope.READ, "ann")])
-def test_s2_a_session_ends_when_its_token_means_something_else(now: Token) -> None:
+def test_a_session_ends_when_its_token_means_something_else(now: Token) -> None:
     before = Access([Token(READ, Scope.READ)])
-    assert Access([now]).caller_of({}, before.session("read")) is None
+    assert Access([now]).authenticate({}, before.create_session("read")) is None
 
 
-async def test_s2_where_no_token_is_set_nobody_signs_in(client: Client) -> None:
+@pytest.mark.proves("S2")
+async def test_where_no_token_is_set_nobody_signs_in(client: Client) -> None:
     answer = await client.post("/api/session", {"token": READ})
     assert (answer.status, answer["code"]) == (401, "unauthorized")
     assert "no token is set" in answer["detail"]
 
 
-async def test_s2_tokens_cannot_be_guessed_quickly_and_who_has_one_is_not_kept_out(
+@pytest.mark.proves("S2")
+async def test_tokens_cannot_be_guessed_quickly_and_who_has_one_is_not_kept_out(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "GUESS_S", 60.0)
+    monkeypatch.setattr(session, "GUESS_DELAY_S", 60.0)
     async with served(url, access=TOKENS) as client, asyncio.TaskGroup() as group:
         guesses = {
             group.create_task(client.post("/api/session", {"token": f"guess {n}"}))

@@ -94,7 +94,8 @@ def wait_for(name: str) -> None:
         time.sleep(0.01)
 
 
-def test_r3_8_the_signal_that_resets_lanes_ends_no_server(tmp_path: Path) -> None:
+@pytest.mark.proves("R3.8")
+def test_the_signal_that_resets_lanes_ends_no_server(tmp_path: Path) -> None:
     """Neither while it starts, nor while it serves, nor while it waits for its last runs."""
     (tmp_path / "slow.py").write_text(SLOW)
     log = tmp_path / "server.log"

@@ -52,10 +52,9 @@ async def wanted(client: Client, said: str) -> list[tuple[str, str, str]]:
     return [*found, ("GET", f"/ui/{said}", "path"), ("POST", f"/api/runs?a=1{said}", "query")]
 
 
+@pytest.mark.proves("I15", "I20", "I24")
 @pytest.mark.parametrize(("said", "problem"), NO_TEXT.items(), ids=["nul", "byte", "surrogate"])
-async def test_i15_i20_i24_what_is_no_text_is_refused_wherever_it_is(
-    url: str, said: str, problem: str
-) -> None:
+async def test_what_is_no_text_is_refused_wherever_it_is(url: str, said: str, problem: str) -> None:
     async with served(url) as client:
         for method, path, place in await wanted(client, said):
             answer = await client.call(method, path, None if method == "GET" else {})
@@ -65,7 +64,8 @@ async def test_i15_i20_i24_what_is_no_text_is_refused_wherever_it_is(
         assert (await client.get("/api/keys"))["keys"] == []
 
 
-async def test_i15_what_only_looks_like_it_is_taken(url: str) -> None:
+@pytest.mark.proves("I15")
+async def test_what_only_looks_like_it_is_taken(url: str) -> None:
     async with served(url) as client:
         for place, key in (("a%2500", "a%00"), ("%25FF", "%FF"), ("%EF%BF%BD", "\ufffd")):
             answer = await client.call("PUT", f"/api/keys/{place}", {"job": "echo"})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headway.api.http.access import Access, Scope, Token
-from headway.core.ids import SECOND
+from headway.core.ids import SECOND_US
 from tests.api.client import Client
 from tests.api.conftest import served
 
@@ -30,7 +30,7 @@ async def test_absent_limit_is_that_of_the_job_and_null_is_none(
 ) -> None:
     answer = await client.post("/api/runs", {"job": "echo", **body})
     record = await client.hw.run(answer.body["id"]).record()
-    assert record.run.timeout_us == (None if limit_s is None else limit_s * SECOND)
+    assert record.run.timeout_us == (None if limit_s is None else limit_s * SECOND_US)
 
 
 @pytest.mark.proves("R4.14")

@@ -79,6 +79,7 @@ def test_nothing_of_opentelemetry_is_imported_for_a_program_that_does_not_use_it
     program(str(tmp_path / "alone.py"), url)
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
@@ -94,9 +95,7 @@ def test_nothing_of_opentelemetry_is_imported_for_a_program_that_does_not_use_it
         (None, None),
     ],
 )
-def test_i15_what_is_no_trace_is_as_if_it_was_not_there(
-    given: str | None, kept: str | None
-) -> None:
+def test_what_is_no_trace_is_as_if_it_was_not_there(given: str | None, kept: str | None) -> None:
     adopt_trace(TRACEPARENT)
     adopt_trace(given)
     assert current_trace() == kept

@@ -9,7 +9,7 @@ from starlette.routing import Mount, Route
 
 from headway.api.application import build_routes
 from headway.api.http.access import Access, Scope, Token
-from headway.api.routes.event_routes import pack
+from headway.api.routes.event_routes import encode_event
 from headway.api.routes.metrics import Metrics
 from headway.services.upkeep.event_feed import EventFeed
 from tests.api.client import Client
@@ -43,7 +43,7 @@ def paths(routes: Iterable[Any]) -> Iterator[str]:
 
 
 async def all_paths(client: Client) -> list[str]:
-    async with EventFeed(client.hw.store, client.hw.store.events, pack=pack) as feed:
+    async with EventFeed(client.hw.store, client.hw.store.events, pack=encode_event) as feed:
         app = build_routes(client.hw, feed, Metrics(), access=TOKENS, is_secure=False, version="0")
     found = sorted(set(paths(app.routes)))
     document = {path.replace("{", "").replace("}", "") for path in app.openapi()["paths"]}
@@ -64,6 +64,7 @@ def allowed(scope: Scope | None, method: str, path: str) -> int | None:
     return None if scope is Scope.READ and method in ("GET", "HEAD") else 403
 
 
+@pytest.mark.proves("S2")
 @pytest.mark.parametrize(
     ("token", "scope"),
     [
@@ -75,7 +76,7 @@ def allowed(scope: Scope | None, method: str, path: str) -> int | None:
     ],
     ids=["none", "wrong", "worker", "read", "operate"],
 )
-async def test_s2_every_route_and_method_wants_its_scope(
+async def test_every_route_and_method_wants_its_scope(
     url: str, token: str | None, scope: Scope | None
 ) -> None:
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
@@ -93,15 +94,17 @@ async def test_s2_every_route_and_method_wants_its_scope(
                     assert path in OPEN, (method, path)
 
 
+@pytest.mark.proves("S2")
 @pytest.mark.parametrize("said", ["Basic !", "Basic Og==", "Bearer", "Bearer ", "Digest x", "x"])
-async def test_s2_what_cannot_be_read_as_a_token_is_none(url: str, said: str) -> None:
+async def test_what_cannot_be_read_as_a_token_is_none(url: str, said: str) -> None:
     async with served(url, access=TOKENS) as client:
         answer = await client.get("/api/lanes", authorization=said)
         assert (answer.status, answer["code"]) == (401, "unauthorized")
         assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
-async def test_s2_a_worker_may_say_that_it_is_there_and_nothing_else(url: str) -> None:
+@pytest.mark.proves("S2")
+async def test_a_worker_may_say_that_it_is_there_and_nothing_else(url: str) -> None:
     async with served(url, access=TOKENS) as client:
         headers = {"authorization": f"Bearer {WORKER}"}
         said = {"id": "w1", "url": "http://127.0.0.1:1", "services": ["upper"]}

@@ -66,7 +66,7 @@ async def company(client: Client) -> AsyncIterator[Company]:
         company.services, url="http://127.0.0.1:8080", registry_url=client.address, drain_s=0
     )
     async with worker:
-        await worker.registered()
+        await worker.wait_until_registered()
         yield company
         company.go.set()
 
@@ -238,7 +238,8 @@ async def test_wire_fault_no_endpoint_reads_a_file_that_a_worker_names(
     assert not any("hush-hush-hush" in json.dumps(answer.body) for answer in said)
 
 
-async def test_i15_s6_words_that_are_not_utf_8_are_refused_and_not_altered(client: Client) -> None:
+@pytest.mark.proves("I15", "S6")
+async def test_words_that_are_not_utf_8_are_refused_and_not_altered(client: Client) -> None:
     headers = {"content-type": "application/json"}
     refused = await client.send("POST", "/flows", b'{"Name": "caf\xe9"}', headers)
     assert (refused.status, refused["error"]) == (400, "bad request")
@@ -246,7 +247,8 @@ async def test_i15_s6_words_that_are_not_utf_8_are_refused_and_not_altered(clien
     assert (await client.get("/api/flows"))["flows"] == []
 
 
-async def test_i15_a_field_in_two_spellings_is_refused(client: Client) -> None:
+@pytest.mark.proves("I15")
+async def test_a_field_in_two_spellings_is_refused(client: Client) -> None:
     refused = await client.post("/flows", {"Name": "a", "name": "b"})
     assert (refused.status, refused["error"]) == (400, "bad request")
     assert "comes twice" in refused["detail"]

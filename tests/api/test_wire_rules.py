@@ -299,7 +299,7 @@ async def worker(client: Client) -> AsyncIterator[Worker]:
 
     made = Worker(services, url=DEAD, registry_url=client.address, drain_s=0)
     async with made as worker:
-        await worker.registered()
+        await worker.wait_until_registered()
         yield worker
 
 

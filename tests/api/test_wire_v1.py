@@ -157,7 +157,7 @@ async def worker(client: Client) -> AsyncIterator[Worker]:
     address = client.address
     made = Worker(services, url="http://127.0.0.1:8080", registry_url=address, drain_s=0)
     async with made as worker:
-        await worker.registered()
+        await worker.wait_until_registered()
         yield worker
 
 
@@ -188,13 +188,14 @@ async def started(client: Client, definition: Any, params: Any, name: str = "dem
 
 
 async def ended(client: Client, task_id: str) -> dict[str, Any]:
-    await client.hw.run(task_id.removeprefix("task-")).ended()
+    await client.hw.run(task_id.removeprefix("task-")).wait_for_end()
     task = await client.get(f"/tasks/get?id={task_id}")
     assert list(task.body) == TASK_KEYS
     found: dict[str, Any] = task.body
     return found
 
 
+@pytest.mark.proves("R5.6")
 @pytest.mark.parametrize(
     ("definition", "params", "golden"),
     [
@@ -210,7 +211,7 @@ async def ended(client: Client, task_id: str) -> dict[str, Any]:
     ],
     ids=["goB", "goC", "parallel-agg", "subflow-demo", "parallel-failfast"],
 )
-async def test_r5_6_the_golden_table(
+async def test_the_golden_table(
     client: Client, worker: Worker, definition: Any, params: Any, golden: tuple[Any, list[str]]
 ) -> None:
     shared, rows = golden
@@ -228,7 +229,8 @@ async def test_r5_6_the_golden_table(
         assert {run["errorText"] for run in runs} == {"no worker", ""}
 
 
-async def test_r5_6_node_runs_come_in_the_order_in_which_they_began(
+@pytest.mark.proves("R5.6")
+async def test_node_runs_come_in_the_order_in_which_they_began(
     client: Client, worker: Worker
 ) -> None:
     fan = {
@@ -249,7 +251,8 @@ async def test_r5_6_node_runs_come_in_the_order_in_which_they_began(
     assert json.loads(by_end[1]["execOutputJson"]) == "first to end"
 
 
-async def test_r5_6_workers_register_beat_and_are_found(client: Client) -> None:
+@pytest.mark.proves("R5.6")
+async def test_workers_register_beat_and_are_found(client: Client) -> None:
     """R5.8: and one that was not heard of for the TTL is not."""
     body = {"ID": "w1", "url": "http://127.0.0.1:9", "Services": ["sum", "echo"]}
     assert (await client.post("/workers/register", body)).body == {"ok": "1"}
@@ -266,7 +269,8 @@ async def test_r5_6_workers_register_beat_and_are_found(client: Client) -> None:
     assert (await client.get("/list?ttl=0")).body == []
 
 
-async def test_r5_6_what_cannot_be_is_refused_in_the_words_of_the_contract(client: Client) -> None:
+@pytest.mark.proves("R5.6")
+async def test_what_cannot_be_is_refused_in_the_words_of_the_contract(client: Client) -> None:
     wrong = await client.get("/flows")
     assert (wrong.status, wrong.body) == (405, {"error": "method"})
     assert (await client.get("/tasks/cancel?id=x")).status == 405
@@ -287,10 +291,11 @@ async def test_r5_6_what_cannot_be_is_refused_in_the_words_of_the_contract(clien
     assert (unknown.status, unknown.body) == (404, {"error": "not found"})
 
 
+@pytest.mark.proves("R5.6")
 @pytest.mark.parametrize(
     ("path", "allowed"), [("/flows", "POST"), ("/tasks", "GET, POST"), ("/list", "GET")]
 )
-async def test_r5_6_whatever_method_a_path_does_not_have_is_refused_in_the_same_words(
+async def test_whatever_method_a_path_does_not_have_is_refused_in_the_same_words(
     client: Client, path: str, allowed: str
 ) -> None:
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"} - {
@@ -301,7 +306,8 @@ async def test_r5_6_whatever_method_a_path_does_not_have_is_refused_in_the_same_
         assert answer.headers["allow"] == allowed
 
 
-async def test_r5_11_one_waiting_task_stops_nobody_and_a_signal_is_seen_at_once(
+@pytest.mark.proves("R5.11")
+async def test_one_waiting_task_stops_nobody_and_a_signal_is_seen_at_once(
     client: Client, worker: Worker
 ) -> None:
     wait = {"start": "w", "nodes": {"w": {"kind": "wait_event", "params": {"signal_key": "go"}}}}
@@ -325,7 +331,8 @@ async def test_r5_11_one_waiting_task_stops_nobody_and_a_signal_is_seen_at_once(
     assert (run["nodeKey"], run["status"]) == ("w", "canceled")
 
 
-async def test_i11_a_cancel_reaches_a_worker_in_the_middle_of_a_call(
+@pytest.mark.proves("I11")
+async def test_a_cancel_reaches_a_worker_in_the_middle_of_a_call(
     client: Client, worker: Worker
 ) -> None:
     hang = {"start": "h", "nodes": {"h": {"kind": "executor", "service": "hang"}}}
@@ -336,5 +343,5 @@ async def test_i11_a_cancel_reaches_a_worker_in_the_middle_of_a_call(
     async with asyncio.timeout(5):
         while worker.load:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    record = await client.hw.run(task_id.removeprefix("task-")).ended()
+    record = await client.hw.run(task_id.removeprefix("task-")).wait_for_end()
     assert record.run.status is RunStatus.CANCELED

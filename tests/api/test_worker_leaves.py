@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headway import Headway
-from headway.core.command.flow.register_worker import ForgetWorkers
-from headway.core.ids import later
+from headway.core.command.flow.register_worker import PruneWorkers
+from headway.core.ids import add_seconds
 from headway.services.submit.run_handle import RunHandle
 from headway.worker import program
 from headway.worker.program import Worker
@@ -59,7 +59,7 @@ async def asked(hw: Headway, runs: list[RunHandle]) -> Counter[str]:
     found: Counter[str] = Counter()
     async with asyncio.timeout(30):
         for run in runs:
-            await run.ended()
+            await run.wait_for_end()
             for row in await hw.flows.node_runs(run.id):
                 assert (row.error, row.attempt) == ("", 1)
                 assert row.worker is not None
@@ -73,14 +73,15 @@ async def until(is_so: Callable[[], Any]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_r5_7_a_worker_that_leaves_under_load_fails_nothing_and_loses_nothing(
+@pytest.mark.proves("R5.7")
+async def test_a_worker_that_leaves_under_load_fails_nothing_and_loses_nothing(
     client: Client,
 ) -> None:
     services, begun, go = held(4)
     staying = a_worker(services, client.address, "b")
     async with staying:
         async with a_worker(services, client.address, "a") as leaving:
-            await asyncio.gather(staying.registered(), leaving.registered())
+            await asyncio.gather(staying.wait_until_registered(), leaving.wait_until_registered())
             runs = await started(client.hw, 20, steps=3)
             await begun.wait()
             assert leaving.load
@@ -91,7 +92,8 @@ async def test_r5_7_a_worker_that_leaves_under_load_fails_nothing_and_loses_noth
     assert set(counts) == {"a", "b"}
 
 
-async def test_r5_7_who_leaves_is_offered_by_the_registry_no_more(client: Client) -> None:
+@pytest.mark.proves("R5.7")
+async def test_who_leaves_is_offered_by_the_registry_no_more(client: Client) -> None:
     services, _, _ = held()
 
     async def listed() -> list[Any]:
@@ -99,13 +101,14 @@ async def test_r5_7_who_leaves_is_offered_by_the_registry_no_more(client: Client
         return [one["ID"] for one in found]
 
     async with a_worker(services, client.address, "a") as worker:
-        await worker.registered()
+        await worker.wait_until_registered()
         assert await listed() == ["a"]
     assert await listed() == []
 
 
+@pytest.mark.proves("R5.4")
 @pytest.mark.parametrize("is_gone", [False, True], ids=["draining", "gone"])
-async def test_r5_4_who_has_not_begun_is_no_try(url: str, is_gone: bool) -> None:
+async def test_who_has_not_begun_is_no_try(url: str, is_gone: bool) -> None:
     """It is still in the registry: it could not say that it leaves."""
     services, begun, go = held()
     async with Headway(url, stop_wait_s=0) as hw:
@@ -129,20 +132,22 @@ async def test_r5_4_who_has_not_begun_is_no_try(url: str, is_gone: bool) -> None
             assert await asked(hw, [first]) == {"a": 1}
 
 
-async def test_r5_4_when_all_are_gone_the_reason_is_told(url: str) -> None:
+@pytest.mark.proves("R5.4")
+async def test_when_all_are_gone_the_reason_is_told(url: str) -> None:
     async with Headway(url, stop_wait_s=0) as hw:
         for name in ("a", "b", "c"):
             await hw.workers.register(name, NOBODY, ["work"])
         (run,) = await started(hw, 1, worker_wait_ms=0)
-        await run.ended()
+        await run.wait_for_end()
         (row,) = await hw.flows.node_runs(run.id)
         assert row.error.startswith("unreachable: cannot connect")
 
 
-async def test_r5_7_a_worker_tells_its_load_with_every_heartbeat(client: Client) -> None:
+@pytest.mark.proves("R5.7")
+async def test_a_worker_tells_its_load_with_every_heartbeat(client: Client) -> None:
     services, begun, go = held()
     async with a_worker(services, client.address, "a", heartbeat_s=0.01) as worker:
-        await worker.registered()
+        await worker.wait_until_registered()
         await started(client.hw, 1)
         await begun.wait()
 
@@ -160,11 +165,12 @@ async def test_r5_7_a_worker_tells_its_load_with_every_heartbeat(client: Client)
         await until(is_idle)
 
 
-async def test_r5_7_a_worker_that_the_registry_has_lost_comes_back(
+@pytest.mark.proves("R5.7")
+async def test_a_worker_that_the_registry_has_lost_comes_back(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Heartbeats of a worker that nobody knows are answered as ever (WIRE)."""
-    monkeypatch.setattr(program, "REGISTER_ANEW_S", 0.02)
+    monkeypatch.setattr(program, "REREGISTER_S", 0.02)
     services, _, _ = held()
     store = client.hw.store
 
@@ -172,16 +178,17 @@ async def test_r5_7_a_worker_that_the_registry_has_lost_comes_back(
         return bool((await client.get("/list?service=work")).body)
 
     async with a_worker(services, client.address, "a", heartbeat_s=0.01) as worker:
-        await worker.registered()
-        tomorrow = later(await store.runs.now(), seconds=86_400.0)
-        assert await store.apply(ForgetWorkers(("a",), heard_before=tomorrow)) == 1
+        await worker.wait_until_registered()
+        tomorrow = add_seconds(await store.runs.now(), seconds=86_400.0)
+        assert await store.apply(PruneWorkers(("a",), heartbeat_before=tomorrow)) == 1
         await until(is_listed)
 
 
-async def test_r5_7_a_worker_registers_until_it_is_heard_and_says_once_why_it_is_not(
+@pytest.mark.proves("R5.7")
+async def test_a_worker_registers_until_it_is_heard_and_says_once_why_it_is_not(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(program, "REGISTER_AGAIN_S", 0.005)
+    monkeypatch.setattr(program, "REGISTER_RETRY_S", 0.005)
     unauthorized = b'{"status": 401, "detail": "send a token"}'
     answers = [(401, unauthorized)] * 3 + [(400, b'{"error": "bad request"}')] * 2 + [(502, b"<p>")]
     words: list[str] = []
@@ -197,7 +204,7 @@ async def test_r5_7_a_worker_registers_until_it_is_heard_and_says_once_why_it_is
     with caplog.at_level(logging.WARNING, logger="headway.worker"):
         async with raw_worker(serve) as registry, a_worker(Services(), registry, "a") as worker:
             async with asyncio.timeout(20):
-                await worker.registered()
+                await worker.wait_until_registered()
         assert words[:7] == ["/register"] * 7
         reasons = [record.reason for record in caplog.records]  # type: ignore[attr-defined]
     assert reasons == ["HTTP 401: send a token", "HTTP 400: bad request", "HTTP 502: <p>"]

@@ -76,7 +76,7 @@ async def main(url: str, *, has_sdk: bool) -> None:
     async with hw, served_here(hw) as address, aiohttp.ClientSession(address) as session:
         await hw.flows.publish("ask", FLOW)
         async with Worker(services, registry_url=address) as worker:
-            await worker.registered()
+            await worker.wait_until_registered()
             headers = {"traceparent": TRACEPARENT}
             kept = []
             for path, body in (("/api/runs", {"job": "fail"}), ("/api/flows/ask/tasks", {})):
@@ -84,7 +84,7 @@ async def main(url: str, *, has_sdk: bool) -> None:
                     told = await answer.json()
                     assert answer.status == 201, told
                 run = hw.run(told["id"])
-                await run.ended()
+                await run.wait_for_end()
                 kept.append((await run.record()).run.traceparent)
     spans = [] if exporter is None else [as_json(span) for span in exporter.get_finished_spans()]
     print(json.dumps({"sent": sent, "kept": kept, "spans": spans}))

@@ -1,4 +1,4 @@
-"""Ten thousand questions open at one runtime store: what they weigh, and how soon all wake."""
+"""Ten thousand interrupts open at one runtime store: what they weigh, and how soon all wake."""
 
 import asyncio
 import gc
@@ -19,7 +19,7 @@ from tests.runtime.scenes import YES, Runtime, _sleeping, opened, until
 COUNT: Final = 10_000
 PAGE_BYTES: Final = 4_096
 MB: Final = 1_000_000
-HEADINGS: Final = ("store", "open questions", "MB above none", "ms until all are awake")
+HEADINGS: Final = ("store", "open interrupts", "MB above none", "ms until all are awake")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def _count(store: Runtime) -> int:
     if waits is None:
         interrupts = vars(store)["_interrupts"].values()
         return sum(bool(one.waits) for asked in interrupts for one in asked.values())
-    return sum(bool(wait._stirred._waiters) for wait in waits)
+    return sum(bool(wait._wake_event._waiters) for wait in waits)
 
 
 def _resident_bytes() -> int:

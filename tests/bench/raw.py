@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 from headway.adapters.sql.connect.dsn import parse_addresses
-from headway.adapters.sql.connect.mysql import Mysql
-from headway.adapters.sql.connect.postgres import Postgres
+from headway.adapters.sql.connect.mysql import MysqlDriver
+from headway.adapters.sql.connect.postgres import PostgresDriver
 from headway.adapters.sql.connect.server_check import Purpose, RawConnection
 from headway.adapters.sql.connect.sqlite import Durability, open_sqlite
 from headway.adapters.sql.statements import Insert, Row, Update, Write, compile_write
 from headway.adapters.sql.write.links.mysql_link import MysqlLink, _write_joined
-from headway.adapters.sql.write.links.postgres_link import COPY_ROW_COUNT_MIN, _set_based
+from headway.adapters.sql.write.links.postgres_link import COPY_ROW_COUNT_MIN, _compile_array_write
 from headway.adapters.sql.write.links.sqlite_link import CHECKPOINT_ROW_COUNT, SqliteLink
 from headway.adapters.system.random_ids import SystemIds
 from tests.bench.recorded import Pattern, RawRun, Recorded, Transaction, rows_for
@@ -92,7 +92,7 @@ class RawPostgres:
             return Prepared(copy, len(rows))
         columns = zip(*rows, strict=True)
         return Prepared(
-            partial(self._connection.execute, _set_based(statement), *columns), len(rows)
+            partial(self._connection.execute, _compile_array_write(statement), *columns), len(rows)
         )
 
     async def transact(self, statements: Sequence[Prepared]) -> None:
@@ -155,9 +155,9 @@ async def open_raw(url: str, *, durability: Durability) -> RawDriver:
         case "sqlite":
             return RawSqlite(address.database, durability=durability)
         case "postgres":
-            return RawPostgres(await Postgres().open(address, Purpose.WRITE))
+            return RawPostgres(await PostgresDriver().open(address, Purpose.WRITE))
         case "mysql":
-            return RawMysql(await Mysql().open(address, Purpose.WRITE))
+            return RawMysql(await MysqlDriver().open(address, Purpose.WRITE))
 
 
 class RawRuns:

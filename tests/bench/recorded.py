@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from headway.adapters.sql.sql_store import SqlStore
-from headway.adapters.sql.statements import Insert, Planned, Row, Update, Write
+from headway.adapters.sql.statements import Insert, PlannedWrite, Row, Update, Write
 from headway.core.ids import InstanceId
 from tests.bench.work import cycle_once
 
@@ -42,7 +42,7 @@ class RecordingLink:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._link, name)
 
-    def write_all(self, plan: Sequence[Planned]) -> Any:
+    def write_all(self, plan: Sequence[PlannedWrite]) -> Any:
         self._open += [Recorded(one.statement, row) for one in plan for row in one.rows]
         return self._link.write_all(plan)
 

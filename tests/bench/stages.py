@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 from unittest import mock
 
-from headway.adapters.sql.write.load import load_world
-from headway.adapters.sql.write.write_changes import write_world
+from headway.adapters.sql.write.load import load_batch_state
+from headway.adapters.sql.write.write_changes import write_changes
 from headway.adapters.sql.write.writer import Writer
 
 LOAD: Final = "load: ask for the rows, make values of them"
@@ -92,7 +92,7 @@ def timed_stages(writer: Writer) -> Iterator[StageClock]:
     """Time the batches of `writer` for as long as this is entered; it must be idle at both ends."""
     clock, link = StageClock(), writer._link
     timed_link: Any = TimedLink(link, clock)
-    load, write = clock.loading(load_world), clock.around(write_world, WRITE)
+    load, write = clock.loading(load_batch_state), clock.around(write_changes, WRITE)
     with mock.patch.multiple(Writer.__module__, load_world=load, write_world=write):
         writer._link = timed_link
         try:

@@ -147,18 +147,18 @@ async def _once(what: str, here: Headway, speaker: Headway, heard: Heard) -> flo
         await spoken_to.answer(call_id, "yes")
     else:
         await spoken_to.cancel()
-    await run.ended()
+    await run.wait_for_end()
     return (heard.at_s - from_s) * 1_000
 
 
 async def _ready(what: str, here: Headway, run: RunHandle, heard: Heard) -> str:
     call_ids: list[Any] = [""]
     if what == "answer":
-        while not (call_ids := list(await run.questions())):  # noqa: ASYNC110
+        while not (call_ids := list(await run.interrupts())):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     else:
         await heard.began.wait()
-    while here.reach is not None and run.id not in here.reach.heard:  # noqa: ASYNC110
+    while here.hint_relay is not None and run.id not in here.hint_relay.watched_run_ids:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
     return str(call_ids[0])
 

@@ -13,7 +13,7 @@ from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.adapters.system.random_ids import SystemIds
 from headway.core.command.admin.instance import RegisterInstance
 from headway.core.command.admin.set_lane import LIMIT_MAX, SetLane
-from headway.core.command.run.claim import Claimed, ClaimRuns, NotAlive
+from headway.core.command.run.claim import ClaimedRun, ClaimRuns, InstanceLost
 from headway.core.command.run.settle import Complete, Settled
 from headway.core.command.run.submit import Accepted, Submit
 from headway.core.document import Document
@@ -70,7 +70,7 @@ async def submit_one(store: SqlStore, run_id: RunId, key: Key) -> None:
 
 async def claim_up_to(
     store: SqlStore, instance_id: InstanceId, claim_count: int
-) -> tuple[Claimed, ...]:
+) -> tuple[ClaimedRun, ...]:
     claimed = await store.apply(
         ClaimRuns(
             lane=MAIN_LANE,
@@ -80,11 +80,11 @@ async def claim_up_to(
             nonce=_ids.nonce(),
         )
     )
-    assert not isinstance(claimed, NotAlive)
+    assert not isinstance(claimed, InstanceLost)
     return claimed
 
 
-async def settle_one(store: SqlStore, claimed: Claimed) -> None:
+async def settle_one(store: SqlStore, claimed: ClaimedRun) -> None:
     answer = await store.apply(Complete(Claim(claimed.run_id, claimed.token), RESULT))
     assert isinstance(answer, Settled), answer
 
@@ -128,7 +128,7 @@ class Cycles:
         self._store = store
         self._instance_id = instance_id
         self._keys = Keys(key_count)
-        self._claimed: dict[RunId, asyncio.Future[Claimed]] = {}
+        self._claimed: dict[RunId, asyncio.Future[ClaimedRun]] = {}
         self._is_wanted = asyncio.Event()
 
     async def __call__(self) -> bool:

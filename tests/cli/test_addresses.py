@@ -11,6 +11,7 @@ from tests.servers import MariaDBServer
 LOGIN = f"ann:{SECRET}"
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.parametrize(
     ("rest", "problem"),
     [
@@ -34,23 +35,23 @@ LOGIN = f"ann:{SECRET}"
         ),
     ],
 )
-def test_r4_5_a_url_that_cannot_be_right_is_refused(folder: Path, rest: str, problem: str) -> None:
+def test_a_url_that_cannot_be_right_is_refused(folder: Path, rest: str, problem: str) -> None:
     url = f"postgresql://{LOGIN}@localhost/headway{rest}"
     sentence = refusal("db", "upgrade", folder=folder, HEADWAY_DATABASE_URL=url)
     assert sentence == f"database URL 1 has {problem}"
 
 
-def test_r4_4_addresses_of_different_drivers_are_refused(folder: Path) -> None:
+@pytest.mark.proves("R4.4")
+def test_addresses_of_different_drivers_are_refused(folder: Path) -> None:
     urls = f"postgresql://{LOGIN}@localhost/headway mysql://{LOGIN}@localhost/headway"
     assert refusal("db", "check", folder=folder, HEADWAY_DATABASE_URLS=urls) == (
         "the database URLs mix drivers (mysql, postgres); use one for all"
     )
 
 
+@pytest.mark.proves("R4.4")
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
-def test_r4_4_a_server_that_does_not_answer_is_named_with_its_reason(
-    folder: Path, scheme: str
-) -> None:
+def test_a_server_that_does_not_answer_is_named_with_its_reason(folder: Path, scheme: str) -> None:
     with closed_port() as port:
         place = f"127.0.0.1:{port}/headway"
         url = f"{scheme}://{LOGIN}@{place}"
@@ -59,7 +60,8 @@ def test_r4_4_a_server_that_does_not_answer_is_named_with_its_reason(
     assert "Connect call failed" in sentence
 
 
-def test_r4_4_of_several_servers_that_do_not_answer_each_is_named_with_its_reason(
+@pytest.mark.proves("R4.4")
+def test_of_several_servers_that_do_not_answer_each_is_named_with_its_reason(
     folder: Path,
 ) -> None:
     with closed_port() as first, closed_port() as second:
@@ -73,7 +75,8 @@ def test_r4_4_of_several_servers_that_do_not_answer_each_is_named_with_its_reaso
     assert all("Connect call failed" in part for part in parts)
 
 
-def test_r4_4_a_server_that_knows_us_not_is_named_and_the_password_is_not(
+@pytest.mark.proves("R4.4")
+def test_a_server_that_knows_us_not_is_named_and_the_password_is_not(
     folder: Path, mariadb_server: MariaDBServer
 ) -> None:
     url = mariadb_server.url().replace(":headway@", f":{SECRET}@")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.cli.client.api_client import Refused
+from headway.cli.client.api_client import ApiError
 from headway.cli.commands import database_commands as database
 from headway.cli.commands import flow_commands as flows
 from headway.cli.commands import key_commands as keys
@@ -17,7 +17,7 @@ from headway.cli.commands import run_commands as runs
 from headway.cli.commands import schedule_commands as schedules
 from headway.cli.commands import task_commands as tasks
 from headway.cli.commands import watch
-from headway.cli.exit_codes import EXIT_BUSY, EXIT_NOT_FOUND, EXIT_REFUSED, end_with
+from headway.cli.exit_codes import EXIT_CONFLICT, EXIT_INVALID, EXIT_NOT_FOUND, exit_with_error
 from headway.core.errors import InvalidInput
 from tests.cli.reached import Said
 from tests.engine.flow.scenes import parked
@@ -27,11 +27,12 @@ pytestmark = pytest.mark.backend("sqlite")
 
 def exit_code(error: Exception) -> int:
     with pytest.raises(SystemExit) as ended:
-        end_with(error, ())
+        exit_with_error(error, ())
     return int(str(ended.value.code))
 
 
-async def test_r1_11_a_run_is_submitted_watched_and_shown(said: Said) -> None:
+@pytest.mark.proves("R1.11")
+async def test_a_run_is_submitted_watched_and_shown(said: Said) -> None:
     (run_id,) = await said.lines(runs.submit("echo", "said=[1, 2]", key="ann"))
     *events, outcome = await said.lines(watch.watch(run_id))
     kinds = [line.split("\t")[1:] for line in events]
@@ -69,35 +70,40 @@ async def test_watch_ends_with_1_when_the_run_does_not_succeed(said: Said) -> No
     assert await runs.submit("echo", watch=True) == 0
 
 
-async def test_r1_1_a_busy_key_and_a_run_that_is_not_there_have_codes_of_their_own(
+@pytest.mark.proves("R1.1")
+async def test_a_busy_key_and_a_run_that_is_not_there_have_codes_of_their_own(
     said: Said,
 ) -> None:
     (run_id,) = await said.lines(runs.submit("stay", key="ann"))
-    with pytest.raises(Refused, match="already has an active run") as busy:
+    with pytest.raises(ApiError, match="already has an active run") as busy:
         await runs.submit("stay", key="ann")
-    assert (busy.value.more["active_run_id"], exit_code(busy.value)) == (run_id, EXIT_BUSY)
-    with pytest.raises(Refused, match="there is no run 'none'") as missing:
+    assert (busy.value.extensions["active_run_id"], exit_code(busy.value)) == (
+        run_id,
+        EXIT_CONFLICT,
+    )
+    with pytest.raises(ApiError, match="there is no run 'none'") as missing:
         await runs.get("none")
     assert exit_code(missing.value) == EXIT_NOT_FOUND
     known = r"'esho' is not registered; registered are: echo, shout, [a-z, ]+$"
-    with pytest.raises(Refused, match=known) as unknown:
+    with pytest.raises(ApiError, match=known) as unknown:
         await runs.submit("esho")
-    assert exit_code(unknown.value) == EXIT_REFUSED
+    assert exit_code(unknown.value) == EXIT_INVALID
     with pytest.raises(InvalidInput, match="must be name=value"):
         await runs.submit("echo", "hello")
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         await runs.submit("echo", "shout=true")
-    assert exit_code(refused.value) == EXIT_REFUSED
+    assert exit_code(refused.value) == EXIT_INVALID
 
 
-async def test_r4_12_a_run_is_sent_messages(said: Said) -> None:
+@pytest.mark.proves("R4.12")
+async def test_a_run_is_sent_messages(said: Said) -> None:
     (run_id,) = await said.lines(runs.submit("listen"))
     assert await said.lines(runs.send(run_id, "go on", when_listening=True)) == ["accepted"]
     *_, outcome = await said.lines(watch.watch(run_id))
     assert outcome.endswith(': ["go on"]')
-    with pytest.raises(Refused) as over:
+    with pytest.raises(ApiError) as over:
         await runs.send(run_id, "still there?")
-    assert exit_code(over.value) == EXIT_BUSY
+    assert exit_code(over.value) == EXIT_CONFLICT
 
 
 @pytest.mark.proves("R4.11", "I26")
@@ -106,9 +112,12 @@ async def test_a_message_for_a_run_that_does_not_listen_is_refused_or_kept_and_s
 ) -> None:
     (run_id,) = await said.lines(runs.submit("stay"))
     await said.client.begun(run_id)
-    with pytest.raises(Refused, match=r"does not listen.*--when-listening") as refused:
+    with pytest.raises(ApiError, match=r"does not listen.*--when-listening") as refused:
         await runs.send(run_id, "hello")
-    assert (exit_code(refused.value), refused.value.more["reason"]) == (EXIT_BUSY, "not_streaming")
+    assert (exit_code(refused.value), refused.value.extensions["reason"]) == (
+        EXIT_CONFLICT,
+        "not_streaming",
+    )
     assert await said.lines(runs.send(run_id, "hello", when_listening=True)) == ["accepted"]
     await said.lines(runs.cancel(run_id))
     lines = [line.split("\t")[1:] for line in await said.lines(watch.watch(run_id))]
@@ -122,12 +131,13 @@ async def test_a_message_for_a_run_that_does_not_listen_is_refused_or_kept_and_s
 @pytest.mark.proves("R4.11")
 async def test_a_message_for_an_unknown_run_is_not_found(said: Said) -> None:
     del said
-    with pytest.raises(Refused, match="there is no run 'none'") as missing:
+    with pytest.raises(ApiError, match="there is no run 'none'") as missing:
         await runs.send("none", "hello")
     assert exit_code(missing.value) == EXIT_NOT_FOUND
 
 
-async def test_r4_13_a_question_is_answered_without_its_id_when_it_is_the_only_one(
+@pytest.mark.proves("R4.13")
+async def test_a_question_is_answered_without_its_id_when_it_is_the_only_one(
     said: Said,
 ) -> None:
     (run_id,) = await said.lines(runs.submit("ask"))
@@ -136,10 +146,10 @@ async def test_r4_13_a_question_is_answered_without_its_id_when_it_is_the_only_o
     *_, outcome = await said.lines(watch.watch(run_id))
     assert '"approved": true' in outcome
     assert '"note": "go"' in outcome
-    with pytest.raises(Refused, match="asks nothing") as stale:
+    with pytest.raises(ApiError, match="asks nothing") as stale:
         await runs.resume(run_id, approve=False)
-    assert exit_code(stale.value) == EXIT_BUSY
-    with pytest.raises(Refused, match="there is no run"):
+    assert exit_code(stale.value) == EXIT_CONFLICT
+    with pytest.raises(ApiError, match="there is no run"):
         await runs.resume("none", approve=False)
 
 
@@ -154,7 +164,8 @@ async def test_a_key_is_stopped_with_all_its_runs(said: Said) -> None:
     assert await said.json(keys.stop("ann", json=True)) == []
 
 
-async def test_r1_2_lanes_are_set_paused_resumed_and_cleared(said: Said) -> None:
+@pytest.mark.proves("R1.2")
+async def test_lanes_are_set_paused_resumed_and_cleared(said: Said) -> None:
     (line,) = await said.lines(lanes.set_("narrow", max_concurrent=1, max_queued=5))
     assert line.split("\t") == ["narrow", "0", "1", "0", "0", "5", ""]
     assert (await said.lines(lanes.pause("narrow")))[0].endswith("\tpaused")
@@ -169,14 +180,15 @@ async def test_r1_2_lanes_are_set_paused_resumed_and_cleared(said: Said) -> None
         await lanes.set_("narrow")
 
 
-async def test_r1_7_rows_are_saved_listed_and_removed(said: Said) -> None:
+@pytest.mark.proves("R1.7")
+async def test_rows_are_saved_listed_and_removed(said: Said) -> None:
     await said.lines(keys.set_("user/42", "echo", "said=hi"))
     assert await said.lines(keys.list_()) == ['user/42\techo\t{"said": "hi"}']
     (run_id,) = await said.lines(runs.submit("echo", key="user/42"))
     *_, outcome = await said.lines(watch.watch(run_id))
     assert outcome.endswith(": hi")
     assert await said.lines(keys.rm("user/42")) == ["removed"]
-    with pytest.raises(Refused) as missing:
+    with pytest.raises(ApiError) as missing:
         await keys.rm("user/42")
     assert exit_code(missing.value) == EXIT_NOT_FOUND
 
@@ -195,12 +207,13 @@ async def test_a_schedule_is_paused_and_resumed(said: Said) -> None:
     assert await said.lines(schedules.list_()) == [paused]
     (resumed,) = await said.json(schedules.resume("yearly", json=True))
     assert resumed["paused"] is False
-    with pytest.raises(Refused, match="there is no schedule 'never'") as missing:
+    with pytest.raises(ApiError, match="there is no schedule 'never'") as missing:
         await schedules.pause("never")
     assert exit_code(missing.value) == EXIT_NOT_FOUND
 
 
-async def test_i19_what_is_over_is_removed_by_hand_and_told_before(
+@pytest.mark.proves("I19")
+async def test_what_is_over_is_removed_by_hand_and_told_before(
     said: Said, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADWAY_DATABASE_URL", url)
@@ -215,13 +228,15 @@ async def test_i19_what_is_over_is_removed_by_hand_and_told_before(
     assert await said.lines(runs.list_()) == []
 
 
-async def test_s4_what_others_have_said_cannot_move_the_cursor(said: Said) -> None:
+@pytest.mark.proves("S4")
+async def test_what_others_have_said_cannot_move_the_cursor(said: Said) -> None:
     await said.lines(runs.submit("echo", key="ann\x1b[2Jbob"))
     (line,) = await said.lines(runs.list_())
     assert line.split("\t")[2] == r"ann\x1b[2Jbob"
 
 
-async def test_r5_13_flows_and_tasks_are_published_started_steered_and_shown(
+@pytest.mark.proves("R5.13")
+async def test_flows_and_tasks_are_published_started_steered_and_shown(
     said: Said, tmp_path: Path
 ) -> None:
     ask = {"kind": "approval", "params": {"approval_key": "$shared.ok"}}
@@ -244,36 +259,38 @@ async def test_r5_13_flows_and_tasks_are_published_started_steered_and_shown(
     *rows, end = await said.lines(tasks.watch(task_id))
     assert rows[-1] == "   1  ask  ok -> rejected  false"
     assert end == f"{task_id}  asks v1  succeeded at ask"
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(ApiError) as refused:
         await tasks.approve(task_id)
-    assert exit_code(refused.value) == EXIT_BUSY
+    assert exit_code(refused.value) == EXIT_CONFLICT
     (other,) = await said.lines(tasks.rerun(task_id, "ask"))  # It takes the answer along.
     assert (await said.lines(tasks.watch(other)))[-1] == f"{other}  asks v1  succeeded at ask"
-    with pytest.raises(Refused, match="is over") as over:
+    with pytest.raises(ApiError, match="is over") as over:
         await tasks.cancel(other)
-    assert exit_code(over.value) == EXIT_BUSY
+    assert exit_code(over.value) == EXIT_CONFLICT
     faulty = tmp_path / "bad.json"
     faulty.write_text('{"start": "z", "nodes": {"a": {"kind": "magic"}}}')
     with pytest.raises(
-        Refused, match=r"nodes\.a\.kind: .*start: |start: .*nodes\.a\.kind: "
+        ApiError, match=r"nodes\.a\.kind: .*start: |start: .*nodes\.a\.kind: "
     ) as wrong:
         await flows.push("asks", faulty)
-    assert exit_code(wrong.value) == EXIT_REFUSED
+    assert exit_code(wrong.value) == EXIT_INVALID
 
 
+@pytest.mark.proves("R5.13")
 @pytest.mark.parametrize("command", [tasks.get, tasks.watch, tasks.approve, tasks.cancel])
-async def test_r5_13_a_task_that_is_not_there_is_named_as_one(
+async def test_a_task_that_is_not_there_is_named_as_one(
     said: Said, command: Callable[[str], Awaitable[object]]
 ) -> None:
-    with pytest.raises(Refused, match="there is no task 'none'") as missing:
+    with pytest.raises(ApiError, match="there is no task 'none'") as missing:
         await command("none")
     assert exit_code(missing.value) == EXIT_NOT_FOUND
 
 
-async def test_r5_13_a_task_that_asks_again_at_the_same_node_is_told_again(
+@pytest.mark.proves("R5.13")
+async def test_a_task_that_asks_again_at_the_same_node_is_told_again(
     said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "WATCH_S", 0.01)
+    monkeypatch.setattr(tasks, "POLL_S", 0.01)
     told: asyncio.Queue[Any] = asyncio.Queue()
     monkeypatch.setattr(tasks, "print_json", told.put_nowait)
     ask = {"kind": "approval", "params": {"approval_key": "$shared.ok", "consume": True}}
@@ -292,11 +309,12 @@ async def test_r5_13_a_task_that_asks_again_at_the_same_node_is_told_again(
     assert watching.result() == 0
 
 
-async def test_i15_a_lane_that_is_not_there_is_named_and_not_made(said: Said) -> None:
+@pytest.mark.proves("I15")
+async def test_a_lane_that_is_not_there_is_named_and_not_made(said: Said) -> None:
     await lanes.set_("typo", max_concurrent=3)
     there = await said.lines(lanes.list_())
     for command in (lanes.pause, lanes.resume, lanes.clear):
-        with pytest.raises(Refused, match="there is no lane 'tpyo'; there are: typo, ") as missing:
+        with pytest.raises(ApiError, match="there is no lane 'tpyo'; there are: typo, ") as missing:
             await command("tpyo")
         assert (missing.value.code, exit_code(missing.value)) == ("lane_not_found", EXIT_NOT_FOUND)
     assert await said.lines(lanes.list_()) == there[1:]  # The first line was that of `set`.

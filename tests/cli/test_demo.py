@@ -19,14 +19,15 @@ from typing import Any
 
 import pytest
 
-from headway.cli.demo.demo_keys import Board, Shown
-from headway.cli.demo.run_demo import ACCOUNTS, CANCELLED
+from headway.cli.demo.demo_keys import DemoDisplay, TaskSnapshot
+from headway.cli.demo.run_demo import ACCOUNTS, CANCELED_ACCOUNT
 from tests.cli.command import TIMEOUT_S, command, contents, environment, headway
 
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.slow]
 
 
-def test_r5_9_in_a_pipe_both_branches_are_taken_and_results_and_node_runs_printed(
+@pytest.mark.proves("R5.9")
+def test_in_a_pipe_both_branches_are_taken_and_results_and_node_runs_printed(
     folder: Path,
 ) -> None:
     ended = headway("demo", folder=folder, TMPDIR=str(folder), PYTHONIOENCODING="ascii")
@@ -86,7 +87,7 @@ def test_on_a_terminal_a_person_approves_and_ctrl_c_ends_it_in_good_order(folder
         assert "parcel = a parcel for ann, in brown paper" in shown
         # The board has a row for each account that is over.
         states = {run["key"]: run["state"] for run in asked(hint[0], "/api/state")["last_runs"]}
-        wanted = dict.fromkeys(ACCOUNTS, "Done") | {CANCELLED: "Cancelled"}
+        wanted = dict.fromkeys(ACCOUNTS, "Done") | {CANCELED_ACCOUNT: "Cancelled"}
         assert {key: states.get(key) for key in wanted} == wanted
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=TIMEOUT_S) == 0
@@ -156,19 +157,21 @@ def _command_line(pid: str) -> bytes:
 
 @pytest.mark.parametrize(("column_count", "is_barred"), [(60, True), (40, False)])
 def test_on_a_narrow_terminal_no_line_is_broken(column_count: int, is_barred: bool) -> None:
-    board = Board()
+    board = DemoDisplay()
     board.console.width = column_count
     run = {"key": "bob", "state": "Cancelled", "progress": {"downloaded": 3}, "ended_at": "now"}
     task = {"node": "approve", "waits_for": "approval"}
-    shown = Shown("order", task, run, [{"node": "check"}, {"node": "check"}, {"node": "price"}])
+    shown = TaskSnapshot(
+        "order", task, run, [{"node": "check"}, {"node": "check"}, {"node": "price"}]
+    )
     with board.console.capture() as captured:
-        board.console.print(board.tables([run], [shown]))
+        board.console.print(board.build_tables([run], [shown]))
     lines = captured.get().splitlines()
     assert max(map(len, lines)) <= column_count
     (row,) = [line for line in lines if line.startswith("bob")]
     assert ("█" in row or "#" in row) is is_barred
     assert "3/12" in row
-    assert shown.path == ["check", "price"]
+    assert shown.visited_nodes == ["check", "price"]
 
 
 @contextmanager

@@ -138,7 +138,8 @@ def test_a_damaged_file_is_told_in_one_sentence(folder: Path, run_ids: list[RunI
     )
 
 
-def test_r1_12_a_run_is_explained_in_words(folder: Path, run_ids: list[RunId]) -> None:
+@pytest.mark.proves("R1.12")
+def test_a_run_is_explained_in_words(folder: Path, run_ids: list[RunId]) -> None:
     ended = headway("explain", run_ids[1], folder=folder)
     assert (ended.code, ended.err) == (0, "")
     sentence, *lines = ended.out.splitlines()
@@ -149,13 +150,14 @@ def test_r1_12_a_run_is_explained_in_words(folder: Path, run_ids: list[RunId]) -
     assert told["place"] == f"sqlite:///{folder}/headway.db"
 
 
-def test_r1_12_a_run_is_explained_to_programs(folder: Path, run_ids: list[RunId]) -> None:
+@pytest.mark.proves("R1.12")
+def test_a_run_is_explained_to_programs(folder: Path, run_ids: list[RunId]) -> None:
     alter(folder, "UPDATE runs SET queued_at = 1750000000000001 WHERE waiting_key IS NOT NULL")
     ended = headway("explain", run_ids[1], "--json", folder=folder)
     told = json.loads(ended.out)
     assert ended.code == 0
     assert (told["run_id"], told["status"], told["gate"]) == (run_ids[1], "queued", "key")
-    assert (told["held_by"], told["position"], told["until"]) == ([run_ids[0]], 1, None)
+    assert (told["holder_ids"], told["position"], told["until"]) == ([run_ids[0]], 1, None)
     assert told["since"] == "2025-06-15T15:06:40.000001Z"
     assert {"sentence", "remedy"} < told.keys()
 

@@ -36,10 +36,9 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
+@pytest.mark.proves("S1")
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.org"])  # noqa: S104
-def test_s1_an_address_that_others_reach_is_refused_without_a_token(
-    folder: Path, host: str
-) -> None:
+def test_an_address_that_others_reach_is_refused_without_a_token(folder: Path, host: str) -> None:
     sentence = (
         f"host {host!r} can be reached by others, so a token is needed: set HEADWAY_TOKEN,"
         " or serve on 127.0.0.1"
@@ -48,6 +47,7 @@ def test_s1_an_address_that_others_reach_is_refused_without_a_token(
     assert refusal("serve", "--port", "0", folder=folder, HEADWAY_HOST=host) == sentence
 
 
+@pytest.mark.proves("S2")
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
@@ -61,7 +61,7 @@ def test_s1_an_address_that_others_reach_is_refused_without_a_token(
         ({"HEADWAY_PUBLIC_URL": "example.org"}, "the public URL 'example.org' must be where"),
     ],
 )
-def test_s2_what_cannot_be_right_is_refused_before_anything_is_made(
+def test_what_cannot_be_right_is_refused_before_anything_is_made(
     folder: Path, settings: dict[str, str], problem: str
 ) -> None:
     sentence = refusal("serve", "--port", "0", folder=folder, **settings)
@@ -69,13 +69,15 @@ def test_s2_what_cannot_be_right_is_refused_before_anything_is_made(
     assert READ not in sentence
 
 
-def test_s3_a_name_that_cannot_be_right_is_refused(folder: Path) -> None:
+@pytest.mark.proves("S3")
+def test_a_name_that_cannot_be_right_is_refused(folder: Path) -> None:
     ended = headway("serve", "--port", "0", folder=folder, HEADWAY_ALLOWED_HOSTS="https://box")
     assert (ended.code, len(ended.err.splitlines())) == (2, 1)
     assert ended.err.startswith("headway: allowed_hosts has 'https://box'")
 
 
-def test_s2_without_a_token_the_banner_says_so(tmp_path: Path) -> None:
+@pytest.mark.proves("S2")
+def test_without_a_token_the_banner_says_so(tmp_path: Path) -> None:
     with served_apart(tmp_path) as program:
         assert NO_TOKEN in program.said
         assert called(program, "GET", "/api/lanes") == 200
@@ -83,7 +85,8 @@ def test_s2_without_a_token_the_banner_says_so(tmp_path: Path) -> None:
             assert called(program, "GET", "/api/lanes", host=wrong) == 421
 
 
-def test_s2_without_a_token_a_log_for_programs_says_so_as_a_warning(tmp_path: Path) -> None:
+@pytest.mark.proves("S2")
+def test_without_a_token_a_log_for_programs_says_so_as_a_warning(tmp_path: Path) -> None:
     """`server_ready` is no warning, and is not there."""
     settings = {"HEADWAY_LOG_FORMAT": "json", "HEADWAY_LOG_LEVEL": "warning"}
     log = tmp_path / "server.log"
@@ -104,6 +107,7 @@ def test_s2_without_a_token_a_log_for_programs_says_so_as_a_warning(tmp_path: Pa
     assert (line["level"], line["event"], line["reason"]) == ("warning", "no_token", NO_TOKEN)
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize(
     ("settings", "is_noted"),
     [
@@ -115,7 +119,7 @@ def test_s2_without_a_token_a_log_for_programs_says_so_as_a_warning(tmp_path: Pa
         ({}, False),
     ],
 )
-def test_s3_the_address_of_the_banner_is_one_that_answers(
+def test_the_address_of_the_banner_is_one_that_answers(
     tmp_path: Path, settings: dict[str, str], is_noted: bool
 ) -> None:
     with served_apart(tmp_path, HEADWAY_TOKEN=OPERATE, **settings) as program:
@@ -124,7 +128,8 @@ def test_s3_the_address_of_the_banner_is_one_that_answers(
         assert ("HEADWAY_ALLOWED_HOSTS" in program.said) == is_noted
 
 
-def test_s2_each_token_is_good_for_its_scope_and_the_names_are_those_configured(
+@pytest.mark.proves("S2")
+def test_each_token_is_good_for_its_scope_and_the_names_are_those_configured(
     tmp_path: Path,
 ) -> None:
     """On all addresses of this host, as in a container."""
@@ -146,7 +151,8 @@ def test_s2_each_token_is_good_for_its_scope_and_the_names_are_those_configured(
             assert called(program, "GET", "/api/lanes", host=name, **bearer(READ)) == status
 
 
-def test_s3_behind_a_proxy_the_server_is_told_where_browsers_find_it(tmp_path: Path) -> None:
+@pytest.mark.proves("S3")
+def test_behind_a_proxy_the_server_is_told_where_browsers_find_it(tmp_path: Path) -> None:
     public = "https://headway.example.org"
     theirs = {"host": "headway.example.org", "origin": public, "sec_fetch_site": "same-origin"}
     with served_apart(tmp_path, words=("--public-url", public)) as program:
@@ -155,7 +161,8 @@ def test_s3_behind_a_proxy_the_server_is_told_where_browsers_find_it(tmp_path: P
         assert called(program, "POST", "/api/runs", {"job": "echo"}, **theirs) == 403
 
 
-def test_s3_the_public_address_is_shown_with_the_rest(folder: Path) -> None:
+@pytest.mark.proves("S3")
+def test_the_public_address_is_shown_with_the_rest(folder: Path) -> None:
     public = {"HEADWAY_PUBLIC_URL": "https://headway.example.org"}
     shown = headway("config", "show", folder=folder, **public).out.splitlines()
     assert "public_url\thttps://headway.example.org\tHEADWAY_PUBLIC_URL" in shown

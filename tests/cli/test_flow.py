@@ -16,7 +16,8 @@ ASK = {
 }
 
 
-def test_i15_a_definition_is_checked_without_a_database(tmp_path: Path) -> None:
+@pytest.mark.proves("I15")
+def test_a_definition_is_checked_without_a_database(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text('{"start": "z", "nodes": {"a": {"kind": "magic"}}}')
     ended = headway("flow", "validate", "bad.json", folder=tmp_path)
     assert ended.code == 1
@@ -30,7 +31,8 @@ def test_i15_a_definition_is_checked_without_a_database(tmp_path: Path) -> None:
     assert "lost.json cannot be read" in fault(lost)
 
 
-def test_r5_9_a_flow_is_pushed_and_a_task_started_and_canceled(tmp_path: Path) -> None:
+@pytest.mark.proves("R5.9")
+def test_a_flow_is_pushed_and_a_task_started_and_canceled(tmp_path: Path) -> None:
     (tmp_path / "ask.json").write_text(json.dumps(ASK))
     assert headway("db", "upgrade", folder=tmp_path).code == 0
     pushed = headway("flow", "push", "asks", "ask.json", folder=tmp_path)

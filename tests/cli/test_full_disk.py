@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.sql.connect.sqlite import is_ours
+from headway.adapters.sql.connect.sqlite import has_headway_tables
 from tests.cli.command import fault, headway
 from tests.cli.disk import mounted_disk
 
@@ -37,4 +37,4 @@ def test_a_disk_that_refuses_in_the_middle_is_named_and_no_table_is_left(folder:
         f"the database file '{path}' cannot be used (disk I/O error);"
         " see whether its disk is full or failing"
     )
-    assert not is_ours(path)
+    assert not has_headway_tables(path)

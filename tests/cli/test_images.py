@@ -23,7 +23,8 @@ def words(path: Path) -> str:
     )
 
 
-async def test_r1_11_what_commands_show_is_what_the_images_show(tmp_path: Path) -> None:
+@pytest.mark.proves("R1.11")
+async def test_what_commands_show_is_what_the_images_show(tmp_path: Path) -> None:
     await draw(tmp_path)
     for name, said in SAID.items():
         for folder in (tmp_path, FOLDER):

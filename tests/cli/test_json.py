@@ -70,28 +70,29 @@ async def test_with_json_flows_and_tasks_are_objects(said: Said, tmp_path: Path)
 async def test_more_than_a_page_is_listed_to_its_end(
     said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.cli.client.api_client.PAGE_COUNT_MAX", 2)
+    monkeypatch.setattr("headway.cli.client.api_client.PAGE_SIZE_MAX", 2)
     definition = {"start": "a", "nodes": {"a": {"kind": "choice"}}}
     for name in "abcde":
         await said.client.hw.flows.publish(name, definition)
     assert len(await said.lines(flows.list_())) == 5
     for _ in range(5):
-        await said.client.hw.run((await said.client.hw.flows.start("a")).id).ended()
+        await said.client.hw.run((await said.client.hw.flows.start("a")).id).wait_for_end()
     assert len(await said.lines(tasks.list_(limit=50))) == 5
     assert len(await said.lines(tasks.list_(limit=3))) == 3
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.backend("sqlite")
-async def test_i20_what_is_too_large_for_a_page_is_read_to_its_end(
+async def test_what_is_too_large_for_a_page_is_read_to_its_end(
     said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.api.http.cursor.PAGE_SIZE_MAX", 1)
+    monkeypatch.setattr("headway.api.http.cursor.PAGE_BYTE_COUNT_MAX", 1)
     nodes = {"a": {"kind": "choice"}, "b": {"kind": "choice"}}
     definition = {"start": "a", "nodes": nodes, "edges": [{"from": "a", "to": "b"}]}
     await said.client.hw.flows.publish("two", definition)
-    await (await said.client.hw.flows.start("two")).ended()
+    await (await said.client.hw.flows.start("two")).wait_for_end()
     run = await said.client.hw.flows.start("two")
-    await run.ended()
+    await run.wait_for_end()
     (shown,) = await said.json(tasks.get(run.id, json=True))
     assert [row["node"] for row in shown["node_runs"]] == ["a", "b"]
     assert len(await said.lines(tasks.watch(run.id))) == 3

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway import Headway, RunContext
-from headway.cli.output.printing import state_word
+from headway.cli.output.printing import state_label
 from headway.core.run.explain import Gate
 from tests.cli.command import Ended, headway
 
@@ -37,7 +37,8 @@ async def asked(*words: str, folder: Path) -> Ended:
     return await asyncio.to_thread(headway, *words, folder=folder, **settings)
 
 
-async def test_r1_6_who_waits_without_a_slot_is_shown_so(hw: Headway, folder: Path) -> None:
+@pytest.mark.proves("R1.6")
+async def test_who_waits_without_a_slot_is_shown_so(hw: Headway, folder: Path) -> None:
     run = await hw.start("doze", key="ann")
     async with asyncio.timeout(20):
         found = await hw.explain(run.id)
@@ -50,9 +51,10 @@ async def test_r1_6_who_waits_without_a_slot_is_shown_so(hw: Headway, folder: Pa
     assert "main\t0\t3\t1\t0\t\t" in lanes  # Of 3 slots none is held, and one run waits.
 
 
-async def test_r1_6_runs_are_listed_by_the_words_that_are_shown(hw: Headway, folder: Path) -> None:
+@pytest.mark.proves("R1.6")
+async def test_runs_are_listed_by_the_words_that_are_shown(hw: Headway, folder: Path) -> None:
     done = await hw.start("echo", key="ann")
-    await done.ended()
+    await done.wait_for_end()
     await hw.start("doze", key="bob")
     for word in ("Done", "SUCCEEDED"):
         (line,) = (await asked("run", "list", "--status", word, folder=folder)).out.splitlines()
@@ -64,6 +66,7 @@ async def test_r1_6_runs_are_listed_by_the_words_that_are_shown(hw: Headway, fol
     assert "succeeded" in refused.err
 
 
+@pytest.mark.proves("R1.6")
 @pytest.mark.parametrize(
     ("status", "state", "word"),
     [
@@ -74,5 +77,5 @@ async def test_r1_6_runs_are_listed_by_the_words_that_are_shown(hw: Headway, fol
         ("canceled", "Idle", "Idle"),
     ],
 )
-def test_r1_6_a_state_is_told_as_the_page_does(status: str, state: str, word: str) -> None:
-    assert state_word({"status": status, "state": state, "is_waiting": False}) == word
+def test_a_state_is_told_as_the_page_does(status: str, state: str, word: str) -> None:
+    assert state_label({"status": status, "state": state, "is_waiting": False}) == word

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from headway import Backoff, Headway, RunContext
-from headway.cli.output.log_format import JsonLines, TextLines, secrets_of
+from headway.cli.output.log_format import JsonFormatter, TextFormatter, collect_secrets
 from headway.log import event_log
 from headway.settings import Settings
 from tests.api.program import served_apart
@@ -29,12 +29,12 @@ SECRETS = ("t0ken-of-sixteen", "0ther-of-sixteen", "p%40ss-word", "p@ss-word", "
 Logged = Callable[[], str]
 
 
-@pytest.fixture(params=[JsonLines, TextLines])
+@pytest.fixture(params=[JsonFormatter, TextFormatter])
 def logged(request: pytest.FixtureRequest) -> Iterator[Logged]:
     """What was logged since, in either form."""
     shown = io.StringIO()
     handler = logging.StreamHandler(shown)
-    handler.setFormatter(request.param(secrets_of(SETTINGS)))
+    handler.setFormatter(request.param(collect_secrets(SETTINGS)))
     logger = logging.getLogger("headway")
     logger.addHandler(handler)
     level = logger.level
@@ -44,7 +44,8 @@ def logged(request: pytest.FixtureRequest) -> Iterator[Logged]:
     logger.removeHandler(handler)
 
 
-def test_s4_no_secret_is_told_in_whatever_words_it_comes(logged: Logged) -> None:
+@pytest.mark.proves("S4")
+def test_no_secret_is_told_in_whatever_words_it_comes(logged: Logged) -> None:
     log = event_log("headway.tests")
     for secret in SECRETS:
         log.warning("refused", extra={"reason": f"cannot reach {secret}@db"})
@@ -57,7 +58,8 @@ def test_s4_no_secret_is_told_in_whatever_words_it_comes(logged: Logged) -> None
     assert [secret for secret in SECRETS if secret in logged()] == []
 
 
-def test_s4_what_has_the_name_of_a_secret_is_not_shown(logged: Logged) -> None:
+@pytest.mark.proves("S4")
+def test_what_has_the_name_of_a_secret_is_not_shown(logged: Logged) -> None:
     event_log("headway.tests").warning("refused", extra={"Token": "unknown to us"})
     others = logging.getLogger("headway.other")
     for words in (
@@ -73,6 +75,7 @@ def test_s4_what_has_the_name_of_a_secret_is_not_shown(logged: Logged) -> None:
     assert "the token of ann is missing: 5 secrets, no password" in logged()
 
 
+@pytest.mark.proves("S4")
 @pytest.mark.parametrize(
     "name",
     [
@@ -80,7 +83,7 @@ def test_s4_what_has_the_name_of_a_secret_is_not_shown(logged: Logged) -> None:
         *("accessToken", "DB-PASSWD", "Set-Cookie", "aws_secret_access_key", "SECRET_KEY"),
     ],
 )
-def test_s4_a_name_that_ends_like_one_of_a_secret_is_one(logged: Logged, name: str) -> None:
+def test_a_name_that_ends_like_one_of_a_secret_is_one(logged: Logged, name: str) -> None:
     event_log("headway.tests").warning("refused", extra={name: "unknown-to-us"})
     others = logging.getLogger("headway.other")
     for words in (
@@ -93,18 +96,20 @@ def test_s4_a_name_that_ends_like_one_of_a_secret_is_one(logged: Logged, name: s
     assert logged().count("(secret)") == 4
 
 
+@pytest.mark.proves("S4")
 @pytest.mark.parametrize(
     "words", ["token_count=3", "tokens=5", "key=ann", "monkey: 5", "secrets: 2", "passwords=0"]
 )
-def test_s4_what_only_begins_like_a_secret_is_shown(logged: Logged, words: str) -> None:
+def test_what_only_begins_like_a_secret_is_shown(logged: Logged, words: str) -> None:
     logging.getLogger("headway.other").warning(words)
     event_log("headway.tests").warning("counted", extra={"token_count": 31, "needs_token": True})
     assert words in logged()
     assert "31" in logged()
 
 
-@pytest.mark.parametrize("logged", [TextLines], indirect=True)
-def test_s4_whoever_logs_a_line_is_a_line_and_moves_no_cursor(logged: Logged) -> None:
+@pytest.mark.proves("S4")
+@pytest.mark.parametrize("logged", [TextFormatter], indirect=True)
+def test_whoever_logs_a_line_is_a_line_and_moves_no_cursor(logged: Logged) -> None:
     others = logging.getLogger("headway.other")
     others.warning("hello\nERROR headway.forged \x1b[2Jgone")
     try:
@@ -120,8 +125,9 @@ def test_s4_whoever_logs_a_line_is_a_line_and_moves_no_cursor(logged: Logged) ->
     ]
 
 
-@pytest.mark.parametrize("logged", [JsonLines], indirect=True)
-def test_s4_a_field_with_the_name_of_a_secret_is_not_shown(logged: Logged) -> None:
+@pytest.mark.proves("S4")
+@pytest.mark.parametrize("logged", [JsonFormatter], indirect=True)
+def test_a_field_with_the_name_of_a_secret_is_not_shown(logged: Logged) -> None:
     event_log("headway.tests").warning("refused", extra={"token": "unknown to us", "count": 3})
     (line,) = _lines(logged())
     assert (line["event"], line["token"], line["count"]) == ("refused", "(secret)", 3)
@@ -129,7 +135,7 @@ def test_s4_a_field_with_the_name_of_a_secret_is_not_shown(logged: Logged) -> No
 
 
 @pytest.mark.backend("sqlite")
-@pytest.mark.parametrize("logged", [JsonLines], indirect=True)
+@pytest.mark.parametrize("logged", [JsonFormatter], indirect=True)
 async def test_what_a_run_logs_has_its_id_its_key_and_its_job(logged: Logged, url: str) -> None:
     hw = Headway(url)
 
@@ -145,7 +151,7 @@ async def test_what_a_run_logs_has_its_id_its_key_and_its_job(logged: Logged, ur
     async with hw:
         for name in ("fail", "fail_in_a_thread"):
             run = await hw.start(name, key="ann")
-            await run.ended()
+            await run.wait_for_end()
             lines = [line for line in _lines(logged()) if line.get("run_id") == run.id]
             assert {line["event"] for line in lines} >= {"about to fail"}
             assert {(line["key"], line["job"]) for line in lines} == {("ann", name)}
@@ -168,7 +174,7 @@ async def test_a_server_writes_json_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.backend("sqlite")
-@pytest.mark.parametrize("logged", [TextLines], indirect=True)
+@pytest.mark.parametrize("logged", [TextFormatter], indirect=True)
 async def test_a_failed_job_is_named_with_its_key_at_each_attempt(logged: Logged, url: str) -> None:
     hw = Headway(url)
 
@@ -178,7 +184,7 @@ async def test_a_failed_job_is_named_with_its_key_at_each_attempt(logged: Logged
 
     async with hw:
         run = await hw.start("fail", key="ann")
-        await run.ended()
+        await run.wait_for_end()
     said = f"job=fail key=ann run_id={run.id} attempt="
     first, second, *traceback = logged().splitlines()
     assert first == (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.cli.client.api_client import Refused
+from headway.cli.client.api_client import ApiError
 from headway.cli.commands import lane_commands as lanes
 from headway.cli.commands import run_commands as runs
 from headway.core.errors import ConfigurationError, InvalidInput
@@ -32,7 +32,8 @@ async def accepted(client: Client) -> list[str]:
     return [run["id"] for run in (await client.get("/api/runs"))["runs"]]
 
 
-async def test_i6_a_lost_answer_is_asked_for_again_and_the_run_is_one(
+@pytest.mark.proves("I6")
+async def test_a_lost_answer_is_asked_for_again_and_the_run_is_one(
     said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with losing(said.client.address, answer_count=1) as address:
@@ -41,12 +42,13 @@ async def test_i6_a_lost_answer_is_asked_for_again_and_the_run_is_one(
     assert printed == await accepted(said.client)
 
 
-async def test_i6_what_may_have_been_accepted_is_not_said_to_be_out_of_reach(
+@pytest.mark.proves("I6")
+async def test_what_may_have_been_accepted_is_not_said_to_be_out_of_reach(
     said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with losing(said.client.address, answer_count=2) as address:
         monkeypatch.setenv("HEADWAY_URL", address)
-        with pytest.raises(Refused, match="may have been accepted") as lost:
+        with pytest.raises(ApiError, match="may have been accepted") as lost:
             await runs.submit("echo")
         key = re.search(r"--idempotency-key (\S+)", str(lost.value))
         assert key is not None
@@ -58,12 +60,13 @@ async def test_i6_what_may_have_been_accepted_is_not_said_to_be_out_of_reach(
         await runs.submit("echo", idempotency_key="a\nb")
 
 
-async def test_i20_what_may_have_been_done_is_said_so(
+@pytest.mark.proves("I20")
+async def test_what_may_have_been_done_is_said_so(
     said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with losing(said.client.address, answer_count=1) as address:
         monkeypatch.setenv("HEADWAY_URL", address)
-        with pytest.raises(Refused, match="may have been done: look"):
+        with pytest.raises(ApiError, match="may have been done: look"):
             await lanes.pause("main")
     assert (await said.client.get("/api/lanes/main"))["paused"] is True
 

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from headway.cli.client import api_client as client
-from headway.cli.client.api_client import Refused
+from headway.cli.client.api_client import ApiError
 from headway.cli.commands import flow_commands as flows
 from headway.cli.commands import key_commands as keys
 from headway.cli.commands import lane_commands as lanes
@@ -16,7 +16,7 @@ from headway.cli.commands import run_commands as runs
 from headway.cli.commands import schedule_commands as schedules
 from headway.cli.commands import task_commands as tasks
 from headway.cli.commands import watch
-from headway.cli.exit_codes import EXIT_REFUSED, EXIT_UNREACHABLE
+from headway.cli.exit_codes import EXIT_INVALID, EXIT_UNREACHABLE
 from headway.core.errors import ConfigurationError
 from tests.cli.test_client import exit_code
 
@@ -66,6 +66,7 @@ async def answering(**answer: Any) -> AsyncIterator[str]:
     await runner.cleanup()
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
@@ -78,38 +79,41 @@ async def answering(**answer: Any) -> AsyncIterator[str]:
     ],
 )
 @pytest.mark.parametrize("command", COMMANDS)
-async def test_i15_a_stranger_is_told_in_one_sentence(
+async def test_a_stranger_is_told_in_one_sentence(
     command: Command, answer: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with answering(**answer) as address:
         monkeypatch.setenv("HEADWAY_URL", address)
-        with pytest.raises(Refused, match=why) as refused:
+        with pytest.raises(ApiError, match=why) as refused:
             await command()
-    assert exit_code(refused.value) == EXIT_REFUSED
+    assert exit_code(refused.value) == EXIT_INVALID
 
 
-async def test_i15_a_diagram_that_cannot_be_read_is_of_a_stranger(
+@pytest.mark.proves("I15")
+async def test_a_diagram_that_cannot_be_read_is_of_a_stranger(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with answering(body=b"flowchart \xff", content_type="text/plain") as address:
         monkeypatch.setenv("HEADWAY_URL", address)
-        with pytest.raises(Refused, match="does not answer as headway does") as refused:
+        with pytest.raises(ApiError, match="does not answer as headway does") as refused:
             await flows.graph("f")
-    assert exit_code(refused.value) == EXIT_REFUSED
+    assert exit_code(refused.value) == EXIT_INVALID
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("command", [runs.list_, lanes.list_, lambda: lanes.clear("main")])
-async def test_i15_an_answer_to_something_else_is_told_in_one_sentence(
+async def test_an_answer_to_something_else_is_told_in_one_sentence(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with answering(text='{"a": 1}', content_type="application/json") as address:
         monkeypatch.setenv("HEADWAY_URL", address)
-        with pytest.raises(Refused, match=r"its answer has no '\w+'"):
+        with pytest.raises(ApiError, match=r"its answer has no '\w+'"):
             await command()
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.parametrize("status", [502, 503, 504])
-async def test_i20_a_proxy_without_its_server_is_a_server_that_does_not_answer(
+async def test_a_proxy_without_its_server_is_a_server_that_does_not_answer(
     status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "RETRY_S", 0)
@@ -117,20 +121,19 @@ async def test_i20_a_proxy_without_its_server_is_a_server_that_does_not_answer(
     async with answering(status=status, text="<html>") as address:
         monkeypatch.setenv("HEADWAY_URL", address)
         for command in (runs.list_, lambda: watch.watch("a"), lambda: watch.events("a")):
-            with pytest.raises(Refused, match="cannot be reached") as refused:
+            with pytest.raises(ApiError, match="cannot be reached") as refused:
                 await command()
             assert exit_code(refused.value) == EXIT_UNREACHABLE
-        with pytest.raises(Refused, match="repeat it with: --idempotency-key") as lost:
+        with pytest.raises(ApiError, match="repeat it with: --idempotency-key") as lost:
             await runs.submit("echo")
         assert exit_code(lost.value) == EXIT_UNREACHABLE
-        with pytest.raises(Refused, match="may have been done"):
+        with pytest.raises(ApiError, match="may have been done"):
             await lanes.pause("main")
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("url", ["http://h:99999", "http://h:x", "http://[::1", "ftp://h", "h:1"])
-async def test_i15_an_address_that_is_none_is_told(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_address_that_is_none_is_told(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADWAY_URL", url)
     with pytest.raises(ConfigurationError, match="HEADWAY_URL must be the address"):
         await runs.list_()

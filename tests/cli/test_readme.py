@@ -65,15 +65,17 @@ def test_the_program_prints_what_it_says(folder: Path) -> None:
     assert (ended.returncode, ended.stdout) == (0, f"{expected}\n"), ended.stderr
 
 
+@pytest.mark.proves("R1.11")
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl on this machine")
-def test_r1_11_the_same_file_is_served_and_curl_is_answered_as_printed(
+def test_the_same_file_is_served_and_curl_is_answered_as_printed(
     folder: Path, tmp_path: Path
 ) -> None:
     (folder / "jobs.py").write_text(the_program())
     typed(folder, tmp_path, section("As a service"))
 
 
-def test_r1_11_a_file_of_ones_own_is_served_submitted_watched_and_cancelled(
+@pytest.mark.proves("R1.11")
+def test_a_file_of_ones_own_is_served_submitted_watched_and_cancelled(
     folder: Path, tmp_path: Path
 ) -> None:
     text = section("On a terminal")

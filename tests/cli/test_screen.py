@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headway.cli.output.screen import Screen
+from headway.cli.output.screen import RunScreen
 
 RUN = {
     "id": "r1",
@@ -21,6 +21,7 @@ RUN = {
 }
 
 
+@pytest.mark.proves("R1.11")
 @pytest.mark.parametrize(
     ("kind", "payload", "words"),
     [
@@ -38,10 +39,10 @@ RUN = {
         ("resync", None, "earlier events are no longer kept"),
     ],
 )
-def test_r1_11_every_event_is_told_in_words(kind: str, payload: Any, words: str) -> None:
+def test_every_event_is_told_in_words(kind: str, payload: Any, words: str) -> None:
     """Never by its payload alone, which says nothing of what has happened."""
-    screen = Screen(RUN)
-    screen.tell({"type": kind, "payload": payload, "at": "2026-01-01T18:00:21Z"})
+    screen = RunScreen(RUN)
+    screen.add_event({"type": kind, "payload": payload, "at": "2026-01-01T18:00:21Z"})
     console = Console(width=100)
     with console.capture() as shown:
         console.print(screen)

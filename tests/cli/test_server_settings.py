@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from headway.api.http.access import Access, Scope, Token
-from headway.cli.client.api_client import Refused
+from headway.cli.client.api_client import ApiError
 from headway.cli.commands import run_commands as runs
-from headway.cli.exit_codes import EXIT_NOT_ALLOWED, EXIT_REFUSED
+from headway.cli.exit_codes import EXIT_INVALID, EXIT_NOT_ALLOWED
 from headway.core.errors import ConfigurationError
 from tests.api.conftest import served
 from tests.cli.test_client import exit_code
@@ -20,7 +20,8 @@ def _nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-async def test_r1_11_where_the_page_is_there_is_the_server(
+@pytest.mark.proves("R1.11")
+async def test_where_the_page_is_there_is_the_server(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with served(url) as client:
@@ -29,7 +30,8 @@ async def test_r1_11_where_the_page_is_there_is_the_server(
             await runs.list_()
 
 
-async def test_i15_an_address_where_no_server_is_is_told_as_a_wrong_setting(
+@pytest.mark.proves("I15")
+async def test_an_address_where_no_server_is_is_told_as_a_wrong_setting(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with served(url) as client:
@@ -38,9 +40,10 @@ async def test_i15_an_address_where_no_server_is_is_told_as_a_wrong_setting(
             await runs.list_()
         told = f"is HEADWAY_URL={client.address}/else the address of the server?"
     assert str(refused.value).endswith(told)
-    assert exit_code(refused.value) == EXIT_REFUSED
+    assert exit_code(refused.value) == EXIT_INVALID
 
 
+@pytest.mark.proves("S1")
 @pytest.mark.parametrize(
     ("token", "sentence"),
     [
@@ -48,7 +51,7 @@ async def test_i15_an_address_where_no_server_is_is_told_as_a_wrong_setting(
         ("wrong-of-sixteen-letters", "HEADWAY_TOKEN is none of this server's tokens"),
     ],
 )
-async def test_s1_a_token_that_is_missing_or_wrong_is_told_by_the_name_of_its_setting(
+async def test_a_token_that_is_missing_or_wrong_is_told_by_the_name_of_its_setting(
     url: str, token: str | None, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access = Access((Token("t0ken-of-sixteen", Scope.OPERATE),))
@@ -56,7 +59,7 @@ async def test_s1_a_token_that_is_missing_or_wrong_is_told_by_the_name_of_its_se
         monkeypatch.setenv("HEADWAY_URL", client.address)
         if token is not None:
             monkeypatch.setenv("HEADWAY_TOKEN", token)
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(ApiError) as refused:
             await runs.list_()
     assert str(refused.value) == sentence
     assert exit_code(refused.value) == EXIT_NOT_ALLOWED

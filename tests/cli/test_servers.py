@@ -17,7 +17,8 @@ def shown(url: str) -> str:
     return url.replace(":headway@", ":***@")
 
 
-async def test_r4_3_a_missing_schema_stops_the_program_which_makes_none(
+@pytest.mark.proves("R4.3")
+async def test_a_missing_schema_stops_the_program_which_makes_none(
     folder: Path, server_database: ServerDatabase
 ) -> None:
     sentence = (
@@ -31,12 +32,13 @@ async def test_r4_3_a_missing_schema_stops_the_program_which_makes_none(
     assert server_database.table_count() == 0
 
 
-def test_i23_upgrade_makes_the_schema_once_and_a_newer_one_is_refused(
+@pytest.mark.proves("I23")
+def test_upgrade_makes_the_schema_once_and_a_newer_one_is_refused(
     folder: Path, server_database: ServerDatabase
 ) -> None:
     settings = {"HEADWAY_DATABASE_URL": server_database.url}
     database = f"database: {shown(server_database.url)}\n"
-    made = Ended(0, f"the schema is at 0002\n{database}", "")
+    made = Ended(0, f"the schema is at 0003\n{database}", "")
     assert headway("db", "upgrade", folder=folder, **settings) == made
     table_count = server_database.table_count()
     assert headway("db", "upgrade", folder=folder, **settings) == made
@@ -83,7 +85,8 @@ def test_every_command_refuses_another_programs_database_in_one_sentence(
     assert server_database.execute("SELECT title FROM events") == "concert"
 
 
-def test_i23_a_role_that_may_not_make_tables_is_told_so(
+@pytest.mark.proves("I23")
+def test_a_role_that_may_not_make_tables_is_told_so(
     folder: Path, server_database: ServerDatabase, backend: str
 ) -> None:
     if backend == "postgres":

@@ -57,7 +57,8 @@ def address(folder: Path) -> Iterator[str]:
     assert serving.returncode == 0
 
 
-def test_r1_11_a_users_own_file_is_served_submitted_watched_and_cancelled(
+@pytest.mark.proves("R1.11")
+def test_a_users_own_file_is_served_submitted_watched_and_cancelled(
     folder: Path, address: str
 ) -> None:
     ended = headway("run", "submit", "count", "upto=4", folder=folder, HEADWAY_URL=address)
@@ -91,8 +92,9 @@ def test_a_server_whose_name_nobody_knows_is_named(folder: Path) -> None:
     assert "ssl:default" not in ended.err
 
 
+@pytest.mark.proves("R1.11")
 @pytest.mark.parametrize("words", [["run", "list"], ["explain", "some-run"]])
-def test_r1_11_without_a_database_a_command_says_where_one_comes_from_and_makes_none(
+def test_without_a_database_a_command_says_where_one_comes_from_and_makes_none(
     folder: Path, words: list[str]
 ) -> None:
     assert refusal(*words, folder=folder) == (
@@ -101,7 +103,8 @@ def test_r1_11_without_a_database_a_command_says_where_one_comes_from_and_makes_
     )
 
 
-def test_s4_the_configuration_is_shown_without_its_secrets(folder: Path) -> None:
+@pytest.mark.proves("S4")
+def test_the_configuration_is_shown_without_its_secrets(folder: Path) -> None:
     ended = headway(
         "config",
         "show",

@@ -130,6 +130,7 @@ def test_several_addresses_are_a_list_or_separated_by_blanks(here: Path, text: s
     assert load_settings().urls == ("x", "y")
 
 
+@pytest.mark.proves("R5.13")
 @pytest.mark.parametrize(
     ("said", "url"),
     [
@@ -138,7 +139,7 @@ def test_several_addresses_are_a_list_or_separated_by_blanks(here: Path, text: s
         ("postgresql://ann@db/runs", "postgresql://ann@db/runs"),
     ],
 )
-def test_r5_13_scheduler_db_is_a_file_or_an_address(
+def test_scheduler_db_is_a_file_or_an_address(
     here: Path, monkeypatch: pytest.MonkeyPatch, said: str, url: str
 ) -> None:
     (here / "headway.toml").write_text("database_url = 'sqlite:///of-the-file.db'")
@@ -146,7 +147,8 @@ def test_r5_13_scheduler_db_is_a_file_or_an_address(
     assert load_settings().urls == (url,)
 
 
-def test_r5_13_scheduler_base_is_the_server_and_headways_own_names_win(
+@pytest.mark.proves("R5.13")
+def test_scheduler_base_is_the_server_and_headways_own_names_win(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SCHEDULER_BASE", "http://localhost:8070")
@@ -158,7 +160,8 @@ def test_r5_13_scheduler_base_is_the_server_and_headways_own_names_win(
     assert (settings.url, settings.urls) == ("http://localhost:9000", ("x", "y"))
 
 
-def test_r5_13_commands_use_the_file_that_scheduler_db_names(here: Path) -> None:
+@pytest.mark.proves("R5.13")
+def test_commands_use_the_file_that_scheduler_db_names(here: Path) -> None:
     ended = headway("db", "upgrade", folder=here, SCHEDULER_DB="./scheduler.db")
     assert ended.code == 0
     assert (here / "scheduler.db").exists()
@@ -166,22 +169,24 @@ def test_r5_13_commands_use_the_file_that_scheduler_db_names(here: Path) -> None
     assert "database_url\tsqlite:///./scheduler.db\tSCHEDULER_DB" in shown.splitlines()
 
 
-def test_r5_13_a_worker_takes_its_addresses_from_the_environment(
+@pytest.mark.proves("R5.13")
+def test_a_worker_takes_its_addresses_from_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WORKER_URL", "http://127.0.0.1:8099")
     monkeypatch.setenv("REGISTRY_URL", "http://127.0.0.1:8077/")
     worker = Worker()
-    assert (worker.wanted_url, worker.registry_url) == (
+    assert (worker.requested_url, worker.registry_url) == (
         "http://127.0.0.1:8099",
         "http://127.0.0.1:8077",
     )
     monkeypatch.delenv("WORKER_URL")
-    assert Worker().wanted_url == "http://127.0.0.1:8080"
+    assert Worker().requested_url == "http://127.0.0.1:8080"
     assert Worker(registry_url="http://127.0.0.1:1").registry_url == "http://127.0.0.1:1"
 
 
-def test_s4_secrets_of_a_container_are_files_and_win_over_variables(
+@pytest.mark.proves("S4")
+def test_secrets_of_a_container_are_files_and_win_over_variables(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An image sets variables for those who give nothing. What is not ours is not looked at."""
@@ -204,8 +209,9 @@ def test_s4_secrets_of_a_container_are_files_and_win_over_variables(
     assert _source("token", settings) == str(here / "secrets" / "headway_token")
 
 
+@pytest.mark.proves("S4")
 @pytest.mark.parametrize("variable", ["HEADWAY_DATABASE_URL", "SCHEDULER_DB"])
-def test_s4_a_secret_with_several_databases_wins_over_a_variable_with_one(
+def test_a_secret_with_several_databases_wins_over_a_variable_with_one(
     here: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setattr("headway.settings.SECRETS_FOLDER", here)
@@ -214,7 +220,8 @@ def test_s4_a_secret_with_several_databases_wins_over_a_variable_with_one(
     assert load_settings().urls == ("postgresql://a/x", "postgresql://b/x")
 
 
-def test_s4_secrets_that_are_not_ours_to_see_are_none(
+@pytest.mark.proves("S4")
+def test_secrets_that_are_not_ours_to_see_are_none(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder of which the system says nothing, as of one that this user may not search."""
@@ -222,7 +229,8 @@ def test_s4_secrets_that_are_not_ours_to_see_are_none(
     assert load_settings().token is None
 
 
-def test_s4_a_secret_that_cannot_be_used_is_named_and_not_told(
+@pytest.mark.proves("S4")
+def test_a_secret_that_cannot_be_used_is_named_and_not_told(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headway.settings.SECRETS_FOLDER", here)

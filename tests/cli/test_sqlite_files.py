@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.sql.connect.sqlite import is_ours
+from headway.adapters.sql.connect.sqlite import has_headway_tables
 from tests.cli.command import TIMEOUT_S, Ended, contents, environment, headway, refusal
 from tests.cli.disk import bound_by_permissions
 
@@ -37,11 +37,12 @@ def in_wal_mode(path: Path) -> None:
         connection.execute("CREATE TABLE letters (text)")
 
 
+@pytest.mark.proves("S7")
 @pytest.mark.parametrize(
     ("make", "verb"),
     [(in_rollback_mode, "upgrade"), (in_wal_mode, "check")],
 )
-def test_s7_a_file_of_another_program_is_left_as_it_is(
+def test_a_file_of_another_program_is_left_as_it_is(
     folder: Path, make: Callable[[Path], None], verb: str
 ) -> None:
     path = folder / "letters.db"
@@ -72,7 +73,7 @@ def test_an_empty_file_becomes_ours(folder: Path) -> None:
     path = folder / "headway.db"
     path.touch()
     assert headway("db", "upgrade", folder=folder, **at(path)).code == 0
-    assert is_ours(path)
+    assert has_headway_tables(path)
 
 
 def test_a_file_that_is_not_there_is_not_made_by_a_check(folder: Path) -> None:
@@ -82,7 +83,8 @@ def test_a_file_that_is_not_there_is_not_made_by_a_check(folder: Path) -> None:
     )
 
 
-def test_i23_a_file_of_a_newer_headway_is_left_as_it_is(
+@pytest.mark.proves("I23")
+def test_a_file_of_a_newer_headway_is_left_as_it_is(
     folder: Path, our_bytes: bytes, verb: str
 ) -> None:
     path = folder / "headway.db"
@@ -175,7 +177,8 @@ def test_a_file_that_may_only_be_read_is_named_to_a_program_that_opens_it(
     )
 
 
-def test_i23_upgrade_makes_the_schema_once_and_check_says_so(folder: Path) -> None:
+@pytest.mark.proves("I23")
+def test_upgrade_makes_the_schema_once_and_check_says_so(folder: Path) -> None:
     """With nothing configured: `headway.db` in this folder, private to its owner."""
     assert headway("db", "upgrade", folder=folder) == Ended(
         0, f"the schema is at 0002\ndatabase: sqlite:///{folder}/headway.db\n", ""

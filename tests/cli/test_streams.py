@@ -11,10 +11,10 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from headway.cli.client import api_client as client_module
-from headway.cli.client.api_client import Answer, Client
+from headway.cli.client.api_client import ApiResponse, Client
 from headway.cli.client.in_process import LocalTransport
 from headway.cli.commands import watch
-from headway.cli.output.event_text import GONE
+from headway.cli.output.event_text import EVENTS_REMOVED
 from headway.core.command.admin.prune import PruneEvents
 from headway.services.upkeep import event_feed
 from tests.api.conftest import fail_over, served
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.backend("sqlite")
 class Scripted:
     """A transport whose streams say what is written down, and end."""
 
-    place = "here"
+    address = "here"
 
     def __init__(self, *streams: Sequence[str]) -> None:
         self._streams = iter(streams)
@@ -34,7 +34,7 @@ class Scripted:
 
     async def request(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> ApiResponse:
         raise NotImplementedError
 
     @asynccontextmanager
@@ -48,7 +48,8 @@ class Scripted:
                 yield line.encode()
 
 
-async def test_i14_a_command_resumes_where_the_stream_was_also_without_an_event(
+@pytest.mark.proves("I14")
+async def test_a_command_resumes_where_the_stream_was_also_without_an_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(client_module, "RETRY_S", 0.0)
@@ -69,7 +70,8 @@ async def test_i14_a_command_resumes_where_the_stream_was_also_without_an_event(
     assert places == [{}, {"after": "9", "epoch": "1"}, {"after": "12", "epoch": "2"}]
 
 
-async def test_i14_events_are_listed_page_by_page_within_one_epoch(
+@pytest.mark.proves("I14")
+async def test_events_are_listed_page_by_page_within_one_epoch(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with served(url) as client:
@@ -92,7 +94,7 @@ async def test_i14_events_are_listed_page_by_page_within_one_epoch(
         monkeypatch.setattr(Client, "get", get_later)
         await watch.events(run_id)
         told = capsys.readouterr()
-    assert (len(told.out.splitlines()), told.err) == (2, f"{GONE}\n")
+    assert (len(told.out.splitlines()), told.err) == (2, f"{EVENTS_REMOVED}\n")
 
 
 def application(*parts: bytes, error: Exception | None = None, begins: bool = True) -> Any:
@@ -117,20 +119,23 @@ async def lines_of(transport: LocalTransport) -> list[bytes]:
         return [line async for line in lines]
 
 
-async def test_i20_without_a_server_a_stream_ends_with_the_application() -> None:
+@pytest.mark.proves("I20")
+async def test_without_a_server_a_stream_ends_with_the_application() -> None:
     transport = LocalTransport(application(b"one\ntw", b"o\n"), "here")
     assert await lines_of(transport) == [b"one", b"two"]
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.parametrize("begins", [True, False])
-async def test_i20_without_a_server_what_breaks_the_application_is_raised(*, begins: bool) -> None:
+async def test_without_a_server_what_breaks_the_application_is_raised(*, begins: bool) -> None:
     parts = (b"one\n", b"two\n") if begins else ()
     broken = application(*parts, error=ZeroDivisionError("no"), begins=begins)
     with pytest.raises(ZeroDivisionError):
         await lines_of(LocalTransport(broken, "here"))
 
 
-async def test_i14_events_that_are_gone_are_told_beside_those_that_are_kept(
+@pytest.mark.proves("I14")
+async def test_events_that_are_gone_are_told_beside_those_that_are_kept(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with served(url) as client:
@@ -148,7 +153,7 @@ async def test_i14_events_that_are_gone_are_told_beside_those_that_are_kept(
         await client.hw.store.apply(PruneEvents(up_to_seq=1))
         await watch.events(run_id)
         told = capsys.readouterr()
-    assert (told.err, told.out.splitlines()) == (f"{GONE}\n", lines[1:])
+    assert (told.err, told.out.splitlines()) == (f"{EVENTS_REMOVED}\n", lines[1:])
 
 
 @pytest.mark.parametrize("arguments", [("watch",), ("events", "--follow")])

@@ -17,7 +17,7 @@ import pytest
 
 from headway.cli.demo.demo_flows import ORDER
 from headway.core.flow.canonical import canonical_json
-from headway.core.flow.parse import read_flow
+from headway.core.flow.parse import parse_flow
 from tests.cli.command import TIMEOUT_S, environment
 
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.slow]
@@ -49,11 +49,12 @@ def _is_whole(lines: Sequence[str]) -> bool:
 
 
 def test_the_flow_is_that_of_the_demo() -> None:
-    shown = read_flow(files()["order.json"]).flow
-    assert canonical_json(shown) == canonical_json(read_flow(json.dumps(ORDER)).flow)
+    shown = parse_flow(files()["order.json"]).flow
+    assert canonical_json(shown) == canonical_json(parse_flow(json.dumps(ORDER)).flow)
 
 
-def test_r5_9_the_tutorial_does_what_it_says(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.proves("R5.9")
+def test_the_tutorial_does_what_it_says(folder: Path, tmp_path: Path) -> None:
     for name, text in files().items():
         (folder / name).write_text(text)
     port = a_free_port()

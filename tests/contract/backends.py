@@ -20,11 +20,11 @@ from headway.adapters.sql.schema import upgrade_schema
 from headway.adapters.sql.sql_store import Listeners, SqlStore, open_store
 from headway.adapters.sql.tables import lanes, metadata, stream
 from headway.adapters.sql.write.links.driver_link import Link
-from headway.adapters.sql.write.links.link_source import source_for
+from headway.adapters.sql.write.links.link_source import create_link_source
 from headway.adapters.sql.write.writer import Writer
 from headway.core.ids import FLOW_LANE
 from headway.core.lane_row import DEFAULT_LIMITS
-from headway.ports.store import Whose
+from headway.ports.store import EventOrigin
 from headway.testing import FakeClock
 from tests.servers import MariaDBServer, PostgresServer
 
@@ -89,9 +89,9 @@ async def opened_beside(store: SqlStore, place: Place, clock: FakeClock) -> Asyn
     listeners = Listeners()
     writer = Writer(
         writer_id=str(uuid4()),
-        source=source_for(store._database, address),
+        link_source=create_link_source(store._database, address),
         now=clock,
-        on_committed=partial(listeners.tell, whose=Whose.OWN),
+        on_committed=partial(listeners.notify, origin=EventOrigin.OWN),
     )
     await writer.start()
     try:
@@ -104,7 +104,7 @@ async def opened_beside(store: SqlStore, place: Place, clock: FakeClock) -> Asyn
 async def linked(store: SqlStore, place: Place) -> AsyncIterator[Link]:
     """A connection as writers have it, for tests that take a batch apart."""
     address = parse_addresses(place.urls)[0]
-    link = await source_for(store._database, address).connect()
+    link = await create_link_source(store._database, address).connect()
     try:
         yield link
     finally:
@@ -169,7 +169,7 @@ def run_apart(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 async def read_all(store: SqlStore) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table but the writers' own: what "nothing has changed" means."""
-    async with store._database.snapshot() as connection:
+    async with store._database.open_snapshot() as connection:
         return {
             table.name: [
                 tuple(row)

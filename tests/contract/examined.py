@@ -14,10 +14,10 @@ from headway.core.command.run.inbox import ConsumeInbox
 from headway.core.command.run.report import SaveProgress
 from headway.core.command.run.settle import Complete
 from headway.core.command.run.wait import Park
-from headway.core.doctor.finding import Finding, Weight
+from headway.core.doctor.finding import Finding, Severity
 from headway.core.ids import InstanceId, Instant, RunId
 from headway.core.run.admission import OnConflict
-from headway.services.upkeep.examination import Checked, examine
+from headway.services.upkeep.examination import DoctorProgress, examine
 from headway.testing import FakeClock, a_message, claim_of, document
 from tests.contract.scenes import instance, running, submitted
 
@@ -33,18 +33,18 @@ class Watch(SystemClock):
 
 
 async def findings(
-    store: SqlStore, clock: FakeClock, checked: Checked | None = None
+    store: SqlStore, clock: FakeClock, checked: DoctorProgress | None = None
 ) -> list[Finding]:
     reader = SqlDoctorReader(store._database)
-    found = examine(reader, Watch(clock), checked or Checked(), lambda: None)
+    found = examine(reader, Watch(clock), checked or DoctorProgress(), lambda: None)
     return [finding async for finding in found]
 
 
 async def violations(store: SqlStore, clock: FakeClock) -> list[tuple[str, str, str]]:
     """All that is found, of which nothing may be a mere note."""
     found = await findings(store, clock)
-    assert all(finding.weight is Weight.VIOLATION for finding in found)
-    return sorted((finding.promise, finding.place, finding.sentence) for finding in found)
+    assert all(finding.severity is Severity.VIOLATION for finding in found)
+    return sorted((finding.promise, finding.subject, finding.sentence) for finding in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ async def set_scene(store: SqlStore) -> Scene:
 
 async def plant(store: SqlStore, *statements: sa.sql.expression.Executable) -> None:
     """Write past the store and, on SQLite, past the constraints too."""
-    async with store._database.writing() as connection:
+    async with store._database.open_write_session() as connection:
         is_sqlite = connection.dialect.name == "sqlite"
         if is_sqlite:
             await connection.execute(sa.text("PRAGMA ignore_check_constraints = ON"))

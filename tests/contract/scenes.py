@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.adapters.sql.sql_store import SqlStore
-from headway.core.batch_state import World
+from headway.core.batch_state import BatchState
 from headway.core.command.admin.instance import DeclareDead, ReleaseOrphan
 from headway.core.command.admin.set_lane import SetLane
-from headway.core.command.protocol import Command, Needs
+from headway.core.command.protocol import Command, RowsNeeded
 from headway.core.command.run.cancel import RequestCancel
-from headway.core.command.run.claim import Claimed, ClaimRuns
+from headway.core.command.run.claim import ClaimedRun, ClaimRuns
 from headway.core.command.run.expire import Expire
 from headway.core.command.run.settle import Complete, ConfirmCancel, Fail
 from headway.core.command.run.submit import Accepted, Busy
@@ -20,7 +20,7 @@ from headway.core.ids import MAIN_LANE, InstanceId, LaneName, RunId
 from headway.core.run.events import Event, EventType
 from headway.core.run.run import Claim, Run, RunRecord
 from headway.core.run.status import RunStatus
-from headway.ports.run_reader import LaneView
+from headway.ports.run_reader import LaneCounts
 from headway.testing import FakeClock, a_claim, a_submit, an_error, an_instance, claim_of
 
 TIMEOUT_S = 10.0
@@ -40,20 +40,20 @@ async def submitted(store: SqlStore, key: str = "ann", **wanted: Any) -> RunId:
     return answer.run_id
 
 
-async def claimed(store: SqlStore, claim: ClaimRuns) -> tuple[Claimed, ...]:
+async def claimed(store: SqlStore, claim: ClaimRuns) -> tuple[ClaimedRun, ...]:
     answer = await store.apply(claim)
     assert isinstance(answer, tuple), answer
     return answer
 
 
-async def claimed_one(store: SqlStore, instance_id: InstanceId, **wanted: Any) -> Claimed:
+async def claimed_one(store: SqlStore, instance_id: InstanceId, **wanted: Any) -> ClaimedRun:
     (one,) = await claimed(store, a_claim(instance_id, **wanted))
     return one
 
 
 async def running(
     store: SqlStore, key: str = "ann", *, by: InstanceId | None = None, **wanted: Any
-) -> Claimed:
+) -> ClaimedRun:
     """A run that executes, by a new instance unless one is given."""
     run_id = await submitted(store, key, **wanted)
     holder = await instance(store) if by is None else by
@@ -86,10 +86,10 @@ class _Pause:
         self.is_reached = threading.Event()
         self.may_end = threading.Event()
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         """It looks at nothing."""
 
-    def decide(self, _: World) -> None:
+    def decide(self, _: BatchState) -> None:
         self.is_reached.set()
         self.may_end.wait()
 
@@ -97,10 +97,10 @@ class _Pause:
 async def together(store: SqlStore, *commands: Command[Any]) -> list[Any]:
     """Let these commands share a batch, in this order; errors are among the answers."""
     pause = _Pause()
-    waiting = [store.writer.waiting.put(pause)]
+    waiting = [store.writer.queue.put(pause)]
     await asyncio.to_thread(pause.is_reached.wait)
     try:
-        waiting += [store.writer.waiting.put(command) for command in commands]
+        waiting += [store.writer.queue.put(command) for command in commands]
     finally:
         pause.may_end.set()
     _, *answers = await asyncio.gather(*waiting, return_exceptions=True)
@@ -145,7 +145,7 @@ async def moves(store: SqlStore, run_id: RunId) -> list[tuple[str | None, str]]:
     return [(payload["from"], payload["to"]) for payload in payloads]
 
 
-async def lane_view(store: SqlStore, name: str = MAIN_LANE) -> LaneView:
+async def lane_view(store: SqlStore, name: str = MAIN_LANE) -> LaneCounts:
     (view,) = [view for view in await store.runs.lanes() if view.lane.name == name]
     return view
 

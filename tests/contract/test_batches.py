@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.sql.tables import writers
 from headway.adapters.sql.write.command_queue import BATCH_COUNT_MAX
-from headway.core.batch_state import World
+from headway.core.batch_state import BatchState
 from headway.core.command.admin.instance import RegisterInstance
 from headway.core.command.admin.probe import Probe
-from headway.core.command.protocol import Needs
+from headway.core.command.protocol import RowsNeeded
 from headway.core.command.run.report import SaveProgress
 from headway.core.command.run.settle import Complete, Settled
 from headway.core.command.run.submit import Accepted, Busy
@@ -34,7 +34,8 @@ from tests.contract.scenes import (
 )
 
 
-async def test_r4_7_one_that_the_database_refuses_does_not_undo_its_neighbours(
+@pytest.mark.proves("R4.7")
+async def test_one_that_the_database_refuses_does_not_undo_its_neighbours(
     store: SqlStore,
 ) -> None:
     taken = await submitted(store, "taken")
@@ -50,7 +51,8 @@ async def test_r4_7_one_that_the_database_refuses_does_not_undo_its_neighbours(
     assert await status(store, taken) is RunStatus.QUEUED
 
 
-async def test_r4_7_a_mistake_of_ours_reaches_only_the_one_who_made_it(store: SqlStore) -> None:
+@pytest.mark.proves("R4.7")
+async def test_a_mistake_of_ours_reaches_only_the_one_who_made_it(store: SqlStore) -> None:
     known = an_instance()
     await store.apply(known)
     commands: list[Any] = [a_submit(f"key-{number}") for number in range(20)]
@@ -66,15 +68,16 @@ class _Halfway:
     def __init__(self, victim: RegisterInstance) -> None:
         self._victim = victim
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         self._victim.need(needs)
 
-    def decide(self, world: World) -> None:
+    def decide(self, world: BatchState) -> None:
         self._victim.decide(world)
         raise ZeroDivisionError
 
 
-async def test_r4_7_nothing_is_kept_of_one_that_fell_over_halfway(store: SqlStore) -> None:
+@pytest.mark.proves("R4.7")
+async def test_nothing_is_kept_of_one_that_fell_over_halfway(store: SqlStore) -> None:
     victim = an_instance()
     answers = await together(store, a_submit("a"), _Halfway(victim), a_submit("b"))
     assert isinstance(answers[0], Accepted)
@@ -83,7 +86,8 @@ async def test_r4_7_nothing_is_kept_of_one_that_fell_over_halfway(store: SqlStor
     assert list(await store.runs.instances()) == []
 
 
-async def test_r4_7_each_command_of_a_batch_sees_what_those_before_it_did(
+@pytest.mark.proves("R4.7")
+async def test_each_command_of_a_batch_sees_what_those_before_it_did(
     store: SqlStore,
 ) -> None:
     holder = await instance(store)
@@ -96,7 +100,8 @@ async def test_r4_7_each_command_of_a_batch_sees_what_those_before_it_did(
     assert [one.run_id for one in answers[3]] == [first.run_id]
 
 
-async def test_r4_7_an_end_and_the_next_submit_of_its_key_share_a_batch(store: SqlStore) -> None:
+@pytest.mark.proves("R4.7")
+async def test_an_end_and_the_next_submit_of_its_key_share_a_batch(store: SqlStore) -> None:
     """The new head is written after the old one has left: it is one commit, and no conflict."""
     one = await running(store)
     batch_count = store.writer.batch_count
@@ -107,7 +112,8 @@ async def test_r4_7_an_end_and_the_next_submit_of_its_key_share_a_batch(store: S
     assert store.writer.conflict_count == 0
 
 
-async def test_r4_7_commands_that_wait_together_commit_together(store: SqlStore) -> None:
+@pytest.mark.proves("R4.7")
+async def test_commands_that_wait_together_commit_together(store: SqlStore) -> None:
     holder = await instance(store)
     await raise_limit(store, 1000)
     before = store.writer.batch_count
@@ -120,7 +126,8 @@ async def test_r4_7_commands_that_wait_together_commit_together(store: SqlStore)
     assert store.writer.conflict_count == 0
 
 
-async def test_r4_7_a_crowd_larger_than_a_batch_is_served_in_order(store: SqlStore) -> None:
+@pytest.mark.proves("R4.7")
+async def test_a_crowd_larger_than_a_batch_is_served_in_order(store: SqlStore) -> None:
     count = BATCH_COUNT_MAX * 2 + 100
     commands = [a_submit(f"key-{number}") for number in range(count)]
     answers = await together(store, *commands)
@@ -129,7 +136,8 @@ async def test_r4_7_a_crowd_larger_than_a_batch_is_served_in_order(store: SqlSto
     ]
 
 
-async def test_i3_what_a_caller_no_longer_waits_for_is_done_all_the_same(store: SqlStore) -> None:
+@pytest.mark.proves("I3")
+async def test_what_a_caller_no_longer_waits_for_is_done_all_the_same(store: SqlStore) -> None:
     command = a_submit()
     impatient = asyncio.ensure_future(store.apply(command))
     await asyncio.sleep(0)  # It has been handed over.
@@ -140,7 +148,8 @@ async def test_i3_what_a_caller_no_longer_waits_for_is_done_all_the_same(store: 
     assert await status(store, command.run_id) is RunStatus.QUEUED
 
 
-async def test_i3_closing_commits_what_waits_and_takes_nothing_more(
+@pytest.mark.proves("I3")
+async def test_closing_commits_what_waits_and_takes_nothing_more(
     place: Place, clock: FakeClock
 ) -> None:
     async with opened(place, clock) as store:
@@ -152,8 +161,9 @@ async def test_i3_closing_commits_what_waits_and_takes_nothing_more(
             await store.apply(a_submit("late"))
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.parametrize("backend", ["sqlite-file"], indirect=True)
-async def test_i20_a_database_that_refuses_every_write_is_said_to(
+async def test_a_database_that_refuses_every_write_is_said_to(
     store: SqlStore, place: Place
 ) -> None:
     """As on a full disk; when there is room again, the store goes on."""
@@ -173,7 +183,7 @@ async def test_i20_a_database_that_refuses_every_write_is_said_to(
 @pytest.mark.proves("I20")
 async def test_probe_commits_a_write_and_changes_nothing_else(store: SqlStore) -> None:
     async def batch_number() -> int:
-        async with store._database.snapshot() as connection:
+        async with store._database.open_snapshot() as connection:
             return int(await connection.scalar(sa.select(sa.func.max(writers.c.batch))) or 0)
 
     await submitted(store)

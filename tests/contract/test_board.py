@@ -7,10 +7,10 @@ from headway.core.command.admin.fire_schedule import FireSchedule
 from headway.core.command.admin.save_key import SaveKey
 from headway.core.command.run.cancel import RequestCancel
 from headway.core.command.run.inbox import ANSWER, PostToInbox
-from headway.core.command.run.interrupt import AskQuestion
+from headway.core.command.run.interrupt import OpenInterrupt
 from headway.core.command.run.settle import Complete
 from headway.core.command.run.submit import Busy
-from headway.core.command.run.wait import GiveSlotBack
+from headway.core.command.run.wait import ReleaseSlot
 from headway.core.document import Document
 from headway.core.ids import Key, LaneName, RunId
 from headway.core.run import recent
@@ -20,7 +20,8 @@ from headway.testing import FakeClock, a_submit, claim_of
 from tests.contract.scenes import claimed_one, instance, raise_limit, running, submitted
 
 
-async def test_r1_2_one_lane_is_read_with_its_counts(store: SqlStore) -> None:
+@pytest.mark.proves("R1.2")
+async def test_one_lane_is_read_with_its_counts(store: SqlStore) -> None:
     await raise_limit(store, 1)
     for key in ("ann", "bob", "cem"):
         await submitted(store, key)
@@ -32,11 +33,12 @@ async def test_r1_2_one_lane_is_read_with_its_counts(store: SqlStore) -> None:
     assert await store.board.lane(LaneName("nowhere")) is None
 
 
-async def test_r1_10_a_lane_counts_who_waits_without_a_slot(store: SqlStore) -> None:
+@pytest.mark.proves("R1.10")
+async def test_a_lane_counts_who_waits_without_a_slot(store: SqlStore) -> None:
     me = await instance(store)
     one = await running(store, "ann", by=me)
     await running(store, "bob", by=me)
-    await store.apply(GiveSlotBack(claim_of(one)))
+    await store.apply(ReleaseSlot(claim_of(one)))
     view = await store.board.lane(LaneName("main"))
     assert view is not None
     assert (view.held_count, view.waiting_count) == (1, 1)
@@ -44,47 +46,49 @@ async def test_r1_10_a_lane_counts_who_waits_without_a_slot(store: SqlStore) -> 
     assert (listed["main"], listed["cron"]) == (1, 0)
 
 
-async def test_r4_13_questions_are_open_until_they_are_answered(store: SqlStore) -> None:
+@pytest.mark.proves("R4.13")
+async def test_questions_are_open_until_they_are_answered(store: SqlStore) -> None:
     me = await instance(store)
     asking = []
     for key in ("ann", "bob"):
         run_id = await submitted(store, key)
         claim = claim_of(await claimed_one(store, me))
         assert claim.run_id == run_id
-        await store.apply(AskQuestion(claim, "q1", Document('{"tool":"delete"}')))
+        await store.apply(OpenInterrupt(claim, "q1", Document('{"tool":"delete"}')))
         asking.append(run_id)
     found = [one async for one in store.board.interrupts(limit=10)]
-    assert [(one.question.run_id, one.key) for one in found] == [
+    assert [(one.interrupt.run_id, one.key) for one in found] == [
         (asking[0], "ann"),
         (asking[1], "bob"),
     ]
     (first,) = [one async for one in store.board.interrupts(limit=1)]
-    rest = [one async for one in store.board.interrupts(limit=9, after=first.place)]
-    assert [one.question.run_id for one in rest] == asking[1:]
+    rest = [one async for one in store.board.interrupts(limit=9, after=first.cursor)]
+    assert [one.interrupt.run_id for one in rest] == asking[1:]
     await store.apply(
         PostToInbox(run_id=asking[0], kind=ANSWER, payload=Document("true"), call_id="q1")
     )
     (left,) = [one async for one in store.board.interrupts(limit=10)]
-    assert left.question.run_id == asking[1]
+    assert left.interrupt.run_id == asking[1]
 
 
-async def test_i20_questions_are_read_a_few_at_once(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("I20")
+async def test_questions_are_read_a_few_at_once(store: SqlStore, clock: FakeClock) -> None:
     await submitted(store, "ann")
     claim = claim_of(await claimed_one(store, await instance(store)))
     names = [f"q{number:02}" for number in range(40)]
     for number, name in enumerate(names):  # Three at each instant.
-        await store.apply(AskQuestion(claim, name, Document("{}")))
+        await store.apply(OpenInterrupt(claim, name, Document("{}")))
         clock.advance(number % 3 == 2)
     for limit in (1, 16, 17, 39, 99):
         found = store.board.interrupts(limit=limit, run_id=claim.run_id)
-        assert [one.question.call_id async for one in found] == names[:limit]
+        assert [one.interrupt.call_id async for one in found] == names[:limit]
     reading = store.board.interrupts(limit=99)
-    found_ids = [(await anext(reading)).question.call_id]
+    found_ids = [(await anext(reading)).interrupt.call_id]
     for name in (names[5], names[30]):
         await store.apply(
             PostToInbox(run_id=claim.run_id, kind=ANSWER, payload=Document("1"), call_id=name)
         )
-    found_ids += [one.question.call_id async for one in reading]
+    found_ids += [one.interrupt.call_id async for one in reading]
     assert found_ids == [*names[:30], *names[31:]]  # That one had not been read before.
 
 
@@ -95,13 +99,14 @@ async def test_schedules_are_read_as_they_were_decided(store: SqlStore) -> None:
     assert (saved.name, saved.expression, saved.revision) == ("nightly", "0 3 * * *", 1)
 
 
-async def test_r1_10_the_figures_count_what_is_live(store: SqlStore) -> None:
+@pytest.mark.proves("R1.10")
+async def test_the_figures_count_what_is_live(store: SqlStore) -> None:
     me = await instance(store)
     await submitted(store, "ann")
     claim = claim_of(await claimed_one(store, me))
-    await store.apply(AskQuestion(claim, "q1", Document("{}")))
+    await store.apply(OpenInterrupt(claim, "q1", Document("{}")))
     await submitted(store, "bob")
-    figures = await store.board.figures()
+    figures = await store.board.metrics()
     counts = {view.lane.name: (view.held_count, view.queued_count) for view in figures.lanes}
     assert counts[LaneName("main")] == (1, 1)
     assert (figures.interrupt_count, figures.instance_count) == (1, 1)
@@ -109,7 +114,8 @@ async def test_r1_10_the_figures_count_what_is_live(store: SqlStore) -> None:
     assert figures.last_seq == page.last_seq
 
 
-async def test_r1_10_the_snapshot_has_the_last_run_of_each_saved_key(
+@pytest.mark.proves("R1.10")
+async def test_the_snapshot_has_the_last_run_of_each_saved_key(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However old it is. Of the keys without a saved row, only the recent ones have theirs."""
@@ -136,7 +142,8 @@ async def test_r1_10_the_snapshot_has_the_last_run_of_each_saved_key(
     assert [one.id for one in snapshot.instances] == [me]
 
 
-async def test_r2_1_a_refused_submission_is_not_the_last_run_of_its_key(store: SqlStore) -> None:
+@pytest.mark.proves("R2.1")
+async def test_a_refused_submission_is_not_the_last_run_of_its_key(store: SqlStore) -> None:
     me = await instance(store)
     await store.apply(SaveKey(key=Key("ann"), job="work"))
     await submitted(store, "ann")

@@ -28,7 +28,8 @@ from tests.contract.scenes import (
 MAIN = LaneName("main")
 
 
-async def test_r3_7_what_waits_is_cancelled_with_the_reason_and_the_active_is_left_alone(
+@pytest.mark.proves("R3.7")
+async def test_what_waits_is_cancelled_with_the_reason_and_the_active_is_left_alone(
     store: SqlStore,
 ) -> None:
     active = await submitted(store, "ann")
@@ -48,7 +49,8 @@ async def test_r3_7_what_waits_is_cancelled_with_the_reason_and_the_active_is_le
         }
 
 
-async def test_r3_7_one_that_has_started_since_it_was_seen_goes_on(store: SqlStore) -> None:
+@pytest.mark.proves("R3.7")
+async def test_one_that_has_started_since_it_was_seen_goes_on(store: SqlStore) -> None:
     run_id = await submitted(store, "ann")
     claim = a_claim(await instance(store))
     (_, cleared_count) = await together(store, claim, ClearRuns((run_id,), MAIN))
@@ -56,14 +58,16 @@ async def test_r3_7_one_that_has_started_since_it_was_seen_goes_on(store: SqlSto
     assert await status(store, run_id) is RunStatus.RUNNING
 
 
-async def test_r3_7_another_lanes_runs_and_unknown_ones_are_not_touched(store: SqlStore) -> None:
+@pytest.mark.proves("R3.7")
+async def test_another_lanes_runs_and_unknown_ones_are_not_touched(store: SqlStore) -> None:
     elsewhere = await submitted(store, "ann", lane="side")
     before = await read_all(store)
     assert await store.apply(ClearRuns((elsewhere, RunId("nobody")), MAIN)) == 0
     assert await read_all(store) == before
 
 
-async def test_r3_7_i9_who_comes_behind_a_cleared_head_has_the_key_next(store: SqlStore) -> None:
+@pytest.mark.proves("R3.7", "I9")
+async def test_who_comes_behind_a_cleared_head_has_the_key_next(store: SqlStore) -> None:
     head = await submitted(store, "ann")
     second = await submitted(store, "ann", on_conflict=OnConflict.ENQUEUE)
     third = await submitted(store, "ann", on_conflict=OnConflict.ENQUEUE)
@@ -72,7 +76,8 @@ async def test_r3_7_i9_who_comes_behind_a_cleared_head_has_the_key_next(store: S
     assert one.run_id == third
 
 
-async def test_r3_7_pages_of_what_waits_go_from_the_newest_to_the_oldest(store: SqlStore) -> None:
+@pytest.mark.proves("R3.7")
+async def test_pages_of_what_waits_go_from_the_newest_to_the_oldest(store: SqlStore) -> None:
     started = await submitted(store, "first")
     (one,) = await claimed(store, a_claim(await instance(store), count=1))
     waiting = [await submitted(store, f"key-{number}") for number in range(3)]
@@ -86,12 +91,14 @@ async def test_r3_7_pages_of_what_waits_go_from_the_newest_to_the_oldest(store: 
     assert len(await store.runs.queued_runs(MAIN, limit=9)) == 4
 
 
-def test_r3_7_who_clears_has_a_name_of_reasonable_length() -> None:
+@pytest.mark.proves("R3.7")
+def test_who_clears_has_a_name_of_reasonable_length() -> None:
     with pytest.raises(InvalidInput, match="cancel: "):
         ClearRuns((RunId("r"),), MAIN, "x" * 5_000)
 
 
-async def test_r3_10_what_a_job_proposes_counts_until_somebody_sets_the_limit(
+@pytest.mark.proves("R3.10")
+async def test_what_a_job_proposes_counts_until_somebody_sets_the_limit(
     store: SqlStore,
 ) -> None:
     lane = LaneName("job:mail")

@@ -11,14 +11,14 @@ from headway.core.command.admin.prune import PruneEvents
 from headway.core.command.run.cancel import RequestCancel
 from headway.core.command.run.settle import Complete
 from headway.core.command.run.wait import Park
-from headway.core.doctor.finding import Weight
-from headway.core.ids import later
+from headway.core.doctor.finding import Severity
+from headway.core.ids import add_seconds
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.core.run.run import QueueRank
 from headway.core.run.status import RunStatus
 from headway.services.upkeep import examination as doctor
-from headway.services.upkeep.examination import PATIENCE_S, Checked
+from headway.services.upkeep.examination import TOLERANCE_S, DoctorProgress
 from headway.testing import FakeClock, claim_of
 from tests.contract.backends import read_all
 from tests.contract.examined import change, findings, plant, set_scene, violations
@@ -49,7 +49,7 @@ async def test_all_is_well_on_a_busy_database_which_is_left_as_it_is(
     await orphaned(store, scene.running)
     await submitted(store, "ann", on_conflict=OnConflict.REPLACE)
     before = await read_all(store)
-    checked = Checked()
+    checked = DoctorProgress()
     assert await findings(store, clock, checked) == []
     assert (checked.run_count, checked.lane_count) == (7, 3)
     assert checked.event_count == before["stream"][0][3]
@@ -57,7 +57,8 @@ async def test_all_is_well_on_a_busy_database_which_is_left_as_it_is(
     assert await read_all(store) == before
 
 
-async def test_i14_of_what_was_pruned_nothing_is_missed(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("I14")
+async def test_of_what_was_pruned_nothing_is_missed(store: SqlStore, clock: FakeClock) -> None:
     await set_scene(store)
     (row,) = (await read_all(store))["stream"]
     for up_to_seq in range(1, row[3] + 1):
@@ -68,7 +69,8 @@ async def test_i14_of_what_was_pruned_nothing_is_missed(store: SqlStore, clock: 
     assert (page.after_seq, page.up_to_seq, page.seqs) == (row[3], row[3], None)
 
 
-async def test_i12_a_broken_path_of_states_is_named(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("I12")
+async def test_a_broken_path_of_states_is_named(store: SqlStore, clock: FakeClock) -> None:
     scene = await set_scene(store)
     start = [events.c.run_id == scene.running, events.c.run_seq == 2]
     for payload, words in (
@@ -85,19 +87,21 @@ async def test_i12_a_broken_path_of_states_is_named(store: SqlStore, clock: Fake
         assert words in sentence
 
 
-async def test_i13_an_event_that_is_missing_is_named_in_the_stream_and_in_its_run(
+@pytest.mark.proves("I13")
+async def test_an_event_that_is_missing_is_named_in_the_stream_and_in_its_run(
     store: SqlStore, clock: FakeClock
 ) -> None:
     scene = await set_scene(store)
     progress = [events.c.run_id == scene.running, events.c.run_seq == 3]
-    async with store._database.session() as session:
+    async with store._database.open_session() as session:
         seq = await session.scalar(sa.select(events.c.seq).where(*progress))
     await plant(store, sa.delete(events).where(*progress))
     found = [(promise, place) for promise, place, _ in await violations(store, clock)]
     assert found == [("I13", f"event {seq}"), ("I13", f"run {scene.running}")]
 
 
-async def test_i13_a_gap_is_named_once_however_wide(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("I13")
+async def test_a_gap_is_named_once_however_wide(store: SqlStore, clock: FakeClock) -> None:
     await set_scene(store)
     ((*_, seq, _),) = (await read_all(store))["stream"]
     await plant(store, change(stream, seq=seq + 3))
@@ -105,7 +109,8 @@ async def test_i13_a_gap_is_named_once_however_wide(store: SqlStore, clock: Fake
     assert await violations(store, clock) == [("I13", f"events {seq + 1} to {seq + 3}", sentence)]
 
 
-async def test_i13_an_event_outside_the_stream_is_named(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("I13")
+async def test_an_event_outside_the_stream_is_named(store: SqlStore, clock: FakeClock) -> None:
     await set_scene(store)
     ((*_, seq, _),) = (await read_all(store))["stream"]
     row = {"seq": seq + 5, "type": EventType.LOG.value, "payload": "{}", "at": clock()}
@@ -114,7 +119,8 @@ async def test_i13_an_event_outside_the_stream_is_named(store: SqlStore, clock: 
     assert found == [("I13", "event 1"), ("I13", f"event {seq + 5}")]
 
 
-async def test_i3_a_key_without_a_head_is_named_by_those_that_wait_for_it(
+@pytest.mark.proves("I3")
+async def test_a_key_without_a_head_is_named_by_those_that_wait_for_it(
     store: SqlStore, clock: FakeClock
 ) -> None:
     scene = await set_scene(store)
@@ -125,7 +131,8 @@ async def test_i3_a_key_without_a_head_is_named_by_those_that_wait_for_it(
     assert set(found) == {f"run {behind}", f"run {scene.parked}"}
 
 
-async def test_i3_a_message_that_nobody_counted_is_named(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("I3")
+async def test_a_message_that_nobody_counted_is_named(store: SqlStore, clock: FakeClock) -> None:
     scene = await set_scene(store)
     message = {"run_id": scene.ready, "seq": 1, "kind": "message", "payload": "1", "by": ""}
     await plant(store, sa.insert(inbox).values(message | {"at": clock()}))
@@ -134,7 +141,8 @@ async def test_i3_a_message_that_nobody_counted_is_named(store: SqlStore, clock:
     ]
 
 
-async def test_i9_a_run_that_overtakes_another_of_its_key_is_named(
+@pytest.mark.proves("I9")
+async def test_a_run_that_overtakes_another_of_its_key_is_named(
     store: SqlStore, clock: FakeClock
 ) -> None:
     first = await submitted(store, "eve")
@@ -162,7 +170,8 @@ async def test_i9_a_run_that_overtakes_another_of_its_key_is_named(
     assert await violations(store, clock) == started
 
 
-async def test_i5_more_slots_than_the_limit_are_a_violation_unless_it_was_lowered(
+@pytest.mark.proves("I5")
+async def test_more_slots_than_the_limit_are_a_violation_unless_it_was_lowered(
     store: SqlStore, clock: FakeClock
 ) -> None:
     holder = await instance(store)
@@ -176,11 +185,12 @@ async def test_i5_more_slots_than_the_limit_are_a_violation_unless_it_was_lowere
     ]
     await raise_limit(store, 2)
     (found,) = await findings(store, clock)
-    assert (found.weight, found.promise) == (Weight.NOTE, "I5")
+    assert (found.severity, found.promise) == (Severity.NOTE, "I5")
     assert found.sentence.startswith(f"{sentence}: it was lowered")
 
 
-async def test_i5_a_slot_that_was_given_above_the_limit_is_a_violation(
+@pytest.mark.proves("I5")
+async def test_a_slot_that_was_given_above_the_limit_is_a_violation(
     store: SqlStore, clock: FakeClock
 ) -> None:
     await raise_limit(store, 4)
@@ -214,7 +224,8 @@ async def test_a_limit_broken_for_a_moment_is_found_in_the_stream(
     ]
 
 
-async def test_i8_a_run_held_by_an_instance_that_is_unknown_is_named(
+@pytest.mark.proves("I8")
+async def test_a_run_held_by_an_instance_that_is_unknown_is_named(
     store: SqlStore, clock: FakeClock
 ) -> None:
     one = await running(store)
@@ -224,26 +235,27 @@ async def test_i8_a_run_held_by_an_instance_that_is_unknown_is_named(
     assert sentence.endswith("which is unknown")
 
 
-@pytest.mark.parametrize("weight", Weight, ids=str)
-async def test_i8_what_is_late_is_a_violation_only_when_somebody_was_there_to_see_to_it(
-    store: SqlStore, clock: FakeClock, weight: Weight
+@pytest.mark.proves("I8")
+@pytest.mark.parametrize("weight", Severity, ids=str)
+async def test_what_is_late_is_a_violation_only_when_somebody_was_there_to_see_to_it(
+    store: SqlStore, clock: FakeClock, weight: Severity
 ) -> None:
     gone, dead = await instance(store, ttl_s=10), await instance(store)
     await store.apply(DeclareDead(dead, is_proven=True))
-    if weight is Weight.VIOLATION:
+    if weight is Severity.VIOLATION:
         await instance(store)
     held = await running(store, "held", by=gone)
     parked = await running(store, "parked", by=gone)
-    await store.apply(Park(claim_of(parked), wake_at=later(clock(), seconds=10)))
+    await store.apply(Park(claim_of(parked), wake_at=add_seconds(clock(), seconds=10)))
     cancelling = await running(store, "cancelling", by=gone)
     await store.apply(RequestCancel(run_id=cancelling.run_id, grace_s=10))
-    clock.advance(10 + PATIENCE_S - 0.001)
+    clock.advance(10 + TOLERANCE_S - 0.001)
     assert await findings(store, clock) == []
     await instance(store)  # Who has only just come is not to blame.
     clock.advance(0.001)
     found = await findings(store, clock)
-    assert {finding.weight for finding in found} == {weight}
-    assert {(finding.promise, finding.place) for finding in found} == {
+    assert {finding.severity for finding in found} == {weight}
+    assert {(finding.promise, finding.subject) for finding in found} == {
         ("I8", f"run {held.run_id}"),
         ("I18", f"run {parked.run_id}"),
         ("I8", f"run {cancelling.run_id}"),
@@ -251,14 +263,15 @@ async def test_i8_what_is_late_is_a_violation_only_when_somebody_was_there_to_se
     }
 
 
-async def test_i19_it_reads_in_pages_and_sees_to_the_end_of_each(
+@pytest.mark.proves("I19")
+async def test_it_reads_in_pages_and_sees_to_the_end_of_each(
     store: SqlStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "RUN_COUNT_MAX", 2)
     monkeypatch.setattr(doctor, "EVENT_COUNT_MAX", 3)
     await set_scene(store)
     last = await submitted(store, "last", job="fetch")
-    checked = Checked()
+    checked = DoctorProgress()
     assert await findings(store, clock, checked) == []
     ((*_, seq, _),) = (await read_all(store))["stream"]
     assert (checked.run_count, checked.event_count) == (7, seq)
@@ -274,10 +287,10 @@ async def test_servers_that_fell_silent_are_noted_with_the_way_back_if_none_is_a
 ) -> None:
     silent = await instance(store, ttl_s=5)
     assert await findings(store, clock) == []
-    clock.advance(PATIENCE_S + 6)
+    clock.advance(TOLERANCE_S + 6)
     (found,) = await findings(store, clock)
-    assert (found.weight, found.promise, found.place) == (
-        Weight.NOTE,
+    assert (found.severity, found.promise, found.subject) == (
+        Severity.NOTE,
         "I21",
         f"instance {silent}",
     )

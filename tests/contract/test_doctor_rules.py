@@ -30,7 +30,7 @@ BROKEN: list[tuple[str, dict[str, Any], set[tuple[str, str]]]] = [
     ("ready", {"started_at": 5}, {("I12", "it is queued, but was started")}),
     ("running", {"started_at": None}, {("I12", "was never started")}),
     ("parked", {"queue_rank": 1, "ready_seq": 9}, {("I9", "among those that never did")}),
-    ("cancelling", {"cancel_by": None, "due_at": None}, {("I11", "has no deadline")}),
+    ("cancelling", {"cancel_deadline_at": None, "due_at": None}, {("I11", "has no deadline")}),
     ("ready", {"death_count": 3}, {("I17", "that it is poison")}),
     ("parked", {"stop_count": 20}, {("I17", "that it is poison")}),
     ("ready", {"due_at": FAR}, {("I18", "at the wrong time")}),
@@ -41,7 +41,11 @@ BROKEN: list[tuple[str, dict[str, Any], set[tuple[str, str]]]] = [
     ("running", {"run_seq": 9}, {("I13", "numbered to 9 without gaps, but 6 are there")}),
     ("ready", {"status": "paused"}, {("I12", "the unknown word 'paused'")}),
     ("ready", {"mode": "jump"}, {("I12", "the unknown word 'jump'")}),
-    ("running", {"status": "cancelling", "cancel_by": FAR, "due_at": FAR}, {("I12", "end at run")}),
+    (
+        "running",
+        {"status": "cancelling", "cancel_deadline_at": FAR, "due_at": FAR},
+        {("I12", "end at run")},
+    ),
 ]
 BROKEN_ON_SQLITE: list[tuple[str, dict[str, Any], set[tuple[str, str]]]] = [
     ("ended", {"slot": "main"}, {("I8", "still holds a slot")}),

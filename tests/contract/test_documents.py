@@ -13,7 +13,7 @@ from headway.core.command.admin.save_key import DeleteKey, SaveKey
 from headway.core.command.admin.set_lane import SetLane
 from headway.core.command.run.cancel import RequestCancel
 from headway.core.command.run.inbox import ConsumeInbox
-from headway.core.command.run.report import AppendEvents, Said, SaveCheckpoint, SaveProgress
+from headway.core.command.run.report import AppendEvents, JobEvent, SaveCheckpoint, SaveProgress
 from headway.core.command.run.settle import Complete, Fail
 from headway.core.command.run.submit import Busy
 from headway.core.document import BYTE_COUNT_MAX, DEPTH_MAX, encode_document
@@ -59,7 +59,8 @@ AWKWARD: list[Any] = [
 ]
 
 
-async def test_i15_awkward_documents_come_back_unchanged_from_everywhere(
+@pytest.mark.proves("I15")
+async def test_awkward_documents_come_back_unchanged_from_everywhere(
     store: SqlStore,
 ) -> None:
     """From all the places that hold one: each goes through its own column and statement."""
@@ -75,7 +76,7 @@ async def test_i15_awkward_documents_come_back_unchanged_from_everywhere(
         claim = claim_of(one)
         await store.apply(SaveProgress(claim, text))
         await store.apply(SaveCheckpoint(claim, text))
-        await store.apply(AppendEvents(claim, (Said("run_log", text),)))
+        await store.apply(AppendEvents(claim, (JobEvent("run_log", text),)))
         await store.apply(a_message(one.run_id, value))
         items = await store.apply(ConsumeInbox(claim))
         assert items is not None
@@ -93,8 +94,9 @@ async def test_i15_awkward_documents_come_back_unchanged_from_everywhere(
     assert keys == {f"key-{n}": document(value) for n, value in enumerate(AWKWARD)}
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("letter", ["x", "é", "🚂", "\\"])
-async def test_i15_a_document_of_exactly_the_limit_is_kept(store: SqlStore, letter: str) -> None:
+async def test_a_document_of_exactly_the_limit_is_kept(store: SqlStore, letter: str) -> None:
     room = BYTE_COUNT_MAX - len('{"":""}')
     count, rest = divmod(room, len(json.dumps(letter, ensure_ascii=False).encode()) - 2)
     value = {"": letter * count + "x" * rest}
@@ -133,12 +135,13 @@ UNSTORABLE: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("fault", UNSTORABLE)
-def test_i15_what_cannot_be_kept_is_refused_by_the_name_of_its_place(fault: str) -> None:
+def test_what_cannot_be_kept_is_refused_by_the_name_of_its_place(fault: str) -> None:
     value, place = UNSTORABLE[fault]
     with pytest.raises(InvalidInput) as refused:
-        encode_document(value, place="params")
-    assert refused.value.place.startswith(place)
+        encode_document(value, field="params")
+    assert refused.value.field.startswith(place)
     assert len(str(refused.value)) < 2_000
 
 
@@ -164,28 +167,30 @@ NAMED: dict[str, Callable[[Any], object]] = {
     "name of a lane": lambda name: SetLane(name=name),
     "kind": lambda name: a_message(RunId("run"), kind=name),
     "call_id": lambda name: a_message(RunId("run"), call_id=name),
-    "type": lambda name: Said(name, document(None)),
+    "type": lambda name: JobEvent(name, document(None)),
 }
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("what", NAMED)
 @pytest.mark.parametrize("wrong", WRONG_NAMES)
-def test_i15_a_name_that_no_database_could_keep_is_refused(what: str, wrong: str) -> None:
+def test_a_name_that_no_database_could_keep_is_refused(what: str, wrong: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         NAMED[what](WRONG_NAMES[wrong])
-    assert refused.value.place == what.partition(" ")[0]
+    assert refused.value.field == what.partition(" ")[0]
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("wrong", ["NUL", "lone surrogate", "too long"])
 @pytest.mark.parametrize(
     "make",
     [lambda by: a_submit(by=by), lambda by: a_message(RunId("run"), by=by)],
     ids=["submit", "message"],
 )
-def test_i15_who_did_it_is_refused_likewise(make: Callable[[str], object], wrong: str) -> None:
+def test_who_did_it_is_refused_likewise(make: Callable[[str], object], wrong: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         make(WRONG_NAMES[wrong])
-    assert refused.value.place == "by"
+    assert refused.value.field == "by"
 
 
 TIMED: dict[str, Callable[[float], object]] = {
@@ -195,12 +200,13 @@ TIMED: dict[str, Callable[[float], object]] = {
 }
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf, 1e300])
 @pytest.mark.parametrize("what", TIMED)
-def test_i15_a_time_that_is_none_is_refused(what: str, wrong: float) -> None:
+def test_a_time_that_is_none_is_refused(what: str, wrong: float) -> None:
     with pytest.raises(InvalidInput) as refused:
         TIMED[what](wrong)
-    assert refused.value.place == what
+    assert refused.value.field == what
 
 
 DIFFERENT_NAMES = [
@@ -233,7 +239,8 @@ DIFFERENT_NAMES = [
 ]
 
 
-async def test_i15_keys_are_compared_byte_by_byte(store: SqlStore) -> None:
+@pytest.mark.proves("I15")
+async def test_keys_are_compared_byte_by_byte(store: SqlStore) -> None:
     await raise_limit(store, 100)
     run_ids = [await submitted(store, key) for key in DIFFERENT_NAMES]
     for key, run_id in zip(DIFFERENT_NAMES, run_ids, strict=True):
@@ -245,7 +252,8 @@ async def test_i15_keys_are_compared_byte_by_byte(store: SqlStore) -> None:
     assert [one.key for one in ones] == DIFFERENT_NAMES
 
 
-async def test_i15_lanes_jobs_and_idempotency_keys_too(store: SqlStore) -> None:
+@pytest.mark.proves("I15")
+async def test_lanes_jobs_and_idempotency_keys_too(store: SqlStore) -> None:
     holder = await instance(store)
     for number, name in enumerate(DIFFERENT_NAMES):
         wanted = {"job": name, "lane": name, "idempotency_key": name}
@@ -258,7 +266,8 @@ async def test_i15_lanes_jobs_and_idempotency_keys_too(store: SqlStore) -> None:
     assert sorted(saved) == sorted(DIFFERENT_NAMES)
 
 
-async def test_i15_names_are_trimmed(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("I15")
+async def test_names_are_trimmed(store: SqlStore, clock: FakeClock) -> None:
     """Or ` ann ` would be another key than `ann` on some databases, and the same on others."""
     wanted = a_submit(" ann\t", job=" mirror ", lane="\nmain ", idempotency_key=" once ")
     await store.apply(wanted)

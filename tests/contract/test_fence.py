@@ -14,13 +14,13 @@ from headway.core.command.run.expire import Expire
 from headway.core.command.run.inbox import ConsumeInbox
 from headway.core.command.run.report import (
     AppendEvents,
-    Said,
+    JobEvent,
     SaveCheckpoint,
     SaveProgress,
     SetWindow,
 )
 from headway.core.command.run.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
-from headway.core.command.run.wait import GiveSlotBack, Park, SlotAnswer, WantSlot
+from headway.core.command.run.wait import Park, ReleaseSlot, RequestSlot, SlotResult
 from headway.core.ids import Instant
 from headway.core.run.run import NO_TOKEN, Claim
 from headway.core.run.status import RunStatus
@@ -47,11 +47,11 @@ SAYINGS: Final[Mapping[str, tuple[Callable[[Claim], Command[Any]], Any]]] = {
     "confirm_cancel": (ConfirmCancel, TOO_LATE),
     "progress": (lambda claim: SaveProgress(claim, document({"n": 1})), False),
     "checkpoint": (lambda claim: SaveCheckpoint(claim, document({"n": 1})), False),
-    "event": (lambda claim: AppendEvents(claim, (Said("run_log", document("stale")),)), False),
+    "event": (lambda claim: AppendEvents(claim, (JobEvent("run_log", document("stale")),)), False),
     "interactive": (lambda claim: SetWindow(claim, Window.STREAMING), False),
     "deaf": (lambda claim: SetWindow(claim, Window.NONE), False),
-    "give_slot_back": (GiveSlotBack, False),
-    "want_slot": (WantSlot, SlotAnswer.REFUSED),
+    "give_slot_back": (ReleaseSlot, False),
+    "want_slot": (RequestSlot, SlotResult.REFUSED),
     "park": (Park, False),
     "park_until": (lambda claim: Park(claim, Instant(1)), False),
     "hand_over": (lambda claim: HandOver(claim, has_progressed=False), False),
@@ -79,20 +79,23 @@ async def superseded(store: SqlStore) -> tuple[Claim, Claim]:
     return old, claim_of(new)
 
 
-async def test_i2_an_older_claim_is_refused_and_changes_nothing(store: SqlStore) -> None:
+@pytest.mark.proves("I2")
+async def test_an_older_claim_is_refused_and_changes_nothing(store: SqlStore) -> None:
     old, new = await superseded(store)
     await assert_all_refused(store, old, writer=store)
     assert await store.apply(Complete(new)) == Settled(RunStatus.SUCCEEDED)
 
 
-async def test_i2_an_older_claim_is_refused_from_another_process_too(
+@pytest.mark.proves("I2")
+async def test_an_older_claim_is_refused_from_another_process_too(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     old, _ = await superseded(store)
     await assert_all_refused(store, old, writer=another_store)
 
 
-async def test_i2_all_that_an_older_claim_says_at_once_is_refused(store: SqlStore) -> None:
+@pytest.mark.proves("I2")
+async def test_all_that_an_older_claim_says_at_once_is_refused(store: SqlStore) -> None:
     """In one batch with what the newer claim says, which all counts."""
     old, new = await superseded(store)
     stale = [say(old) for say, _ in SAYINGS.values()]
@@ -105,20 +108,23 @@ async def test_i2_all_that_an_older_claim_says_at_once_is_refused(store: SqlStor
     assert (found.progress, found.checkpoint, found.run.unread_count) == ('{"n":2}', None, 1)
 
 
-async def test_i2_an_orphan_belongs_to_nobody_until_it_is_claimed_again(store: SqlStore) -> None:
+@pytest.mark.proves("I2")
+async def test_an_orphan_belongs_to_nobody_until_it_is_claimed_again(store: SqlStore) -> None:
     old = claim_of(await running(store))
     await orphaned(store, old.run_id)
     await assert_all_refused(store, old, writer=store)
     await assert_all_refused(store, Claim(old.run_id, NO_TOKEN), writer=store)
 
 
-async def test_i2_the_empty_token_is_nobodys(store: SqlStore) -> None:
+@pytest.mark.proves("I2")
+async def test_the_empty_token_is_nobodys(store: SqlStore) -> None:
     """A queued run has no claim; the absence of one is none either."""
     await assert_all_refused(store, Claim(await submitted(store), NO_TOKEN), writer=store)
 
 
+@pytest.mark.proves("I2")
 @pytest.mark.parametrize("end", ["completed", "expired", "forced", "parked"])
-async def test_i2_a_claim_that_was_given_up_or_taken_away_is_void(
+async def test_a_claim_that_was_given_up_or_taken_away_is_void(
     store: SqlStore, clock: FakeClock, end: str
 ) -> None:
     claim = claim_of(await running(store, timeout_s=10))
@@ -135,7 +141,8 @@ async def test_i2_a_claim_that_was_given_up_or_taken_away_is_void(
     await assert_all_refused(store, claim, writer=store)
 
 
-async def test_i1_a_result_is_accepted_once_and_from_the_claim_in_force(
+@pytest.mark.proves("I1")
+async def test_a_result_is_accepted_once_and_from_the_claim_in_force(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     """The zombie and its successor finish at the same instant."""
@@ -152,7 +159,8 @@ async def test_i1_a_result_is_accepted_once_and_from_the_claim_in_force(
     assert ends == ["succeeded"]
 
 
-async def test_i2_every_claim_has_a_token_of_its_own(store: SqlStore) -> None:
+@pytest.mark.proves("I2")
+async def test_every_claim_has_a_token_of_its_own(store: SqlStore) -> None:
     tokens = set()
     run_id = await submitted(store)
     for generation in (1, 2):

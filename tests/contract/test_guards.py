@@ -11,11 +11,11 @@ from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.sql.statements import Update
 from headway.adapters.sql.tables import runs, stream
 from headway.adapters.sql.write.links.driver_link import Link
-from headway.adapters.sql.write.load import load_world
-from headway.adapters.sql.write.write_changes import write_world
-from headway.core.batch_state import World
+from headway.adapters.sql.write.load import load_batch_state
+from headway.adapters.sql.write.write_changes import write_changes
+from headway.core.batch_state import BatchState
 from headway.core.command.admin.set_lane import SetLane
-from headway.core.command.protocol import Command, Needs
+from headway.core.command.protocol import Command, RowsNeeded
 from headway.core.command.run.cancel import RequestCancel
 from headway.core.command.run.report import SaveProgress
 from headway.core.command.run.settle import Complete
@@ -30,14 +30,14 @@ from tests.contract.scenes import running, state, status, submitted
 SERVERS = ("postgres", "mariadb", "postgres-several", "mariadb-several")
 
 
-async def load(link: Link, command: Command[object], clock: FakeClock) -> World:
-    needs = Needs()
+async def load(link: Link, command: Command[object], clock: FakeClock) -> BatchState:
+    needs = RowsNeeded()
     command.need(needs)
-    world, _ = await load_world(link, needs, now=clock)
+    world, _ = await load_batch_state(link, needs, now=clock)
     return world
 
 
-async def load_and_let_go(link: Link, command: Command[object], clock: FakeClock) -> World:
+async def load_and_let_go(link: Link, command: Command[object], clock: FakeClock) -> BatchState:
     """What the command would have decided on, had nobody come in between."""
     await link.begin()
     world = await load(link, command, clock)
@@ -45,24 +45,25 @@ async def load_and_let_go(link: Link, command: Command[object], clock: FakeClock
     return world
 
 
-async def write_stale(link: Link, command: Command[object], world: World) -> Exception:
+async def write_stale(link: Link, command: Command[object], world: BatchState) -> Exception:
     """What is written in one exchange may meet the number of an event before the guard."""
     seq = world.seq
     command.decide(world)
     await link.begin()
     with pytest.raises(Exception) as refused:  # noqa: PT011
-        await write_world(link, world, loaded_seq=seq)
+        await write_changes(link, world, loaded_seq=seq)
     assert is_conflict(refused.value)
     await link.rollback()
     return refused.value
 
 
+@pytest.mark.proves("R2.2")
 @pytest.mark.parametrize(
     ("column", "value"),
     [("status", RunStatus.CANCELLING.value), ("token", "another's"), ("revision", 1000)],
     ids=str,
 )
-async def test_r2_2_a_row_that_has_changed_is_not_written(
+async def test_a_row_that_has_changed_is_not_written(
     store: SqlStore, place: Place, clock: FakeClock, column: str, value: str | int
 ) -> None:
     """One column differs, and no other: so each guard is seen to hold by itself."""
@@ -79,7 +80,8 @@ async def test_r2_2_a_row_that_has_changed_is_not_written(
     assert await read_all(store) == before
 
 
-async def test_r2_2_a_run_that_others_have_ended_is_not_ended_again(
+@pytest.mark.proves("R2.2")
+async def test_a_run_that_others_have_ended_is_not_ended_again(
     store: SqlStore, place: Place, clock: FakeClock
 ) -> None:
     one = await running(store)
@@ -93,7 +95,8 @@ async def test_r2_2_a_run_that_others_have_ended_is_not_ended_again(
     assert await status(store, one.run_id) is RunStatus.CANCELLING
 
 
-async def test_i13_a_number_of_the_stream_is_not_given_twice(
+@pytest.mark.proves("I13")
+async def test_a_number_of_the_stream_is_not_given_twice(
     store: SqlStore, place: Place, clock: FakeClock
 ) -> None:
     """Also when the rows themselves have not changed: the counter is a guard too."""
@@ -108,7 +111,8 @@ async def test_i13_a_number_of_the_stream_is_not_given_twice(
     assert refused.args[0].table is stream
 
 
-async def test_r2_2_a_batch_that_fails_its_guard_is_decided_anew(
+@pytest.mark.proves("R2.2")
+async def test_a_batch_that_fails_its_guard_is_decided_anew(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     """Nobody but the writer notices: each caller is answered by what really was."""
@@ -125,8 +129,9 @@ async def test_r2_2_a_batch_that_fails_its_guard_is_decided_anew(
         assert (head.head_key, behind.waiting_key) == (key, key)
 
 
+@pytest.mark.proves("I13")
 @pytest.mark.parametrize("backend", SERVERS, indirect=True)
-async def test_i13_the_counter_is_locked_from_the_decision_to_the_commit(
+async def test_the_counter_is_locked_from_the_decision_to_the_commit(
     store: SqlStore, place: Place, clock: FakeClock
 ) -> None:
     """Another writer waits for it, and then counts on: nobody decides on a number that is taken."""
@@ -140,7 +145,7 @@ async def test_i13_the_counter_is_locked_from_the_decision_to_the_commit(
             pass
         assert not other.done()
         mine = command.decide(world)
-        await write_world(link, world, loaded_seq=seq)
+        await write_changes(link, world, loaded_seq=seq)
         await link.commit()
         theirs = await other
     assert mine == Accepted(command.run_id, seq + 1)
@@ -155,13 +160,14 @@ async def somebody_waits(database: Database) -> bool:
         "postgres": "SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
         "mysql": "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'",
     }[database.driver]
-    async with database.session() as session:
+    async with database.open_session() as session:
         ((*_, count),) = await session.exec_driver_sql(question)
         return int(count) > 0
 
 
+@pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite-file"], indirect=True)
-async def test_r4_2_nobody_else_writes_from_begin_to_commit(
+async def test_nobody_else_writes_from_begin_to_commit(
     store: SqlStore, place: Place, clock: FakeClock
 ) -> None:
     """Not even a program that knows nothing of our gate: what was read is still true when written.

@@ -19,14 +19,14 @@ class Line:
 
     def __init__(self, store: SqlStore) -> None:
         self._writer = store.writer
-        self._connect = self._writer._source.connect
+        self._connect = self._writer._link_source.connect
         self.is_away = False
         self._lands: bool | None = None
 
     @contextmanager
     def held(self, monkeypatch: pytest.MonkeyPatch) -> Iterator["Line"]:
         with monkeypatch.context() as patched:
-            patched.setattr(self._writer._source, "connect", self._connected)
+            patched.setattr(self._writer._link_source, "connect", self._connected)
             self._tap(self._writer._link)
             yield self
 
@@ -60,8 +60,9 @@ def line(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Line]:
         yield held
 
 
+@pytest.mark.proves("I3")
 @pytest.mark.parametrize("lands", [True, False])
-async def test_i3_an_answer_that_is_lost_is_found_again_or_made_anew(
+async def test_an_answer_that_is_lost_is_found_again_or_made_anew(
     store: SqlStore, line: Line, lands: bool
 ) -> None:
     line.cut(lands=lands)
@@ -71,7 +72,8 @@ async def test_i3_an_answer_that_is_lost_is_found_again_or_made_anew(
     assert len([one async for one in store.runs.list_runs(RunFilter(), limit=10)]) == 1
 
 
-async def test_i3_a_batch_that_did_not_land_is_not_taken_for_the_one_before_it(
+@pytest.mark.proves("I3")
+async def test_a_batch_that_did_not_land_is_not_taken_for_the_one_before_it(
     store: SqlStore, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which had landed, although its caller could only be told that nobody knows."""

@@ -34,7 +34,8 @@ from tests.contract.scenes import (
 )
 
 
-async def test_i3_a_message_is_kept_with_its_event(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("I3")
+async def test_a_message_is_kept_with_its_event(store: SqlStore, clock: FakeClock) -> None:
     one = await running(store)
     posting = a_message(one.run_id, {"say": "left"}, kind="signal", call_id="c1", by="bob")
     posted = await store.apply(posting)
@@ -48,7 +49,8 @@ async def test_i3_a_message_is_kept_with_its_event(store: SqlStore, clock: FakeC
     assert (await state(store, one.run_id)).unread_count == 1
 
 
-async def test_i3_what_came_before_the_run_started_is_there_when_it_does(
+@pytest.mark.proves("I3")
+async def test_what_came_before_the_run_started_is_there_when_it_does(
     store: SqlStore,
 ) -> None:
     run_id = await submitted(store)
@@ -59,14 +61,15 @@ async def test_i3_what_came_before_the_run_started_is_there_when_it_does(
     assert [item.payload for item in items] == ['"early"']
 
 
-async def test_r4_11_all_that_is_unread_is_taken_at_once_in_order(store: SqlStore) -> None:
+@pytest.mark.proves("R4.11")
+async def test_all_that_is_unread_is_taken_at_once_in_order(store: SqlStore) -> None:
     one = await running(store)
     for number in range(5):
         await store.apply(a_message(one.run_id, number))
     items = await store.apply(ConsumeInbox(claim_of(one)))
     assert items is not None
     assert [item.payload for item in items] == ["0", "1", "2", "3", "4"]
-    assert {item.consumed_by for item in items} == {1}
+    assert {item.consumed_generation for item in items} == {1}
     assert tuple(await store.runs.inbox(one.run_id)) == items
     assert (await state(store, one.run_id)).unread_count == 0
     (*_, consumed, _, _, _, _, last) = await events(store, one.run_id)
@@ -76,7 +79,8 @@ async def test_r4_11_all_that_is_unread_is_taken_at_once_in_order(store: SqlStor
     assert json.loads(consumed.payload) == {"count": 5}
 
 
-async def test_i3_what_is_of_another_kind_stays_until_somebody_asks_for_it(
+@pytest.mark.proves("I3")
+async def test_what_is_of_another_kind_stays_until_somebody_asks_for_it(
     store: SqlStore,
 ) -> None:
     one = await running(store)
@@ -91,7 +95,8 @@ async def test_i3_what_is_of_another_kind_stays_until_somebody_asks_for_it(
     assert (await state(store, one.run_id)).unread_count == 0
 
 
-async def test_i3_in_one_batch_each_kind_is_read_again_from_its_own_place(
+@pytest.mark.proves("I3")
+async def test_in_one_batch_each_kind_is_read_again_from_its_own_place(
     store: SqlStore,
 ) -> None:
     one = await running(store)
@@ -101,21 +106,23 @@ async def test_i3_in_one_batch_each_kind_is_read_again_from_its_own_place(
     await store.apply(ConsumeInbox(claim_of(one)))
     messages, signals = await together(
         store,
-        ConsumeInbox(claim_of(one), again_after=0),
-        ConsumeInbox(claim_of(one), kind="signal", again_after=signal.seq),
+        ConsumeInbox(claim_of(one), replay_after_seq=0),
+        ConsumeInbox(claim_of(one), kind="signal", replay_after_seq=signal.seq),
     )
     assert [item.payload for item in messages] == ["0", "2"]
     assert signals == ()
 
 
-async def test_r4_11_an_empty_inbox_gives_nothing_and_changes_nothing(store: SqlStore) -> None:
+@pytest.mark.proves("R4.11")
+async def test_an_empty_inbox_gives_nothing_and_changes_nothing(store: SqlStore) -> None:
     one = await running(store)
     before = await read_all(store)
     assert await store.apply(ConsumeInbox(claim_of(one))) == ()
     assert await read_all(store) == before
 
 
-async def test_r4_11_each_message_is_taken_once_though_many_take_at_once(
+@pytest.mark.proves("R4.11")
+async def test_each_message_is_taken_once_though_many_take_at_once(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     one = await running(store)
@@ -137,7 +144,8 @@ async def test_r4_11_each_message_is_taken_once_though_many_take_at_once(
     ]
 
 
-async def test_r4_11_in_one_batch_a_message_is_read_by_who_comes_after_it(
+@pytest.mark.proves("R4.11")
+async def test_in_one_batch_a_message_is_read_by_who_comes_after_it(
     store: SqlStore,
 ) -> None:
     one = await running(store)
@@ -146,10 +154,11 @@ async def test_r4_11_in_one_batch_a_message_is_read_by_who_comes_after_it(
         store, a_message(one.run_id, 1), take, a_message(one.run_id, 2), take
     )
     assert [item.payload for item in (*first, *second)] == ["1", "2"]
-    assert [item.consumed_by for item in await store.runs.inbox(one.run_id)] == [1, 1]
+    assert [item.consumed_generation for item in await store.runs.inbox(one.run_id)] == [1, 1]
 
 
-async def test_i2_what_a_dead_executor_has_read_is_read_and_the_rest_is_its_successors(
+@pytest.mark.proves("I2")
+async def test_what_a_dead_executor_has_read_is_read_and_the_rest_is_its_successors(
     store: SqlStore,
 ) -> None:
     one = await running(store)
@@ -161,10 +170,11 @@ async def test_i2_what_a_dead_executor_has_read_is_read_and_the_rest_is_its_succ
     again = await claimed_one(store, await instance(store))
     items = await store.apply(ConsumeInbox(claim_of(again)))
     assert items is not None
-    assert [(item.payload, item.consumed_by) for item in items] == [("2", 2)]
+    assert [(item.payload, item.consumed_generation) for item in items] == [("2", 2)]
 
 
-async def test_r4_15_the_inbox_is_bounded(store: SqlStore) -> None:
+@pytest.mark.proves("R4.15")
+async def test_the_inbox_is_bounded(store: SqlStore) -> None:
     one = await running(store)
     posts = [a_message(one.run_id, n) for n in range(UNREAD_COUNT_MAX + 5)]
     answers = await together(store, *posts)
@@ -177,8 +187,9 @@ async def test_r4_15_the_inbox_is_bounded(store: SqlStore) -> None:
     assert isinstance(await store.apply(posts[0]), Posted)
 
 
+@pytest.mark.proves("R4.11")
 @pytest.mark.parametrize("source", sorted({*TERMINAL, RunStatus.CANCELLING}), ids=str)
-async def test_r4_11_a_run_that_is_over_or_ending_takes_no_messages(
+async def test_a_run_that_is_over_or_ending_takes_no_messages(
     store: SqlStore, clock: FakeClock, source: RunStatus
 ) -> None:
     run = await given(store, clock, source)
@@ -188,10 +199,9 @@ async def test_r4_11_a_run_that_is_over_or_ending_takes_no_messages(
     assert await read_all(store) == before
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("kind", ['"', "\\", "a b", "ключ"])
-async def test_i15_the_event_of_a_message_is_json_whatever_its_kind(
-    store: SqlStore, kind: str
-) -> None:
+async def test_the_event_of_a_message_is_json_whatever_its_kind(store: SqlStore, kind: str) -> None:
     one = await running(store)
     await store.apply(a_message(one.run_id, kind=kind))
     (*_, event) = await events(store, one.run_id)

@@ -9,15 +9,15 @@ import pytest
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.batch_state import SavedKey
 from headway.core.command.admin.save_key import DeleteKey, Locked, SaveKey
-from headway.core.command.protocol import Changed
-from headway.core.command.run.cancel import CancelAnswer, RequestCancel
+from headway.core.command.protocol import RevisionMismatch
+from headway.core.command.run.cancel import CancelResult, RequestCancel
 from headway.core.command.run.settle import Complete
-from headway.core.command.run.submit import Accepted, RowChanged
+from headway.core.command.run.submit import Accepted, KeyRowChanged
 from headway.core.ids import Key
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.core.run.run import Run
-from headway.core.run.status import RunStatus, row_word
+from headway.core.run.status import RunStatus, row_status_name
 from headway.ports.run_reader import RunFilter
 from headway.testing import FakeClock, a_submit, claim_of, document
 from tests.contract.backends import read_all
@@ -43,9 +43,10 @@ async def word(store: SqlStore, key: str) -> str:
 
 
 def row_word_of(run: Run) -> str:
-    return row_word(run.status, has_started=run.started_at is not None)
+    return row_status_name(run.status, has_started=run.started_at is not None)
 
 
+@pytest.mark.proves("R1.6")
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
@@ -58,7 +59,7 @@ def row_word_of(run: Run) -> str:
         (RunStatus.TIMED_OUT, "Failed"),
     ],
 )
-async def test_r1_6_a_person_sees_one_of_six_words(
+async def test_a_person_sees_one_of_six_words(
     store: SqlStore, clock: FakeClock, source: RunStatus, expected: str
 ) -> None:
     assert await word(store, "ann") == "Idle"
@@ -66,11 +67,12 @@ async def test_r1_6_a_person_sees_one_of_six_words(
     assert await word(store, "ann") == expected
 
 
-async def test_r1_6_a_canceled_queued_run_leaves_its_key_idle_and_nothing_else(
+@pytest.mark.proves("R1.6")
+async def test_a_canceled_queued_run_leaves_its_key_idle_and_nothing_else(
     store: SqlStore,
 ) -> None:
     run_id = await submitted(store)
-    assert await store.apply(RequestCancel(run_id=run_id)) is CancelAnswer.CANCELED
+    assert await store.apply(RequestCancel(run_id=run_id)) is CancelResult.CANCELED
     run = await state(store, run_id)
     assert (run.started_at, run.generation, run.slot, run.head_key) == (None, 0, None, None)
     assert await word(store, "ann") == "Idle"
@@ -78,16 +80,18 @@ async def test_r1_6_a_canceled_queued_run_leaves_its_key_idle_and_nothing_else(
     await submitted(store)
 
 
-async def test_r2_1_a_rejected_run_never_changes_the_word(store: SqlStore) -> None:
+@pytest.mark.proves("R2.1")
+async def test_a_rejected_run_never_changes_the_word(store: SqlStore) -> None:
     one = await running(store)
     await store.apply(a_submit(is_unattended=True))
     assert await word(store, "ann") == "Running"
     await store.apply(Complete(claim_of(one)))
     assert await word(store, "ann") == "Done"
-    assert row_word(RunStatus.REJECTED, has_started=False) == "Idle"
+    assert row_status_name(RunStatus.REJECTED, has_started=False) == "Idle"
 
 
-async def test_r1_7_a_row_is_saved_with_its_revision_and_event(
+@pytest.mark.proves("R1.7")
+async def test_a_row_is_saved_with_its_revision_and_event(
     store: SqlStore, clock: FakeClock
 ) -> None:
     saved = await store.apply(SaveKey(key=ANN, job="mirror", params=document({"page": 1})))
@@ -103,28 +107,31 @@ async def test_r1_7_a_row_is_saved_with_its_revision_and_event(
     ]
 
 
-async def test_r1_7_a_row_changed_meanwhile_is_not_overwritten(store: SqlStore) -> None:
+@pytest.mark.proves("R1.7")
+async def test_a_row_changed_meanwhile_is_not_overwritten(store: SqlStore) -> None:
     await store.apply(SaveKey(key=ANN, job="mirror", expected_revision=0))
     before = await read_all(store)
     stale = SaveKey(key=ANN, job="other", expected_revision=0)
-    assert await store.apply(stale) == Changed(1)
+    assert await store.apply(stale) == RevisionMismatch(1)
     assert await read_all(store) == before
 
 
-async def test_r1_7_a_row_made_again_is_not_taken_for_the_one_before(store: SqlStore) -> None:
+@pytest.mark.proves("R1.7")
+async def test_a_row_made_again_is_not_taken_for_the_one_before(store: SqlStore) -> None:
     first = await store.apply(SaveKey(key=ANN, job="mirror"))
     assert isinstance(first, SavedKey)
     await store.apply(DeleteKey(ANN))
     again = await store.apply(SaveKey(key=ANN, job="mirror"))
     assert isinstance(again, SavedKey)
     stale = SaveKey(key=ANN, job="other", expected_revision=first.revision)
-    assert await store.apply(stale) == Changed(again.revision)
+    assert await store.apply(stale) == RevisionMismatch(again.revision)
 
 
+@pytest.mark.proves("R1.7")
 @pytest.mark.parametrize(
     "source", [RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.CANCELLING], ids=str
 )
-async def test_r1_7_the_row_is_locked_while_its_run_is_active(
+async def test_the_row_is_locked_while_its_run_is_active(
     store: SqlStore, clock: FakeClock, source: RunStatus
 ) -> None:
     await store.apply(SaveKey(key=ANN, job="mirror"))
@@ -137,7 +144,8 @@ async def test_r1_7_the_row_is_locked_while_its_run_is_active(
     assert isinstance(await store.apply(SaveKey(key=Key("bob"), job="mirror")), SavedKey)
 
 
-async def test_r1_7_the_lock_outlasts_one_run_when_another_waits(store: SqlStore) -> None:
+@pytest.mark.proves("R1.7")
+async def test_the_lock_outlasts_one_run_when_another_waits(store: SqlStore) -> None:
     one = await running(store)
     second = await submitted(store, on_conflict=OnConflict.ENQUEUE)
     await store.apply(Complete(claim_of(one)))
@@ -146,7 +154,8 @@ async def test_r1_7_the_lock_outlasts_one_run_when_another_waits(store: SqlStore
     assert isinstance(await store.apply(SaveKey(key=ANN, job="other")), SavedKey)
 
 
-async def test_r1_7_a_submit_and_a_save_at_once_never_both_win_out_of_order(
+@pytest.mark.proves("R1.7")
+async def test_a_submit_and_a_save_at_once_never_both_win_out_of_order(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     """Either the row was saved before the run was accepted, or the save found it locked."""
@@ -164,7 +173,8 @@ async def test_r1_7_a_submit_and_a_save_at_once_never_both_win_out_of_order(
             assert order == [EventType.STATE_CHANGED]
 
 
-async def test_r1_7_a_row_can_be_deleted(store: SqlStore) -> None:
+@pytest.mark.proves("R1.7")
+async def test_a_row_can_be_deleted(store: SqlStore) -> None:
     assert await store.apply(DeleteKey(ANN)) is False
     await store.apply(SaveKey(key=ANN, job="mirror"))
     assert await store.apply(DeleteKey(ANN)) is True
@@ -172,7 +182,8 @@ async def test_r1_7_a_row_can_be_deleted(store: SqlStore) -> None:
     assert json.loads((await events(store))[-1].payload) == {"revision": None, "by": ""}
 
 
-async def test_r1_7_several_changes_at_once_behave_as_one_after_the_other(
+@pytest.mark.proves("R1.7")
+async def test_several_changes_at_once_behave_as_one_after_the_other(
     store: SqlStore,
 ) -> None:
     saves = [SaveKey(key=ANN, job=job) for job in ("a", "b", "c")]
@@ -183,7 +194,8 @@ async def test_r1_7_several_changes_at_once_behave_as_one_after_the_other(
     assert [event.type for event in await events(store)] == [EventType.KEY_CHANGED] * 4
 
 
-async def test_r1_7_a_run_with_the_parameters_of_a_row_that_has_changed_is_refused(
+@pytest.mark.proves("R1.7")
+async def test_a_run_with_the_parameters_of_a_row_that_has_changed_is_refused(
     store: SqlStore,
 ) -> None:
     first = await store.apply(SaveKey(key=ANN, job="mirror", params=document({"page": 1})))
@@ -192,10 +204,10 @@ async def test_r1_7_a_run_with_the_parameters_of_a_row_that_has_changed_is_refus
     saved, refused = await together(
         store, SaveKey(key=ANN, job="mirror", params=document({"page": 2})), wanted
     )
-    assert refused == RowChanged(saved.revision)
+    assert refused == KeyRowChanged(saved.revision)
     assert isinstance(await store.apply(replace(wanted, row_revision=saved.revision)), Accepted)
     assert await store.apply(SaveKey(key=ANN, job="mirror")) == Locked(wanted.run_id)
     await store.apply(RequestCancel(run_id=wanted.run_id))
     await store.apply(DeleteKey(ANN))
     gone = replace(a_submit(), row_revision=saved.revision)
-    assert await store.apply(gone) == RowChanged(0)
+    assert await store.apply(gone) == KeyRowChanged(0)

@@ -8,12 +8,12 @@ import pytest
 
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.command.admin.set_lane import LIMIT_MAX, SetLane
-from headway.core.command.protocol import Changed
+from headway.core.command.protocol import RevisionMismatch
 from headway.core.command.run.claim import CLAIM_COUNT_MAX
 from headway.core.command.run.settle import Complete, Fail
 from headway.core.errors import InvalidInput
 from headway.core.ids import InstanceId, LaneName
-from headway.core.lane_row import Lane
+from headway.core.lane_row import LaneRow
 from headway.core.run.events import EventType
 from headway.testing import a_claim, a_submit, an_error, claim_of
 from tests.contract.backends import read_all
@@ -28,16 +28,18 @@ from tests.contract.scenes import (
 )
 
 
-async def test_r1_2_main_takes_three_unless_told_otherwise(store: SqlStore) -> None:
+@pytest.mark.proves("R1.2")
+async def test_main_takes_three_unless_told_otherwise(store: SqlStore) -> None:
     views = {view.lane.name: view.lane for view in await store.runs.lanes()}
     assert views == {
-        "main": Lane(LaneName("main"), 3),
-        "cron": Lane(LaneName("cron"), 1),
-        "subagent": Lane(LaneName("subagent"), 1),
+        "main": LaneRow(LaneName("main"), 3),
+        "cron": LaneRow(LaneName("cron"), 1),
+        "subagent": LaneRow(LaneName("subagent"), 1),
     }
 
 
-async def test_r1_2_i5_no_more_start_than_the_limit(store: SqlStore) -> None:
+@pytest.mark.proves("R1.2", "I5")
+async def test_no_more_start_than_the_limit(store: SqlStore) -> None:
     for number in range(5):
         await submitted(store, f"key-{number}")
     holder = await instance(store)
@@ -47,7 +49,8 @@ async def test_r1_2_i5_no_more_start_than_the_limit(store: SqlStore) -> None:
     assert (view.held_count, view.queued_count) == (3, 2)
 
 
-async def test_r1_2_i5_the_limit_holds_when_many_claim_at_once(
+@pytest.mark.proves("R1.2", "I5")
+async def test_the_limit_holds_when_many_claim_at_once(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     for number in range(20):
@@ -62,7 +65,8 @@ async def test_r1_2_i5_the_limit_holds_when_many_claim_at_once(
     assert (await lane_view(store)).held_count == 3
 
 
-async def test_r1_2_lanes_do_not_share_their_slots(store: SqlStore) -> None:
+@pytest.mark.proves("R1.2")
+async def test_lanes_do_not_share_their_slots(store: SqlStore) -> None:
     holder = await instance(store)
     for lane in ("main", "cron", "new"):
         for number in range(4):
@@ -74,11 +78,13 @@ async def test_r1_2_lanes_do_not_share_their_slots(store: SqlStore) -> None:
     assert counts == {"main": 3, "cron": 1, "new": 1}
 
 
-async def test_r1_2_a_lane_nobody_has_heard_of_has_nothing_to_claim(store: SqlStore) -> None:
+@pytest.mark.proves("R1.2")
+async def test_a_lane_nobody_has_heard_of_has_nothing_to_claim(store: SqlStore) -> None:
     assert await claimed(store, a_claim(await instance(store), lane="nowhere")) == ()
 
 
-async def test_r1_3_runs_start_in_the_order_in_which_they_came(store: SqlStore) -> None:
+@pytest.mark.proves("R1.3")
+async def test_runs_start_in_the_order_in_which_they_came(store: SqlStore) -> None:
     run_ids = [await submitted(store, f"key-{number}") for number in range(6)]
     holder = await instance(store)
     started = [one.run_id for one in await claimed(store, a_claim(holder, count=10))]
@@ -87,7 +93,8 @@ async def test_r1_3_runs_start_in_the_order_in_which_they_came(store: SqlStore) 
     assert view.queued_count == 3
 
 
-async def test_r1_4_each_end_lets_the_next_start(store: SqlStore) -> None:
+@pytest.mark.proves("R1.4")
+async def test_each_end_lets_the_next_start(store: SqlStore) -> None:
     run_ids = [await submitted(store, f"key-{number}") for number in range(6)]
     holder = await instance(store)
     first = await claimed(store, a_claim(holder, count=10))
@@ -98,7 +105,8 @@ async def test_r1_4_each_end_lets_the_next_start(store: SqlStore) -> None:
     assert [one.run_id for one in await claimed(store, a_claim(holder, count=10))] == run_ids[4:]
 
 
-async def test_r1_4_an_end_and_a_claim_at_once_behave_as_one_after_the_other(
+@pytest.mark.proves("R1.4")
+async def test_an_end_and_a_claim_at_once_behave_as_one_after_the_other(
     store: SqlStore,
 ) -> None:
     """In one batch the claim sees the slot that the end before it has freed."""
@@ -109,7 +117,8 @@ async def test_r1_4_an_end_and_a_claim_at_once_behave_as_one_after_the_other(
     assert [one.run_id for one in second] == [run_ids[3]]
 
 
-async def test_r1_4_raising_the_limit_lets_more_start(store: SqlStore) -> None:
+@pytest.mark.proves("R1.4")
+async def test_raising_the_limit_lets_more_start(store: SqlStore) -> None:
     run_ids = [await submitted(store, f"key-{number}") for number in range(6)]
     holder = await instance(store)
     await claimed(store, a_claim(holder, count=10))
@@ -118,7 +127,8 @@ async def test_r1_4_raising_the_limit_lets_more_start(store: SqlStore) -> None:
     assert [one.run_id for one in more] == run_ids[3:5]
 
 
-async def test_r1_4_i5_lowering_the_limit_interrupts_nobody(store: SqlStore) -> None:
+@pytest.mark.proves("R1.4", "I5")
+async def test_lowering_the_limit_interrupts_nobody(store: SqlStore) -> None:
     for number in range(6):
         await submitted(store, f"key-{number}")
     holder = await instance(store)
@@ -133,8 +143,9 @@ async def test_r1_4_i5_lowering_the_limit_interrupts_nobody(store: SqlStore) -> 
     assert len(await claimed(store, a_claim(holder, count=10))) == 1
 
 
+@pytest.mark.proves("R1.4")
 @pytest.mark.parametrize("pause", [{"max_concurrent": 0}, {"is_paused": True}])
-async def test_r1_4_a_paused_lane_starts_nothing_and_keeps_its_queue(
+async def test_a_paused_lane_starts_nothing_and_keeps_its_queue(
     store: SqlStore, pause: dict[str, Any]
 ) -> None:
     run_id = await submitted(store)
@@ -145,11 +156,12 @@ async def test_r1_4_a_paused_lane_starts_nothing_and_keeps_its_queue(
     assert [one.run_id for one in await claimed(store, a_claim(holder))] == [run_id]
 
 
-async def test_r1_2_a_change_of_a_lane_is_an_event_and_a_new_revision(store: SqlStore) -> None:
+@pytest.mark.proves("R1.2")
+async def test_a_change_of_a_lane_is_an_event_and_a_new_revision(store: SqlStore) -> None:
     changed = await store.apply(
         SetLane(name=LaneName("main"), max_concurrent=7, max_queued=9, is_paused=True)
     )
-    assert changed == Lane(LaneName("main"), 7, 9, 1, 1, 1)
+    assert changed == LaneRow(LaneName("main"), 7, 9, 1, 1, 1)
     assert (await lane_view(store)).lane == changed
     (event,) = await events(store)
     assert (event.type, event.lane, event.run_id) == (EventType.LANE_CHANGED, "main", None)
@@ -161,24 +173,27 @@ async def test_r1_2_a_change_of_a_lane_is_an_event_and_a_new_revision(store: Sql
     }
 
 
-async def test_r1_2_a_lane_changed_meanwhile_is_not_overwritten(store: SqlStore) -> None:
+@pytest.mark.proves("R1.2")
+async def test_a_lane_changed_meanwhile_is_not_overwritten(store: SqlStore) -> None:
     await raise_limit(store, 7)
     before = await read_all(store)
     stale = SetLane(name=LaneName("main"), max_concurrent=1, expected_revision=0)
-    assert await store.apply(stale) == Changed(1)
+    assert await store.apply(stale) == RevisionMismatch(1)
     assert await read_all(store) == before
     current = SetLane(name=LaneName("main"), max_concurrent=1, expected_revision=1)
-    assert isinstance(await store.apply(current), Lane)
+    assert isinstance(await store.apply(current), LaneRow)
 
 
-async def test_r1_2_a_lane_may_be_set_before_it_is_used(store: SqlStore) -> None:
+@pytest.mark.proves("R1.2")
+async def test_a_lane_may_be_set_before_it_is_used(store: SqlStore) -> None:
     await raise_limit(store, 2, lane="new")
     for number in range(3):
         await submitted(store, f"key-{number}", lane="new")
     assert len(await claimed(store, a_claim(await instance(store), lane="new", count=9))) == 2
 
 
-async def test_r1_2_first_use_and_first_setting_at_once_both_count(store: SqlStore) -> None:
+@pytest.mark.proves("R1.2")
+async def test_first_use_and_first_setting_at_once_both_count(store: SqlStore) -> None:
     lane = LaneName("new")
     await together(
         store,
@@ -187,19 +202,21 @@ async def test_r1_2_first_use_and_first_setting_at_once_both_count(store: SqlSto
         SetLane(name=lane, max_queued=5),
         a_submit("b", lane=lane),
     )
-    assert (await lane_view(store, lane)).lane == Lane(lane, 2, 5, 0, 2, 1)
+    assert (await lane_view(store, lane)).lane == LaneRow(lane, 2, 5, 0, 2, 1)
 
 
-async def test_i3_no_change_of_a_lane_is_lost(store: SqlStore, another_store: SqlStore) -> None:
+@pytest.mark.proves("I3")
+async def test_no_change_of_a_lane_is_lost(store: SqlStore, another_store: SqlStore) -> None:
     for number in range(10):
         lane = LaneName(f"lane-{number}")
         await asyncio.gather(
             store.apply(SetLane(name=lane, max_concurrent=7)),
             another_store.apply(SetLane(name=lane, max_queued=9)),
         )
-        assert (await lane_view(store, lane)).lane == Lane(lane, 7, 9, 0, 2, 1)
+        assert (await lane_view(store, lane)).lane == LaneRow(lane, 7, 9, 0, 2, 1)
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("place", "wrong"),
     [
@@ -209,12 +226,13 @@ async def test_i3_no_change_of_a_lane_is_lost(store: SqlStore, another_store: Sq
         ("lane", {"lane": " "}),
     ],
 )
-def test_i15_a_claim_for_nothing_or_too_much_is_refused(place: str, wrong: dict[str, Any]) -> None:
+def test_a_claim_for_nothing_or_too_much_is_refused(place: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as refused:
         a_claim(InstanceId("me"), **wrong)
-    assert refused.value.place == place
+    assert refused.value.field == place
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("place", "value"),
     [
@@ -224,8 +242,8 @@ def test_i15_a_claim_for_nothing_or_too_much_is_refused(place: str, wrong: dict[
         ("max_queued", LIMIT_MAX + 1),
     ],
 )
-def test_i15_a_limit_out_of_range_is_refused(place: str, value: int) -> None:
+def test_a_limit_out_of_range_is_refused(place: str, value: int) -> None:
     wrong: dict[str, Any] = {place: value}
     with pytest.raises(InvalidInput) as refused:
         SetLane(name=LaneName("main"), **wrong)
-    assert refused.value.place == place
+    assert refused.value.field == place

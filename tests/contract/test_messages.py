@@ -13,8 +13,8 @@ from headway.core.command.flow.publish import FlowStart, StartFlow
 from headway.core.command.run.cancel import ForceCancel, RequestCancel
 from headway.core.command.run.child import CancelChild
 from headway.core.command.run.expire import Expire
-from headway.core.command.run.inbox import ANSWER, ConsumeInbox, NotTaken, Posted
-from headway.core.command.run.interrupt import AskQuestion, CloseQuestion
+from headway.core.command.run.inbox import ANSWER, ConsumeInbox, MessageNotAccepted, Posted
+from headway.core.command.run.interrupt import CloseInterrupt, OpenInterrupt
 from headway.core.command.run.report import SetWindow
 from headway.core.command.run.settle import Complete, ConfirmCancel, Fail
 from headway.core.command.run.submit import Accepted, Submit
@@ -186,7 +186,7 @@ async def test_a_report_of_unread_messages_is_bounded(store: SqlStore) -> None:
 async def ask_and_answer(store: SqlStore, claim: Claim, *said: object) -> None:
     for number, answer in enumerate(said):
         call_id = f"1.{number:02}"
-        await store.apply(AskQuestion(claim, call_id, document("may I?")))
+        await store.apply(OpenInterrupt(claim, call_id, document("may I?")))
         item = a_message(claim.run_id, answer, kind=ANSWER, call_id=call_id, by="eve")
         assert isinstance(await store.apply(item), Posted)
 
@@ -219,8 +219,8 @@ async def test_answers_that_were_heard_and_questions_without_one_are_not_reporte
 ) -> None:
     claim = claim_of(await running(store))
     await ask_and_answer(store, claim, True)
-    assert await store.apply(CloseQuestion(claim, "1.00", NULL)) == "true"
-    await store.apply(AskQuestion(claim, "2", document("and now?")))
+    assert await store.apply(CloseInterrupt(claim, "1.00", NULL)) == "true"
+    await store.apply(OpenInterrupt(claim, "2", document("and now?")))
     await store.apply(Complete(claim, NULL))
     assert await unheard(store, claim.run_id) == []
 
@@ -276,7 +276,7 @@ async def test_a_message_that_shares_a_commit_with_the_replacement_is_carried_or
     assert isinstance(accepted, Accepted)
     assert (isinstance(before, Posted), isinstance(after, Posted)) == (True, False)
     (item,) = await store.runs.inbox(replacing.run_id)
-    assert (item.payload, item.consumed_by) == ('"before"', None)
+    assert (item.payload, item.consumed_generation) == ('"before"', None)
 
 
 @pytest.mark.proves("R3.11", "I26")
@@ -293,7 +293,7 @@ async def test_a_flow_task_takes_over_no_messages_and_the_replaced_run_reports_t
     await store.apply(ConfirmCancel(claim_of(one)))
     assert [report["count"] for report in await reports(store, one.run_id)] == [1]
     refused = await store.apply(a_message(RunId("task-1")))
-    assert refused == NotTaken(Refusal.FLOW_TASK)
+    assert refused == MessageNotAccepted(Refusal.FLOW_TASK)
 
 
 @pytest.mark.proves("R4.8", "R4.11", "I26")
@@ -309,7 +309,7 @@ async def test_between_two_executions_a_message_is_refused(store: SqlStore, way:
         case _:
             await orphaned(store, claim.run_id)
     message = a_message(claim.run_id, delivery=Delivery.NOW)
-    assert await store.apply(message) == NotTaken(Refusal.NOT_STREAMING, can_wait=True)
+    assert await store.apply(message) == MessageNotAccepted(Refusal.NOT_STREAMING, can_wait=True)
 
 
 @pytest.mark.proves("R4.11", "I26")
@@ -317,22 +317,22 @@ async def test_to_read_messages_opens_the_window_unless_the_job_has_set_one(
     store: SqlStore,
 ) -> None:
     claim = claim_of(await running(store))
-    look = ConsumeInbox(claim, opens_window=True)
+    look = ConsumeInbox(claim, open_window=True)
     assert await store.apply(look) == ()
-    assert (await state(store, claim.run_id)).is_interactive == Window.STREAMING
+    assert (await state(store, claim.run_id)).window == Window.STREAMING
     for window in (Window.COMPACTING, Window.CLOSED):
         await store.apply(SetWindow(claim, window))
         await store.apply(look)
-        assert (await state(store, claim.run_id)).is_interactive == window
+        assert (await state(store, claim.run_id)).window == window
     await store.apply(SetWindow(claim, Window.NONE))
     await store.apply(RequestCancel(run_id=claim.run_id))
     await store.apply(look)
-    assert (await state(store, claim.run_id)).is_interactive == Window.NONE
+    assert (await state(store, claim.run_id)).window == Window.NONE
 
 
 @pytest.mark.proves("R4.11")
 async def test_a_queued_run_takes_only_messages_that_wait(store: SqlStore) -> None:
     run_id = await submitted(store)
     refused = await store.apply(a_message(run_id, delivery=Delivery.NOW))
-    assert refused == NotTaken(Refusal.NOT_STARTED, can_wait=True)
+    assert refused == MessageNotAccepted(Refusal.NOT_STARTED, can_wait=True)
     assert isinstance(await store.apply(a_message(run_id)), Posted)

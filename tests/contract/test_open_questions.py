@@ -7,18 +7,18 @@ import pytest
 
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.command.admin.prune import PruneRuns
-from headway.core.command.run.cancel import CancelAnswer, RequestCancel
+from headway.core.command.run.cancel import CancelResult, RequestCancel
 from headway.core.command.run.inbox import ANSWER, NotActive, Posted, PostToInbox
 from headway.core.command.run.interrupt import (
-    Asked,
-    AskQuestion,
-    CloseQuestion,
-    NotAsked,
-    RecallQuestions,
+    CloseInterrupt,
+    InterruptOpened,
+    NoOpenInterrupt,
+    OpenInterrupt,
+    ReadInterrupts,
 )
 from headway.core.command.run.wait import Park, Retry, Wake
 from headway.core.document import Document
-from headway.core.ids import Instant, RunId, later
+from headway.core.ids import Instant, RunId, add_seconds
 from headway.core.run.events import EventType
 from headway.core.run.explain import explain
 from headway.core.run.run import Claim
@@ -56,8 +56,8 @@ async def ask(
     question: Document = QUESTION,
     *,
     timeout_s: float = 300,
-) -> Asked:
-    asked = await store.apply(AskQuestion(claim, call_id, question, timeout_s=timeout_s))
+) -> InterruptOpened:
+    asked = await store.apply(OpenInterrupt(claim, call_id, question, timeout_s=timeout_s))
     assert asked is not None
     return asked
 
@@ -73,7 +73,7 @@ async def claim_again(store: SqlStore) -> Claim:
 
 
 async def open_ids(store: SqlStore, run_id: RunId) -> list[str]:
-    return [question.call_id for question in await store.runs.questions(run_id)]
+    return [question.call_id for question in await store.runs.interrupts(run_id)]
 
 
 async def told(store: SqlStore, run_id: RunId) -> list[tuple[str, str, str | None]]:
@@ -93,10 +93,10 @@ async def test_a_question_stays_open_between_two_executions(
     await end_execution(store, claim)
     assert await open_ids(another_store, claim.run_id) == ["1.1"]
     (listed,) = [one async for one in another_store.board.interrupts(limit=9)]
-    assert (listed.question.run_id, listed.question.call_id) == (claim.run_id, "1.1")
-    assert (await another_store.board.figures()).interrupt_count == 1
+    assert (listed.interrupt.run_id, listed.interrupt.call_id) == (claim.run_id, "1.1")
+    assert (await another_store.board.metrics()).interrupt_count == 1
     again = await claim_again(store)
-    (left,) = await store.apply(RecallQuestions(again))
+    (left,) = await store.apply(ReadInterrupts(again))
     assert (left.call_id, left.question) == ("1.1", QUESTION)
     assert await open_ids(store, claim.run_id) == ["1.1"]
     assert (await ask(store, again)).answer is None
@@ -113,10 +113,10 @@ async def test_an_answer_between_two_executions_is_taken_and_received_once(
     await end_execution(store, claim)
     assert isinstance(await store.apply(an_answer(claim.run_id)), Posted)
     second = an_answer(claim.run_id, said=False)
-    assert await store.apply(second) == NotAsked(is_answered=True, open_call_ids=())
+    assert await store.apply(second) == NoOpenInterrupt(is_answered=True, open_call_ids=())
     again = await claim_again(store)
     assert (await ask(store, again)).answer == YES
-    assert await store.apply(CloseQuestion(again, "1.1", NO)) == YES
+    assert await store.apply(CloseInterrupt(again, "1.1", NO)) == YES
     assert (await ask(store, again, "2.1")).answer is None
     assert await told(store, claim.run_id) == [
         ("permission_request", "1.1", None),
@@ -137,8 +137,8 @@ async def test_the_next_execution_waits_for_the_rest_of_the_time(
     await end_execution(store, claim)
     again = await claim_again(store)
     assert (await ask(store, again, timeout_s=60)).timeout_s == 40
-    (question,) = await store.runs.questions(claim.run_id)
-    assert question.answer_by == later(asked_at, seconds=60)
+    (question,) = await store.runs.interrupts(claim.run_id)
+    assert question.answer_deadline_at == add_seconds(asked_at, seconds=60)
     clock.advance(50)
     await end_execution(store, again)
     assert (await ask(store, await claim_again(store), timeout_s=60)).timeout_s == 0
@@ -154,8 +154,8 @@ async def test_time_without_an_executor_does_not_shorten_its_question(
     await stop(store, claim)
     clock.advance(50)
     assert (await ask(store, await claim_again(store), timeout_s=300)).timeout_s == 250
-    (question,) = await store.runs.questions(claim.run_id)
-    assert question.answer_by == later(clock(), seconds=100)
+    (question,) = await store.runs.interrupts(claim.run_id)
+    assert question.answer_deadline_at == add_seconds(clock(), seconds=100)
 
 
 @pytest.mark.proves("R4.15")
@@ -168,7 +168,7 @@ async def test_an_answer_to_a_question_that_is_not_asked_again_is_refused_as_sta
     again = await claim_again(store)
     await ask(store, again, "2.1", OTHER)
     stale = await store.apply(an_answer(claim.run_id))
-    assert stale == NotAsked(is_answered=False, open_call_ids=("2.1",))
+    assert stale == NoOpenInterrupt(is_answered=False, open_call_ids=("2.1",))
     assert await told(store, claim.run_id) == [
         ("permission_request", "1.1", None),
         ("permission_result", "1.1", "withdrawn"),
@@ -188,9 +188,9 @@ async def test_a_failed_attempt_withdraws_its_questions_and_answers_to_them_are_
     await ask(store, claim, "1.2", OTHER)
     assert await store.apply(Retry(claim, an_error(), 60))
     assert await open_ids(store, claim.run_id) == []
-    assert (await store.board.figures()).interrupt_count == 0
+    assert (await store.board.metrics()).interrupt_count == 0
     stale = await store.apply(an_answer(claim.run_id))
-    assert stale == NotAsked(is_answered=False, open_call_ids=())
+    assert stale == NoOpenInterrupt(is_answered=False, open_call_ids=())
     assert (await state(store, claim.run_id)).is_parked  # Nothing has cut its delay short.
     assert await told(store, claim.run_id) == [
         ("permission_request", "1.1", None),
@@ -209,14 +209,17 @@ async def test_the_next_attempt_may_ask_the_same_under_the_same_name_with_its_wh
     clock.advance(601)
     assert await store.apply(Wake(claim.run_id))
     again = await claim_again(store)
-    (left,) = await store.apply(RecallQuestions(again))
+    (left,) = await store.apply(ReadInterrupts(again))
     assert (left.call_id, left.question) == ("1.1", QUESTION)
     assert (await ask(store, again)).timeout_s == 300
     assert await ask(store, again) == await ask(store, again)
-    (question,) = await store.runs.questions(claim.run_id)
-    assert (question.call_id, question.answer_by) == ("1.1", later(clock(), seconds=300))
+    (question,) = await store.runs.interrupts(claim.run_id)
+    assert (question.call_id, question.answer_deadline_at) == (
+        "1.1",
+        add_seconds(clock(), seconds=300),
+    )
     assert isinstance(await store.apply(an_answer(claim.run_id)), Posted)
-    assert await store.apply(CloseQuestion(again, "1.1", NO)) == YES
+    assert await store.apply(CloseInterrupt(again, "1.1", NO)) == YES
 
 
 @pytest.mark.proves("R4.9", "I25", "I26")
@@ -228,7 +231,7 @@ async def test_an_answer_given_before_the_attempt_failed_is_kept_for_the_next(
     assert await store.apply(Retry(claim, an_error(), 0.0))
     again = await claim_again(store)
     assert (await ask(store, again)).answer == YES
-    assert await store.apply(CloseQuestion(again, "1.1", NO)) == YES
+    assert await store.apply(CloseInterrupt(again, "1.1", NO)) == YES
 
 
 @pytest.mark.proves("R4.15", "I3")
@@ -240,7 +243,7 @@ async def test_an_answer_to_one_question_is_none_to_another_under_its_name(
     await crash(store, claim)
     again = await claim_again(store)
     assert (await ask(store, again, "1.1", OTHER)).answer is None
-    assert await store.apply(CloseQuestion(again, "1.1", NO)) == NO
+    assert await store.apply(CloseInterrupt(again, "1.1", NO)) == NO
 
 
 @pytest.mark.proves("R6.5")
@@ -272,7 +275,7 @@ async def test_the_question_of_a_run_that_is_canceled_between_executions_is_clos
 ) -> None:
     claim = await ask_first(store)
     await stop(store, claim)
-    assert await store.apply(RequestCancel(run_id=claim.run_id)) is CancelAnswer.CANCELED
+    assert await store.apply(RequestCancel(run_id=claim.run_id)) is CancelResult.CANCELED
     assert await open_ids(store, claim.run_id) == []
     assert await store.apply(an_answer(claim.run_id)) == NotActive()
     assert await store.apply(PruneRuns((claim.run_id,), ended_before=Instant(clock() + 1))) == 1

@@ -79,7 +79,8 @@ _COUNTED = {
 }
 
 
-async def test_i19_a_page_among_many_runs_comes_from_the_index_of_its_filter(
+@pytest.mark.proves("I19")
+async def test_a_page_among_many_runs_comes_from_the_index_of_its_filter(
     store: SqlStore, past: list[Run]
 ) -> None:
     wrong = {}
@@ -93,7 +94,8 @@ async def test_i19_a_page_among_many_runs_comes_from_the_index_of_its_filter(
     assert wrong == {}
 
 
-async def test_i19_pages_among_many_runs_are_whole_and_in_order(
+@pytest.mark.proves("I19")
+async def test_pages_among_many_runs_are_whole_and_in_order(
     store: SqlStore, past: list[Run]
 ) -> None:
     for name, (wanted, _) in FILTERS.items():

@@ -2,12 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.command.run.report import SaveCheckpoint, SetWindow
 from headway.core.command.run.settle import Complete
 from headway.core.command.run.submit import Busy
-from headway.core.command.run.wait import GiveSlotBack, Park, Wake, WantSlot
-from headway.core.ids import RunId, later
+from headway.core.command.run.wait import Park, ReleaseSlot, RequestSlot, Wake
+from headway.core.ids import RunId, add_seconds
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN
@@ -31,43 +33,46 @@ from tests.contract.scenes import (
 )
 
 
-async def test_r4_14_a_parked_run_holds_nothing_but_its_key(store: SqlStore) -> None:
+@pytest.mark.proves("R4.14")
+async def test_a_parked_run_holds_nothing_but_its_key(store: SqlStore) -> None:
     one = await running(store)
     await store.apply(SetWindow(claim_of(one), Window.STREAMING))
     assert await store.apply(Park(claim_of(one))) is True
     run = await state(store, one.run_id)
     assert (run.status, run.is_parked) == (RunStatus.RUNNING, True)
     assert (run.slot, run.token, run.instance_id) == (None, NO_TOKEN, None)
-    assert (run.is_interactive, run.queue_rank, run.head_key) == (0, None, "ann")
+    assert (run.window, run.queue_rank, run.head_key) == (0, None, "ann")
     assert (await lane_view(store)).held_count == 0
     assert await claimed(store, a_claim(await instance(store))) == ()
     assert await store.apply(a_submit()) == Busy(one.run_id)
 
 
-async def test_i18_a_sweep_tells_whose_timer_ends_soon_and_that_one_is_woken_on_time(
+@pytest.mark.proves("I18")
+async def test_a_sweep_tells_whose_timer_ends_soon_and_that_one_is_woken_on_time(
     store: SqlStore, clock: FakeClock
 ) -> None:
     """And never too early, nor by a program that stops: the next sweep finds it."""
     one = await running(store)
-    await store.apply(Park(claim_of(one), wake_at=later(clock(), seconds=1.5)))
+    await store.apply(Park(claim_of(one), wake_at=add_seconds(clock(), seconds=1.5)))
     far = await running(store, "far")
-    await store.apply(Park(claim_of(far), wake_at=later(clock(), seconds=90)))
+    await store.apply(Park(claim_of(far), wake_at=add_seconds(clock(), seconds=90)))
     soon = await sweep(store, store.runs, NO_LOCKS)
     assert [run_id for _, run_id in soon] == [one.run_id]
     stopped, awaited, due_now = asyncio.Event(), {one.run_id}, [(-1.0, one.run_id)]
-    await wake_on_time(store, due_now, awaited=awaited, stopped=stopped)
+    await wake_on_time(store, due_now, pending_ids=awaited, stop_event=stopped)
     assert (await state(store, one.run_id)).is_parked
     assert awaited == set()
     clock.advance(2)
     stopped.set()
-    await wake_on_time(store, due_now, awaited=awaited, stopped=stopped)
+    await wake_on_time(store, due_now, pending_ids=awaited, stop_event=stopped)
     assert (await state(store, one.run_id)).is_parked
     stopped.clear()
-    await wake_on_time(store, due_now, awaited=awaited, stopped=stopped)
+    await wake_on_time(store, due_now, pending_ids=awaited, stop_event=stopped)
     assert not (await state(store, one.run_id)).is_parked
 
 
-async def test_r4_14_a_woken_run_goes_on_from_its_checkpoint_under_a_new_claim(
+@pytest.mark.proves("R4.14")
+async def test_a_woken_run_goes_on_from_its_checkpoint_under_a_new_claim(
     store: SqlStore,
 ) -> None:
     one = await running(store, params={"n": 1})
@@ -87,12 +92,13 @@ async def test_r4_14_a_woken_run_goes_on_from_its_checkpoint_under_a_new_claim(
     ]
 
 
-async def test_r4_14_only_what_is_parked_is_woken(store: SqlStore) -> None:
+@pytest.mark.proves("R4.14")
+async def test_only_what_is_parked_is_woken(store: SqlStore) -> None:
     holder = await instance(store)
     queued = await submitted(store, "queued")
     one = await running_after(store, queued)
     waiter = await running(store, "waiter", by=holder)
-    await store.apply(GiveSlotBack(claim_of(waiter)))
+    await store.apply(ReleaseSlot(claim_of(waiter)))
     before = await read_all(store)
     for run_id in (one, waiter.run_id, RunId("none")):
         assert await store.apply(Wake(run_id)) is False
@@ -105,7 +111,8 @@ async def running_after(store: SqlStore, run_id: RunId) -> RunId:
     return one.run_id
 
 
-async def test_r4_14_what_came_before_it_parked_wakes_it_at_once(store: SqlStore) -> None:
+@pytest.mark.proves("R4.14")
+async def test_what_came_before_it_parked_wakes_it_at_once(store: SqlStore) -> None:
     one = await running(store)
     await store.apply(a_message(one.run_id))
     assert await store.apply(Park(claim_of(one)))
@@ -114,7 +121,8 @@ async def test_r4_14_what_came_before_it_parked_wakes_it_at_once(store: SqlStore
     assert (await claimed_one(store, await instance(store))).run_id == one.run_id
 
 
-async def test_r4_14_a_message_and_the_parking_at_once_never_miss_each_other(
+@pytest.mark.proves("R4.14")
+async def test_a_message_and_the_parking_at_once_never_miss_each_other(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     holder = await instance(store)
@@ -127,16 +135,18 @@ async def test_r4_14_a_message_and_the_parking_at_once_never_miss_each_other(
         assert (await claimed_one(store, holder)).run_id == one.run_id
 
 
-async def test_r4_14_a_run_can_park_while_it_waits_for_a_slot(store: SqlStore) -> None:
+@pytest.mark.proves("R4.14")
+async def test_a_run_can_park_while_it_waits_for_a_slot(store: SqlStore) -> None:
     one = await running(store)
-    await store.apply(GiveSlotBack(claim_of(one)))
-    await store.apply(WantSlot(claim_of(one)))
+    await store.apply(ReleaseSlot(claim_of(one)))
+    await store.apply(RequestSlot(claim_of(one)))
     assert await store.apply(Park(claim_of(one)))
     assert await claimed(store, a_claim(await instance(store))) == ()
     assert await store.apply(Wake(one.run_id))
 
 
-async def test_r4_14_those_behind_a_parked_run_wait_until_it_has_ended(store: SqlStore) -> None:
+@pytest.mark.proves("R4.14")
+async def test_those_behind_a_parked_run_wait_until_it_has_ended(store: SqlStore) -> None:
     one = await running(store)
     behind = await submitted(store, on_conflict=OnConflict.ENQUEUE)
     await store.apply(Park(claim_of(one)))

@@ -5,7 +5,7 @@ import pytest
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.command.run.cancel import RequestCancel
 from headway.core.command.run.settle import Complete, ConfirmCancel, Fail
-from headway.core.command.run.wait import GiveSlotBack, Park, SlotAnswer, Wake, WantSlot
+from headway.core.command.run.wait import Park, ReleaseSlot, RequestSlot, SlotResult, Wake
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.testing import FakeClock, a_claim, a_submit, an_error, claim_of
@@ -24,7 +24,8 @@ from tests.contract.scenes import (
 )
 
 
-async def test_i9_a_key_keeps_its_order_through_deaths_and_failures(store: SqlStore) -> None:
+@pytest.mark.proves("I9")
+async def test_a_key_keeps_its_order_through_deaths_and_failures(store: SqlStore) -> None:
     run_ids = [await submitted(store)]
     run_ids += [await submitted(store, on_conflict=OnConflict.ENQUEUE) for _ in range(3)]
     holder = await instance(store)
@@ -52,7 +53,8 @@ async def test_a_cancelling_run_keeps_its_slot_until_it_ends(store: SqlStore) ->
     assert (await claimed_one(store, holder)).run_id == second_id
 
 
-async def test_i9_neither_the_clock_nor_the_ids_decide_who_is_next(
+@pytest.mark.proves("I9")
+async def test_neither_the_clock_nor_the_ids_decide_who_is_next(
     store: SqlStore, clock: FakeClock
 ) -> None:
     """It jumps back between two submissions, stands still between others; the ids go down."""
@@ -67,7 +69,8 @@ async def test_i9_neither_the_clock_nor_the_ids_decide_who_is_next(
         await store.apply(Complete(claim_of(one)))
 
 
-async def test_i9_a_canceled_run_in_the_middle_leaves_the_others_their_places(
+@pytest.mark.proves("I9")
+async def test_a_canceled_run_in_the_middle_leaves_the_others_their_places(
     store: SqlStore,
 ) -> None:
     run_ids = [await submitted(store)]
@@ -81,7 +84,8 @@ async def test_i9_a_canceled_run_in_the_middle_leaves_the_others_their_places(
         await store.apply(Complete(claim_of(one)))
 
 
-async def test_i9_many_ends_of_a_key_at_once_hand_it_to_the_right_one(store: SqlStore) -> None:
+@pytest.mark.proves("I9")
+async def test_many_ends_of_a_key_at_once_hand_it_to_the_right_one(store: SqlStore) -> None:
     """In one batch: the head and the two behind it go, so the fourth is the heir."""
     run_ids = [await submitted(store)]
     run_ids += [await submitted(store, on_conflict=OnConflict.ENQUEUE) for _ in range(5)]
@@ -93,7 +97,8 @@ async def test_i9_many_ends_of_a_key_at_once_hand_it_to_the_right_one(store: Sql
     assert one.run_id == run_ids[3]
 
 
-async def test_i9_keys_start_in_the_order_in_which_they_became_ready(store: SqlStore) -> None:
+@pytest.mark.proves("I9")
+async def test_keys_start_in_the_order_in_which_they_became_ready(store: SqlStore) -> None:
     """The second run of a key is ready when the first has ended, not when it was submitted."""
     holder = await instance(store)
     await raise_limit(store, 1)
@@ -110,7 +115,8 @@ async def test_i9_keys_start_in_the_order_in_which_they_became_ready(store: SqlS
     assert order == [bob, second_of_ann, carl]
 
 
-async def test_i10_a_key_with_a_thousand_queued_runs_does_not_starve_the_others(
+@pytest.mark.proves("I10")
+async def test_a_key_with_a_thousand_queued_runs_does_not_starve_the_others(
     store: SqlStore,
 ) -> None:
     await raise_limit(store, 1)
@@ -128,7 +134,8 @@ async def test_i10_a_key_with_a_thousand_queued_runs_does_not_starve_the_others(
     assert (await lane_view(store)).queued_count == 998
 
 
-async def test_r1_12_a_newcomer_joins_the_queue_even_where_a_slot_is_free(
+@pytest.mark.proves("R1.12")
+async def test_a_newcomer_joins_the_queue_even_where_a_slot_is_free(
     store: SqlStore,
 ) -> None:
     holder = await instance(store)
@@ -143,7 +150,8 @@ async def test_r1_12_a_newcomer_joins_the_queue_even_where_a_slot_is_free(
     assert [one.run_id for one in claimed_now] == [waiting]
 
 
-async def test_i9_jobs_that_nobody_here_knows_neither_block_nor_vanish(store: SqlStore) -> None:
+@pytest.mark.proves("I9")
+async def test_jobs_that_nobody_here_knows_neither_block_nor_vanish(store: SqlStore) -> None:
     strange = [await submitted(store, f"strange-{n}", job="strange") for n in range(5)]
     known = await submitted(store, "known", job="mirror")
     holder = await instance(store)
@@ -153,7 +161,8 @@ async def test_i9_jobs_that_nobody_here_knows_neither_block_nor_vanish(store: Sq
     assert [one.run_id for one in learned] == strange[:2]
 
 
-async def test_i9_claims_for_different_jobs_at_once_each_get_their_own(store: SqlStore) -> None:
+@pytest.mark.proves("I9")
+async def test_claims_for_different_jobs_at_once_each_get_their_own(store: SqlStore) -> None:
     """In one batch, what one claim passes over is still there for the next."""
     await raise_limit(store, 10)
     red = [await submitted(store, f"red-{n}", job="red") for n in range(2)]
@@ -170,7 +179,8 @@ async def test_i9_claims_for_different_jobs_at_once_each_get_their_own(store: Sq
     assert [one.run_id for one in third] == red[1:]
 
 
-async def test_i9_claims_of_several_instances_at_once_leave_no_slot_empty(
+@pytest.mark.proves("I9")
+async def test_claims_of_several_instances_at_once_leave_no_slot_empty(
     store: SqlStore,
 ) -> None:
     """In one batch, as if they had come one after the other."""
@@ -181,18 +191,19 @@ async def test_i9_claims_of_several_instances_at_once_leave_no_slot_empty(
     assert [one.run_id for answer in answers for one in answer] == run_ids
 
 
-async def test_i9_who_ran_already_goes_before_who_never_started(store: SqlStore) -> None:
+@pytest.mark.proves("I9")
+async def test_who_ran_already_goes_before_who_never_started(store: SqlStore) -> None:
     await raise_limit(store, 1)
     holder = await instance(store)
     waiter = await running(store, "waiter", by=holder)
-    assert await store.apply(GiveSlotBack(claim_of(waiter)))
+    assert await store.apply(ReleaseSlot(claim_of(waiter)))
     parked = await running(store, "parked", by=holder)
     assert await store.apply(Park(claim_of(parked)))
     orphan = await running(store, "orphan")
     await submitted(store, "new")
     await orphaned(store, orphan.run_id)
     assert await store.apply(Wake(parked.run_id))
-    assert await store.apply(WantSlot(claim_of(waiter))) is SlotAnswer.IN_LINE
+    assert await store.apply(RequestSlot(claim_of(waiter))) is SlotResult.QUEUED
     order = []
     for _ in range(4):
         one = await claimed_one(store, holder)
@@ -201,13 +212,14 @@ async def test_i9_who_ran_already_goes_before_who_never_started(store: SqlStore)
     assert order == ["orphan", "parked", "waiter", "new"]
 
 
-async def test_i9_a_slot_given_back_is_free_and_the_key_is_not(store: SqlStore) -> None:
+@pytest.mark.proves("I9")
+async def test_a_slot_given_back_is_free_and_the_key_is_not(store: SqlStore) -> None:
     await raise_limit(store, 1)
     holder = await instance(store)
     waiter = await running(store, "waiter", by=holder)
     await submitted(store, "waiter", on_conflict=OnConflict.ENQUEUE)
-    assert await store.apply(GiveSlotBack(claim_of(waiter)))
-    assert await store.apply(GiveSlotBack(claim_of(waiter)))  # Said twice, it is done once.
+    assert await store.apply(ReleaseSlot(claim_of(waiter)))
+    assert await store.apply(ReleaseSlot(claim_of(waiter)))  # Said twice, it is done once.
     other = await submitted(store, "other")
     assert [one.run_id for one in await claimed(store, a_claim(holder, count=9))] == [other]
     run = await state(store, waiter.run_id)
@@ -215,15 +227,16 @@ async def test_i9_a_slot_given_back_is_free_and_the_key_is_not(store: SqlStore) 
     assert (await kinds(store, waiter.run_id)).count(EventType.WAITING) == 1
 
 
-async def test_i9_a_slot_wanted_again_comes_to_the_same_claim(store: SqlStore) -> None:
+@pytest.mark.proves("I9")
+async def test_a_slot_wanted_again_comes_to_the_same_claim(store: SqlStore) -> None:
     holder, stranger = await instance(store), await instance(store)
     waiter = await running(store, by=holder)
     claim = claim_of(waiter)
-    assert await store.apply(WantSlot(claim)) is SlotAnswer.HELD  # It has one.
-    await store.apply(GiveSlotBack(claim))
+    assert await store.apply(RequestSlot(claim)) is SlotResult.HELD  # It has one.
+    await store.apply(ReleaseSlot(claim))
     assert await claimed(store, a_claim(holder)) == ()  # It has not said that its wait is over.
-    assert await store.apply(WantSlot(claim)) is SlotAnswer.IN_LINE
-    assert await store.apply(WantSlot(claim)) is SlotAnswer.IN_LINE  # Still.
+    assert await store.apply(RequestSlot(claim)) is SlotResult.QUEUED
+    assert await store.apply(RequestSlot(claim)) is SlotResult.QUEUED  # Still.
     assert await claimed(store, a_claim(stranger)) == ()
     again = await claimed_one(store, holder)
     assert (again.run_id, again.token, again.generation) == (*claim, 1)
@@ -236,13 +249,14 @@ async def test_i9_a_slot_wanted_again_comes_to_the_same_claim(store: SqlStore) -
     assert (await lane_view(store)).held_count == 1
 
 
-async def test_i5_who_wants_a_slot_again_waits_for_a_free_one(store: SqlStore) -> None:
+@pytest.mark.proves("I5")
+async def test_who_wants_a_slot_again_waits_for_a_free_one(store: SqlStore) -> None:
     await raise_limit(store, 1)
     holder = await instance(store)
     waiter = await running(store, "waiter", by=holder)
-    await store.apply(GiveSlotBack(claim_of(waiter)))
+    await store.apply(ReleaseSlot(claim_of(waiter)))
     other = await running(store, "other", by=holder)
-    await store.apply(WantSlot(claim_of(waiter)))
+    await store.apply(RequestSlot(claim_of(waiter)))
     assert await claimed(store, a_claim(holder)) == ()
     # In one batch the end frees the slot, and the claim gives it to the one who waited.
     await submitted(store, "new")
@@ -250,17 +264,18 @@ async def test_i5_who_wants_a_slot_again_waits_for_a_free_one(store: SqlStore) -
     assert one.run_id == waiter.run_id
 
 
-async def test_i9_what_becomes_ready_in_the_batch_can_be_claimed_in_it(store: SqlStore) -> None:
+@pytest.mark.proves("I9")
+async def test_what_becomes_ready_in_the_batch_can_be_claimed_in_it(store: SqlStore) -> None:
     holder = await instance(store)
     waiter = await running(store, "waiter", by=holder)
     parked = await running(store, "parked", by=holder)
-    await store.apply(GiveSlotBack(claim_of(waiter)))
+    await store.apply(ReleaseSlot(claim_of(waiter)))
     await store.apply(Park(claim_of(parked)))
     *_, ones = await together(
         store,
         a_submit("new", params={"n": 1}),
         Wake(parked.run_id),
-        WantSlot(claim_of(waiter)),
+        RequestSlot(claim_of(waiter)),
         a_claim(holder, count=9),
     )
     assert [one.key for one in ones] == ["parked", "waiter", "new"]

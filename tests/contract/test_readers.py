@@ -8,10 +8,10 @@ import pytest
 from headway.adapters.sql.read import read_runs
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.command.admin.save_key import SaveKey
-from headway.core.command.run.cancel import CancelAnswer, RequestCancel
+from headway.core.command.run.cancel import CancelResult, RequestCancel
 from headway.core.command.run.report import SaveProgress
 from headway.core.command.run.settle import Complete, Fail
-from headway.core.command.run.wait import GiveSlotBack, Retry
+from headway.core.command.run.wait import ReleaseSlot, Retry
 from headway.core.ids import InstanceId, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus
@@ -42,7 +42,8 @@ async def pages(store: SqlStore, wanted: RunFilter, *, limit: int) -> list[list[
         before_seq = page[-1].run.seq
 
 
-async def test_r1_10_a_list_goes_by_pages_newest_first(store: SqlStore) -> None:
+@pytest.mark.proves("R1.10")
+async def test_a_list_goes_by_pages_newest_first(store: SqlStore) -> None:
     run_ids = [await submitted(store, f"key-{number}") for number in range(7)]
     run_ids.reverse()
     found = await pages(store, ALL, limit=3)
@@ -73,7 +74,7 @@ async def test_a_run_says_when_it_last_changed(store: SqlStore, clock: FakeClock
     one = await running(store)
     for write in (
         SaveProgress(claim_of(one), document({"n": 1})),
-        GiveSlotBack(claim_of(one)),
+        ReleaseSlot(claim_of(one)),
         Complete(claim_of(one)),
     ):
         clock.advance(1)
@@ -83,7 +84,8 @@ async def test_a_run_says_when_it_last_changed(store: SqlStore, clock: FakeClock
         assert found.run.updated_at == clock()
 
 
-async def test_r1_10_what_is_added_meanwhile_neither_repeats_nor_hides_anything(
+@pytest.mark.proves("R1.10")
+async def test_what_is_added_meanwhile_neither_repeats_nor_hides_anything(
     store: SqlStore,
 ) -> None:
     run_ids = [await submitted(store, f"key-{number}") for number in range(9)]
@@ -98,8 +100,9 @@ async def test_r1_10_what_is_added_meanwhile_neither_repeats_nor_hides_anything(
     assert found == run_ids
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.parametrize("statuses", [(), ("queued", "canceled")])
-async def test_i20_runs_are_read_a_few_at_once(store: SqlStore, statuses: Sequence[str]) -> None:
+async def test_runs_are_read_a_few_at_once(store: SqlStore, statuses: Sequence[str]) -> None:
     """One that moves meanwhile is neither missed nor told twice; what is new is not looked for."""
     run_ids = [await submitted(store, f"key-{number}") for number in range(40)]
     run_ids.reverse()
@@ -110,7 +113,7 @@ async def test_i20_runs_are_read_a_few_at_once(store: SqlStore, statuses: Sequen
     reading = store.runs.list_runs(wanted, limit=40)
     found = [await anext(reading)]
     for run_id in (run_ids[0], run_ids[5], run_ids[30]):
-        assert await store.apply(RequestCancel(run_id=run_id)) is CancelAnswer.CANCELED
+        assert await store.apply(RequestCancel(run_id=run_id)) is CancelResult.CANCELED
     await submitted(store, "new")
     found += [kept async for kept in reading]
     assert [kept.run.id for kept in found] == run_ids
@@ -118,7 +121,8 @@ async def test_i20_runs_are_read_a_few_at_once(store: SqlStore, statuses: Sequen
     assert found[30].run.status is RunStatus.CANCELED  # It had not been read before.
 
 
-async def test_r1_10_a_list_can_be_filtered(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("R1.10")
+async def test_a_list_can_be_filtered(store: SqlStore, clock: FakeClock) -> None:
     one = await running(store, "ann", job="fetch", lane="slow")
     await store.apply(Complete(claim_of(one)))
     queued = await submitted(store, "ann", job="fetch", lane="slow")
@@ -139,32 +143,34 @@ async def test_r1_10_a_list_can_be_filtered(store: SqlStore, clock: FakeClock) -
     assert await pages(store, RunFilter(key=Key("nobody")), limit=10) == []
 
 
-async def test_i8_many_runs_are_asked_for_at_once(
+@pytest.mark.proves("I8")
+async def test_many_runs_are_asked_for_at_once(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_runs, "_IDS_AT_ONCE", 2)
+    monkeypatch.setattr(read_runs, "_ID_CHUNK_COUNT", 2)
     mine, others = await instance(store), await instance(store)
     held = [await running(store, key, lane=key, by=mine) for key in "abc"]
     aside = await running(store, "d", lane="d", by=others)
     queued = await submitted(store, "e")
     asked = [*(one.run_id for one in held[:2]), aside.run_id, queued, RunId("none")]
-    found = await store.runs.held_among(mine, asked)
+    found = await store.runs.filter_held_runs(mine, asked)
     assert {run.claim for run in found} == {claim_of(one) for one in held[:2]}
     assert {run.status for run in found} == {RunStatus.RUNNING}
     seqs = await store.runs.run_seqs(asked)
     assert seqs == {held[0].run_id: 2, held[1].run_id: 2, aside.run_id: 2, queued: 1}
     await store.apply(Complete(claim_of(held[0])))
-    assert await store.runs.held_among(mine, asked[:1]) == []
+    assert await store.runs.filter_held_runs(mine, asked[:1]) == []
     assert (await store.runs.run_seqs(asked[:1])) == {held[0].run_id: 3}
 
 
-async def test_r1_10_what_is_not_there_is_none_or_empty(store: SqlStore) -> None:
+@pytest.mark.proves("R1.10")
+async def test_what_is_not_there_is_none_or_empty(store: SqlStore) -> None:
     assert await store.runs.run(RunId("none")) is None
     assert list(await store.runs.inbox(RunId("none"))) == []
     assert list(await store.runs.instances()) == []
     assert [one async for one in store.runs.keys(limit=10)] == []
     assert list(await store.runs.runs_held_by(InstanceId("none"), limit=10)) == []
-    assert list(await store.runs.held_among(InstanceId("none"), [RunId("none")])) == []
+    assert list(await store.runs.filter_held_runs(InstanceId("none"), [RunId("none")])) == []
     assert await store.runs.run_seqs([RunId("none")]) == {}
     assert list(await store.runs.oldest_runs(after_seq=0, limit=10)) == []
     snapshot = await store.runs.snapshot()
@@ -173,7 +179,8 @@ async def test_r1_10_what_is_not_there_is_none_or_empty(store: SqlStore) -> None
     assert (page.events, page.last_seq, page.pruned_seq) == ([], 0, 0)
 
 
-async def test_i14_events_go_by_pages_without_gap_or_repeat(store: SqlStore) -> None:
+@pytest.mark.proves("I14")
+async def test_events_go_by_pages_without_gap_or_repeat(store: SqlStore) -> None:
     for number in range(5):
         await submitted(store, f"key-{number}")
     seen: list[int] = []
@@ -188,7 +195,8 @@ async def test_i14_events_go_by_pages_without_gap_or_repeat(store: SqlStore) -> 
     assert page.last_seq == 6
 
 
-async def test_i14_the_events_of_one_run_rise_without_being_dense(store: SqlStore) -> None:
+@pytest.mark.proves("I14")
+async def test_the_events_of_one_run_rise_without_being_dense(store: SqlStore) -> None:
     holder = await instance(store)
     ones = [await running(store, f"key-{number}", by=holder) for number in range(2)]
     for one in ones:
@@ -201,7 +209,8 @@ async def test_i14_the_events_of_one_run_rise_without_being_dense(store: SqlStor
     assert [event.seq for event in rest.events] == [5]
 
 
-async def test_i13_a_snapshot_shows_what_is_active_and_the_rows_of_the_keys(
+@pytest.mark.proves("I13")
+async def test_a_snapshot_shows_what_is_active_and_the_rows_of_the_keys(
     store: SqlStore, clock: FakeClock
 ) -> None:
     await store.apply(SaveKey(key=Key("zoe"), job="mirror"))
@@ -217,7 +226,8 @@ async def test_i13_a_snapshot_shows_what_is_active_and_the_rows_of_the_keys(
     assert (wide.held_count, wide.queued_count) == (1, 1)
 
 
-async def test_i13_a_snapshot_is_of_one_instant(store: SqlStore, another_store: SqlStore) -> None:
+@pytest.mark.proves("I13")
+async def test_a_snapshot_is_of_one_instant(store: SqlStore, another_store: SqlStore) -> None:
     """Whenever it is taken, its figures are those of its own runs."""
     await raise_limit(store, 5)
     holder = await instance(store)
@@ -243,7 +253,8 @@ async def test_i13_a_snapshot_is_of_one_instant(store: SqlStore, another_store: 
         assert all(run.seq <= snapshot.seq for run in states)
 
 
-async def test_i20_the_rows_of_keys_are_read_a_few_at_once(store: SqlStore) -> None:
+@pytest.mark.proves("I20")
+async def test_the_rows_of_keys_are_read_a_few_at_once(store: SqlStore) -> None:
     names = [f"key-{number:02}" for number in range(40)]
     for name in names:
         await store.apply(SaveKey(key=Key(name), job="mirror"))
@@ -258,7 +269,8 @@ async def test_i20_the_rows_of_keys_are_read_a_few_at_once(store: SqlStore) -> N
     assert (found[5].job, found[30].job) == ("mirror", "other")  # That had not been read before.
 
 
-async def test_r1_10_the_rows_of_keys_go_by_pages(store: SqlStore) -> None:
+@pytest.mark.proves("R1.10")
+async def test_the_rows_of_keys_go_by_pages(store: SqlStore) -> None:
     names = [f"key-{number}" for number in range(5)]
     for name in reversed(names):
         await store.apply(SaveKey(key=Key(name), job="mirror"))
@@ -267,7 +279,8 @@ async def test_r1_10_the_rows_of_keys_go_by_pages(store: SqlStore) -> None:
     assert [row.key for row in (*first, *rest)] == names
 
 
-async def test_r1_10_lanes_show_what_is_held_and_what_waits(store: SqlStore) -> None:
+@pytest.mark.proves("R1.10")
+async def test_lanes_show_what_is_held_and_what_waits(store: SqlStore) -> None:
     holder = await instance(store)
     await running(store, "a", by=holder)
     await submitted(store, "b")
@@ -278,8 +291,9 @@ async def test_r1_10_lanes_show_what_is_held_and_what_waits(store: SqlStore) -> 
     assert (cron.held_count, cron.queued_count) == (0, 1)
 
 
+@pytest.mark.proves("I19")
 @pytest.mark.parametrize("limit", [1, 2, 10])
-async def test_i19_the_oldest_come_first_for_retention(store: SqlStore, limit: int) -> None:
+async def test_the_oldest_come_first_for_retention(store: SqlStore, limit: int) -> None:
     run_ids = [await submitted(store, f"key-{number}") for number in range(3)]
     found: list[RunId] = []
     after_seq = 0

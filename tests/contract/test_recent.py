@@ -66,7 +66,7 @@ async def test_snapshot_lists_the_keys_that_a_follower_of_the_stream_lists(
     monkeypatch.setattr(recent, "KEY_COUNT_MAX", 6)
     monkeypatch.setattr(recent, "EVENT_COUNT_MAX", 40)
     monkeypatch.setattr(recent, "EVENT_STEP", 8)
-    monkeypatch.setattr(read_recent, "CHUNK_COUNT", 2)
+    monkeypatch.setattr(read_recent, "NEWEST_RUN_COUNT", 2)
     chance = random.Random(seed)
     instance_id = await instance(store)
     await raise_limit(store, 100)

@@ -14,11 +14,11 @@ from headway.core.command.admin.instance import (
     RetireInstance,
 )
 from headway.core.command.run.cancel import RequestCancel
-from headway.core.command.run.claim import NotAlive
+from headway.core.command.run.claim import InstanceLost
 from headway.core.command.run.report import SaveCheckpoint
 from headway.core.command.run.settle import Complete
-from headway.core.command.run.wait import GiveSlotBack, Park, Wake, WantSlot
-from headway.core.ids import InstanceId, later
+from headway.core.command.run.wait import Park, ReleaseSlot, RequestSlot, Wake
+from headway.core.ids import InstanceId, add_seconds
 from headway.core.run.admission import OnConflict
 from headway.core.run.run import DEATH_COUNT_MAX, STOP_COUNT_MAX, Recovery
 from headway.core.run.status import RunStatus
@@ -46,75 +46,81 @@ from tests.contract.scenes import (
 NOBODY = InstanceId("nobody")
 
 
-async def test_i8_an_instance_lives_as_long_as_it_renews(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("I8")
+async def test_an_instance_lives_as_long_as_it_renews(store: SqlStore, clock: FakeClock) -> None:
     registration = an_instance()
     holder = registration.instance_id
     renewed: int | None = await store.apply(registration)
-    assert renewed == later(clock(), seconds=LEASE_TTL_S)
+    assert renewed == add_seconds(clock(), seconds=LEASE_TTL_S)
     for _ in range(3):
         clock.advance(LEASE_TTL_S - 1)
         assert await store.apply(DeclareDead(holder)) is False
         renewed = await store.apply(RenewInstance(instance_id=holder))
-        assert renewed == later(clock(), seconds=LEASE_TTL_S)
+        assert renewed == add_seconds(clock(), seconds=LEASE_TTL_S)
     (found,) = await store.runs.instances()
     assert (found.id, found.lease_expires_at, found.is_dead) == (holder, renewed, 0)
     assert (found.host, found.pid) == ("localhost", 1)
 
 
-async def test_i8_an_instance_whose_lease_ran_out_claims_nothing_more(
+@pytest.mark.proves("I8")
+async def test_an_instance_whose_lease_ran_out_claims_nothing_more(
     store: SqlStore, clock: FakeClock
 ) -> None:
     await submitted(store)
     holder = await instance(store, ttl_s=10)
     clock.advance(10)
     before = await read_all(store)
-    assert await store.apply(a_claim(holder)) == NotAlive()
-    assert await store.apply(a_claim(NOBODY)) == NotAlive()
+    assert await store.apply(a_claim(holder)) == InstanceLost()
+    assert await store.apply(a_claim(NOBODY)) == InstanceLost()
     assert await read_all(store) == before
     # Late, but nobody has buried it yet: it may come back.
     assert await store.apply(RenewInstance(instance_id=holder)) is not None
     assert len(await claimed(store, a_claim(holder))) == 1
 
 
-async def test_i8_a_dead_instance_never_revives(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("I8")
+async def test_a_dead_instance_never_revives(store: SqlStore, clock: FakeClock) -> None:
     holder = await instance(store, ttl_s=10)
     clock.advance(10)
     assert await store.apply(DeclareDead(holder)) is True
     assert await store.apply(DeclareDead(holder)) is True
     assert await store.apply(RenewInstance(instance_id=holder)) is None
-    assert await store.apply(a_claim(holder)) == NotAlive()
+    assert await store.apply(a_claim(holder)) == InstanceLost()
     assert await store.apply(DeclareDead(NOBODY)) is False
     assert await store.apply(RenewInstance(instance_id=NOBODY)) is None
 
 
-async def test_i17_i8_who_sweeps_does_not_bury_itself_and_whom_others_bury_is_swept(
+@pytest.mark.proves("I17", "I8")
+async def test_who_sweeps_does_not_bury_itself_and_whom_others_bury_is_swept(
     store: SqlStore, clock: FakeClock
 ) -> None:
     holder = await instance(store, ttl_s=10)
     one = await running(store, by=holder)
     clock.advance(10)
     before = await read_all(store)
-    await sweep(store, store.runs, NO_LOCKS, own_id=holder)
+    await sweep(store, store.runs, NO_LOCKS, own_instance_id=holder)
     assert await read_all(store) == before
     await store.apply(DeclareDead(holder))
-    await sweep(store, store.runs, NO_LOCKS, own_id=holder)
+    await sweep(store, store.runs, NO_LOCKS, own_instance_id=holder)
     run = await state(store, one.run_id)
     assert (run.instance_id, run.death_count) == (None, 1)
 
 
-async def test_i17_i8_whose_lease_ran_out_is_buried_by_whoever_else_sweeps(
+@pytest.mark.proves("I17", "I8")
+async def test_whose_lease_ran_out_is_buried_by_whoever_else_sweeps(
     store: SqlStore, clock: FakeClock
 ) -> None:
     holder = await instance(store, ttl_s=10)
     one = await running(store, by=holder)
     clock.advance(10)
     other = await instance(store)
-    await sweep(store, store.runs, NO_LOCKS, own_id=other)
+    await sweep(store, store.runs, NO_LOCKS, own_instance_id=other)
     assert [found.id for found in await store.runs.instances()] == [other]
     assert (await state(store, one.run_id)).death_count == 1
 
 
-async def test_i8_renewal_and_death_at_once_agree_on_who_was_first(
+@pytest.mark.proves("I8")
+async def test_renewal_and_death_at_once_agree_on_who_was_first(
     store: SqlStore, another_store: SqlStore, clock: FakeClock
 ) -> None:
     for _ in range(10):
@@ -126,7 +132,8 @@ async def test_i8_renewal_and_death_at_once_agree_on_who_was_first(
         assert dead == (renewed is None)
 
 
-async def test_i8_a_death_frees_slot_key_and_run(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("I8")
+async def test_a_death_frees_slot_key_and_run(store: SqlStore, clock: FakeClock) -> None:
     holder = await instance(store, ttl_s=LEASE_TTL_S)
     ones = [await running(store, f"key-{number}", by=holder) for number in range(3)]
     behind = await submitted(store, "key-0", on_conflict=OnConflict.ENQUEUE)
@@ -146,7 +153,8 @@ async def test_i8_a_death_frees_slot_key_and_run(store: SqlStore, clock: FakeClo
     assert (await claimed_one(store, survivor)).run_id == behind
 
 
-async def test_i8_a_run_is_taken_only_from_its_own_dead_holder(store: SqlStore) -> None:
+@pytest.mark.proves("I8")
+async def test_a_run_is_taken_only_from_its_own_dead_holder(store: SqlStore) -> None:
     holder, other = await instance(store), await instance(store)
     one = await running(store, by=holder)
     await store.apply(DeclareDead(other, is_proven=True))
@@ -157,7 +165,8 @@ async def test_i8_a_run_is_taken_only_from_its_own_dead_holder(store: SqlStore) 
     assert await read_all(store) == before
 
 
-async def test_i8_a_run_is_taken_once(store: SqlStore, another_store: SqlStore) -> None:
+@pytest.mark.proves("I8")
+async def test_a_run_is_taken_once(store: SqlStore, another_store: SqlStore) -> None:
     holder = await instance(store)
     one = await running(store, by=holder)
     await store.apply(DeclareDead(holder, is_proven=True))
@@ -167,7 +176,8 @@ async def test_i8_a_run_is_taken_once(store: SqlStore, another_store: SqlStore) 
     assert (await state(store, one.run_id)).death_count == 1
 
 
-async def test_i8_an_instance_that_retired_leaves_no_row_and_its_runs_can_be_taken(
+@pytest.mark.proves("I8")
+async def test_an_instance_that_retired_leaves_no_row_and_its_runs_can_be_taken(
     store: SqlStore,
 ) -> None:
     holder = await instance(store)
@@ -175,22 +185,24 @@ async def test_i8_an_instance_that_retired_leaves_no_row_and_its_runs_can_be_tak
     assert await store.apply(RetireInstance(holder)) is True
     assert await store.apply(RetireInstance(holder)) is False
     assert list(await store.runs.instances()) == []
-    assert await store.apply(a_claim(holder)) == NotAlive()
+    assert await store.apply(a_claim(holder)) == InstanceLost()
     assert await store.apply(ReleaseOrphan(one.run_id, holder)) is True
 
 
-async def test_i8_a_death_while_it_waited_without_a_slot_frees_it_too(store: SqlStore) -> None:
+@pytest.mark.proves("I8")
+async def test_a_death_while_it_waited_without_a_slot_frees_it_too(store: SqlStore) -> None:
     for wants_slot in (False, True):
         one = await running(store, f"key-{wants_slot}")
-        await store.apply(GiveSlotBack(claim_of(one)))
+        await store.apply(ReleaseSlot(claim_of(one)))
         if wants_slot:
-            await store.apply(WantSlot(claim_of(one)))
+            await store.apply(RequestSlot(claim_of(one)))
         await orphaned(store, one.run_id)
         again = await claimed_one(store, await instance(store))
         assert (again.run_id, again.generation, again.is_resumed) == (one.run_id, 2, False)
 
 
-async def test_i4_a_key_has_one_live_claim_through_all_of_it(
+@pytest.mark.proves("I4")
+async def test_a_key_has_one_live_claim_through_all_of_it(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     """While an executor dies and returns, nobody else gets a run of the key besides the heir."""
@@ -207,9 +219,8 @@ async def test_i4_a_key_has_one_live_claim_through_all_of_it(
     assert [(await state(store, run_id)).waiting_key for run_id in waiting] == ["ann"] * 3
 
 
-async def test_i17_three_deaths_without_progress_are_poison(
-    store: SqlStore, clock: FakeClock
-) -> None:
+@pytest.mark.proves("I17")
+async def test_three_deaths_without_progress_are_poison(store: SqlStore, clock: FakeClock) -> None:
     one = await running(store)
     behind = await submitted(store, on_conflict=OnConflict.ENQUEUE)
     await orphaned(store, one.run_id, times=DEATH_COUNT_MAX)
@@ -222,7 +233,8 @@ async def test_i17_three_deaths_without_progress_are_poison(
     assert (await claimed_one(store, await instance(store))).run_id == behind
 
 
-async def test_i17_a_checkpoint_forgives_earlier_deaths(store: SqlStore) -> None:
+@pytest.mark.proves("I17")
+async def test_a_checkpoint_forgives_earlier_deaths(store: SqlStore) -> None:
     one = await running(store)
     for number in range(3):
         await orphaned(store, one.run_id, times=DEATH_COUNT_MAX - 1)
@@ -233,7 +245,8 @@ async def test_i17_a_checkpoint_forgives_earlier_deaths(store: SqlStore) -> None
     assert await status(store, one.run_id) is RunStatus.FAILED
 
 
-async def test_i17_to_park_is_progress_too(store: SqlStore) -> None:
+@pytest.mark.proves("I17")
+async def test_to_park_is_progress_too(store: SqlStore) -> None:
     one = await running(store)
     for _ in range(3):
         await orphaned(store, one.run_id, times=DEATH_COUNT_MAX - 1)
@@ -285,7 +298,7 @@ async def test_a_graceful_stop_costs_a_healthy_run_nothing(
     one = await running(store)
     for _ in range(2 * STOP_COUNT_MAX):
         if is_waiting:
-            await store.apply(GiveSlotBack(claim_of(one)))
+            await store.apply(ReleaseSlot(claim_of(one)))
         handed = HandOver(claim_of(one), has_progressed=not is_waiting, has_waited=is_waiting)
         assert await store.apply(handed)
         assert (await state(store, one.run_id)).stop_count == 0
@@ -297,7 +310,7 @@ async def test_a_graceful_stop_costs_a_healthy_run_nothing(
 async def test_a_run_that_did_not_only_wait_is_counted(store: SqlStore, has_waited: bool) -> None:
     one = await running(store)
     if not has_waited:
-        await store.apply(GiveSlotBack(claim_of(one)))
+        await store.apply(ReleaseSlot(claim_of(one)))
     await store.apply(HandOver(claim_of(one), has_progressed=False, has_waited=has_waited))
     assert (await state(store, one.run_id)).stop_count == 1
 
@@ -319,8 +332,9 @@ async def test_a_cancelled_run_is_not_handed_over(store: SqlStore) -> None:
     assert await status(store, one.run_id) is RunStatus.CANCELLING
 
 
+@pytest.mark.proves("I17")
 @pytest.mark.parametrize("has_checkpoint", [False, True])
-async def test_i17_a_job_that_does_not_resume_fails_at_the_first_death(
+async def test_a_job_that_does_not_resume_fails_at_the_first_death(
     store: SqlStore, has_checkpoint: bool
 ) -> None:
     one = await running(store, recovery=Recovery.FAIL)
@@ -333,7 +347,8 @@ async def test_i17_a_job_that_does_not_resume_fails_at_the_first_death(
     assert json.loads(kept.error)["code"] == "executor_lost"
 
 
-async def test_i8_a_cancelling_run_whose_executor_died_is_canceled(store: SqlStore) -> None:
+@pytest.mark.proves("I8")
+async def test_a_cancelling_run_whose_executor_died_is_canceled(store: SqlStore) -> None:
     one = await running(store)
     await store.apply(RequestCancel(run_id=one.run_id))
     await orphaned(store, one.run_id)
@@ -342,7 +357,8 @@ async def test_i8_a_cancelling_run_whose_executor_died_is_canceled(store: SqlSto
     assert (await moves(store, one.run_id))[-1] == ("cancelling", "canceled")
 
 
-async def test_i17_a_successor_goes_on_from_the_checkpoint(store: SqlStore) -> None:
+@pytest.mark.proves("I17")
+async def test_a_successor_goes_on_from_the_checkpoint(store: SqlStore) -> None:
     one = await running(store)
     assert one.checkpoint is None
     await store.apply(SaveCheckpoint(claim_of(one), document({"page": 1})))

@@ -17,7 +17,7 @@ from tests.contract.scenes import submitted
 
 async def restore(store: SqlStore, backup: Mapping[str, Sequence[tuple[Any, ...]]]) -> None:
     """Write back the rows that `read_all` has read, as a restored dump does."""
-    async with store._database.session() as connection:
+    async with store._database.open_session() as connection:
         for table in metadata.sorted_tables:
             if table.name not in backup:
                 continue
@@ -45,7 +45,7 @@ async def test_reader_with_a_lost_event_finds_a_gap_and_others_read_on(
     await add("kept", 3)
     backup = await read_all(store)
     await add("lost", 3)
-    lost_at = (await store.events.events(after_seq=5, limit=0)).after_at
+    lost_at = (await store.events.events(after_seq=5, limit=0)).after_seq_written_at
     clock.advance(60)
     await restore(store, backup)
     await add("new", 5)

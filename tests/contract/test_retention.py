@@ -7,18 +7,18 @@ from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.sql.statements import Insert
 from headway.adapters.sql.tables import events as stream_events
 from headway.adapters.sql.tables import runs, stream, writers
-from headway.core.command.admin.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.admin.prune import PruneEvents, PruneIdempotencyKeys, PruneRuns
 from headway.core.command.run.cancel import RequestCancel
 from headway.core.command.run.idempotency import Repeated
 from headway.core.command.run.report import SaveCheckpoint
 from headway.core.command.run.settle import Complete
 from headway.core.command.run.submit import Accepted
-from headway.core.ids import Instant, RunId, later
+from headway.core.ids import Instant, RunId, add_seconds
 from headway.core.run.admission import OnConflict
-from headway.core.run.run import Mode
+from headway.core.run.run import RunMode
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE, TERMINAL
-from headway.services.upkeep.pruner import BATCH_COUNT, DAY_S, Keeper, Retention
+from headway.services.upkeep.pruner import BATCH_SIZE, DAY_S, Pruner, Retention
 from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, document
 from tests.contract.backends import Place, linked, opened_beside, read_all
 from tests.contract.scenes import (
@@ -41,7 +41,8 @@ async def ended(store: SqlStore, key: str = "ann") -> RunId:
     return one.run_id
 
 
-async def test_i19_what_has_ended_long_ago_goes_with_its_inbox(
+@pytest.mark.proves("I19")
+async def test_what_has_ended_long_ago_goes_with_its_inbox(
     store: SqlStore, clock: FakeClock
 ) -> None:
     old = await ended(store, "old")
@@ -58,8 +59,9 @@ async def test_i19_what_has_ended_long_ago_goes_with_its_inbox(
     assert len(await events(store, old)) > 0
 
 
+@pytest.mark.proves("I3")
 @pytest.mark.parametrize("status", sorted(ACTIVE), ids=str)
-async def test_i3_what_is_active_never_goes(
+async def test_what_is_active_never_goes(
     store: SqlStore, clock: FakeClock, status: RunStatus
 ) -> None:
     run = await given(store, clock, status)
@@ -69,19 +71,21 @@ async def test_i3_what_is_active_never_goes(
     assert await read_all(store) == before
 
 
+@pytest.mark.proves("I19")
 @pytest.mark.parametrize("status", sorted(TERMINAL - {RunStatus.REJECTED}), ids=str)
-async def test_i19_however_it_ended(store: SqlStore, clock: FakeClock, status: RunStatus) -> None:
+async def test_however_it_ended(store: SqlStore, clock: FakeClock, status: RunStatus) -> None:
     run = await given(store, clock, status)
     clock.advance(1)
     assert await store.apply(PruneRuns((run.run_id,), ended_before=clock())) == 1
 
 
-async def test_i3_a_busy_key_keeps_its_runs_for_who_continues_them(
+@pytest.mark.proves("I3")
+async def test_a_busy_key_keeps_its_runs_for_who_continues_them(
     store: SqlStore, clock: FakeClock
 ) -> None:
     old = await ended(store)
     clock.advance(100)
-    await submitted(store, mode=Mode.CONTINUE)
+    await submitted(store, mode=RunMode.CONTINUE)
     pruning = PruneRuns((old,), ended_before=clock())
     assert await store.apply(pruning) == 0
     one = await claimed_one(store, await instance(store))
@@ -90,7 +94,8 @@ async def test_i3_a_busy_key_keeps_its_runs_for_who_continues_them(
     assert await store.apply(pruning) == 1
 
 
-async def test_i19_a_busy_key_keeps_nothing_but_what_may_be_continued(
+@pytest.mark.proves("I19")
+async def test_a_busy_key_keeps_nothing_but_what_may_be_continued(
     store: SqlStore, clock: FakeClock
 ) -> None:
     old = [await ended(store) for _ in range(3)]
@@ -98,7 +103,7 @@ async def test_i19_a_busy_key_keeps_nothing_but_what_may_be_continued(
     head = await submitted(store)
     in_queue = await submitted(store, on_conflict=OnConflict.ENQUEUE)
     await store.apply(RequestCancel(run_id=in_queue))
-    await submitted(store, on_conflict=OnConflict.ENQUEUE, mode=Mode.CONTINUE)
+    await submitted(store, on_conflict=OnConflict.ENQUEUE, mode=RunMode.CONTINUE)
     clock.advance(100)
     pruning = PruneRuns((*old, in_queue), ended_before=clock())
     assert await store.apply(pruning) == 3
@@ -110,8 +115,9 @@ async def test_i19_a_busy_key_keeps_nothing_but_what_may_be_continued(
     assert await store.apply(pruning) == 1
 
 
+@pytest.mark.proves("I19")
 @pytest.mark.parametrize("has_started", [False, True])
-async def test_i19_of_a_busy_key_those_go_that_are_older_than_what_may_be_continued(
+async def test_of_a_busy_key_those_go_that_are_older_than_what_may_be_continued(
     store: SqlStore, clock: FakeClock, has_started: bool
 ) -> None:
     """Also when that one is not asked for in the same batch."""
@@ -128,44 +134,48 @@ async def test_i19_of_a_busy_key_those_go_that_are_older_than_what_may_be_contin
     assert count == (1 if has_started else 0)
 
 
-async def test_i3_what_is_pruned_first_does_not_count_for_the_rest_of_its_batch(
+@pytest.mark.proves("I3")
+async def test_what_is_pruned_first_does_not_count_for_the_rest_of_its_batch(
     store: SqlStore, clock: FakeClock
 ) -> None:
     """Between the two the key gets busy, and what is the newest by now may be continued."""
     first, second, third = [await ended(store) for _ in range(3)]
     clock.advance(100)
     prunings = [PruneRuns(ids, ended_before=clock()) for ids in ((third,), (first, second))]
-    counts = await together(store, prunings[0], a_submit(mode=Mode.CONTINUE), prunings[1])
+    counts = await together(store, prunings[0], a_submit(mode=RunMode.CONTINUE), prunings[1])
     assert (counts[0], counts[2]) == (1, 1)
     assert await store.runs.run(second) is not None
 
 
-async def test_i3_a_continue_behind_a_pruning_in_one_batch_continues_from_nothing_that_went(
+@pytest.mark.proves("I3")
+async def test_a_continue_behind_a_pruning_in_one_batch_continues_from_nothing_that_went(
     store: SqlStore, clock: FakeClock
 ) -> None:
     """As if it had come a moment later: the run that went is not named."""
     old = await ended(store)
     clock.advance(100)
     count, accepted = await together(
-        store, PruneRuns((old,), ended_before=clock()), a_submit(mode=Mode.CONTINUE)
+        store, PruneRuns((old,), ended_before=clock()), a_submit(mode=RunMode.CONTINUE)
     )
     assert (count, isinstance(accepted, Accepted)) == (1, True)
     assert (await state(store, accepted.run_id)).continued_from is None
 
 
-async def test_i3_a_pruning_behind_a_continue_in_one_batch_finds_the_key_busy(
+@pytest.mark.proves("I3")
+async def test_a_pruning_behind_a_continue_in_one_batch_finds_the_key_busy(
     store: SqlStore, clock: FakeClock
 ) -> None:
     old = await ended(store)
     clock.advance(100)
     _, count = await together(
-        store, a_submit(mode=Mode.CONTINUE), PruneRuns((old,), ended_before=clock())
+        store, a_submit(mode=RunMode.CONTINUE), PruneRuns((old,), ended_before=clock())
     )
     assert count == 0
     assert (await claimed_one(store, await instance(store))).checkpoint == '{"page":3}'
 
 
-async def test_i14_a_pruned_stream_says_from_where_it_is_whole(store: SqlStore) -> None:
+@pytest.mark.proves("I14")
+async def test_a_pruned_stream_says_from_where_it_is_whole(store: SqlStore) -> None:
     for number in range(6):
         await submitted(store, f"key-{number}")
     await store.apply(PruneEvents(4))
@@ -177,7 +187,8 @@ async def test_i14_a_pruned_stream_says_from_where_it_is_whole(store: SqlStore) 
     assert accepted.seq == 7
 
 
-async def test_i14_what_was_pruned_stays_pruned(store: SqlStore) -> None:
+@pytest.mark.proves("I14")
+async def test_what_was_pruned_stays_pruned(store: SqlStore) -> None:
     """A late order to prune less must not pretend that the rest is there."""
     for number in range(6):
         await submitted(store, f"key-{number}")
@@ -188,7 +199,8 @@ async def test_i14_what_was_pruned_stays_pruned(store: SqlStore) -> None:
     assert ([event.seq for event in page.events], page.pruned_seq) == ([6], 5)
 
 
-async def test_i13_no_more_is_pruned_than_there_is(store: SqlStore) -> None:
+@pytest.mark.proves("I13")
+async def test_no_more_is_pruned_than_there_is(store: SqlStore) -> None:
     await submitted(store)
     await store.apply(PruneEvents(1000))
     page = await store.events.events(after_seq=0, limit=100)
@@ -198,14 +210,16 @@ async def test_i13_no_more_is_pruned_than_there_is(store: SqlStore) -> None:
     assert [event.seq for event in page.events] == [2]
 
 
-async def test_i13_what_is_written_in_the_batch_that_prunes_stays(store: SqlStore) -> None:
+@pytest.mark.proves("I13")
+async def test_what_is_written_in_the_batch_that_prunes_stays(store: SqlStore) -> None:
     await submitted(store, "first")
     await together(store, PruneEvents(1000), a_submit("second"))
     page = await store.events.events(after_seq=0, limit=100)
     assert ([event.seq for event in page.events], page.pruned_seq) == ([2], 1)
 
 
-async def test_i6_an_idempotency_key_is_forgotten_after_its_time(
+@pytest.mark.proves("I6")
+async def test_an_idempotency_key_is_forgotten_after_its_time(
     store: SqlStore, clock: FakeClock
 ) -> None:
     first = await submitted(store, "a", idempotency_key="old")
@@ -213,15 +227,16 @@ async def test_i6_an_idempotency_key_is_forgotten_after_its_time(
     middle = clock()
     clock.advance(10)
     second = await submitted(store, "b", idempotency_key="young")
-    old = await store.runs.oldest_submissions(before=middle, limit=10)
-    assert await store.apply(ForgetSubmissions(tuple(old), before=middle)) == 1
+    old = await store.runs.oldest_idempotency_keys(before=middle, limit=10)
+    assert await store.apply(PruneIdempotencyKeys(tuple(old), recorded_before=middle)) == 1
     again = await store.apply(a_submit("b", idempotency_key="young"))
     assert again == Repeated(second)
     forgotten = a_submit("a", idempotency_key="old", on_conflict=OnConflict.ENQUEUE)
     assert await store.apply(forgotten) != Repeated(first)
 
 
-async def test_i6_only_what_is_old_enough_is_forgotten_and_once(
+@pytest.mark.proves("I6")
+async def test_only_what_is_old_enough_is_forgotten_and_once(
     store: SqlStore, clock: FakeClock
 ) -> None:
     await submitted(store, "a", idempotency_key="old")
@@ -229,32 +244,34 @@ async def test_i6_only_what_is_old_enough_is_forgotten_and_once(
     clock.advance(10)
     answers = await together(
         store,
-        ForgetSubmissions(("old",), before=later(start, seconds=-9)),
-        ForgetSubmissions(("old", "unknown"), before=clock()),
-        ForgetSubmissions(("old",), before=clock()),
+        PruneIdempotencyKeys(("old",), recorded_before=add_seconds(start, seconds=-9)),
+        PruneIdempotencyKeys(("old", "unknown"), recorded_before=clock()),
+        PruneIdempotencyKeys(("old",), recorded_before=clock()),
     )
     assert answers == [0, 1, 0]
     assert (await read_all(store))["remembered"] == []
 
 
-async def test_i19_what_is_remembered_is_forgotten_a_few_at_a_time(
+@pytest.mark.proves("I19")
+async def test_what_is_remembered_is_forgotten_a_few_at_a_time(
     store: SqlStore, clock: FakeClock
 ) -> None:
     for name in ("third", "first", "second"):
         await submitted(store, name, idempotency_key=name)
         clock.advance(1)
-    assert await store.runs.oldest_submissions(before=clock(), limit=2) == ["third", "first"]
-    assert await store.runs.oldest_submissions(before=Instant(0), limit=2) == []
+    assert await store.runs.oldest_idempotency_keys(before=clock(), limit=2) == ["third", "first"]
+    assert await store.runs.oldest_idempotency_keys(before=Instant(0), limit=2) == []
 
 
-async def test_i6_in_one_batch_what_is_forgotten_is_forgotten_for_those_after(
+@pytest.mark.proves("I6")
+async def test_in_one_batch_what_is_forgotten_is_forgotten_for_those_after(
     store: SqlStore, clock: FakeClock
 ) -> None:
     await submitted(store, "a", idempotency_key="once")
     clock.advance(10)
     _, accepted, repeated = await together(
         store,
-        ForgetSubmissions(("once",), before=clock()),
+        PruneIdempotencyKeys(("once",), recorded_before=clock()),
         a_submit("b", idempotency_key="once"),
         a_submit("b", idempotency_key="once"),
     )
@@ -265,40 +282,42 @@ async def test_i6_in_one_batch_what_is_forgotten_is_forgotten_for_those_after(
     assert again == Repeated(accepted.run_id)
 
 
-async def test_i19_the_rows_of_writers_that_died_long_ago_are_removed(
+@pytest.mark.proves("I19")
+async def test_the_rows_of_writers_that_died_long_ago_are_removed(
     store: SqlStore, place: Place, clock: FakeClock
 ) -> None:
     hour_s = 3_600.0
     rows = [
-        ("gone", 7, later(clock(), seconds=-25 * hour_s)),
-        ("silent", 7, later(clock(), seconds=-23 * hour_s)),
+        ("gone", 7, add_seconds(clock(), seconds=-25 * hour_s)),
+        ("silent", 7, add_seconds(clock(), seconds=-23 * hour_s)),
     ]
     async with linked(store, place) as link:
         await link.begin()
         await link.write(Insert(writers, ("id", "batch", "seen_at")), rows)
         await link.commit()
-    async with opened_beside(store, place, clock), store._database.session() as session:
+    async with opened_beside(store, place, clock), store._database.open_session() as session:
         found = await session.execute(sa.select(writers.c.id))
         assert {"gone", "silent"} & set(found.scalars()) == {"silent"}
 
 
-async def test_i8_a_store_that_closes_leaves_no_row_of_its_own(
+@pytest.mark.proves("I8")
+async def test_a_store_that_closes_leaves_no_row_of_its_own(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     await submitted(another_store)
     await store.apply(a_claim(await instance(store)))
-    async with store._database.session() as session:
+    async with store._database.open_session() as session:
         rows = await session.exec_driver_sql("SELECT COUNT(*) FROM writers")
         assert rows.scalar_one() == 2
     await another_store.writer.close()
-    async with store._database.session() as session:
+    async with store._database.open_session() as session:
         rows = await session.exec_driver_sql("SELECT COUNT(*) FROM writers")
         assert rows.scalar_one() == 1
 
 
 async def add_copies(store: SqlStore, run_id: RunId, count: int) -> None:
     """Add `count` runs that ended as `run_id` did, each with an event of its own."""
-    async with store._database.session() as connection:
+    async with store._database.open_session() as connection:
         (row,) = (await connection.execute(sa.select(*runs.c).where(runs.c.id == run_id))).all()
         told = (await connection.execute(sa.select(*stream_events.c).limit(1))).one()
         seq = int(await connection.scalar(sa.select(stream.c.seq)) or 0)
@@ -323,7 +342,7 @@ async def test_one_round_removes_a_backlog_of_12_000_runs_and_events(
     """With a fixed number of batches per round, a busy engine made more than was removed."""
     await add_copies(store, await ended(store), 12_000)
     clock.advance(31 * DAY_S)
-    keeper = Keeper(store, store.runs, store.events, store.workers, Retention())
+    keeper = Pruner(store, store.runs, store.events, store.workers, Retention())
     removed = await keeper.prune()
     assert removed.run_count == 12_001
     assert removed.event_count > 12_000
@@ -338,14 +357,16 @@ async def test_one_round_removes_a_backlog_of_12_000_runs_if_one_of_each_batch_m
 ) -> None:
     await add_copies(store, await ended(store), 12_000)
     clock.advance(31 * DAY_S)
-    async with store._database.session() as connection:  # Accepted long ago, and ended just now.
-        young = sa.update(runs).where(runs.c.seq % BATCH_COUNT == 0).values(ended_at=clock())
+    async with (
+        store._database.open_session() as connection
+    ):  # Accepted long ago, and ended just now.
+        young = sa.update(runs).where(runs.c.seq % BATCH_SIZE == 0).values(ended_at=clock())
         await connection.execute(young)
         await connection.commit()
-    keeper = Keeper(store, store.runs, store.events, store.workers, Retention())
-    stay_count = 12_000 // BATCH_COUNT
+    keeper = Pruner(store, store.runs, store.events, store.workers, Retention())
+    stay_count = 12_000 // BATCH_SIZE
     assert (await keeper.prune()).run_count == 12_001 - stay_count
-    left = await store.runs.oldest_runs(after_seq=0, limit=BATCH_COUNT)
+    left = await store.runs.oldest_runs(after_seq=0, limit=BATCH_SIZE)
     assert [run.ended_at for run in left] == [clock()] * stay_count
 
 
@@ -353,6 +374,6 @@ async def test_one_round_removes_a_backlog_of_12_000_runs_if_one_of_each_batch_m
 async def test_round_ends_early_when_its_engine_stops(store: SqlStore, clock: FakeClock) -> None:
     await add_copies(store, await ended(store), 1_000)
     clock.advance(31 * DAY_S)
-    keeper = Keeper(store, store.runs, store.events, store.workers, Retention())
-    assert (await keeper.prune(lambda: True)).run_count == BATCH_COUNT
-    assert (await keeper.prune()).run_count == 1_001 - BATCH_COUNT
+    keeper = Pruner(store, store.runs, store.events, store.workers, Retention())
+    assert (await keeper.prune(lambda: True)).run_count == BATCH_SIZE
+    assert (await keeper.prune()).run_count == 1_001 - BATCH_SIZE

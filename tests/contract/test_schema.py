@@ -39,7 +39,7 @@ NEXT = '''
 """What the next version of headway would bring."""
 import sqlalchemy as sa
 from alembic import op
-revision, down_revision, branch_labels, depends_on = "9000", "0002", None, None
+revision, down_revision, branch_labels, depends_on = "9000", "0003", None, None
 def upgrade():
     op.create_table("next_things", sa.Column("id", sa.Integer(), primary_key=True))
 '''
@@ -85,7 +85,7 @@ def next_version(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None
 async def run_sql(url: str, *statements: str) -> None:
     database = Database(parse_addresses([url]), durability="process")
     try:
-        async with database.writing() as connection:
+        async with database.open_write_session() as connection:
             for statement in statements:
                 await connection.execute(sa.text(statement))
             await connection.commit()
@@ -102,24 +102,27 @@ async def check(url: str) -> str:
         await database.close()
 
 
+@pytest.mark.proves("R4.3")
 @SERVERS
-async def test_r4_3_a_server_without_the_schema_stops_the_start(bare_url: str) -> None:
+async def test_a_server_without_the_schema_stops_the_start(bare_url: str) -> None:
     """It is not made by starting; the sentence says what makes it."""
     for _ in range(2):
         with pytest.raises(SchemaMismatch, match="no headway schema; run: headway db upgrade"):
             await open_store([bare_url])
 
 
+@pytest.mark.proves("R4.3")
 @SERVERS
-async def test_r4_3_after_the_upgrade_it_starts(bare_url: str) -> None:
-    assert await upgrade(bare_url) == "0002"
-    assert await check(bare_url) == "0002"
+async def test_after_the_upgrade_it_starts(bare_url: str) -> None:
+    assert await upgrade(bare_url) == "0003"
+    assert await check(bare_url) == "0003"
     store = await open_store([bare_url])
     await store.close()
 
 
+@pytest.mark.proves("I23")
 @WITH_FILES
-async def test_i23_a_schema_that_is_newer_is_refused(bare_url: str) -> None:
+async def test_a_schema_that_is_newer_is_refused(bare_url: str) -> None:
     await upgrade(bare_url)
     await run_sql(bare_url, "UPDATE alembic_version SET version_num = '9999'")
     for attempt in (open_store([bare_url]), upgrade(bare_url), check(bare_url)):
@@ -127,8 +130,9 @@ async def test_i23_a_schema_that_is_newer_is_refused(bare_url: str) -> None:
             await attempt
 
 
+@pytest.mark.proves("R4.3")
 @SERVERS
-async def test_r4_3_a_schema_that_is_older_is_refused_until_it_is_upgraded(
+async def test_a_schema_that_is_older_is_refused_until_it_is_upgraded(
     bare_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     await upgrade(bare_url)
@@ -140,8 +144,9 @@ async def test_r4_3_a_schema_that_is_older_is_refused_until_it_is_upgraded(
         await store.close()
 
 
+@pytest.mark.proves("I23")
 @WITH_FILES
-async def test_i23_many_upgrades_at_once_run_each_migration_once(
+async def test_many_upgrades_at_once_run_each_migration_once(
     bare_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The second migration cannot be run twice: its table would be there already."""
@@ -167,7 +172,7 @@ async def test_a_database_of_the_first_revision_is_upgraded_with_its_data(
         assert await upgrade(bare_url) == "0001"
     is_mariadb = "mysql" in bare_url or "mariadb" in bare_url
     await run_sql(bare_url, OLD_RUN.replace('"key"', "`key`") if is_mariadb else OLD_RUN)
-    assert await upgrade(bare_url) == "0002"
+    assert await upgrade(bare_url) == "0003"
     store = await open_store([bare_url])
     record = await store.runs.run(RunId("old"))
     await store.close()
@@ -176,8 +181,9 @@ async def test_a_database_of_the_first_revision_is_upgraded_with_its_data(
     assert (record.run.updated_at, record.traceback) == (3, None)
 
 
+@pytest.mark.proves("R4.3")
 @EVERY_KIND
-async def test_r4_3_the_migrations_make_the_tables_that_the_program_uses(
+async def test_the_migrations_make_the_tables_that_the_program_uses(
     place: Place, clock: FakeClock
 ) -> None:
     def compare(connection: sa.Connection) -> list[Any]:
@@ -186,12 +192,13 @@ async def test_r4_3_the_migrations_make_the_tables_that_the_program_uses(
         )
         return list(compare_metadata(context, metadata))
 
-    async with opened(place, clock) as store, store._database.session() as session:
+    async with opened(place, clock) as store, store._database.open_session() as session:
         assert await session.run_sync(compare) == []
 
 
+@pytest.mark.proves("R4.3")
 @WITH_FILES
-async def test_r4_3_the_database_refuses_what_must_never_be(place: Place, clock: FakeClock) -> None:
+async def test_the_database_refuses_what_must_never_be(place: Place, clock: FakeClock) -> None:
     """The constraints of the tables are in the database too, and not only in the program."""
     async with opened(place, clock) as store:
         await store.apply(a_submit("ann"))
@@ -212,7 +219,8 @@ async def test_r4_3_the_database_refuses_what_must_never_be(place: Place, clock:
 # SQLite is made, and brought up to date, by starting.
 
 
-async def test_r4_2_sqlite_is_made_at_start(tmp_path: Path, clock: FakeClock) -> None:
+@pytest.mark.proves("R4.2")
+async def test_sqlite_is_made_at_start(tmp_path: Path, clock: FakeClock) -> None:
     place = Place("sqlite-file", [f"sqlite:///{tmp_path / 'new' / 'headway.db'}"])
     async with opened(place, clock) as store:
         command = a_submit()
@@ -221,7 +229,8 @@ async def test_r4_2_sqlite_is_made_at_start(tmp_path: Path, clock: FakeClock) ->
         assert await status(store, command.run_id) is RunStatus.QUEUED
 
 
-async def test_i23_sqlite_is_copied_before_it_is_upgraded(
+@pytest.mark.proves("I23")
+async def test_sqlite_is_copied_before_it_is_upgraded(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "headway.db"
@@ -229,7 +238,7 @@ async def test_i23_sqlite_is_copied_before_it_is_upgraded(
     command = a_submit()
     async with opened(place, clock) as store:
         await store.apply(command)
-    copy = path.with_name("headway.db.before-0002")
+    copy = path.with_name("headway.db.before-0003")
     assert not copy.exists()
     with next_version(monkeypatch, tmp_path):
         async with opened(place, clock) as store:
@@ -237,11 +246,12 @@ async def test_i23_sqlite_is_copied_before_it_is_upgraded(
     assert copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(copy)) as old, closing(sqlite3.connect(path)) as new:
         assert old.execute("SELECT id FROM runs").fetchall() == [(command.run_id,)]
-        assert old.execute("SELECT version_num FROM alembic_version").fetchall() == [("0002",)]
+        assert old.execute("SELECT version_num FROM alembic_version").fetchall() == [("0003",)]
         assert new.execute("SELECT version_num FROM alembic_version").fetchall() == [("9000",)]
 
 
-async def test_i23_an_upgrade_that_fails_leaves_everything_as_it_was(
+@pytest.mark.proves("I23")
+async def test_an_upgrade_that_fails_leaves_everything_as_it_was(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "headway.db"
@@ -263,7 +273,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-async def test_r4_2_another_programs_file_is_refused_and_untouched(tmp_path: Path) -> None:
+@pytest.mark.proves("R4.2")
+async def test_another_programs_file_is_refused_and_untouched(tmp_path: Path) -> None:
     path = tmp_path / "theirs.db"
     with closing(sqlite3.connect(path)) as theirs:
         theirs.execute("CREATE TABLE bookmarks (url TEXT)")
@@ -282,8 +293,9 @@ def break_file(path: Path, damage: str, *, whole: Path) -> None:
     path.write_bytes(cut_off if damage == "cut off" else b"Dear diary, " * 1000)
 
 
+@pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("damage", ["not SQLite at all", "cut off"])
-async def test_r4_2_a_file_that_is_no_database_is_refused_and_untouched(
+async def test_a_file_that_is_no_database_is_refused_and_untouched(
     tmp_path: Path, new_sqlite_file: Path, damage: str
 ) -> None:
     path = tmp_path / "broken.db"

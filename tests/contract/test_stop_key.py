@@ -5,14 +5,14 @@ import json
 import pytest
 
 from headway.adapters.sql.sql_store import SqlStore
-from headway.core.command.run.cancel import CancelAnswer, ForceCancel, StopKey, StoppedRun
+from headway.core.command.run.cancel import CancelResult, ForceCancel, StopKey, StoppedRun
 from headway.core.command.run.report import SetWindow
 from headway.core.command.run.settle import ConfirmCancel, Settled
 from headway.core.command.run.wait import Park
 from headway.core.errors import InvalidInput
 from headway.core.ids import Instant, Key, RunId
 from headway.core.run.admission import OnConflict
-from headway.core.run.run import Files
+from headway.core.run.run import FilesOnCancel
 from headway.core.run.status import RunStatus
 from headway.core.run.window import Window
 from headway.testing import FakeClock, a_claim, claim_of
@@ -42,9 +42,9 @@ async def test_the_runs_behind_the_active_one_are_canceled_before_it_ends(store:
     first, second = await queued_behind(store)
     other = await submitted(store, "bob")
     assert await store.apply(StopKey(key=ANN, by="eve")) == (
-        StoppedRun(second, CancelAnswer.CANCELED),
-        StoppedRun(first, CancelAnswer.CANCELED),
-        StoppedRun(head.run_id, CancelAnswer.REQUESTED),
+        StoppedRun(second, CancelResult.CANCELED),
+        StoppedRun(first, CancelResult.CANCELED),
+        StoppedRun(head.run_id, CancelResult.REQUESTED),
     )
     assert await store.apply(ConfirmCancel(claim_of(head))) == Settled(RunStatus.CANCELED)
     taken = await claimed(store, a_claim(await instance(store), count=9))
@@ -61,7 +61,7 @@ async def test_a_claim_in_the_same_batch_finds_nothing_of_the_key(store: SqlStor
     behind = await queued_behind(store, 1)
     holder = await instance(store)
     stopped, taken = await together(store, StopKey(key=ANN), a_claim(holder, count=9))
-    assert [run.answer for run in stopped] == [CancelAnswer.CANCELED] * 2
+    assert [run.answer for run in stopped] == [CancelResult.CANCELED] * 2
     assert taken == ()
     for run_id in (head.run_id, *behind):
         assert await status(store, run_id) is RunStatus.CANCELED
@@ -72,8 +72,8 @@ async def test_a_key_none_of_whose_runs_has_started_is_stopped_too(store: SqlSto
     head = await submitted(store)
     (behind,) = await queued_behind(store, 1)
     assert await store.apply(StopKey(key=ANN)) == (
-        StoppedRun(behind, CancelAnswer.CANCELED),
-        StoppedRun(head, CancelAnswer.CANCELED),
+        StoppedRun(behind, CancelResult.CANCELED),
+        StoppedRun(head, CancelResult.CANCELED),
     )
     assert await claimed(store, a_claim(await instance(store))) == ()
     await running(store)  # The key is free again.
@@ -94,8 +94,8 @@ async def test_an_active_run_that_takes_no_cancel_says_so_and_the_queued_ones_go
     (behind,) = await queued_behind(store, 1)
     await store.apply(SetWindow(claim_of(head), Window.CLOSED))
     assert await store.apply(StopKey(key=ANN)) == (
-        StoppedRun(behind, CancelAnswer.CANCELED),
-        StoppedRun(head.run_id, CancelAnswer.TOO_LATE),
+        StoppedRun(behind, CancelResult.CANCELED),
+        StoppedRun(head.run_id, CancelResult.TOO_LATE),
     )
     assert await status(store, head.run_id) is RunStatus.RUNNING
 
@@ -106,9 +106,11 @@ async def test_the_choice_of_files_the_reason_and_the_deadline_are_those_of_a_ca
 ) -> None:
     head = await running(store)
     await queued_behind(store, 1)
-    await store.apply(StopKey(key=ANN, files=Files.DELETE, reason="enough", by="eve", grace_s=5))
+    await store.apply(
+        StopKey(key=ANN, files=FilesOnCancel.DELETE, reason="enough", by="eve", grace_s=5)
+    )
     kept = await record(store, head.run_id)
-    assert kept.run.deletes_files == 1
+    assert kept.run.delete_files_on_cancel == 1
     assert kept.cancel is not None
     assert json.loads(kept.cancel) == {"files": "delete", "reason": "enough", "by": "eve"}
     clock.advance(5)
@@ -123,5 +125,5 @@ async def test_to_stop_a_key_twice_is_to_stop_it_once(store: SqlStore) -> None:
     await store.apply(StopKey(key=ANN))
     before = await read_all(store)
     again = await store.apply(StopKey(key=ANN))
-    assert again == (StoppedRun(head.run_id, CancelAnswer.ALREADY_REQUESTED),)
+    assert again == (StoppedRun(head.run_id, CancelResult.ALREADY_REQUESTED),)
     assert await read_all(store) == before

@@ -9,7 +9,7 @@ import pytest
 
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.command.run.cancel import RequestCancel
-from headway.core.command.run.report import AppendEvents, Said, SaveProgress
+from headway.core.command.run.report import AppendEvents, JobEvent, SaveProgress
 from headway.core.command.run.settle import Complete, Fail
 from headway.core.errors import InvalidInput
 from headway.core.ids import RunId
@@ -45,7 +45,7 @@ async def busy_life(store: SqlStore, name: str) -> None:
         for one in ones:
             claim = claim_of(one)
             await asyncio.gather(
-                store.apply(AppendEvents(claim, (Said("run_log", document("line")),))),
+                store.apply(AppendEvents(claim, (JobEvent("run_log", document("line")),))),
                 store.apply(SaveProgress(claim, document({"n": number}))),
                 store.apply(Fail(claim, an_error()) if number % 2 else Complete(claim)),
             )
@@ -67,7 +67,8 @@ def assert_consistent(runs: Sequence[RunRecord], seen: Sequence[Event]) -> None:
         assert path[-1] == kept.run.status
 
 
-async def test_r2_7_i12_every_state_change_has_exactly_one_event_in_its_transaction(
+@pytest.mark.proves("R2.7", "I12")
+async def test_every_state_change_has_exactly_one_event_in_its_transaction(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     """Whenever one looks, states and events agree: neither is ever ahead of the other."""
@@ -86,7 +87,8 @@ async def test_r2_7_i12_every_state_change_has_exactly_one_event_in_its_transact
     assert_consistent([await record(store, run_id) for run_id in everything], seen)
 
 
-async def test_i13_seq_has_no_gap_though_several_write(
+@pytest.mark.proves("I13")
+async def test_seq_has_no_gap_though_several_write(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     await raise_limit(store, 50)
@@ -96,8 +98,9 @@ async def test_i13_seq_has_no_gap_though_several_write(
     assert page.last_seq > 100
 
 
+@pytest.mark.proves("I13")
 @pytest.mark.parametrize("backend", SERVERS, indirect=True)
-async def test_i13_writers_of_different_keys_never_conflict(
+async def test_writers_of_different_keys_never_conflict(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     """They wait for the counter in turn. Without its lock they would all decide on one number."""
@@ -110,7 +113,8 @@ async def test_i13_writers_of_different_keys_never_conflict(
     assert [event.seq for event in page.events] == list(range(1, 301))
 
 
-async def test_i13_a_snapshot_carries_the_seq_that_it_includes_and_its_epoch(
+@pytest.mark.proves("I13")
+async def test_a_snapshot_carries_the_seq_that_it_includes_and_its_epoch(
     store: SqlStore,
 ) -> None:
     one = await running(store)
@@ -122,12 +126,14 @@ async def test_i13_a_snapshot_carries_the_seq_that_it_includes_and_its_epoch(
     assert (kept.run.id, kept.run.run_seq) == (one.run_id, last.run_seq)
 
 
-async def test_i13_the_order_of_events_is_that_of_the_answers(store: SqlStore) -> None:
+@pytest.mark.proves("I13")
+async def test_the_order_of_events_is_that_of_the_answers(store: SqlStore) -> None:
     run_ids = [await submitted(store, f"key-{number}") for number in range(5)]
     assert [event.run_id for event in await events(store)] == run_ids
 
 
-async def test_i13_several_progress_reports_in_a_batch_become_one_event(store: SqlStore) -> None:
+@pytest.mark.proves("I13")
+async def test_several_progress_reports_in_a_batch_become_one_event(store: SqlStore) -> None:
     """The last one counts; nothing is skipped in either numbering."""
     claim = claim_of(await running(store))
     reports = [SaveProgress(claim, document({"n": n})) for n in range(10)]
@@ -139,7 +145,8 @@ async def test_i13_several_progress_reports_in_a_batch_become_one_event(store: S
     assert (kept.progress, kept.run.run_seq) == ('{"n":9}', 3)
 
 
-async def test_i13_a_listener_hears_each_commit_of_its_store_in_order(store: SqlStore) -> None:
+@pytest.mark.proves("I13")
+async def test_a_listener_hears_each_commit_of_its_store_in_order(store: SqlStore) -> None:
     heard: list[int] = []
     stop = store.listen(lambda batch: heard.extend(event.seq for event in batch))
     await asyncio.gather(*(store.apply(a_submit(f"key-{n}")) for n in range(20)))
@@ -149,16 +156,18 @@ async def test_i13_a_listener_hears_each_commit_of_its_store_in_order(store: Sql
     assert heard == list(range(1, 22))
 
 
-def test_i15_a_job_cannot_tell_a_change_of_state_that_was_none() -> None:
+@pytest.mark.proves("I15")
+def test_a_job_cannot_tell_a_change_of_state_that_was_none() -> None:
     with pytest.raises(InvalidInput, match="type"):
-        Said(EventType.STATE_CHANGED, document({"from": "queued", "to": "failed"}))
+        JobEvent(EventType.STATE_CHANGED, document({"from": "queued", "to": "failed"}))
 
 
-async def test_i16_a_page_is_bounded_in_length_and_pages_lose_nothing(store: SqlStore) -> None:
+@pytest.mark.proves("I16")
+async def test_a_page_is_bounded_in_length_and_pages_lose_nothing(store: SqlStore) -> None:
     """Short and long ones in any order; one that is longer than a page comes alone."""
     claim = claim_of(await running(store))
     lengths = [10, 300, 513, 40_000, 10, 2_000, 90_000, 3, 3, *([20] * 40), 5_000, 512]
-    said = tuple(Said("told", document("ä" * length)) for length in lengths)
+    said = tuple(JobEvent("told", document("ä" * length)) for length in lengths)
     await store.apply(AppendEvents(claim, said))
     whole = await store.events.events(after_seq=0, limit=1_000)
     assert not whole.has_more

@@ -11,12 +11,12 @@ from headway.core.command.run.cancel import RequestCancel
 from headway.core.command.run.inbox import UNREAD_COUNT_MAX
 from headway.core.command.run.report import SetWindow
 from headway.core.command.run.settle import Complete, ConfirmCancel
-from headway.core.command.run.submit import Accepted, Busy, Joined, NoRoom, Steered
+from headway.core.command.run.submit import Accepted, Busy, Joined, LaneQueueFull, Steered
 from headway.core.command.run.wait import Park
-from headway.core.ids import LaneName, RunId, later
-from headway.core.lane_row import Lane
+from headway.core.ids import LaneName, RunId, add_seconds
+from headway.core.lane_row import LaneRow
 from headway.core.run.admission import OnConflict
-from headway.core.run.run import Mode, Recovery
+from headway.core.run.run import Recovery, RunMode
 from headway.core.run.status import RunStatus
 from headway.core.run.window import Window
 from headway.testing import FakeClock, a_claim, a_message, a_submit, claim_of, document
@@ -38,7 +38,8 @@ from tests.contract.scenes import (
 )
 
 
-async def test_r1_1_a_run_records_what_was_asked_for(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("R1.1")
+async def test_a_run_records_what_was_asked_for(store: SqlStore, clock: FakeClock) -> None:
     wanted = a_submit(
         "ann",
         job="fetch",
@@ -54,14 +55,15 @@ async def test_r1_1_a_run_records_what_was_asked_for(store: SqlStore, clock: Fak
     assert json.loads(kept.params) == {"url": "https://example.org", "kinds": ["jpg"]}
     assert (kept.progress, kept.checkpoint, kept.result, kept.error) == (None, None, None, None)
     run = kept.run
-    assert (run.key, run.job, run.lane, run.mode) == ("ann", "fetch", "slow", Mode.START)
+    assert (run.key, run.job, run.lane, run.mode) == ("ann", "fetch", "slow", RunMode.START)
     assert (run.status, run.queued_at, run.started_at) == (RunStatus.QUEUED, clock(), None)
-    assert (run.queue_by, run.timeout_us) == (later(clock(), seconds=60), 1_500_000)
+    assert (run.queue_deadline_at, run.timeout_us) == (add_seconds(clock(), seconds=60), 1_500_000)
     assert (run.recovery, run.parent_id, run.continued_from) == (Recovery.FAIL, "parent", None)
     assert await moves(store, run.id) == [(None, "queued")]
 
 
-async def test_r1_1_the_parameters_are_those_of_the_moment(store: SqlStore) -> None:
+@pytest.mark.proves("R1.1")
+async def test_the_parameters_are_those_of_the_moment(store: SqlStore) -> None:
     params = {"page": 1}
     run_id = await submitted(store, params=params)
     params["page"] = 2
@@ -69,7 +71,8 @@ async def test_r1_1_the_parameters_are_those_of_the_moment(store: SqlStore) -> N
     assert (await record(store, run_id)).params == '{"page":1}'
 
 
-async def test_r1_1_times_follow_the_run(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("R1.1")
+async def test_times_follow_the_run(store: SqlStore, clock: FakeClock) -> None:
     queued_at = clock()
     await submitted(store)
     started_at = clock.advance(5)
@@ -85,15 +88,17 @@ async def test_r1_1_times_follow_the_run(store: SqlStore, clock: FakeClock) -> N
     assert kept.result == '{"files":3}'
 
 
-async def test_r1_5_reject_names_the_active_run_and_changes_nothing(store: SqlStore) -> None:
+@pytest.mark.proves("R1.5")
+async def test_reject_names_the_active_run_and_changes_nothing(store: SqlStore) -> None:
     active = await submitted(store)
     before = await read_all(store)
     assert await store.apply(a_submit(job="other", lane="new")) == Busy(active)
     assert await read_all(store) == before
 
 
+@pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("source", ["queued", "running", "cancelling", "parked"])
-async def test_r1_5_a_key_is_busy_until_its_run_has_ended(store: SqlStore, source: str) -> None:
+async def test_a_key_is_busy_until_its_run_has_ended(store: SqlStore, source: str) -> None:
     if source == "queued":
         active = await submitted(store)
     else:
@@ -106,7 +111,8 @@ async def test_r1_5_a_key_is_busy_until_its_run_has_ended(store: SqlStore, sourc
     assert await store.apply(a_submit()) == Busy(active)
 
 
-async def test_r1_5_of_a_hundred_at_once_one_is_accepted_fifty_times_in_a_row(
+@pytest.mark.proves("R1.5")
+async def test_of_a_hundred_at_once_one_is_accepted_fifty_times_in_a_row(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     """Half of them come through another store, as from another process."""
@@ -121,7 +127,8 @@ async def test_r1_5_of_a_hundred_at_once_one_is_accepted_fifty_times_in_a_row(
         assert {answer.active_run_id for answer in busy} == {accepted[0].run_id}
 
 
-async def test_r1_5_enqueue_joins_the_line_of_its_key(store: SqlStore) -> None:
+@pytest.mark.proves("R1.5")
+async def test_enqueue_joins_the_line_of_its_key(store: SqlStore) -> None:
     first = await submitted(store)
     second = await submitted(store, on_conflict=OnConflict.ENQUEUE)
     third = await submitted(store, on_conflict=OnConflict.ENQUEUE)
@@ -132,7 +139,8 @@ async def test_r1_5_enqueue_joins_the_line_of_its_key(store: SqlStore) -> None:
         await store.apply(Complete(claim_of(one)))
 
 
-async def test_r1_5_replace_cancels_all_that_are_active_and_comes_after(store: SqlStore) -> None:
+@pytest.mark.proves("R1.5")
+async def test_replace_cancels_all_that_are_active_and_comes_after(store: SqlStore) -> None:
     one = await running(store)
     queued = [await submitted(store, on_conflict=OnConflict.ENQUEUE) for _ in range(2)]
     newest = await submitted(store, on_conflict=OnConflict.REPLACE, by="bob")
@@ -147,8 +155,9 @@ async def test_r1_5_replace_cancels_all_that_are_active_and_comes_after(store: S
     assert (await claimed_one(store, holder)).run_id == newest
 
 
+@pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("source", ["queued", "orphaned"])
-async def test_r1_5_replace_takes_the_place_of_what_nobody_holds_at_once(
+async def test_replace_takes_the_place_of_what_nobody_holds_at_once(
     store: SqlStore, source: str
 ) -> None:
     if source == "queued":
@@ -162,14 +171,16 @@ async def test_r1_5_replace_takes_the_place_of_what_nobody_holds_at_once(
     assert (await claimed_one(store, await instance(store))).run_id == newest
 
 
-async def test_r1_5_join_gives_the_active_run_back(store: SqlStore) -> None:
+@pytest.mark.proves("R1.5")
+async def test_join_gives_the_active_run_back(store: SqlStore) -> None:
     active = await submitted(store)
     before = await read_all(store)
     assert await store.apply(a_submit(on_conflict=OnConflict.JOIN)) == Joined(active)
     assert await read_all(store) == before
 
 
-async def test_r1_5_steer_injects_into_a_run_that_takes_messages(store: SqlStore) -> None:
+@pytest.mark.proves("R1.5")
+async def test_steer_injects_into_a_run_that_takes_messages(store: SqlStore) -> None:
     one = await running(store)
     assert await store.apply(SetWindow(claim_of(one), Window.STREAMING))
     steering = a_submit(params={"say": "left"}, on_conflict=OnConflict.STEER, by="bob")
@@ -178,12 +189,13 @@ async def test_r1_5_steer_injects_into_a_run_that_takes_messages(store: SqlStore
     assert answer.run_id == one.run_id
     (item,) = await store.runs.inbox(one.run_id)
     assert (item.seq, item.kind, item.payload) == (answer.inbox_seq, "message", '{"say":"left"}')
-    assert (item.by, item.consumed_by) == ("bob", None)
+    assert (item.by, item.consumed_generation) == ("bob", None)
     assert await store.runs.run(steering.run_id) is None
 
 
+@pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("source", ["queued", "deaf", "full"])
-async def test_r1_5_steer_queues_behind_a_run_that_takes_none(store: SqlStore, source: str) -> None:
+async def test_steer_queues_behind_a_run_that_takes_none(store: SqlStore, source: str) -> None:
     if source == "queued":
         await submitted(store)
     else:
@@ -198,10 +210,9 @@ async def test_r1_5_steer_queues_behind_a_run_that_takes_none(store: SqlStore, s
     assert (await state(store, behind)).waiting_key == "ann"
 
 
+@pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("on_conflict", OnConflict)
-async def test_r1_5_every_policy_enters_an_idle_key(
-    store: SqlStore, on_conflict: OnConflict
-) -> None:
+async def test_every_policy_enters_an_idle_key(store: SqlStore, on_conflict: OnConflict) -> None:
     run_id = await submitted(store, on_conflict=on_conflict)
     assert (await state(store, run_id)).head_key == "ann"
 
@@ -209,59 +220,64 @@ async def test_r1_5_every_policy_enters_an_idle_key(
 # A lane that takes only so many.
 
 
-async def limit_queue(store: SqlStore, max_queued: int) -> Lane:
+async def limit_queue(store: SqlStore, max_queued: int) -> LaneRow:
     answer = await store.apply(SetLane(name=LaneName("main"), max_queued=max_queued))
-    assert isinstance(answer, Lane)
+    assert isinstance(answer, LaneRow)
     return answer
 
 
-async def test_r1_3_max_queued_counts_those_that_must_wait(store: SqlStore) -> None:
+@pytest.mark.proves("R1.3")
+async def test_max_queued_counts_those_that_must_wait(store: SqlStore) -> None:
     """Three slots are free, so three more find room than may queue."""
     await limit_queue(store, 2)
     for number in range(5):
         await submitted(store, f"key-{number}")
     before = await read_all(store)
-    assert await store.apply(a_submit("late", lane="main")) == NoRoom(LaneName("main"), 2)
+    assert await store.apply(a_submit("late", lane="main")) == LaneQueueFull(LaneName("main"), 2)
     assert await read_all(store) == before
     await claimed(store, a_claim(await instance(store), count=10))
     assert (await lane_view(store)).queued_count == 2
-    assert await store.apply(a_submit("late")) == NoRoom(LaneName("main"), 2)
+    assert await store.apply(a_submit("late")) == LaneQueueFull(LaneName("main"), 2)
 
 
-async def test_r1_3_a_queue_with_room_again_takes_the_next(store: SqlStore) -> None:
+@pytest.mark.proves("R1.3")
+async def test_a_queue_with_room_again_takes_the_next(store: SqlStore) -> None:
     await limit_queue(store, 0)
     holder = await instance(store)
     ones = [await running(store, f"key-{number}", by=holder) for number in range(3)]
-    assert isinstance(await store.apply(a_submit("late")), NoRoom)
+    assert isinstance(await store.apply(a_submit("late")), LaneQueueFull)
     await store.apply(Complete(claim_of(ones[0])))
     await submitted(store, "late")
-    assert isinstance(await store.apply(a_submit("later")), NoRoom)
+    assert isinstance(await store.apply(a_submit("later")), LaneQueueFull)
     await limit_queue(store, -1)
     await submitted(store, "later")
 
 
-async def test_r1_3_replace_needs_no_room_for_what_it_cancels(store: SqlStore) -> None:
+@pytest.mark.proves("R1.3")
+async def test_replace_needs_no_room_for_what_it_cancels(store: SqlStore) -> None:
     await limit_queue(store, 0)
     for number in range(3):
         await submitted(store, f"key-{number}")
-    assert isinstance(await store.apply(a_submit("key-4")), NoRoom)
+    assert isinstance(await store.apply(a_submit("key-4")), LaneQueueFull)
     await submitted(store, "key-1", on_conflict=OnConflict.REPLACE)
 
 
-async def test_r1_3_many_at_once_never_overfill_the_queue(
+@pytest.mark.proves("R1.3")
+async def test_many_at_once_never_overfill_the_queue(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     await limit_queue(store, 4)
     stores = (store, another_store)
     answers = await asyncio.gather(*(stores[n % 2].apply(a_submit(f"key-{n}")) for n in range(30)))
     assert sum(isinstance(answer, Accepted) for answer in answers) == 3 + 4
-    assert sum(isinstance(answer, NoRoom) for answer in answers) == 30 - 7
+    assert sum(isinstance(answer, LaneQueueFull) for answer in answers) == 30 - 7
 
 
 # Refusals that nobody is there to hear.
 
 
-async def test_r2_1_an_unattended_refusal_is_recorded_as_rejected(
+@pytest.mark.proves("R2.1")
+async def test_an_unattended_refusal_is_recorded_as_rejected(
     store: SqlStore, clock: FakeClock
 ) -> None:
     active = await submitted(store)
@@ -277,10 +293,11 @@ async def test_r2_1_an_unattended_refusal_is_recorded_as_rejected(
     assert await record(store, active) == before
 
 
-async def test_r2_1_a_lane_without_room_rejects_the_unattended_likewise(store: SqlStore) -> None:
+@pytest.mark.proves("R2.1")
+async def test_a_lane_without_room_rejects_the_unattended_likewise(store: SqlStore) -> None:
     await store.apply(SetLane(name=LaneName("main"), max_concurrent=0, max_queued=0))
     refused = a_submit(is_unattended=True, queue_timeout_s=5)
-    assert isinstance(await store.apply(refused), NoRoom)
+    assert isinstance(await store.apply(refused), LaneQueueFull)
     assert await status(store, refused.run_id) is RunStatus.REJECTED
     assert (await state(store, refused.run_id)).due_at is None
     (event,) = await events(store, refused.run_id)
@@ -290,10 +307,11 @@ async def test_r2_1_a_lane_without_room_rejects_the_unattended_likewise(store: S
     await submitted(store)
 
 
-async def test_r2_1_what_was_rejected_is_never_continued(store: SqlStore) -> None:
+@pytest.mark.proves("R2.1")
+async def test_what_was_rejected_is_never_continued(store: SqlStore) -> None:
     """Neither when it is found in the table, nor when it was refused in the same batch."""
     first = await submitted(store)
     await store.apply(a_submit(is_unattended=True))
-    later_on = a_submit(mode=Mode.CONTINUE, on_conflict=OnConflict.ENQUEUE)
+    later_on = a_submit(mode=RunMode.CONTINUE, on_conflict=OnConflict.ENQUEUE)
     await together(store, a_submit(is_unattended=True), later_on)
     assert (await state(store, later_on.run_id)).continued_from == first

@@ -8,8 +8,8 @@ from headway.adapters.sql.connect.database_clock import DatabaseClock, machine_n
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.command.run.expire import Expire
 from headway.core.command.run.settle import Complete, TooLate
-from headway.core.command.run.wait import GiveSlotBack, Park, Retry, Wake
-from headway.core.ids import SECOND, Instant, RunId, later
+from headway.core.command.run.wait import Park, ReleaseSlot, Retry, Wake
+from headway.core.ids import SECOND_US, Instant, RunId, add_seconds
 from headway.core.run.admission import OnConflict
 from headway.core.run.status import RunStatus
 from headway.services.engine import sweep as sweeping
@@ -37,9 +37,8 @@ async def due(store: SqlStore, clock: FakeClock) -> list[RunId]:
     return [run.id for run in await store.runs.runs_due(clock(), limit=100)]
 
 
-async def test_r2_8_a_run_that_waited_too_long_is_timed_out(
-    store: SqlStore, clock: FakeClock
-) -> None:
+@pytest.mark.proves("R2.8")
+async def test_a_run_that_waited_too_long_is_timed_out(store: SqlStore, clock: FakeClock) -> None:
     run_id = await submitted(store, queue_timeout_s=10)
     clock.advance(9.999999)
     assert await due(store, clock) == []
@@ -86,7 +85,8 @@ async def test_a_run_that_timed_out_says_which_clock_has_ended_it(
     }
 
 
-async def test_i18_the_sweep_goes_by_the_databases_clock(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("I18")
+async def test_the_sweep_goes_by_the_databases_clock(store: SqlStore, clock: FakeClock) -> None:
     """There it is another century: by this machine's clock nothing would be due for long."""
     clock.advance(100 * 366 * 86_400)
     run_id = await submitted(store, queue_timeout_s=10)
@@ -101,7 +101,8 @@ async def test_i18_the_sweep_goes_by_the_databases_clock(store: SqlStore, clock:
     assert (await state(store, orphan.run_id)).death_count == 1
 
 
-async def test_r2_8_the_sweep_goes_on_while_more_is_due(
+@pytest.mark.proves("R2.8")
+async def test_the_sweep_goes_on_while_more_is_due(
     store: SqlStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweeping, "COUNT_MAX", 2)
@@ -115,7 +116,8 @@ async def test_r2_8_the_sweep_goes_on_while_more_is_due(
     assert dead not in {one.id for one in await store.runs.instances()}
 
 
-async def test_i18_a_machine_whose_clock_is_wrong_asks_the_servers(
+@pytest.mark.proves("I18")
+async def test_a_machine_whose_clock_is_wrong_asks_the_servers(
     store: SqlStore, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also about who is alive: the lease, of the tests' own time, is over by any right clock."""
@@ -125,16 +127,17 @@ async def test_i18_a_machine_whose_clock_is_wrong_asks_the_servers(
         "headway.adapters.sql.connect.database_clock.machine_now", lambda: Instant(0)
     )
     monkeypatch.setattr(database, "clock", DatabaseClock(database.driver, None))
-    now, figures = await store.runs.now(), await store.board.figures()
-    assert abs(now - machine_now()) < 3_600 * SECOND if place.is_server else now == 0
+    now, figures = await store.runs.now(), await store.board.metrics()
+    assert abs(now - machine_now()) < 3_600 * SECOND_US if place.is_server else now == 0
     assert figures.instance_count == (0 if place.is_server else 1)
 
 
-async def test_r2_8_a_run_that_executed_too_long_is_timed_out_and_its_claim_void(
+@pytest.mark.proves("R2.8")
+async def test_a_run_that_executed_too_long_is_timed_out_and_its_claim_void(
     store: SqlStore, clock: FakeClock
 ) -> None:
     one = await running(store, timeout_s=10)
-    assert one.run_by == later(clock(), seconds=10)
+    assert one.run_deadline_at == add_seconds(clock(), seconds=10)
     behind = await submitted(store, on_conflict=OnConflict.ENQUEUE)
     clock.advance(9.999999)
     assert await due(store, clock) == []
@@ -154,7 +157,8 @@ async def test_r2_8_a_run_that_executed_too_long_is_timed_out_and_its_claim_void
     assert (await claimed_one(store, await instance(store))).run_id == behind
 
 
-async def test_r2_8_the_wait_does_not_count_towards_the_execution(
+@pytest.mark.proves("R2.8")
+async def test_the_wait_does_not_count_towards_the_execution(
     store: SqlStore, clock: FakeClock
 ) -> None:
     """R1.12: run time counts from the start of running."""
@@ -167,7 +171,8 @@ async def test_r2_8_the_wait_does_not_count_towards_the_execution(
     assert await due(store, clock) == [run_id]
 
 
-async def test_r2_8_a_run_that_has_started_cannot_be_late_in_the_queue(
+@pytest.mark.proves("R2.8")
+async def test_a_run_that_has_started_cannot_be_late_in_the_queue(
     store: SqlStore, clock: FakeClock
 ) -> None:
     one = await running(store, queue_timeout_s=10)
@@ -176,7 +181,8 @@ async def test_r2_8_a_run_that_has_started_cannot_be_late_in_the_queue(
     assert await store.apply(Expire(one.run_id)) is False
 
 
-async def test_r2_8_a_run_waiting_behind_another_times_out_too(
+@pytest.mark.proves("R2.8")
+async def test_a_run_waiting_behind_another_times_out_too(
     store: SqlStore, clock: FakeClock
 ) -> None:
     head = await submitted(store)
@@ -187,7 +193,8 @@ async def test_r2_8_a_run_waiting_behind_another_times_out_too(
     assert (await state(store, head)).head_key == "ann"
 
 
-async def test_r2_8_what_is_longest_overdue_comes_first(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("R2.8")
+async def test_what_is_longest_overdue_comes_first(store: SqlStore, clock: FakeClock) -> None:
     slow = await submitted(store, "slow", queue_timeout_s=30)
     quick = await submitted(store, "quick", queue_timeout_s=10)
     await submitted(store, "never")
@@ -196,9 +203,8 @@ async def test_r2_8_what_is_longest_overdue_comes_first(store: SqlStore, clock: 
     assert [run.id for run in await store.runs.runs_due(clock(), limit=1)] == [quick]
 
 
-async def test_r2_8_time_goes_on_while_nobody_holds_an_orphan(
-    store: SqlStore, clock: FakeClock
-) -> None:
+@pytest.mark.proves("R2.8")
+async def test_time_goes_on_while_nobody_holds_an_orphan(store: SqlStore, clock: FakeClock) -> None:
     """A run that was lost is not given more time than it was promised."""
     one = await running(store, timeout_s=10)
     clock.advance(6)
@@ -209,18 +215,20 @@ async def test_r2_8_time_goes_on_while_nobody_holds_an_orphan(
     assert await claimed(store, a_claim(await instance(store))) == ()
 
 
-async def test_r4_14_waiting_for_a_person_counts_towards_the_execution(
+@pytest.mark.proves("R4.14")
+async def test_waiting_for_a_person_counts_towards_the_execution(
     store: SqlStore, clock: FakeClock
 ) -> None:
     one = await running(store, timeout_s=10)
-    await store.apply(GiveSlotBack(claim_of(one)))
+    await store.apply(ReleaseSlot(claim_of(one)))
     clock.advance(10)
     assert await due(store, clock) == [one.run_id]
     assert await store.apply(Expire(one.run_id))
     assert await status(store, one.run_id) is RunStatus.TIMED_OUT
 
 
-async def test_r4_14_parked_time_does_not_count(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("R4.14")
+async def test_parked_time_does_not_count(store: SqlStore, clock: FakeClock) -> None:
     one = await running(store, timeout_s=10)
     clock.advance(4)
     assert await store.apply(Park(claim_of(one)))
@@ -230,7 +238,7 @@ async def test_r4_14_parked_time_does_not_count(store: SqlStore, clock: FakeCloc
     assert await store.apply(Wake(one.run_id))
     clock.advance(1000)  # Nor does the wait for a slot.
     again = await claimed_one(store, await instance(store))
-    assert again.run_by == later(clock(), seconds=6)
+    assert again.run_deadline_at == add_seconds(clock(), seconds=6)
     clock.advance(5.999999)
     assert await store.apply(Expire(one.run_id)) is False
     clock.advance(0.000001)
@@ -238,18 +246,20 @@ async def test_r4_14_parked_time_does_not_count(store: SqlStore, clock: FakeCloc
     assert await store.apply(Expire(one.run_id))
 
 
-async def test_r4_14_a_run_without_a_limit_keeps_none_through_parking(
+@pytest.mark.proves("R4.14")
+async def test_a_run_without_a_limit_keeps_none_through_parking(
     store: SqlStore, clock: FakeClock
 ) -> None:
     one = await running(store)
     await store.apply(Park(claim_of(one)))
     await store.apply(Wake(one.run_id))
-    assert (await claimed_one(store, await instance(store))).run_by is None
+    assert (await claimed_one(store, await instance(store))).run_deadline_at is None
 
 
-async def test_i18_a_timer_does_not_fire_early(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("I18")
+async def test_a_timer_does_not_fire_early(store: SqlStore, clock: FakeClock) -> None:
     one = await running(store)
-    wake_at = later(clock(), seconds=60)
+    wake_at = add_seconds(clock(), seconds=60)
     assert await store.apply(Park(claim_of(one), wake_at))
     clock.advance(59.999999)
     assert await due(store, clock) == []
@@ -265,11 +275,12 @@ async def test_i18_a_timer_does_not_fire_early(store: SqlStore, clock: FakeClock
     assert (again.run_id, again.generation) == (one.run_id, 2)
 
 
-async def test_i18_a_clock_that_jumps_back_delays_a_timer_and_never_repeats_it(
+@pytest.mark.proves("I18")
+async def test_a_clock_that_jumps_back_delays_a_timer_and_never_repeats_it(
     store: SqlStore, clock: FakeClock
 ) -> None:
     one = await running(store)
-    await store.apply(Park(claim_of(one), later(clock(), seconds=60)))
+    await store.apply(Park(claim_of(one), add_seconds(clock(), seconds=60)))
     clock.advance(-3600)
     assert await store.apply(Wake(one.run_id)) is False
     clock.advance(3660)
@@ -278,18 +289,20 @@ async def test_i18_a_clock_that_jumps_back_delays_a_timer_and_never_repeats_it(
     assert await store.apply(Wake(one.run_id)) is False
 
 
-async def test_i18_a_timer_in_the_past_fires_at_once(store: SqlStore, clock: FakeClock) -> None:
+@pytest.mark.proves("I18")
+async def test_a_timer_in_the_past_fires_at_once(store: SqlStore, clock: FakeClock) -> None:
     one = await running(store)
     assert await store.apply(Park(claim_of(one), clock()))
     assert (await claimed_one(store, await instance(store))).run_id == one.run_id
 
 
+@pytest.mark.proves("I18")
 @pytest.mark.parametrize("timeout_s", [None, 10.0])
-async def test_i18_an_early_message_wakes_and_unsets_the_timer(
+async def test_an_early_message_wakes_and_unsets_the_timer(
     store: SqlStore, clock: FakeClock, timeout_s: float | None
 ) -> None:
     one = await running(store, timeout_s=timeout_s)
-    await store.apply(Park(claim_of(one), later(clock(), seconds=60)))
+    await store.apply(Park(claim_of(one), add_seconds(clock(), seconds=60)))
     await store.apply(a_message(one.run_id))
     run = await state(store, one.run_id)
     assert (run.wake_at, run.due_at) == (None, None)

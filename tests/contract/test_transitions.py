@@ -9,7 +9,7 @@ import pytest
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.command.admin.instance import ReleaseOrphan
 from headway.core.command.protocol import Command
-from headway.core.command.run.cancel import CancelAnswer, ForceCancel, RequestCancel
+from headway.core.command.run.cancel import CancelResult, ForceCancel, RequestCancel
 from headway.core.command.run.expire import Expire
 from headway.core.command.run.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
 from headway.core.ids import RunId
@@ -59,8 +59,9 @@ async def fire(store: SqlStore, run: Given, trigger: Trigger) -> None:
         await store.apply(COMMANDS[trigger](run))
 
 
+@pytest.mark.proves("R2.1")
 @pytest.mark.parametrize("source", RunStatus)
-async def test_r2_1_a_run_moves_along_the_table_or_not_at_all(
+async def test_a_run_moves_along_the_table_or_not_at_all(
     store: SqlStore, clock: FakeClock, source: RunStatus
 ) -> None:
     found, expected = {}, {}
@@ -73,8 +74,9 @@ async def test_r2_1_a_run_moves_along_the_table_or_not_at_all(
     assert found == expected
 
 
+@pytest.mark.proves("R2.3", "I7")
 @pytest.mark.parametrize("source", sorted(TERMINAL))
-async def test_r2_3_i7_what_has_ended_stays_as_it_is_whoever_asks(
+async def test_what_has_ended_stays_as_it_is_whoever_asks(
     store: SqlStore, clock: FakeClock, source: RunStatus
 ) -> None:
     run = await given(store, clock, source)
@@ -88,8 +90,9 @@ async def test_r2_3_i7_what_has_ended_stays_as_it_is_whoever_asks(
     assert await kinds(store, run.run_id) == events_before
 
 
+@pytest.mark.proves("R2.2")
 @pytest.mark.parametrize("source", sorted(TERMINAL))
-async def test_r2_2_who_comes_too_late_is_told_and_nothing_changes(
+async def test_who_comes_too_late_is_told_and_nothing_changes(
     store: SqlStore, clock: FakeClock, source: RunStatus
 ) -> None:
     run = await given(store, clock, source)
@@ -97,24 +100,26 @@ async def test_r2_2_who_comes_too_late_is_told_and_nothing_changes(
     assert await store.apply(Complete(run.claim)) == TooLate(source)
     assert await store.apply(Fail(run.claim, an_error())) == TooLate(source)
     assert await store.apply(ConfirmCancel(run.claim)) == TooLate(source)
-    assert await store.apply(RequestCancel(run_id=run.run_id)) is CancelAnswer.TOO_LATE
+    assert await store.apply(RequestCancel(run_id=run.run_id)) is CancelResult.TOO_LATE
     assert await store.apply(ForceCancel(run.run_id)) is False
     assert await store.apply(Expire(run.run_id)) is False
     assert await read_all(store) == before
 
 
-async def test_r2_2_a_run_that_does_not_exist_is_said_not_to(store: SqlStore) -> None:
+@pytest.mark.proves("R2.2")
+async def test_a_run_that_does_not_exist_is_said_not_to(store: SqlStore) -> None:
     nobody = Given(RunId("none"), Claim(RunId("none"), "token"))
     before = await read_all(store)
     assert await store.apply(Complete(nobody.claim)) == TooLate(None)
-    assert await store.apply(RequestCancel(run_id=nobody.run_id)) is CancelAnswer.NOT_FOUND
+    assert await store.apply(RequestCancel(run_id=nobody.run_id)) is CancelResult.NOT_FOUND
     assert await store.apply(ForceCancel(nobody.run_id)) is False
     assert await store.apply(Expire(nobody.run_id)) is False
     assert await store.runs.run(nobody.run_id) is None
     assert await read_all(store) == before
 
 
-async def test_r2_2_of_two_who_settle_one_wins_and_the_other_learns_what_is(
+@pytest.mark.proves("R2.2")
+async def test_of_two_who_settle_one_wins_and_the_other_learns_what_is(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     claim = claim_of(await running(store))
@@ -126,7 +131,8 @@ async def test_r2_2_of_two_who_settle_one_wins_and_the_other_learns_what_is(
     assert sorted(map(repr, answers)) == sorted(map(repr, [Settled(winner), TooLate(winner)]))
 
 
-async def test_r2_4_of_two_who_claim_the_only_run_one_gets_it(
+@pytest.mark.proves("R2.4")
+async def test_of_two_who_claim_the_only_run_one_gets_it(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     run_id = await submitted(store)
@@ -141,7 +147,8 @@ async def test_r2_4_of_two_who_claim_the_only_run_one_gets_it(
     assert await moves(store, run_id) == [(None, "queued"), ("queued", "running")]
 
 
-async def test_r2_4_many_claims_at_once_share_the_runs_out(
+@pytest.mark.proves("R2.4")
+async def test_many_claims_at_once_share_the_runs_out(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     """No run goes to two, and between them they take all."""
@@ -157,13 +164,15 @@ async def test_r2_4_many_claims_at_once_share_the_runs_out(
     assert set(taken) == run_ids
 
 
-async def test_r2_5_completed_then_canceled_is_succeeded(store: SqlStore) -> None:
+@pytest.mark.proves("R2.5")
+async def test_completed_then_canceled_is_succeeded(store: SqlStore) -> None:
     claim = claim_of(await running(store))
     assert await store.apply(Complete(claim)) == Settled(RunStatus.SUCCEEDED)
-    assert await store.apply(RequestCancel(run_id=claim.run_id)) is CancelAnswer.TOO_LATE
+    assert await store.apply(RequestCancel(run_id=claim.run_id)) is CancelResult.TOO_LATE
     assert await status(store, claim.run_id) is RunStatus.SUCCEEDED
 
 
+@pytest.mark.proves("R2.5")
 @pytest.mark.parametrize(
     ("settle", "end"),
     [
@@ -173,11 +182,11 @@ async def test_r2_5_completed_then_canceled_is_succeeded(store: SqlStore) -> Non
     ],
     ids=["completed", "failed", "confirmed"],
 )
-async def test_r2_5_canceled_first_the_executor_decides_how_it_ends(
+async def test_canceled_first_the_executor_decides_how_it_ends(
     store: SqlStore, settle: Callable[[Claim], Command[Any]], end: RunStatus
 ) -> None:
     claim = claim_of(await running(store))
-    assert await store.apply(RequestCancel(run_id=claim.run_id)) is CancelAnswer.REQUESTED
+    assert await store.apply(RequestCancel(run_id=claim.run_id)) is CancelResult.REQUESTED
     assert await store.apply(settle(claim)) == Settled(end)
     assert await moves(store, claim.run_id) == [
         (None, "queued"),
@@ -187,7 +196,8 @@ async def test_r2_5_canceled_first_the_executor_decides_how_it_ends(
     ]
 
 
-async def test_r2_5_cancel_and_completion_at_once_end_legally(
+@pytest.mark.proves("R2.5")
+async def test_cancel_and_completion_at_once_end_legally(
     store: SqlStore, another_store: SqlStore
 ) -> None:
     for number in range(20):
@@ -196,18 +206,20 @@ async def test_r2_5_cancel_and_completion_at_once_end_legally(
             store.apply(Complete(claim)), another_store.apply(RequestCancel(run_id=claim.run_id))
         )
         assert completed == Settled(RunStatus.SUCCEEDED)
-        assert canceled in {CancelAnswer.TOO_LATE, CancelAnswer.REQUESTED}
+        assert canceled in {CancelResult.TOO_LATE, CancelResult.REQUESTED}
         seen_cancel = ("running", "cancelling") in await moves(store, claim.run_id)
-        assert seen_cancel == (canceled is CancelAnswer.REQUESTED)
+        assert seen_cancel == (canceled is CancelResult.REQUESTED)
 
 
-async def test_r2_5_a_confirmed_cancel_nobody_asked_for_is_refused(store: SqlStore) -> None:
+@pytest.mark.proves("R2.5")
+async def test_a_confirmed_cancel_nobody_asked_for_is_refused(store: SqlStore) -> None:
     claim = claim_of(await running(store))
     assert await store.apply(ConfirmCancel(claim)) == TooLate(RunStatus.RUNNING)
     assert await status(store, claim.run_id) is RunStatus.RUNNING
 
 
-async def test_r2_6_a_takeover_is_running_to_running_with_an_event_each(store: SqlStore) -> None:
+@pytest.mark.proves("R2.6")
+async def test_a_takeover_is_running_to_running_with_an_event_each(store: SqlStore) -> None:
     first = await running(store)
     await orphaned(store, first.run_id)
     assert (await state(store, first.run_id)).token == NO_TOKEN
@@ -218,7 +230,8 @@ async def test_r2_6_a_takeover_is_running_to_running_with_an_event_each(store: S
     assert (await kinds(store, first.run_id))[2:] == [EventType.TAKEN_OVER, EventType.RESUMED]
 
 
-async def test_i7_the_table_has_a_way_out_of_every_state_that_is_active(
+@pytest.mark.proves("I7")
+async def test_the_table_has_a_way_out_of_every_state_that_is_active(
     store: SqlStore, clock: FakeClock
 ) -> None:
     """Nothing active is stuck: some command ends it."""

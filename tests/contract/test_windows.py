@@ -3,8 +3,8 @@
 import pytest
 
 from headway.adapters.sql.sql_store import SqlStore
-from headway.core.command.run.cancel import CancelAnswer, ConfirmDelivery, RequestCancel
-from headway.core.command.run.inbox import NotTaken, Posted, PostToInbox
+from headway.core.command.run.cancel import CancelResult, ConfirmCancelDelivery, RequestCancel
+from headway.core.command.run.inbox import MessageNotAccepted, Posted, PostToInbox
 from headway.core.command.run.report import SetWindow
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim
@@ -17,13 +17,13 @@ TAKEN = None
 NOW, LATER = Delivery.NOW, Delivery.WHEN_LISTENING
 ANSWERS = [
     (Window.NONE, LATER, TAKEN),
-    (Window.NONE, NOW, NotTaken(Refusal.NOT_STREAMING, can_wait=True)),
+    (Window.NONE, NOW, MessageNotAccepted(Refusal.NOT_STREAMING, can_wait=True)),
     (Window.STREAMING, LATER, TAKEN),
     (Window.STREAMING, NOW, TAKEN),
     (Window.COMPACTING, LATER, TAKEN),
-    (Window.COMPACTING, NOW, NotTaken(Refusal.COMPACTING, can_wait=True)),
-    (Window.CLOSED, LATER, NotTaken(Refusal.NOT_STREAMING)),
-    (Window.CLOSED, NOW, NotTaken(Refusal.NOT_STREAMING)),
+    (Window.COMPACTING, NOW, MessageNotAccepted(Refusal.COMPACTING, can_wait=True)),
+    (Window.CLOSED, LATER, MessageNotAccepted(Refusal.NOT_STREAMING)),
+    (Window.CLOSED, NOW, MessageNotAccepted(Refusal.NOT_STREAMING)),
 ]
 
 
@@ -36,7 +36,7 @@ async def in_window(store: SqlStore, window: Window) -> Claim:
 @pytest.mark.proves("R4.11", "R4.8", "I26")
 @pytest.mark.parametrize(("window", "delivery", "refusal"), ANSWERS)
 async def test_the_window_of_a_run_decides_whether_a_message_is_accepted(
-    store: SqlStore, *, window: Window, delivery: Delivery, refusal: NotTaken | None
+    store: SqlStore, *, window: Window, delivery: Delivery, refusal: MessageNotAccepted | None
 ) -> None:
     claim = await in_window(store, window)
     answer = await store.apply(
@@ -49,38 +49,42 @@ async def test_the_window_of_a_run_decides_whether_a_message_is_accepted(
         assert await store.runs.inbox(claim.run_id) == []
 
 
+@pytest.mark.proves("R4.8")
 @pytest.mark.parametrize("window", [Window.NONE, Window.STREAMING, Window.COMPACTING])
-async def test_r4_8_a_cancel_is_taken_until_the_loop_ends(store: SqlStore, window: Window) -> None:
+async def test_a_cancel_is_taken_until_the_loop_ends(store: SqlStore, window: Window) -> None:
     claim = await in_window(store, window)
-    assert await store.apply(RequestCancel(run_id=claim.run_id)) is CancelAnswer.REQUESTED
+    assert await store.apply(RequestCancel(run_id=claim.run_id)) is CancelResult.REQUESTED
 
 
-async def test_r4_8_after_the_loop_a_cancel_is_too_late_and_the_key_is_still_held(
+@pytest.mark.proves("R4.8")
+async def test_after_the_loop_a_cancel_is_too_late_and_the_key_is_still_held(
     store: SqlStore,
 ) -> None:
     claim = await in_window(store, Window.CLOSED)
-    assert await store.apply(RequestCancel(run_id=claim.run_id)) is CancelAnswer.TOO_LATE
+    assert await store.apply(RequestCancel(run_id=claim.run_id)) is CancelResult.TOO_LATE
     run = await state(store, claim.run_id)
     assert (run.status, run.head_key) == (RunStatus.RUNNING, run.key)
 
 
-async def test_r4_15_the_window_is_marked_under_the_claim_and_ends_with_it(
+@pytest.mark.proves("R4.15")
+async def test_the_window_is_marked_under_the_claim_and_ends_with_it(
     store: SqlStore,
 ) -> None:
     claim = await in_window(store, Window.STREAMING)
     await orphaned(store, claim.run_id)
-    assert (await state(store, claim.run_id)).is_interactive == Window.NONE
+    assert (await state(store, claim.run_id)).window == Window.NONE
     again = claim_of(await claimed_one(store, await instance(store)))
     assert await store.apply(SetWindow(claim, Window.STREAMING)) is False
-    assert (await state(store, claim.run_id)).is_interactive == Window.NONE
+    assert (await state(store, claim.run_id)).window == Window.NONE
     assert await store.apply(SetWindow(again, Window.STREAMING)) is True
 
 
-async def test_r4_10_that_a_cancel_has_arrived_can_be_seen(store: SqlStore) -> None:
+@pytest.mark.proves("R4.10")
+async def test_that_a_cancel_has_arrived_can_be_seen(store: SqlStore) -> None:
     claim = claim_of(await running(store))
-    assert await store.apply(ConfirmDelivery(claim)) is False  # Nobody has asked for it.
+    assert await store.apply(ConfirmCancelDelivery(claim)) is False  # Nobody has asked for it.
     await store.apply(RequestCancel(run_id=claim.run_id))
-    assert await store.apply(ConfirmDelivery(claim._replace(token="old"))) is False
-    assert await store.apply(ConfirmDelivery(claim)) is True
+    assert await store.apply(ConfirmCancelDelivery(claim._replace(token="old"))) is False
+    assert await store.apply(ConfirmCancelDelivery(claim)) is True
     told = [event.type for event in await events(store, claim.run_id)]
     assert told[-2:] == [EventType.STATE_CHANGED, EventType.CANCEL_DELIVERED]

@@ -9,15 +9,17 @@ from headway.core.run.transitions import ACTIVE
 from headway.testing import a_run
 
 
-def head(status: RunStatus, *, is_interactive: int = 0) -> Run:
-    return a_run(status=status, is_interactive=is_interactive)
+def head(status: RunStatus, *, window: int = 0) -> Run:
+    return a_run(status=status, window=window)
 
 
+@pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("on_conflict", OnConflict)
-def test_r1_5_an_idle_key_is_entered_whatever_the_policy(on_conflict: OnConflict) -> None:
+def test_an_idle_key_is_entered_whatever_the_policy(on_conflict: OnConflict) -> None:
     assert decide_admission(on_conflict, None) is Admission.ENTER
 
 
+@pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("status", sorted(ACTIVE))
 @pytest.mark.parametrize(
     ("on_conflict", "admission"),
@@ -29,13 +31,14 @@ def test_r1_5_an_idle_key_is_entered_whatever_the_policy(on_conflict: OnConflict
         (OnConflict.STEER, Admission.QUEUE),
     ],
 )
-def test_r1_5_a_busy_key_is_treated_as_the_policy_says(
+def test_a_busy_key_is_treated_as_the_policy_says(
     status: RunStatus, on_conflict: OnConflict, admission: Admission
 ) -> None:
     assert decide_admission(on_conflict, head(status)) is admission
 
 
+@pytest.mark.proves("R1.5")
 @pytest.mark.parametrize("status", sorted(ACTIVE))
-def test_r1_5_only_a_running_run_that_takes_messages_is_steered(status: RunStatus) -> None:
+def test_only_a_running_run_that_takes_messages_is_steered(status: RunStatus) -> None:
     expected = Admission.INJECT if status is RunStatus.RUNNING else Admission.QUEUE
-    assert decide_admission(OnConflict.STEER, head(status, is_interactive=1)) is expected
+    assert decide_admission(OnConflict.STEER, head(status, window=1)) is expected

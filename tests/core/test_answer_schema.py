@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headway.core.answer_schema import check_schema, misfit
+from headway.core.answer_schema import check_schema, find_mismatch
 from headway.core.errors import InvalidInput
 
 FORM = {
@@ -32,7 +32,7 @@ FORM = {
 )
 def test_what_fits(answer: Any) -> None:
     check_schema(FORM)
-    assert misfit(FORM, answer) is None
+    assert find_mismatch(FORM, answer) is None
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_what_fits(answer: Any) -> None:
     ],
 )
 def test_what_does_not_fit_is_told_by_its_place(answer: Any, fault: tuple[str, str]) -> None:
-    assert misfit(FORM, answer) == fault
+    assert find_mismatch(FORM, answer) == fault
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import pytest
 
 from headway.core.command.admin.save_key import SaveKey
 from headway.core.command.documents import document_length
-from headway.core.command.flow.advance import AdvanceFlow, End, Go
+from headway.core.command.flow.advance import AdvanceFlow, ContinueTask, EndTask
 from headway.core.command.flow.publish import FlowStart, PublishFlow, StartFlow, StartFlowChild
-from headway.core.command.flow.shared_state import Beside, PostSignal
+from headway.core.command.flow.shared_state import PostSignal, SharedStateUsage
 from headway.core.command.protocol import Command
-from headway.core.command.run.child import StartChild, child_id
+from headway.core.command.run.child import StartChild, make_child_id
 from headway.core.flow.engine.records import FLOW_JOB, SharedValue
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
@@ -25,13 +25,13 @@ CHILD = StartChild(
     claim=CLAIM,
     attempt=1,
     step="1",
-    submission=a_submit(run_id=child_id(RUN, "1", 1), params=TEXT, parent_id=RUN),
+    submission=a_submit(run_id=make_child_id(RUN, "1", 1), params=TEXT, parent_id=RUN),
 )
 START = FlowStart(flow="f", version=1, node="a", shared=(('"x"', LARGE),))
 
 
 def step(**parts: Any) -> AdvanceFlow:
-    return AdvanceFlow(claim=CLAIM, parent_id=None, columns={}, **{"then": Go(), **parts})
+    return AdvanceFlow(claim=CLAIM, parent_id=None, columns={}, **{"then": ContinueTask(), **parts})
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def step(**parts: Any) -> AdvanceFlow:
         CHILD,
         SaveKey(key=Key("ann"), job="mirror", params=LARGE),
         a_message(RUN, TEXT),
-        PostSignal(run_id=RUN, key="go", value=LARGE, beside=Beside(0, 0)),
+        PostSignal(run_id=RUN, key="go", value=LARGE, usage=SharedStateUsage(0, 0)),
         PublishFlow(name="f", flow_id="flow-1", definition=LARGE),
         step(shared_added=(SharedValue(RUN, '"x"', LARGE),)),
         step(shared_changed=(SharedValue(RUN, '"x"', LARGE),)),
-        step(then=End(None, LARGE)),
+        step(then=EndTask(None, LARGE)),
     ],
 )
 def test_a_command_counts_what_it_brings_along(command: Command[Any]) -> None:

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from headway.core.doctor.finding import Weight
-from headway.core.doctor.history import Change, Numbers, check_history
-from headway.core.doctor.run_page import Head, RunPage, check_page
+from headway.core.doctor.finding import Severity
+from headway.core.doctor.history import RunSeqRange, StateChange, check_history
+from headway.core.doctor.run_page import ExaminedRuns, KeyHead, check_page
 from headway.core.doctor.slots import SlotEvent, SlotReplay
-from headway.core.doctor.stream import EventPage, LaneUse, check_events, check_lane
+from headway.core.doctor.stream import ExaminedEvents, LaneUsage, check_events, check_lane
 from headway.core.ids import LaneName, RunId
-from headway.core.lane_row import Lane
+from headway.core.lane_row import LaneRow
 from headway.core.run.events import EventType
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
@@ -18,83 +18,90 @@ from headway.testing import a_run
 from headway.testing.fake_clock import NOON
 
 
-def a_page(*runs: Run, **seen: Any) -> RunPage:
+def a_page(*runs: Run, **seen: Any) -> ExaminedRuns:
     """Queued runs, each with the one event that it should have."""
-    return RunPage(
+    return ExaminedRuns(
         runs=runs,
-        unreadable={},
+        unknown_values={},
         last_seq=runs[-1].seq,
         pruned_seq=0,
         heads=seen.get("heads", {}),
-        first_waiting={},
-        predecessors={},
-        numbers={run.id: Numbers(1, 1, 1) for run in runs},
-        changes={run.id: [Change(run.seq, 1, '{"from":null,"to":"queued"}')] for run in runs},
+        first_waiting_seqs={},
+        predecessor_ids={},
+        run_seq_ranges={run.id: RunSeqRange(1, 1, 1) for run in runs},
+        changes={run.id: [StateChange(run.seq, 1, '{"from":null,"to":"queued"}')] for run in runs},
         unread_counts={},
         instances=(),
-        forgotten_by={},
+        orphan_parent_ids={},
     )
 
 
-def test_i4_a_second_head_of_a_key_is_named_once() -> None:
+@pytest.mark.proves("I4")
+def test_a_second_head_of_a_key_is_named_once() -> None:
     first, second = a_run(seq=1), a_run(seq=2, ready_seq=2)
     heads = {
-        run.key: [Head(one.key, one.seq, one.id, None) for one in (second, first)]
+        run.key: [KeyHead(one.key, one.seq, one.id, None) for one in (second, first)]
         for run in (first,)
     }
-    (found,) = check_page(a_page(first, second, heads=heads), now=NOON, patience_s=16)
-    assert (found.weight, found.promise) == (Weight.VIOLATION, "I4")
-    assert (found.place, found.sentence) == (f"run {second.id}", "key 'ann' has more than one head")
+    (found,) = check_page(a_page(first, second, heads=heads), now=NOON, grace_s=16)
+    assert (found.severity, found.promise) == (Severity.VIOLATION, "I4")
+    assert (found.subject, found.sentence) == (
+        f"run {second.id}",
+        "key 'ann' has more than one head",
+    )
 
 
-ENTERED = Change(1, 1, '{"from":null,"to":"queued"}')
-STARTED = Change(2, 2, '{"from":"queued","to":"running"}')
+ENTERED = StateChange(1, 1, '{"from":null,"to":"queued"}')
+STARTED = StateChange(2, 2, '{"from":"queued","to":"running"}')
 
 
+@pytest.mark.proves("I12")
 @pytest.mark.parametrize(
     ("numbers", "changes", "is_whole", "promises"),
     [
-        (Numbers(1, 2, 2), [ENTERED, STARTED], True, []),
-        (Numbers(2, 2, 1), [STARTED], False, []),
+        (RunSeqRange(1, 2, 2), [ENTERED, STARTED], True, []),
+        (RunSeqRange(2, 2, 1), [STARTED], False, []),
         (None, [], False, []),
         (None, [], True, ["I13", "I12"]),
-        (Numbers(2, 2, 1), [ENTERED, STARTED], True, ["I13"]),
-        (Numbers(1, 2, 2), [], True, ["I12"]),
-        (Numbers(1, 2, 2), [STARTED], True, ["I12"]),
-        (Numbers(1, 2, 2), [ENTERED._replace(seq=9), STARTED], True, ["I12"]),
-        (Numbers(1, 2, 2), [Change(1, 1, '{"from":null,"to":"running"}')], True, ["I12"]),
+        (RunSeqRange(2, 2, 1), [ENTERED, STARTED], True, ["I13"]),
+        (RunSeqRange(1, 2, 2), [], True, ["I12"]),
+        (RunSeqRange(1, 2, 2), [STARTED], True, ["I12"]),
+        (RunSeqRange(1, 2, 2), [ENTERED._replace(seq=9), STARTED], True, ["I12"]),
+        (RunSeqRange(1, 2, 2), [StateChange(1, 1, '{"from":null,"to":"running"}')], True, ["I12"]),
     ],
 )
-def test_i12_a_run_and_its_events_tell_the_same(
-    numbers: Numbers | None, changes: list[Change], is_whole: bool, promises: list[str]
+def test_a_run_and_its_events_tell_the_same(
+    numbers: RunSeqRange | None, changes: list[StateChange], is_whole: bool, promises: list[str]
 ) -> None:
     run = a_run(status=RunStatus.RUNNING, run_seq=2)
-    found = check_history(run, numbers, changes, is_whole=is_whole)
+    found = check_history(run, numbers, changes, is_unpruned=is_whole)
     assert [finding.promise for finding in found] == promises
 
 
-def test_i13_every_gap_is_named_with_its_bounds() -> None:
-    page = EventPage(after_seq=10, up_to_seq=20, seqs=[12, 13, 17, 18, 19])
-    assert [finding.place for finding in check_events(page)] == [
+@pytest.mark.proves("I13")
+def test_every_gap_is_named_with_its_bounds() -> None:
+    page = ExaminedEvents(after_seq=10, up_to_seq=20, seqs=[12, 13, 17, 18, 19])
+    assert [finding.subject for finding in check_events(page)] == [
         "event 11",
         "events 14 to 16",
         "event 20",
     ]
-    assert list(check_events(EventPage(10, 20, None))) == []
-    assert list(check_events(EventPage(10, 12, [11, 12]))) == []
+    assert list(check_events(ExaminedEvents(10, 20, None))) == []
+    assert list(check_events(ExaminedEvents(10, 12, [11, 12]))) == []
 
 
-def test_i5_when_the_events_that_would_tell_are_pruned_nobody_is_blamed() -> None:
-    def weights(**seen: Any) -> list[Weight]:
+@pytest.mark.proves("I5")
+def test_when_the_events_that_would_tell_are_pruned_nobody_is_blamed() -> None:
+    def weights(**seen: Any) -> list[Severity]:
         use = {"held_count": 2, "taken_seq": None, "is_changed_since": False} | seen
         revision = use.pop("revision", 3)
-        lane = Lane(LaneName("main"), 1, revision=revision)
-        return [finding.weight for finding in check_lane(LaneUse(lane=lane, **use))]
+        lane = LaneRow(LaneName("main"), 1, revision=revision)
+        return [finding.severity for finding in check_lane(LaneUsage(lane=lane, **use))]
 
-    assert weights() == [Weight.NOTE]
-    assert weights(revision=0) == [Weight.VIOLATION]
-    assert weights(taken_seq=7) == [Weight.VIOLATION]
-    assert weights(taken_seq=7, is_changed_since=True) == [Weight.NOTE]
+    assert weights() == [Severity.NOTE]
+    assert weights(revision=0) == [Severity.VIOLATION]
+    assert weights(taken_seq=7) == [Severity.VIOLATION]
+    assert weights(taken_seq=7, is_changed_since=True) == [Severity.NOTE]
     assert weights(held_count=1, revision=0) == []
 
 
@@ -109,8 +116,8 @@ def start(seq: int, run: str) -> SlotEvent:
 
 def replay(*events: SlotEvent, revision: int = 1, is_whole: bool = True) -> list[int]:
     """Return the numbers of the events after which the lane held more than its limit."""
-    slots = SlotReplay([Lane(LaneName("batch"), 2, revision=revision)], is_whole=is_whole)
-    found = [finding.place for event in events for finding in slots.take(event)]
+    slots = SlotReplay([LaneRow(LaneName("batch"), 2, revision=revision)], is_unpruned=is_whole)
+    found = [finding.subject for event in events for finding in slots.apply(event)]
     return [int(place.rpartition(" ")[2]) for place in found]
 
 
@@ -144,12 +151,12 @@ def test_the_limit_in_force_at_the_event_counts() -> None:
 
 @pytest.mark.proves("I5", "I14")
 def test_events_that_are_pruned_while_they_are_read_give_no_false_alarm() -> None:
-    slots = SlotReplay([Lane(LaneName("batch"), 1, revision=1)], is_whole=True)
-    assert list(slots.take(start(1, "r1"))) == []
-    slots.forget()  # The event that returned the slot of r1 is gone.
-    assert list(slots.take(start(9, "r2"))) == []
-    assert list(slots.take(slot_event(10, EventType.LANE_CHANGED, '{"max_concurrent":1}'))) == []
-    assert len(list(slots.take(start(11, "r3")))) == 1
+    slots = SlotReplay([LaneRow(LaneName("batch"), 1, revision=1)], is_unpruned=True)
+    assert list(slots.apply(start(1, "r1"))) == []
+    slots.reset()  # The event that returned the slot of r1 is gone.
+    assert list(slots.apply(start(9, "r2"))) == []
+    assert list(slots.apply(slot_event(10, EventType.LANE_CHANGED, '{"max_concurrent":1}'))) == []
+    assert len(list(slots.apply(start(11, "r3")))) == 1
 
 
 @pytest.mark.proves("I5", "I14")

@@ -28,11 +28,13 @@ documents = st.recursive(
 )
 
 
+@pytest.mark.proves("S6")
 @given(documents)
-def test_s6_what_was_encoded_is_decoded_to_the_same(value: Any) -> None:
-    assert decode_document(encode_document(value, place="x"), place="x") == value
+def test_what_was_encoded_is_decoded_to_the_same(value: Any) -> None:
+    assert decode_document(encode_document(value, field="x"), field="x") == value
 
 
+@pytest.mark.proves("S6")
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -51,22 +53,24 @@ def test_s6_what_was_encoded_is_decoded_to_the_same(value: Any) -> None:
         ('"' + "é" * 600_000 + '"', "1,200,002 bytes"),
     ],
 )
-def test_s6_json_that_is_not_strict_is_refused(text: str, problem: str) -> None:
+def test_json_that_is_not_strict_is_refused(text: str, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem) as raised:
-        decode_document(text, place="body")
-    assert raised.value.place.startswith("body")
+        decode_document(text, field="body")
+    assert raised.value.field.startswith("body")
 
 
+@pytest.mark.proves("I15")
 @given(documents)
-def test_i15_what_is_taken_comes_back_the_same(value: Any) -> None:
-    assert json.loads(encode_document(value, place="params")) == value
+def test_what_is_taken_comes_back_the_same(value: Any) -> None:
+    assert json.loads(encode_document(value, field="params")) == value
 
 
+@pytest.mark.proves("I15")
 @given(documents, st.sampled_from([math.nan, math.inf, b"", "\0", "\ud800", {1: 1}, {"\0": 1}]))
-def test_i15_one_fault_anywhere_refuses_the_whole_and_is_found(value: Any, fault: Any) -> None:
+def test_one_fault_anywhere_refuses_the_whole_and_is_found(value: Any, fault: Any) -> None:
     with pytest.raises(InvalidInput) as refused:
-        encode_document({"a": value, "b": [0, {"c": fault}]}, place="params")
-    assert refused.value.place == "params.b[1].c"
+        encode_document({"a": value, "b": [0, {"c": fault}]}, field="params")
+    assert refused.value.field == "params.b[1].c"
 
 
 def nested(levels: int, bottom: Any) -> Any:
@@ -75,64 +79,75 @@ def nested(levels: int, bottom: Any) -> Any:
     return bottom
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("bottom", ["text", 1, None, {}, [[]]])
 @pytest.mark.parametrize("beside", [[], [[]] * 100, ["[" * 100]], ids=["alone", "wide", "text"])
-def test_i15_depth_counts_levels_and_nothing_else(bottom: Any, beside: list[Any]) -> None:
+def test_depth_counts_levels_and_nothing_else(bottom: Any, beside: list[Any]) -> None:
     """Neither what stands at the bottom, nor how much stands beside it, nor brackets in text."""
     bottom_depth = {"[[]]": 2, "{}": 1}.get(json.dumps(bottom), 0)
     deepest = nested(DEPTH_MAX - 1 - bottom_depth, bottom)
-    encode_document([deepest, *beside], place="params")
+    encode_document([deepest, *beside], field="params")
     with pytest.raises(InvalidInput, match="nested deeper than 64 levels"):
-        encode_document([[deepest], *beside], place="params")
+        encode_document([[deepest], *beside], field="params")
 
 
-def test_i15_size_is_counted_in_bytes() -> None:
-    encode_document("é" * 4, place="params", byte_count_max=10)
+@pytest.mark.proves("I15")
+def test_size_is_counted_in_bytes() -> None:
+    encode_document("é" * 4, field="params", byte_count_max=10)
     with pytest.raises(InvalidInput, match="is 12 bytes; the limit is 10"):
-        encode_document("é" * 5, place="params", byte_count_max=10)
+        encode_document("é" * 5, field="params", byte_count_max=10)
 
 
-def test_i15_a_document_is_written_without_blanks_and_unescaped() -> None:
-    assert encode_document({"b": [1, "é🚂"], "a": None}, place="p") == '{"b":[1,"é🚂"],"a":null}'
+@pytest.mark.proves("I15")
+def test_a_document_is_written_without_blanks_and_unescaped() -> None:
+    assert encode_document({"b": [1, "é🚂"], "a": None}, field="p") == '{"b":[1,"é🚂"],"a":null}'
 
 
-def test_i15_a_tuple_is_a_list() -> None:
-    assert encode_document((1, (2,)), place="params") == "[1,[2]]"
+@pytest.mark.proves("I15")
+def test_a_tuple_is_a_list() -> None:
+    assert encode_document((1, (2,)), field="params") == "[1,[2]]"
 
 
-def test_i15_what_only_looks_like_a_nul_is_taken() -> None:
-    assert json.loads(encode_document("\\u0000", place="params")) == "\\u0000"
+@pytest.mark.proves("I15")
+def test_what_only_looks_like_a_nul_is_taken() -> None:
+    assert json.loads(encode_document("\\u0000", field="params")) == "\\u0000"
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("name", ["a", " a ", "\ta\n", "\u2003a"])
-def test_i15_a_name_is_trimmed(name: str) -> None:
-    assert check_name(name, place="key") == "a"
+def test_a_name_is_trimmed(name: str) -> None:
+    assert check_name(name, field="key") == "a"
 
 
-def test_i15_a_name_has_up_to_255_characters_whatever_their_size() -> None:
-    assert check_name("🚂" * NAME_LENGTH_MAX, place="key") == "🚂" * NAME_LENGTH_MAX
-    assert check_name(f" {'k' * NAME_LENGTH_MAX} ", place="key") == "k" * NAME_LENGTH_MAX
+@pytest.mark.proves("I15")
+def test_a_name_has_up_to_255_characters_whatever_their_size() -> None:
+    assert check_name("🚂" * NAME_LENGTH_MAX, field="key") == "🚂" * NAME_LENGTH_MAX
+    assert check_name(f" {'k' * NAME_LENGTH_MAX} ", field="key") == "k" * NAME_LENGTH_MAX
     with pytest.raises(InvalidInput, match="key: is 256 characters; the limit is 255"):
-        check_name("k" * 256, place="key")
+        check_name("k" * 256, field="key")
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("wrong", ["", " ", "\u3000", "\0", "a\0", "\ud800", None, 1, b"a"])
-def test_i15_no_name_is_no_name(wrong: Any) -> None:
+def test_no_name_is_no_name(wrong: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^key: "):
-        check_name(wrong, place="key")
+        check_name(wrong, field="key")
 
 
-def test_i15_a_text_may_be_empty_and_keeps_its_blanks() -> None:
-    assert check_text("", place="by") == ""
-    assert check_text(" a ", place="by") == " a "
+@pytest.mark.proves("I15")
+def test_a_text_may_be_empty_and_keeps_its_blanks() -> None:
+    assert check_text("", field="by") == ""
+    assert check_text(" a ", field="by") == " a "
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("seconds", [0, 1e-6, 1, 0.5, SECONDS_MAX])
-def test_i15_a_length_of_time_is_taken(seconds: float) -> None:
-    check_seconds(seconds, place="timeout_s")
+def test_a_length_of_time_is_taken(seconds: float) -> None:
+    check_seconds(seconds, field="timeout_s")
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("seconds", [-1, math.nan, math.inf, -math.inf, SECONDS_MAX + 1])
-def test_i15_what_is_no_length_of_time_is_refused(seconds: float) -> None:
+def test_what_is_no_length_of_time_is_refused(seconds: float) -> None:
     with pytest.raises(InvalidInput, match=r"^timeout_s: "):
-        check_seconds(seconds, place="timeout_s")
+        check_seconds(seconds, field="timeout_s")

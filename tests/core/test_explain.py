@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from headway.core.ids import InstanceId, LaneName, RunId, later
-from headway.core.lane_row import Lane
+from headway.core.ids import InstanceId, LaneName, RunId, add_seconds
+from headway.core.lane_row import LaneRow
 from headway.core.run.explain import Explanation, Gate, Situation, explain
 from headway.core.run.run import QueueRank, Run
 from headway.core.run.status import RunStatus
@@ -16,9 +16,9 @@ from headway.testing.fake_clock import NOON
 
 ALIVE = InstanceId("alive")
 GONE = InstanceId("gone")
-SOON = later(NOON, seconds=10)
-EARLIER = later(NOON, seconds=-10)
-LONG_AGO = later(NOON, seconds=-100)
+SOON = add_seconds(NOON, seconds=10)
+EARLIER = add_seconds(NOON, seconds=-10)
+LONG_AGO = add_seconds(NOON, seconds=-100)
 HELD: dict[str, Any] = {
     "status": RunStatus.RUNNING,
     "queue_rank": None,
@@ -38,21 +38,21 @@ BEHIND: dict[str, Any] = {
 }
 
 
-def explained(run: Run, *, lane: Lane | None = None, **seen: Any) -> Explanation:
+def explained(run: Run, *, lane: LaneRow | None = None, **seen: Any) -> Explanation:
     """Told at noon, in a lane of three slots that nobody holds, with one live instance."""
     run.check()
     situation = Situation(
         run=run,
-        lane=lane or Lane(LaneName("main"), 3),
+        lane=lane or LaneRow(LaneName("main"), 3),
         head=seen.get("head"),
         ahead_count=seen.get("ahead_count", 0),
-        slot_holders=seen.get("slot_holders", ()),
+        slot_holder_ids=seen.get("slot_holders", ()),
         held_count=len(seen.get("slot_holders", ())),
         leases=seen.get("leases", {ALIVE: SOON, GONE: EARLIER}),
         ready_at=seen.get("ready_at"),
         moved_at=seen.get("moved_at"),
-        children=seen.get("children", ()),
-        questions=seen.get("questions", ()),
+        child_ids=seen.get("children", ()),
+        open_call_ids=seen.get("questions", ()),
         error=seen.get("error"),
         cancel=seen.get("cancel"),
     )
@@ -63,8 +63,9 @@ def explained(run: Run, *, lane: Lane | None = None, **seen: Any) -> Explanation
     return found
 
 
+@pytest.mark.proves("I7")
 @pytest.mark.parametrize("status", sorted(TERMINAL), ids=str)
-def test_i7_what_is_over_says_how_it_ended(status: RunStatus) -> None:
+def test_what_is_over_says_how_it_ended(status: RunStatus) -> None:
     ended = a_run(status=status, head_key=None, queue_rank=None, ready_seq=None, ended_at=EARLIER)
     found = explained(ended)
     assert (found.gate, found.since, found.until) == (Gate.ENDED, EARLIER, None)
@@ -81,6 +82,7 @@ ERROR = '{"code":"error","message":"no disk"}'
 CANCEL = '{"files":"keep","reason":"too late","by":"ann"}'
 
 
+@pytest.mark.proves("R1.12")
 @pytest.mark.parametrize(
     ("status", "how"),
     [
@@ -88,18 +90,20 @@ CANCEL = '{"files":"keep","reason":"too late","by":"ann"}'
         (RunStatus.CANCELED, "canceled (too late)"),
     ],
 )
-def test_r1_12_what_is_over_says_why(status: RunStatus, how: str) -> None:
+def test_what_is_over_says_why(status: RunStatus, how: str) -> None:
     found = explained(a_run(**ENDED, status=status), error=ERROR, cancel=CANCEL)
     assert found.sentence == f"The run is over: {how}."
 
 
-def test_r1_12_who_canceled_without_a_reason_has_none() -> None:
+@pytest.mark.proves("R1.12")
+def test_who_canceled_without_a_reason_has_none() -> None:
     ended = a_run(**ENDED, status=RunStatus.CANCELED)
     found = explained(ended, cancel='{"files":"keep","reason":"","by":""}')
     assert found.sentence == "The run is over: canceled."
 
 
-def test_s4_why_it_is_over_is_one_short_line_that_moves_no_cursor() -> None:
+@pytest.mark.proves("S4")
+def test_why_it_is_over_is_one_short_line_that_moves_no_cursor() -> None:
     error = json.dumps({"code": "error", "message": "no\x1b[2J\n disk" + " at all" * 100})
     found = explained(a_run(**ENDED, status=RunStatus.FAILED), error=error)
     assert found.sentence.startswith("The run is over: failed (no [2J disk at all at all")
@@ -107,48 +111,52 @@ def test_s4_why_it_is_over_is_one_short_line_that_moves_no_cursor() -> None:
     assert len(found.sentence) < 250
 
 
-def test_r1_12_a_run_behind_others_of_its_key_knows_its_position_and_who_goes_first() -> None:
+@pytest.mark.proves("R1.12")
+def test_a_run_behind_others_of_its_key_knows_its_position_and_who_goes_first() -> None:
     head = a_run(**HELD)
     found = explained(a_run(**BEHIND, queued_at=EARLIER), head=head, ahead_count=2)
-    assert (found.gate, found.held_by, found.position) == (Gate.KEY, (head.id,), 3)
+    assert (found.gate, found.holder_ids, found.position) == (Gate.KEY, (head.id,), 3)
     assert found.since == EARLIER
     assert found.sentence == f"Key 'ann' is busy: run {head.id} (running) goes first."
 
 
-def test_r1_12_a_run_that_waits_for_its_lane_knows_its_position_and_who_holds_the_slots() -> None:
+@pytest.mark.proves("R1.12")
+def test_a_run_that_waits_for_its_lane_knows_its_position_and_who_holds_the_slots() -> None:
     holders = (RunId("one"), RunId("two"))
     found = explained(
         a_run(queued_at=LONG_AGO),
-        lane=Lane(LaneName("main"), 2),
+        lane=LaneRow(LaneName("main"), 2),
         slot_holders=holders,
         ahead_count=1,
         ready_at=EARLIER,
     )
-    assert (found.gate, found.held_by, found.position) == (Gate.LANE_FULL, holders, 2)
+    assert (found.gate, found.holder_ids, found.position) == (Gate.LANE_FULL, holders, 2)
     # Not since it was accepted: until then its key was the gate.
     assert found.since == EARLIER
     assert found.sentence == "Lane 'main' is full: 2 of 2 slots are taken."
 
 
-def test_i5_a_lane_whose_limit_was_lowered_below_what_is_held_is_full() -> None:
+@pytest.mark.proves("I5")
+def test_a_lane_whose_limit_was_lowered_below_what_is_held_is_full() -> None:
     holders = (RunId("one"), RunId("two"))
-    found = explained(a_run(), lane=Lane(LaneName("main"), 1), slot_holders=holders)
+    found = explained(a_run(), lane=LaneRow(LaneName("main"), 1), slot_holders=holders)
     assert found.gate is Gate.LANE_FULL
 
 
+@pytest.mark.proves("I5")
 @pytest.mark.parametrize(
     ("lane", "gate"),
     [
-        (Lane(LaneName("main"), 3, is_paused=1), Gate.LANE_PAUSED),
-        (Lane(LaneName("main"), 0), Gate.LANE_LIMIT_ZERO),
+        (LaneRow(LaneName("main"), 3, is_paused=1), Gate.LANE_PAUSED),
+        (LaneRow(LaneName("main"), 0), Gate.LANE_LIMIT_ZERO),
     ],
 )
 @pytest.mark.parametrize("leases", [{}, {ALIVE: SOON}], ids=["nobody alive", "alive"])
-def test_i5_a_closed_lane_is_the_gate_whoever_lives(
-    lane: Lane, gate: Gate, leases: dict[InstanceId, int]
+def test_a_closed_lane_is_the_gate_whoever_lives(
+    lane: LaneRow, gate: Gate, leases: dict[InstanceId, int]
 ) -> None:
     found = explained(a_run(), lane=lane, leases=leases)
-    assert (found.gate, found.held_by) == (gate, ())
+    assert (found.gate, found.holder_ids) == (gate, ())
     assert "'main'" in found.sentence
 
 
@@ -160,8 +168,8 @@ def test_without_a_live_instance_nobody_can_take_it(leases: dict[InstanceId, int
 
 
 def test_with_room_in_its_lane_it_waits_for_an_instance_that_knows_its_job() -> None:
-    found = explained(a_run(job="fetch", queue_by=SOON), slot_holders=(RunId("one"),))
-    assert (found.gate, found.held_by, found.position) == (Gate.NOT_CLAIMED, (), 1)
+    found = explained(a_run(job="fetch", queue_deadline_at=SOON), slot_holders=(RunId("one"),))
+    assert (found.gate, found.holder_ids, found.position) == (Gate.NOT_CLAIMED, (), 1)
     assert "registered job 'fetch'" in found.remedy
     assert found.until == SOON
 
@@ -184,7 +192,7 @@ def test_a_run_that_wants_a_slot_again_says_how_it_lost_the_one_it_had(
 ) -> None:
     found = explained(
         a_run(**state),
-        lane=Lane(LaneName("main"), 1),
+        lane=LaneRow(LaneName("main"), 1),
         slot_holders=(RunId("one"),),
         ready_at=EARLIER,
     )
@@ -195,44 +203,46 @@ def test_a_run_that_wants_a_slot_again_says_how_it_lost_the_one_it_had(
 
 def test_a_run_that_waited_gets_its_slot_from_its_own_instance() -> None:
     found = explained(a_run(**HELD | RESUMED | {"slot": None}))
-    assert (found.gate, found.held_by) == (Gate.NOT_CLAIMED, (ALIVE,))
+    assert (found.gate, found.holder_ids) == (Gate.NOT_CLAIMED, (ALIVE,))
     assert "its instance takes a slot" in found.sentence
 
 
 def test_a_running_run_names_its_instance_and_when_its_time_is_up() -> None:
-    found = explained(a_run(**HELD, run_by=SOON), moved_at=EARLIER)
-    assert (found.gate, found.held_by) == (Gate.RUNNING, (ALIVE,))
+    found = explained(a_run(**HELD, run_deadline_at=SOON), moved_at=EARLIER)
+    assert (found.gate, found.holder_ids) == (Gate.RUNNING, (ALIVE,))
     assert (found.since, found.until) == (EARLIER, SOON)
 
 
+@pytest.mark.proves("I8")
 @pytest.mark.parametrize(
     "state", [HELD, HELD | {"slot": None}, HELD | RESUMED | {"slot": None}], ids=str
 )
 @pytest.mark.parametrize(
     ("leases", "since"), [({GONE: EARLIER, ALIVE: SOON}, EARLIER), ({ALIVE: SOON}, None)]
 )
-def test_i8_a_run_of_an_instance_that_is_gone_awaits_the_sweep(
+def test_a_run_of_an_instance_that_is_gone_awaits_the_sweep(
     state: dict[str, Any], leases: dict[InstanceId, int], since: int | None
 ) -> None:
     found = explained(a_run(**state | {"instance_id": GONE}), leases=leases)
-    assert (found.gate, found.held_by, found.since) == (Gate.LEASE_EXPIRED, (GONE,), since)
+    assert (found.gate, found.holder_ids, found.since) == (Gate.LEASE_EXPIRED, (GONE,), since)
 
 
 def test_a_lease_is_in_force_until_its_last_moment() -> None:
     run = a_run(**HELD)
-    assert explained(run, leases={ALIVE: later(NOON, seconds=0.000001)}).gate is Gate.RUNNING
+    assert explained(run, leases={ALIVE: add_seconds(NOON, seconds=0.000001)}).gate is Gate.RUNNING
     assert explained(run, leases={ALIVE: NOON}).gate is Gate.LEASE_EXPIRED
 
 
 def test_a_run_that_waits_without_a_slot_is_not_in_the_queue() -> None:
     found = explained(a_run(**HELD | {"slot": None}), moved_at=EARLIER)
-    assert (found.gate, found.held_by) == (Gate.WAITING, (ALIVE,))
+    assert (found.gate, found.holder_ids) == (Gate.WAITING, (ALIVE,))
     assert (found.position, found.since) == (None, EARLIER)
     # Who holds it is told apart, and the time of a sleep is not in the database.
     assert ALIVE not in found.sentence
     assert "sleeps" in found.sentence
 
 
+@pytest.mark.proves("R1.12")
 @pytest.mark.parametrize(
     ("questions", "awaited"),
     [
@@ -240,31 +250,34 @@ def test_a_run_that_waits_without_a_slot_is_not_in_the_queue() -> None:
         (["q1", "q2"], "for an answer to 'q1', the first of its 2 open questions."),
     ],
 )
-def test_r1_12_a_run_that_waits_for_a_person_names_the_question(
+def test_a_run_that_waits_for_a_person_names_the_question(
     questions: list[str], awaited: str
 ) -> None:
     run = a_run(**HELD | {"slot": None})
     found = explained(run, questions=questions)
-    assert (found.gate, found.held_by) == (Gate.WAITING, (ALIVE,))
+    assert (found.gate, found.holder_ids) == (Gate.WAITING, (ALIVE,))
     assert found.sentence == f"Its job waits, without a slot, {awaited}"
     assert f"headway run resume {run.id}" in found.remedy
 
 
-def test_r1_12_a_run_that_waits_for_a_child_and_a_person_names_both() -> None:
+@pytest.mark.proves("R1.12")
+def test_a_run_that_waits_for_a_child_and_a_person_names_both() -> None:
     run = a_run(**HELD | {"slot": None})
     found = explained(run, children=[RunId("kid")], questions=["q1"])
-    assert (found.gate, found.held_by) == (Gate.CHILD, ("kid",))
+    assert (found.gate, found.holder_ids) == (Gate.CHILD, ("kid",))
     waited = "for an answer to 'q1' and for child run kid"
     assert found.sentence == f"Its job waits, without a slot, {waited}."
 
 
-def test_i18_a_run_parked_until_a_time_tells_it() -> None:
+@pytest.mark.proves("I18")
+def test_a_run_parked_until_a_time_tells_it() -> None:
     found = explained(a_run(**PARKED, wake_at=SOON), moved_at=EARLIER)
     assert (found.gate, found.since, found.until) == (Gate.NOT_DUE, EARLIER, SOON)
     assert "until its time comes" in found.sentence
 
 
-def test_i18_a_run_whose_time_has_come_awaits_the_sweep() -> None:
+@pytest.mark.proves("I18")
+def test_a_run_whose_time_has_come_awaits_the_sweep() -> None:
     found = explained(a_run(**PARKED, wake_at=NOON))
     assert found.gate is Gate.NOT_DUE
     assert "its time has come" in found.sentence
@@ -276,18 +289,22 @@ def test_a_run_parked_without_a_time_waits_for_somebody() -> None:
     assert (found.gate, found.since, found.until) == (Gate.INBOX, EARLIER, None)
 
 
-def test_i11_a_run_that_is_cancelling_tells_until_when() -> None:
-    cancelling = HELD | {"status": RunStatus.CANCELLING, "cancel_by": SOON}
+@pytest.mark.proves("I11")
+def test_a_run_that_is_cancelling_tells_until_when() -> None:
+    cancelling = HELD | {"status": RunStatus.CANCELLING, "cancel_deadline_at": SOON}
     found = explained(a_run(**cancelling), moved_at=EARLIER)
-    assert (found.gate, found.held_by, found.until) == (Gate.CANCELLING, (ALIVE,), SOON)
+    assert (found.gate, found.holder_ids, found.until) == (Gate.CANCELLING, (ALIVE,), SOON)
     assert (found.since, found.sentence) == (
         EARLIER,
         "It was asked to end, and its job is cleaning up.",
     )
 
 
-@pytest.mark.parametrize("late", [{"cancel_by": NOON}, {"instance_id": GONE, "cancel_by": SOON}])
-def test_i11_a_run_that_did_not_end_in_time_awaits_the_sweep(late: dict[str, Any]) -> None:
+@pytest.mark.proves("I11")
+@pytest.mark.parametrize(
+    "late", [{"cancel_deadline_at": NOON}, {"instance_id": GONE, "cancel_deadline_at": SOON}]
+)
+def test_a_run_that_did_not_end_in_time_awaits_the_sweep(late: dict[str, Any]) -> None:
     found = explained(a_run(**HELD | {"status": RunStatus.CANCELLING} | late))
     assert found.gate is Gate.CANCELLING
     assert "did not do so in time" in found.sentence

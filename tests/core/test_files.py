@@ -8,13 +8,15 @@ from headway.core.errors import InvalidInput
 from headway.core.stored_file import check_path, folder_name
 
 
+@pytest.mark.proves("S7")
 @pytest.mark.parametrize(
     "path", ["1.jpg", "photos/1.jpg", "a/b/c/d", "ключ/🔑.tar.gz", ".hidden", "a b/c.part.jpg", "~"]
 )
-def test_s7_a_plain_path_is_taken_as_it_is(path: str) -> None:
+def test_a_plain_path_is_taken_as_it_is(path: str) -> None:
     assert check_path(path) == path
 
 
+@pytest.mark.proves("S7")
 @pytest.mark.parametrize(
     ("path", "problem"),
     [
@@ -42,17 +44,19 @@ def test_s7_a_plain_path_is_taken_as_it_is(path: str) -> None:
         ("🔑" * 51, "more than 200 bytes"),
     ],
 )
-def test_s7_what_leads_out_or_is_no_name_everywhere_is_refused(path: str, problem: str) -> None:
+def test_what_leads_out_or_is_no_name_everywhere_is_refused(path: str, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem) as refused:
         check_path(path)
-    assert refused.value.place == "file"
+    assert refused.value.field == "file"
 
 
-def test_s7_a_path_that_is_no_text_is_refused() -> None:
+@pytest.mark.proves("S7")
+def test_a_path_that_is_no_text_is_refused() -> None:
     with pytest.raises(InvalidInput, match="file: must be text"):
         check_path(b"1.jpg")  # type: ignore[arg-type]
 
 
+@pytest.mark.proves("S7")
 @pytest.mark.parametrize(
     ("key", "name"),
     [
@@ -67,7 +71,7 @@ def test_s7_a_path_that_is_no_text_is_refused() -> None:
         ("é", "%c3%a9"),
     ],
 )
-def test_s7_a_key_s_folder_is_readable_where_the_key_is_plain(key: str, name: str) -> None:
+def test_a_key_s_folder_is_readable_where_the_key_is_plain(key: str, name: str) -> None:
     assert folder_name(key) == name
 
 
@@ -76,14 +80,16 @@ keys = st.text(
 )
 
 
+@pytest.mark.proves("S7")
 @given(keys, keys)
-def test_s7_no_two_keys_share_a_folder_whatever_the_file_system_thinks_of_case(
+def test_no_two_keys_share_a_folder_whatever_the_file_system_thinks_of_case(
     one: str, other: str
 ) -> None:
     assert (folder_name(one).lower() == folder_name(other).lower()) == (one == other)
 
 
+@pytest.mark.proves("S7")
 @given(keys)
-def test_s7_a_key_s_folder_is_one_name_that_every_file_system_takes(key: str) -> None:
+def test_a_key_s_folder_is_one_name_that_every_file_system_takes(key: str) -> None:
     check_path(f"{folder_name(key)}/1.jpg")
     assert "/" not in folder_name(key)

@@ -2,9 +2,10 @@
 
 import pytest
 
-from headway.core.suggest import nearest
+from headway.core.suggest import suggest_names
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("word", "names", "told"),
     [
@@ -19,5 +20,5 @@ from headway.core.suggest import nearest
         ),
     ],
 )
-def test_i15_the_likeliest_name_comes_first(word: str, names: list[str], told: str) -> None:
-    assert nearest(word, names) == told
+def test_the_likeliest_name_comes_first(word: str, names: list[str], told: str) -> None:
+    assert suggest_names(word, names) == told

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headway.core.document import NAME_LENGTH_MAX
 from headway.core.errors import InvalidInput
-from headway.core.ids import SECOND, Instant, later
-from headway.core.schedule import Due, Missed, Schedule
+from headway.core.ids import SECOND_US, Instant, add_seconds
+from headway.core.schedule import DueTime, MissedPolicy, Schedule
 from headway.testing import a_schedule
 
 BERLIN, NEW_YORK = "Europe/Berlin", "America/New_York"
@@ -22,50 +22,54 @@ DAY_S = 24 * 3_600.0
 def at(text: str, zone: str = "UTC", *, fold: int = 0) -> Instant:
     """The instant at which a clock on the wall of this zone shows `text`."""
     wall = datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=fold)
-    return Instant(round(wall.timestamp() * SECOND))
+    return Instant(round(wall.timestamp() * SECOND_US))
 
 
 def slots(schedule: Schedule, after: Instant, count: int) -> list[Instant]:
-    return list(islice(schedule.slots(after=after), count))
+    return list(islice(schedule.fire_times(after=after), count))
 
 
 def slots_until(end: Instant, schedule: Schedule, after: Instant) -> list[Instant]:
-    return list(takewhile(lambda slot_at: slot_at <= end, schedule.slots(after=after)))
+    return list(takewhile(lambda fire_at: fire_at <= end, schedule.fire_times(after=after)))
 
 
 # Clock changes.
 
 
+@pytest.mark.proves("I18")
 @pytest.mark.parametrize(
     ("zone", "day", "gap_ends"),
     [(BERLIN, "2026-03-29", "03:00"), (NEW_YORK, "2026-03-08", "03:00")],
 )
-def test_i18_a_time_that_spring_takes_away_comes_when_the_gap_ends(
+def test_a_time_that_spring_takes_away_comes_when_the_gap_ends(
     zone: str, day: str, gap_ends: str
 ) -> None:
     daily = a_schedule("30 2 * * *", time_zone=zone)
-    before = later(at(f"{day}T00:00", zone), seconds=-DAY_S)
+    before = add_seconds(at(f"{day}T00:00", zone), seconds=-DAY_S)
     first, second, third = slots(daily, before, 3)
     assert first < second == at(f"{day}T{gap_ends}", zone) < third
-    assert third - second == 23.5 * 3_600 * SECOND
+    assert third - second == 23.5 * 3_600 * SECOND_US
 
 
+@pytest.mark.proves("I18")
 @pytest.mark.parametrize(("zone", "day"), [(BERLIN, "2026-10-25"), (NEW_YORK, "2026-11-01")])
-def test_i18_a_time_that_autumn_brings_twice_fires_the_first_time_only(zone: str, day: str) -> None:
+def test_a_time_that_autumn_brings_twice_fires_the_first_time_only(zone: str, day: str) -> None:
     hour = "02" if zone == BERLIN else "01"
     daily = a_schedule(f"30 {hour} * * *", time_zone=zone)
     first_at, second_at = (at(f"{day}T{hour}:30", zone, fold=fold) for fold in (0, 1))
-    assert second_at - first_at == 3_600 * SECOND
-    tomorrow_at = Instant(first_at + 25 * 3_600 * SECOND)
+    assert second_at - first_at == 3_600 * SECOND_US
+    tomorrow_at = Instant(first_at + 25 * 3_600 * SECOND_US)
     assert slots(daily, at(f"{day}T00:00", zone), 2) == [first_at, tomorrow_at]
 
 
-def test_i18_from_within_the_second_of_two_hours_no_slot_of_the_first_comes_back() -> None:
+@pytest.mark.proves("I18")
+def test_from_within_the_second_of_two_hours_no_slot_of_the_first_comes_back() -> None:
     daily = a_schedule("30 2 * * *", time_zone=BERLIN)
     within = at("2026-10-25T02:10", BERLIN, fold=1)
-    assert daily.next_slot(after=within) == at("2026-10-26T02:30", BERLIN)
+    assert daily.next_fire_at(after=within) == at("2026-10-26T02:30", BERLIN)
 
 
+@pytest.mark.proves("I18")
 @pytest.mark.parametrize(
     ("zone", "day"),
     [
@@ -73,28 +77,31 @@ def test_i18_from_within_the_second_of_two_hours_no_slot_of_the_first_comes_back
         *[(BERLIN, "2026-03-29"), (NEW_YORK, "2026-03-08")],
     ],
 )
-def test_i18_an_hourly_job_fires_every_hour_whatever_the_clock_on_the_wall_does(
+def test_an_hourly_job_fires_every_hour_whatever_the_clock_on_the_wall_does(
     zone: str, day: str
 ) -> None:
     hourly = a_schedule("30 * * * *", time_zone=zone)
     found = slots(hourly, at(f"{day}T00:00", zone), 6)
-    assert {after - before for before, after in pairwise(found)} == {3_600 * SECOND}
+    assert {after - before for before, after in pairwise(found)} == {3_600 * SECOND_US}
 
 
-def test_i18_with_a_star_slots_come_as_the_clock_on_the_wall_shows_them() -> None:
+@pytest.mark.proves("I18")
+def test_with_a_star_slots_come_as_the_clock_on_the_wall_shows_them() -> None:
     starred = a_schedule("*/30 2 * * *", time_zone=BERLIN)
     in_autumn = [at(f"2026-10-25T02:{m}", BERLIN, fold=fold) for fold in (0, 1) for m in ("00", 30)]
     assert slots(starred, at("2026-10-25T00:00", BERLIN), 4) == in_autumn
-    after_the_gap = starred.next_slot(after=at("2026-03-29T00:00", BERLIN))
+    after_the_gap = starred.next_fire_at(after=at("2026-03-29T00:00", BERLIN))
     assert after_the_gap == at("2026-03-30T02:00", BERLIN)
 
 
-def test_i18_the_29th_of_february_comes_in_leap_years() -> None:
+@pytest.mark.proves("I18")
+def test_the_29th_of_february_comes_in_leap_years() -> None:
     leap = a_schedule("0 12 29 2 *", time_zone=NEW_YORK)
     found = slots(leap, at("2026-01-01T00:00"), 3)
     assert found == [at(f"{year}-02-29T12:00", NEW_YORK) for year in (2028, 2032, 2036)]
 
 
+@pytest.mark.proves("I18")
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     expression=st.sampled_from(
@@ -105,14 +112,14 @@ def test_i18_the_29th_of_february_comes_in_leap_years() -> None:
     start_s=st.integers(-2 * 86_400, 2 * 86_400),
 )
 @pytest.mark.slow
-def test_i18_the_slots_are_the_same_from_wherever_one_looks(
+def test_the_slots_are_the_same_from_wherever_one_looks(
     expression: str, zone: str, change: str, start_s: int
 ) -> None:
     schedule = a_schedule(expression, time_zone=zone)
     middle = at(f"{change}T01:00")
-    start, end = later(middle, seconds=start_s), later(middle, seconds=8 * DAY_S)
-    everything = slots_until(end, schedule, later(middle, seconds=-9 * DAY_S))
-    expected = [slot_at for slot_at in everything if slot_at > start]
+    start, end = add_seconds(middle, seconds=start_s), add_seconds(middle, seconds=8 * DAY_S)
+    everything = slots_until(end, schedule, add_seconds(middle, seconds=-9 * DAY_S))
+    expected = [fire_at for fire_at in everything if fire_at > start]
     assert slots_until(end, schedule, start) == expected
 
 
@@ -121,92 +128,105 @@ def test_i18_the_slots_are_the_same_from_wherever_one_looks(
 NINE, TEN = at("2026-05-04T09:00"), at("2026-05-04T10:00")
 
 
-def hourly(missed: Missed = Missed.SKIP) -> Schedule:
+def hourly(missed: MissedPolicy = MissedPolicy.SKIP) -> Schedule:
     return a_schedule("0 * * * *", missed=missed)
 
 
-@pytest.mark.parametrize("missed", Missed)
-def test_i18_a_slot_is_due_from_its_very_instant_and_never_before(missed: Missed) -> None:
-    assert hourly(missed).due(after=NINE, now=Instant(TEN - 1)) is None
-    assert hourly(missed).due(after=NINE, now=TEN) == Due(TEN)
-    assert hourly(missed).due(after=TEN, now=TEN) is None
+@pytest.mark.proves("I18")
+@pytest.mark.parametrize("missed", MissedPolicy)
+def test_a_slot_is_due_from_its_very_instant_and_never_before(missed: MissedPolicy) -> None:
+    assert hourly(missed).find_due(after=NINE, now=Instant(TEN - 1)) is None
+    assert hourly(missed).find_due(after=NINE, now=TEN) == DueTime(TEN)
+    assert hourly(missed).find_due(after=TEN, now=TEN) is None
 
 
-@pytest.mark.parametrize("missed", Missed)
-def test_i18_a_clock_that_jumps_back_fires_nothing_again(missed: Missed) -> None:
+@pytest.mark.proves("I18")
+@pytest.mark.parametrize("missed", MissedPolicy)
+def test_a_clock_that_jumps_back_fires_nothing_again(missed: MissedPolicy) -> None:
     for back_s in (0.000001, 1, 3_599, 3_600, 40 * DAY_S):
-        now = later(TEN, seconds=-back_s)
-        assert hourly(missed).due(after=TEN, now=now) is None
-    assert hourly(missed).next_slot(after=TEN) == at("2026-05-04T11:00")
+        now = add_seconds(TEN, seconds=-back_s)
+        assert hourly(missed).find_due(after=TEN, now=now) is None
+    assert hourly(missed).next_fire_at(after=TEN) == at("2026-05-04T11:00")
 
 
-def test_i18_a_slot_is_missed_when_it_is_more_than_a_minute_late() -> None:
-    in_time, too_late = later(TEN, seconds=60), later(TEN, seconds=60.000001)
-    assert hourly().due(after=NINE, now=in_time) == Due(TEN)
-    assert hourly().due(after=NINE, now=too_late) == Due(TEN, is_dropped=True)
-    assert hourly(Missed.ONCE).due(after=NINE, now=too_late) == Due(TEN)
+@pytest.mark.proves("I18")
+def test_a_slot_is_missed_when_it_is_more_than_a_minute_late() -> None:
+    in_time, too_late = add_seconds(TEN, seconds=60), add_seconds(TEN, seconds=60.000001)
+    assert hourly().find_due(after=NINE, now=in_time) == DueTime(TEN)
+    assert hourly().find_due(after=NINE, now=too_late) == DueTime(TEN, is_dropped=True)
+    assert hourly(MissedPolicy.ONCE).find_due(after=NINE, now=too_late) == DueTime(TEN)
 
 
-def test_i18_of_a_jump_forward_skip_drops_all_and_once_fires_the_last() -> None:
+@pytest.mark.proves("I18")
+def test_of_a_jump_forward_skip_drops_all_and_once_fires_the_last() -> None:
     now = at("2027-02-03T04:30")
     newest = at("2027-02-03T04:00")
-    assert hourly().due(after=NINE, now=now) == Due(newest, is_dropped=True)
-    assert hourly(Missed.ONCE).due(after=NINE, now=now) == Due(newest)
-    for missed in Missed:
-        assert hourly(missed).due(after=newest, now=now) is None
+    assert hourly().find_due(after=NINE, now=now) == DueTime(newest, is_dropped=True)
+    assert hourly(MissedPolicy.ONCE).find_due(after=NINE, now=now) == DueTime(newest)
+    for missed in MissedPolicy:
+        assert hourly(missed).find_due(after=newest, now=now) is None
 
 
-@pytest.mark.parametrize("missed", Missed)
+@pytest.mark.proves("I18")
+@pytest.mark.parametrize("missed", MissedPolicy)
 @pytest.mark.parametrize("late_s", [0, 30, 60])
-def test_i18_with_others_missed_the_slot_that_is_in_time_fires_for_itself_or_for_all(
-    missed: Missed, late_s: float
+def test_with_others_missed_the_slot_that_is_in_time_fires_for_itself_or_for_all(
+    missed: MissedPolicy, late_s: float
 ) -> None:
     noon = at("2026-05-04T12:00")
-    assert hourly(missed).due(after=NINE, now=later(noon, seconds=late_s)) == Due(noon)
+    assert hourly(missed).find_due(after=NINE, now=add_seconds(noon, seconds=late_s)) == DueTime(
+        noon
+    )
 
 
-@pytest.mark.parametrize("missed", Missed)
-def test_i18_two_slots_in_time_fire_one_after_the_other(missed: Missed) -> None:
+@pytest.mark.proves("I18")
+@pytest.mark.parametrize("missed", MissedPolicy)
+def test_two_slots_in_time_fire_one_after_the_other(missed: MissedPolicy) -> None:
     each_minute = a_schedule("* * * * *", missed=missed)
-    now = later(TEN, seconds=60)
-    assert each_minute.due(after=Instant(TEN - 1), now=now) == Due(TEN)
-    assert each_minute.due(after=TEN, now=now) == Due(now)
-    assert each_minute.due(after=now, now=now) is None
+    now = add_seconds(TEN, seconds=60)
+    assert each_minute.find_due(after=Instant(TEN - 1), now=now) == DueTime(TEN)
+    assert each_minute.find_due(after=TEN, now=now) == DueTime(now)
+    assert each_minute.find_due(after=now, now=now) is None
 
 
-def test_i18_a_year_of_minutes_is_missed_without_counting_them() -> None:
+@pytest.mark.proves("I18")
+def test_a_year_of_minutes_is_missed_without_counting_them() -> None:
     """Decided under locks: it must not take seconds."""
-    each_minute = a_schedule("* * * * *", missed=Missed.ONCE)
+    each_minute = a_schedule("* * * * *", missed=MissedPolicy.ONCE)
     seen = 0
 
     class Counted(Schedule):
-        def slots(self, *, after: Instant) -> Any:
+        def fire_times(self, *, after: Instant) -> Any:
             nonlocal seen
-            for slot_at in super().slots(after=after):
+            for fire_at in super().fire_times(after=after):
                 seen += 1
-                yield slot_at
+                yield fire_at
 
     counted = Counted(
         name="a",
         expression=each_minute.expression,
         job="a",
         key=each_minute.key,
-        missed=Missed.ONCE,
+        missed=MissedPolicy.ONCE,
     )
-    now = later(TEN, seconds=365 * DAY_S + 61)
-    assert counted.due(after=TEN, now=now) == Due(later(TEN, seconds=365 * DAY_S + 60))
+    now = add_seconds(TEN, seconds=365 * DAY_S + 61)
+    assert counted.find_due(after=TEN, now=now) == DueTime(
+        add_seconds(TEN, seconds=365 * DAY_S + 60)
+    )
     assert seen < 100
 
 
-def test_i18_a_yearly_slot_that_was_missed_is_found_however_far_back() -> None:
-    yearly = a_schedule("0 0 29 2 *", missed=Missed.ONCE)
+@pytest.mark.proves("I18")
+def test_a_yearly_slot_that_was_missed_is_found_however_far_back() -> None:
+    yearly = a_schedule("0 0 29 2 *", missed=MissedPolicy.ONCE)
     now = at("2031-12-31T00:00")
-    assert yearly.due(after=NINE, now=now) == Due(at("2028-02-29T00:00"))
+    assert yearly.find_due(after=NINE, now=now) == DueTime(at("2028-02-29T00:00"))
 
 
 # The door.
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("place", "said", "wrong"),
     [
@@ -235,14 +255,15 @@ def test_i18_a_yearly_slot_that_was_missed_is_found_however_far_back() -> None:
     ],
     ids=str,
 )
-def test_i15_a_schedule_that_cannot_be_is_refused_and_the_place_named(
+def test_a_schedule_that_cannot_be_is_refused_and_the_place_named(
     place: str, said: str, wrong: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput) as refused:
         a_schedule(**wrong)
-    assert refused.value.place == place
+    assert refused.value.field == place
     assert said in refused.value.problem
 
 
-def test_i15_blanks_around_names_and_between_fields_mean_nothing() -> None:
+@pytest.mark.proves("I15")
+def test_blanks_around_names_and_between_fields_mean_nothing() -> None:
     assert a_schedule(" 0  3 * * * ", name=" a ") == a_schedule("0 3 * * *", name="a")

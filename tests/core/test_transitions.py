@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.core.run.status import IDLE_WORD, VOCABULARY, RunStatus, row_word
+from headway.core.run.status import IDLE_NAME, STATUS_NAMES, RunStatus, row_status_name
 from headway.core.run.transitions import ACTIVE, TERMINAL, TRANSITIONS, Trigger
 
 # As the requirement has it, plus what a take-over and a forced cancel need.
@@ -25,16 +25,19 @@ def moves() -> set[tuple[str, str]]:
     return {(source, end) for edges in TRANSITIONS.values() for source, end in edges.items()}
 
 
-def test_r2_1_the_table_has_the_required_moves_and_no_other() -> None:
+@pytest.mark.proves("R2.1")
+def test_the_table_has_the_required_moves_and_no_other() -> None:
     assert moves() == REQUIRED
 
 
-def test_r2_1_every_trigger_has_its_moves() -> None:
+@pytest.mark.proves("R2.1")
+def test_every_trigger_has_its_moves() -> None:
     assert set(TRANSITIONS) == set(Trigger)
     assert all(TRANSITIONS.values())
 
 
-def test_r2_3_what_is_terminal_has_no_way_out() -> None:
+@pytest.mark.proves("R2.3")
+def test_what_is_terminal_has_no_way_out() -> None:
     assert {
         RunStatus.SUCCEEDED,
         RunStatus.FAILED,
@@ -46,7 +49,8 @@ def test_r2_3_what_is_terminal_has_no_way_out() -> None:
     assert not {source for source, _ in moves()} & TERMINAL
 
 
-def test_r2_3_states_only_move_forward() -> None:
+@pytest.mark.proves("R2.3")
+def test_states_only_move_forward() -> None:
     """No path comes back to a state that was left; a take-over stays where it is."""
     onward: dict[str, set[str]] = {}
     for source, end in moves() - {("running", "running")}:
@@ -60,18 +64,21 @@ def test_r2_3_states_only_move_forward() -> None:
     assert reachable(RunStatus.QUEUED) == set(RunStatus) - {RunStatus.QUEUED, RunStatus.REJECTED}
 
 
-def test_r2_1_a_rejected_run_never_was_anything_else() -> None:
+@pytest.mark.proves("R2.1")
+def test_a_rejected_run_never_was_anything_else() -> None:
     assert RunStatus.REJECTED not in {status for move in moves() for status in move}
 
 
-def test_r1_6_every_state_has_a_word_in_each_of_the_three_vocabularies() -> None:
-    assert set(VOCABULARY) == set(RunStatus)
-    rows = {words.row for words in VOCABULARY.values()} | {IDLE_WORD}
+@pytest.mark.proves("R1.6")
+def test_every_state_has_a_word_in_each_of_the_three_vocabularies() -> None:
+    assert set(STATUS_NAMES) == set(RunStatus)
+    rows = {words.row for words in STATUS_NAMES.values()} | {IDLE_NAME}
     assert rows == {"Idle", "Queued", "Running", "Done", "Failed", "Cancelled"}
-    tasks = {words.task for words in VOCABULARY.values()}
+    tasks = {words.task for words in STATUS_NAMES.values()}
     assert tasks == {"pending", "running", "canceling", "completed", "failed", "canceled"}
 
 
+@pytest.mark.proves("R1.6")
 @pytest.mark.parametrize(
     ("status", "row", "task"),
     [
@@ -84,12 +91,13 @@ def test_r1_6_every_state_has_a_word_in_each_of_the_three_vocabularies() -> None
         ("timed_out", "Failed", "failed"),
     ],
 )
-def test_r1_6_the_words_of_a_run_that_has_started(status: str, row: str, task: str) -> None:
-    assert VOCABULARY[RunStatus(status)] == (row, task)
-    assert row_word(RunStatus(status), has_started=True) == row
+def test_the_words_of_a_run_that_has_started(status: str, row: str, task: str) -> None:
+    assert STATUS_NAMES[RunStatus(status)] == (row, task)
+    assert row_status_name(RunStatus(status), has_started=True) == row
 
 
-def test_r1_6_a_run_canceled_before_it_started_leaves_its_key_idle() -> None:
-    assert row_word(RunStatus.CANCELED, has_started=False) == "Idle"
-    assert row_word(RunStatus.TIMED_OUT, has_started=False) == "Failed"
-    assert row_word(RunStatus.REJECTED, has_started=False) == "Idle"
+@pytest.mark.proves("R1.6")
+def test_a_run_canceled_before_it_started_leaves_its_key_idle() -> None:
+    assert row_status_name(RunStatus.CANCELED, has_started=False) == "Idle"
+    assert row_status_name(RunStatus.TIMED_OUT, has_started=False) == "Failed"
+    assert row_status_name(RunStatus.REJECTED, has_started=False) == "Idle"

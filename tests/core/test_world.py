@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from headway.core.batch_state import LaneQueue, World
-from headway.core.command.protocol import Needs
+from headway.core.batch_state import BatchState, LaneQueue
+from headway.core.command.protocol import RowsNeeded
 from headway.core.command.run.submit import Accepted, Busy
 from headway.core.ids import Instant, Key, LaneName, RunId
-from headway.core.lane_row import Lane, default_lane
+from headway.core.lane_row import LaneRow, default_lane
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
 from headway.core.run.run import NO_TOKEN, Claim, QueueRank, Run
@@ -20,17 +20,17 @@ NOW = Instant(1000)
 MAIN = LaneName("main")
 
 
-def a_world(*runs: Run, waiting: dict[str, list[Run]] | None = None, limit: int = 3) -> World:
-    world = World(now=NOW, seq=100)
-    world.known_lanes[MAIN] = Lane(MAIN, limit)
-    world.lanes[MAIN] = LaneQueue(Lane(MAIN, limit))
+def a_world(*runs: Run, waiting: dict[str, list[Run]] | None = None, limit: int = 3) -> BatchState:
+    world = BatchState(now=NOW, seq=100)
+    world.lane_rows[MAIN] = LaneRow(MAIN, limit)
+    world.lane_queues[MAIN] = LaneQueue(LaneRow(MAIN, limit))
     for run in runs:
         world.load_run(run)
-        world.waiting.setdefault(run.key, [])
+        world.waiting_run_ids.setdefault(run.key, [])
     for key, behind in (waiting or {}).items():
         for run in behind:
             world.load_run(run)
-        world.waiting[Key(key)] = [run.id for run in behind]
+        world.waiting_run_ids[Key(key)] = [run.id for run in behind]
     return world
 
 
@@ -45,24 +45,27 @@ def behind(seq: int) -> Run:
     )
 
 
-def test_i2_the_fence_lets_the_claim_in_force_pass_and_no_other() -> None:
+@pytest.mark.proves("I2")
+def test_the_fence_lets_the_claim_in_force_pass_and_no_other() -> None:
     run = a_running(token="new")
     world = a_world(run)
-    assert world.held(Claim(run.id, "new")) is run
-    assert world.held(Claim(run.id, "old")) is None
-    assert world.held(Claim(run.id, NO_TOKEN)) is None
-    assert world.held(Claim(RunId("other"), "new")) is None
+    assert world.held_run(Claim(run.id, "new")) is run
+    assert world.held_run(Claim(run.id, "old")) is None
+    assert world.held_run(Claim(run.id, NO_TOKEN)) is None
+    assert world.held_run(Claim(RunId("other"), "new")) is None
 
 
-def test_i2_no_token_is_no_claim() -> None:
+@pytest.mark.proves("I2")
+def test_no_token_is_no_claim() -> None:
     run = a_run()
-    assert a_world(run).held(Claim(run.id, NO_TOKEN)) is None
+    assert a_world(run).held_run(Claim(run.id, NO_TOKEN)) is None
 
 
-def test_r2_7_a_move_has_its_one_event() -> None:
+@pytest.mark.proves("R2.7")
+def test_a_move_has_its_one_event() -> None:
     run = a_running(run_seq=4, revision=9)
     world = a_world(run)
-    moved = world.move(run, Trigger.CANCEL, cancel_by=Instant(2000))
+    moved = world.move(run, Trigger.CANCEL, cancel_deadline_at=Instant(2000))
     assert moved is not None
     (event,) = world.changes.events
     assert (event.seq, event.run_id, event.run_seq, event.at) == (101, run.id, 5, NOW)
@@ -72,57 +75,62 @@ def test_r2_7_a_move_has_its_one_event() -> None:
     )
     assert (moved.run_seq, moved.revision, moved.due_at) == (5, 10, 2000)
     assert world.seq == 101
-    assert world.loaded[run.id] is run  # What the guards are made of is what was locked.
+    assert world.loaded_runs[run.id] is run  # What the guards are made of is what was locked.
 
 
+@pytest.mark.proves("R2.3")
 @pytest.mark.parametrize("status", sorted(TERMINAL))
-def test_r2_3_what_has_ended_does_not_move_and_nothing_is_said(status: RunStatus) -> None:
+def test_what_has_ended_does_not_move_and_nothing_is_said(status: RunStatus) -> None:
     run = a_run(status=status, head_key=None, queue_rank=None, ready_seq=None, ended_at=NOW)
     world = a_world(run)
     assert [world.move(run, trigger) for trigger in Trigger] == [None] * len(Trigger)
     assert not world.has_changed
 
 
+@pytest.mark.proves("I8")
 @pytest.mark.parametrize("trigger", [Trigger.COMPLETE, Trigger.FAIL, Trigger.EXPIRE])
-def test_i8_an_end_frees_everything_that_was_held(trigger: Trigger) -> None:
-    run = a_running(is_interactive=1, run_by=Instant(5), wake_at=Instant(6), due_at=Instant(5))
+def test_an_end_frees_everything_that_was_held(trigger: Trigger) -> None:
+    run = a_running(window=1, run_deadline_at=Instant(5), wake_at=Instant(6), due_at=Instant(5))
     world = a_world(run)
-    world.lanes[MAIN].held_count = 1
+    world.lane_queues[MAIN].held_count = 1
     ended = world.move(run, trigger)
     assert ended is not None
     ended.check()
     assert (ended.ended_at, ended.head_key, ended.slot) == (NOW, None, None)
-    assert (ended.token, ended.instance_id, ended.is_interactive) == (NO_TOKEN, None, 0)
-    assert (ended.run_by, ended.wake_at, ended.due_at) == (None, None, None)
-    assert world.lanes[MAIN].held_count == 0
-    assert world.head_of(run.key) is None
+    assert (ended.token, ended.instance_id, ended.window) == (NO_TOKEN, None, 0)
+    assert (ended.run_deadline_at, ended.wake_at, ended.due_at) == (None, None, None)
+    assert world.lane_queues[MAIN].held_count == 0
+    assert world.head_run(run.key) is None
 
 
-def test_i9_an_end_hands_the_key_to_the_next_in_line() -> None:
+@pytest.mark.proves("I9")
+def test_an_end_hands_the_key_to_the_next_in_line() -> None:
     run, second, third = a_running(), behind(2), behind(3)
     world = a_world(run, waiting={"ann": [second, third]})
     world.move(run, Trigger.COMPLETE)
-    heir = world.head_of(run.key)
+    heir = world.head_run(run.key)
     assert heir is not None
     heir.check()
     # Ready since the end of the one before it.
     assert (heir.id, heir.head_key, heir.waiting_key) == (second.id, "ann", None)
     assert (heir.queue_rank, heir.ready_seq) == (QueueRank.READY, world.seq)
-    assert world.waiting[run.key] == [third.id]
+    assert world.waiting_run_ids[run.key] == [third.id]
 
 
-def test_i9_who_leaves_the_line_leaves_the_others_their_places() -> None:
+@pytest.mark.proves("I9")
+def test_who_leaves_the_line_leaves_the_others_their_places() -> None:
     run, second, third = a_running(), behind(2), behind(3)
     world = a_world(run, waiting={"ann": [second, third]})
     world.move(second, Trigger.CANCEL)
-    assert world.head_of(run.key) == run
+    assert world.head_run(run.key) == run
     world.move(run, Trigger.COMPLETE)
-    heir = world.head_of(run.key)
+    heir = world.head_run(run.key)
     assert heir is not None
     assert heir.id == third.id
 
 
-def test_i9_the_queue_gives_resumed_runs_first_and_then_by_readiness() -> None:
+@pytest.mark.proves("I9")
+def test_the_queue_gives_resumed_runs_first_and_then_by_readiness() -> None:
     world = a_world()
     ranks = [(QueueRank.READY, 7), (QueueRank.RESUMED, 9), (QueueRank.READY, 3)]
     for number, (rank, ready_seq) in enumerate(ranks):
@@ -132,7 +140,8 @@ def test_i9_the_queue_gives_resumed_runs_first_and_then_by_readiness() -> None:
     assert [run and run.ready_seq for run in popped] == [9, 3, 7, None]
 
 
-def test_i9_a_run_that_changed_since_it_was_queued_is_not_given_out() -> None:
+@pytest.mark.proves("I9")
+def test_a_run_that_changed_since_it_was_queued_is_not_given_out() -> None:
     run = a_run()
     world = a_world(run)
     world.load_ready(run)
@@ -141,19 +150,21 @@ def test_i9_a_run_that_changed_since_it_was_queued_is_not_given_out() -> None:
     assert world.pop_ready(MAIN) is None
 
 
-def test_i5_the_figures_of_the_lane_follow_what_the_batch_does() -> None:
+@pytest.mark.proves("I5")
+def test_the_figures_of_the_lane_follow_what_the_batch_does() -> None:
     run = a_run()
     world = a_world(run)
-    world.lanes[MAIN].queued_count = 1
+    world.lane_queues[MAIN].queued_count = 1
     moved = world.move(run, Trigger.CLAIM, slot=MAIN, token="t", instance_id="me", queue_rank=None)
-    queue = world.lanes[MAIN]
+    queue = world.lane_queues[MAIN]
     assert (queue.held_count, queue.queued_count) == (1, 0)
     assert moved is not None
     world.update(moved, slot=None)
     assert (queue.held_count, queue.queued_count) == (0, 0)
 
 
-def test_r1_5_in_one_world_the_second_sees_the_first() -> None:
+@pytest.mark.proves("R1.5")
+def test_in_one_world_the_second_sees_the_first() -> None:
     world = a_world()
     first, second = a_submit(), a_submit()
     third = a_submit(on_conflict=OnConflict.ENQUEUE)
@@ -165,28 +176,32 @@ def test_r1_5_in_one_world_the_second_sees_the_first() -> None:
         run.check()
 
 
-def test_r1_5_a_refusal_changes_nothing() -> None:
+@pytest.mark.proves("R1.5")
+def test_a_refusal_changes_nothing() -> None:
     world = a_world(a_run())
     assert isinstance(a_submit().decide(world), Busy)
     assert not world.has_changed
 
 
-def test_i13_events_are_numbered_from_where_the_stream_was() -> None:
+@pytest.mark.proves("I13")
+def test_events_are_numbered_from_where_the_stream_was() -> None:
     world = a_world()
-    world.announce(EventType.LANE_CHANGED, "{}", lane=MAIN)
+    world.emit_global(EventType.LANE_CHANGED, "{}", lane=MAIN)
     run = world.emit(a_run(run_seq=7), EventType.LOG, '"line"')
     assert [(event.seq, event.run_seq) for event in world.changes.events] == [(101, None), (102, 8)]
     assert run.run_seq == 8
 
 
-def test_r1_2_lanes_have_their_defaults_and_a_pause_is_a_limit_of_none() -> None:
+@pytest.mark.proves("R1.2")
+def test_lanes_have_their_defaults_and_a_pause_is_a_limit_of_none() -> None:
     limits = {
         name: default_lane(LaneName(name)).capacity for name in ("main", "cron", "subagent", "x")
     }
     assert limits == {"main": 3, "cron": 1, "subagent": 1, "x": 1}
-    assert Lane(MAIN, 3, is_paused=1).capacity == 0
+    assert LaneRow(MAIN, 3, is_paused=1).capacity == 0
 
 
+@pytest.mark.proves("I7")
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -202,16 +217,17 @@ def test_r1_2_lanes_have_their_defaults_and_a_pause_is_a_limit_of_none() -> None
     ],
     ids=str,
 )
-def test_i7_a_run_in_a_wrong_state_is_our_mistake(wrong: dict[str, Any]) -> None:
+def test_a_run_in_a_wrong_state_is_our_mistake(wrong: dict[str, Any]) -> None:
     a_run().check()
     with pytest.raises(AssertionError):
         a_run(**wrong).check()
 
 
-def test_r4_7_commands_say_what_they_need_and_needs_add_up() -> None:
-    needs = Needs()
+@pytest.mark.proves("R4.7")
+def test_commands_say_what_they_need_and_needs_add_up() -> None:
+    needs = RowsNeeded()
     run_id = RunId("one")
-    needs.run(run_id, may_end=True)
-    needs.run(run_id, may_wake=True)
+    needs.add_run(run_id, may_end=True)
+    needs.add_run(run_id, may_wake=True)
     assert needs.run_ids == {run_id: True}
     assert list(needs.waking_ids) == [run_id]

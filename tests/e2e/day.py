@@ -77,7 +77,7 @@ def a_busy_day(site: Site, folder: Path) -> Day:
 
 
 def _run_ended(site: Site, key: str, downloaded: int, end: Any, when: When) -> str:
-    run_id = site.begun(key, params=_params(key), existing="replace")
+    run_id = site.begun(key, params=_params(key), on_existing_output="replace")
     page_count = 1 + downloaded // 30
     site.tell(run_id, *(f"page {page} of {page_count}" for page in range(1, page_count + 1)[-12:]))
     site.tell(run_id, {"file": f"photos/{downloaded}.jpg"})
@@ -129,7 +129,7 @@ def _under_way_for_long(site: Site) -> str:
 
 
 def _under_way(site: Site, gate: Path) -> str:
-    first = site.begun("ada", params=_params("ada"), existing="replace")
+    first = site.begun("ada", params=_params("ada"), on_existing_output="replace")
     site.tell(first, *(f"page {number} of 12" for number in (1, 2, 3)))
     site.tell(first, "photos/126.jpg", "photos/127.jpg", "page 4 of 12")
     site.tell(first, {"log": "photos/97.jpg is gone", "level": "warning"}, "photos/128.jpg")
@@ -142,13 +142,13 @@ def _under_way(site: Site, gate: Path) -> str:
     shipped = site.started("order to parcel", key="order-1005", params=held)
     site.waiting(shipped, "event")
     site.call("POST", f"/api/tasks/{shipped}/signal", {"key": "paid", "value": True})
-    third = site.begun("brian", params=_params("brian"), existing="replace")
+    third = site.begun("brian", params=_params("brian"), on_existing_output="replace")
     site.tell(third, {"downloaded": 7, "skipped": 0, "filtered": 1, "bytes_per_s": 310_000})
     begun = ((first, When(372, 9)), (second, When(95)), (shipped, When(52)), (third, When(41)))
     for run_id, when in begun:
         site.until(run_id, lambda run: run["progress"] is not None)
         move(site.database, run_id, when)
     for key, ago_s in (("frances", 34), ("grace", 12)):
-        run_id = site.submit(key, params=_params(key), existing="replace")
+        run_id = site.submit(key, params=_params(key), on_existing_output="replace")
         move(site.database, run_id, When(ago_s))
     return first

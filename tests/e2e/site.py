@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 from headway import Headway
 from headway.core.command.run.submit import Busy
-from headway.services.upkeep.pruner import Keeper, Retention
+from headway.services.upkeep.pruner import Pruner, Retention
 from headway.testing import a_submit
 from tests.cli.command import command, environment
 from tests.contract.backends import run_apart
@@ -194,7 +194,7 @@ class Site:
         async with Headway(self.url).without_engine() as hw:
             retention = Retention(runs_s=MOMENT_S)
             store = hw.store
-            keeper = Keeper(store, store.runs, store.events, store.workers, retention)
+            keeper = Pruner(store, store.runs, store.events, store.workers, retention)
             await keeper.prune_all()
 
     async def forget_events(self) -> None:
@@ -202,7 +202,7 @@ class Site:
         async with Headway(self.url).without_engine() as hw:
             retention = Retention(events_s=MOMENT_S)
             store = hw.store
-            keeper = Keeper(store, store.runs, store.events, store.workers, retention)
+            keeper = Pruner(store, store.runs, store.events, store.workers, retention)
             await keeper.prune_all()
 
     def has_file(self, path: str, *, of: str) -> bool:

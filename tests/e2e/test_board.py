@@ -14,8 +14,9 @@ from tests.e2e.viewer import Viewer, everywhere, row
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
 
+@pytest.mark.proves("R1.6")
 @everywhere
-async def test_r1_6_a_row_goes_from_idle_over_running_to_done(viewer: Viewer, site: Site) -> None:
+async def test_a_row_goes_from_idle_over_running_to_done(viewer: Viewer, site: Site) -> None:
     key = f"lena-{viewer.scheme}"
     site.save(key)
     page = await viewer.open()
@@ -30,7 +31,8 @@ async def test_r1_6_a_row_goes_from_idle_over_running_to_done(viewer: Viewer, si
     await expect(lena.get_by_test_id("figures")).to_contain_text("downloaded3")
 
 
-async def test_r1_6_a_failed_row_says_why(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R1.6")
+async def test_a_failed_row_says_why(viewer: Viewer, site: Site) -> None:
     site.save("ann")
     page = await viewer.open()
     site.tell(site.begun("ann"), {"fail": "the feed is gone"})
@@ -38,7 +40,8 @@ async def test_r1_6_a_failed_row_says_why(viewer: Viewer, site: Site) -> None:
     await expect(row(page, "ann").get_by_test_id("reason")).to_contain_text("the feed is gone")
 
 
-async def test_r1_6_cancelling_a_queued_run_brings_the_row_back_to_idle(
+@pytest.mark.proves("R1.6")
+async def test_cancelling_a_queued_run_brings_the_row_back_to_idle(
     viewer: Viewer, site: Site
 ) -> None:
     site.call("PATCH", "/api/lanes/main", {"max_concurrent": 0})
@@ -52,8 +55,9 @@ async def test_r1_6_cancelling_a_queued_run_brings_the_row_back_to_idle(
     await expect(ann.get_by_role("button", name="Start new")).to_be_enabled()
 
 
+@pytest.mark.proves("R1.7")
 @everywhere
-async def test_r1_7_a_row_is_locked_while_its_run_is_active(viewer: Viewer, site: Site) -> None:
+async def test_a_row_is_locked_while_its_run_is_active(viewer: Viewer, site: Site) -> None:
     site.save("ann")
     page = await viewer.open()
     ann = row(page, "ann")
@@ -73,8 +77,9 @@ async def test_r1_7_a_row_is_locked_while_its_run_is_active(viewer: Viewer, site
     await expect(url).to_be_enabled()
 
 
+@pytest.mark.proves("R1.2", "R1.12")
 @everywhere
-async def test_r1_2_r1_12_the_limit_is_a_live_control_and_the_queue_shows_places(
+async def test_the_limit_is_a_live_control_and_the_queue_shows_places(
     viewer: Viewer, site: Site
 ) -> None:
     for key in ("ann", "bea", "carl"):
@@ -102,8 +107,9 @@ async def test_r1_2_r1_12_the_limit_is_a_live_control_and_the_queue_shows_places
     assert site.call("GET", "/api/lanes/main")["max_concurrent"] == 64
 
 
+@pytest.mark.proves("R1.12")
 @everywhere
-async def test_r1_12_a_missing_setting_is_told_on_the_row_and_at_its_field(
+async def test_a_missing_setting_is_told_on_the_row_and_at_its_field(
     viewer: Viewer, site: Site
 ) -> None:
     key = f"mona-{viewer.scheme}"
@@ -123,8 +129,9 @@ async def test_r1_12_a_missing_setting_is_told_on_the_row_and_at_its_field(
     assert run["params"]["url"] == "https://example.org/other"
 
 
+@pytest.mark.proves("R1.12")
 @everywhere
-async def test_r1_12_paste_overwrites_all_parameters_and_never_the_identity(
+async def test_paste_overwrites_all_parameters_and_never_the_identity(
     viewer: Viewer, site: Site
 ) -> None:
     site.save("ann", kinds=["gif"], page_max=7)
@@ -139,8 +146,9 @@ async def test_r1_12_paste_overwrites_all_parameters_and_never_the_identity(
     assert (bea["key"], bea["job"], bea["params"]) == ("bea", "mirror", ann["params"])
 
 
+@pytest.mark.proves("R1.8")
 @pytest.mark.parametrize(("choice", "is_kept"), [("keep", True), ("delete", False)])
-async def test_r1_8_the_canceller_chooses_what_becomes_of_the_files(
+async def test_the_canceller_chooses_what_becomes_of_the_files(
     viewer: Viewer, site: Site, choice: str, is_kept: bool
 ) -> None:
     key = f"ann-{choice}"
@@ -156,11 +164,12 @@ async def test_r1_8_the_canceller_chooses_what_becomes_of_the_files(
     assert site.has_file("1.jpg", of=key) is is_kept
 
 
+@pytest.mark.proves("R1.12")
 @pytest.mark.parametrize(
     ("choice", "existing"),
     [("Replace", "replace"), ("Pack into an archive", "archive"), ("Delete", "delete")],
 )
-async def test_r1_12_start_on_existing_output_asks_what_becomes_of_it(
+async def test_start_on_existing_output_asks_what_becomes_of_it(
     viewer: Viewer, site: Site, choice: str, existing: str
 ) -> None:
     key = f"ann-{existing}"
@@ -181,7 +190,8 @@ async def test_r1_12_start_on_existing_output_asks_what_becomes_of_it(
     assert site.has_file("1.jpg", of=key) is (existing == "replace")
 
 
-async def test_r1_1_continue_makes_a_run_that_goes_on(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R1.1")
+async def test_continue_makes_a_run_that_goes_on(viewer: Viewer, site: Site) -> None:
     site.save("ann")
     first = site.begun("ann")
     site.tell(first, "end")
@@ -232,8 +242,9 @@ async def test_the_board_is_used_by_the_keyboard_alone(viewer: Viewer, site: Sit
     await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
 
 
+@pytest.mark.proves("R1.5")
 @everywhere
-async def test_r1_5_start_on_a_busy_key_is_refused_and_the_row_says_so(
+async def test_start_on_a_busy_key_is_refused_and_the_row_says_so(
     browser: Browser, viewer: Viewer, site: Site
 ) -> None:
     site.save("ann")
@@ -251,7 +262,8 @@ async def test_r1_5_start_on_a_busy_key_is_refused_and_the_row_says_so(
         await late.leave()
 
 
-async def test_r1_12_a_secret_is_only_shown_as_set_and_is_neither_copied_nor_lost(
+@pytest.mark.proves("R1.12")
+async def test_a_secret_is_only_shown_as_set_and_is_neither_copied_nor_lost(
     viewer: Viewer, site: Site
 ) -> None:
     site.save("ann", cookie="ann-is-here", page_max=7)
@@ -280,7 +292,8 @@ async def test_r1_12_a_secret_is_only_shown_as_set_and_is_neither_copied_nor_los
     await expect(page.get_by_label("Parameters")).to_contain_text("Cookieset")
 
 
-async def test_r1_8_a_run_that_ends_slowly_is_cancelling_and_then_cancelled(
+@pytest.mark.proves("R1.8")
+async def test_a_run_that_ends_slowly_is_cancelling_and_then_cancelled(
     viewer: Viewer, site: Site, tmp_path: Path
 ) -> None:
     site.save("ann")
@@ -297,9 +310,8 @@ async def test_r1_8_a_run_that_ends_slowly_is_cancelling_and_then_cancelled(
     await expect(ann.get_by_test_id("pill")).to_have_text("Cancelled")
 
 
-async def test_r1_3_nobody_overtakes_and_the_wait_is_no_run_time(
-    viewer: Viewer, site: Site
-) -> None:
+@pytest.mark.proves("R1.3")
+async def test_nobody_overtakes_and_the_wait_is_no_run_time(viewer: Viewer, site: Site) -> None:
     for key in ("ann", "bea", "carl"):
         site.save(key)
     site.call("PATCH", "/api/lanes/main", {"max_concurrent": 1})

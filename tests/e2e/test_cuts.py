@@ -13,9 +13,8 @@ from tests.e2e.viewer import Viewer, row
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_r1_10_an_event_that_cannot_be_read_ends_nothing(
-    browser: Browser, site: Site
-) -> None:
+@pytest.mark.proves("R1.10")
+async def test_an_event_that_cannot_be_read_ends_nothing(browser: Browser, site: Site) -> None:
     site.save("ann")
     ann = site.begun("ann")
     async with behind_a_bad_line(browser, site) as (line, _, page):
@@ -30,7 +29,8 @@ async def test_r1_10_an_event_that_cannot_be_read_ends_nothing(
         assert not line.garbles
 
 
-async def test_r1_10_while_the_snapshot_is_awaited_the_page_does_not_pretend_to_be_live(
+@pytest.mark.proves("R1.10")
+async def test_while_the_snapshot_is_awaited_the_page_does_not_pretend_to_be_live(
     browser: Browser, site: Site
 ) -> None:
     for key in ("ann", "bea"):
@@ -51,7 +51,8 @@ async def test_r1_10_while_the_snapshot_is_awaited_the_page_does_not_pretend_to_
         await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Done")
 
 
-async def test_r1_10_whoever_goes_offline_is_told_at_once_and_comes_back(
+@pytest.mark.proves("R1.10")
+async def test_whoever_goes_offline_is_told_at_once_and_comes_back(
     browser: Browser, site: Site
 ) -> None:
     site.save("ann")
@@ -68,7 +69,8 @@ async def test_r1_10_whoever_goes_offline_is_told_at_once_and_comes_back(
         await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
 
 
-async def test_s2_whoever_is_signed_out_meanwhile_is_asked_for_the_token(
+@pytest.mark.proves("S2")
+async def test_whoever_is_signed_out_meanwhile_is_asked_for_the_token(
     browser: Browser, tmp_path: Path
 ) -> None:
     site = Site(tmp_path, HEADWAY_TOKEN="a-token-of-some-length")
@@ -126,7 +128,8 @@ async def test_jobs_that_cannot_be_read_are_not_said_to_be_none(
     await viewer.leave()
 
 
-async def test_r1_10_a_log_is_shown_whatever_was_pruned_before_it(
+@pytest.mark.proves("R1.10")
+async def test_a_log_is_shown_whatever_was_pruned_before_it(
     browser: Browser, lone_site: Site
 ) -> None:
     site = lone_site

@@ -15,9 +15,8 @@ LOW: Final = ViewportSize(width=390, height=500)
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_r5_10_the_graph_is_drawn_in_layers_and_walked_by_keys(
-    viewer: Viewer, site: Site
-) -> None:
+@pytest.mark.proves("R5.10")
+async def test_the_graph_is_drawn_in_layers_and_walked_by_keys(viewer: Viewer, site: Site) -> None:
     site.publish("drawn", ORDERS)
     page = await viewer.open("flows/drawn")
     await expect(page.get_by_test_id("node")).to_have_count(7)
@@ -39,7 +38,8 @@ async def test_r5_10_the_graph_is_drawn_in_layers_and_walked_by_keys(
     await expect(page.get_by_label("Subflow pack").get_by_test_id("node")).to_have_count(2)
 
 
-async def test_r5_10_what_is_drawn_does_not_overlap(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R5.10")
+async def test_what_is_drawn_does_not_overlap(viewer: Viewer, site: Site) -> None:
     """Neither nodes nor labels, whatever leads back or to itself."""
     edges = [
         *ORDERS["edges"],
@@ -66,7 +66,8 @@ async def test_r5_10_what_is_drawn_does_not_overlap(viewer: Viewer, site: Site) 
             assert is_apart, (name, other_name)
 
 
-async def test_r5_10_a_graph_is_made_smaller_and_larger_and_shown_whole(
+@pytest.mark.proves("R5.10")
+async def test_a_graph_is_made_smaller_and_larger_and_shown_whole(
     viewer: Viewer, site: Site
 ) -> None:
     site.publish("moved", ORDERS)
@@ -85,9 +86,8 @@ async def test_r5_10_a_graph_is_made_smaller_and_larger_and_shown_whole(
         assert await is_within(node(page, key), graph), key
 
 
-async def test_r5_10_a_graph_is_dragged_and_the_wheel_is_the_pages(
-    viewer: Viewer, site: Site
-) -> None:
+@pytest.mark.proves("R5.10")
+async def test_a_graph_is_dragged_and_the_wheel_is_the_pages(viewer: Viewer, site: Site) -> None:
     site.publish("dragged", ORDERS)
     page = await viewer.open("flows/dragged", size=LOW)
     first = node(page, "size")
@@ -110,7 +110,8 @@ async def test_r5_10_a_graph_is_dragged_and_the_wheel_is_the_pages(
     assert await zoom(page) == size
 
 
-async def test_r5_10_a_flow_of_two_thousand_nodes_is_opened_and_walked(
+@pytest.mark.proves("R5.10")
+async def test_a_flow_of_two_thousand_nodes_is_opened_and_walked(
     viewer: Viewer, site: Site
 ) -> None:
     site.publish("large", a_large_flow(2_000))
@@ -135,7 +136,8 @@ async def test_r5_10_a_flow_of_two_thousand_nodes_is_opened_and_walked(
     assert await overflow_px(page) == 0
 
 
-async def test_r5_10_the_board_does_not_load_what_draws(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R5.10")
+async def test_the_board_does_not_load_what_draws(viewer: Viewer, site: Site) -> None:
     page = await viewer.open()
     await expect(page.get_by_text("No rows yet")).to_be_visible()
     names = "performance.getEntriesByType('resource').map(one => one.name).join()"

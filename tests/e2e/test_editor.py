@@ -23,7 +23,8 @@ async def tab_to(page: Page, key: str, *, goal: Locator) -> None:
     raise AssertionError(f"{goal} is never reached by {key}")
 
 
-async def test_i15_a_fault_stands_beside_the_text_and_leads_to_its_line(
+@pytest.mark.proves("I15")
+async def test_a_fault_stands_beside_the_text_and_leads_to_its_line(
     viewer: Viewer, site: Site
 ) -> None:
     site.publish("edited", ORDERS)
@@ -61,9 +62,8 @@ async def test_i15_a_fault_stands_beside_the_text_and_leads_to_its_line(
     assert await chosen(page) == '"'
 
 
-async def test_i15_a_fault_is_underlined_and_marked_beside_its_line(
-    viewer: Viewer, site: Site
-) -> None:
+@pytest.mark.proves("I15")
+async def test_a_fault_is_underlined_and_marked_beside_its_line(viewer: Viewer, site: Site) -> None:
     site.publish("marked", ASK)
     page = await viewer.open("flows/marked?tab=definition")
     text = await written(page)
@@ -90,9 +90,8 @@ async def test_i15_a_fault_is_underlined_and_marked_beside_its_line(
     assert await written(page) == text
 
 
-async def test_r5_10_a_definition_is_written_by_the_keyboard_alone(
-    viewer: Viewer, site: Site
-) -> None:
+@pytest.mark.proves("R5.10")
+async def test_a_definition_is_written_by_the_keyboard_alone(viewer: Viewer, site: Site) -> None:
     site.publish("typed", ASK)
     page = await viewer.open("flows/typed?tab=definition")
     await expect(page.get_by_test_id("verdict")).to_contain_text("It can be published.")
@@ -122,9 +121,8 @@ async def test_r5_10_a_definition_is_written_by_the_keyboard_alone(
     assert published["definition"]["nodes"]["last"]["params"]["delay_ms"] > 1
 
 
-async def test_s8_the_editor_and_its_search_are_within_the_policy(
-    viewer: Viewer, site: Site
-) -> None:
+@pytest.mark.proves("S8")
+async def test_the_editor_and_its_search_are_within_the_policy(viewer: Viewer, site: Site) -> None:
     """The viewer hears every refusal of the policy; here everything that has a look is opened."""
     site.publish("dressed", ASK)
     page = await viewer.open("flows/dressed?tab=definition", scheme="dark")
@@ -138,7 +136,8 @@ async def test_s8_the_editor_and_its_search_are_within_the_policy(
     assert await page.locator("style").count() == 0
 
 
-async def test_r5_1_a_new_version_is_published_unless_another_was_faster(
+@pytest.mark.proves("R5.1")
+async def test_a_new_version_is_published_unless_another_was_faster(
     viewer: Viewer, site: Site
 ) -> None:
     site.publish("moving", ASK)

@@ -11,9 +11,8 @@ from tests.e2e.viewer import Viewer, everywhere
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_r5_10_flows_are_listed_with_versions_and_warnings(
-    viewer: Viewer, site: Site
-) -> None:
+@pytest.mark.proves("R5.10")
+async def test_flows_are_listed_with_versions_and_warnings(viewer: Viewer, site: Site) -> None:
     site.publish("listed", ASK)
     site.publish("listed", ORDERS)
     page = await viewer.open("flows")
@@ -29,9 +28,8 @@ async def test_r5_10_flows_are_listed_with_versions_and_warnings(
     await expect(page.get_by_test_id("node")).to_have_count(3)
 
 
-async def test_r5_10_the_graph_of_a_flow_shows_where_its_tasks_are(
-    viewer: Viewer, site: Site
-) -> None:
+@pytest.mark.proves("R5.10")
+async def test_the_graph_of_a_flow_shows_where_its_tasks_are(viewer: Viewer, site: Site) -> None:
     site.publish("crowded", ASK)
     page = await viewer.open("flows/crowded")
     await expect(node(page, "ask")).to_have_attribute("data-state", "none")
@@ -43,9 +41,8 @@ async def test_r5_10_the_graph_of_a_flow_shows_where_its_tasks_are(
     await expect(node(page, "ask")).to_have_attribute("data-state", "none")
 
 
-async def test_r5_10_the_first_flow_is_written_on_the_page(
-    browser: Browser, lone_site: Site
-) -> None:
+@pytest.mark.proves("R5.10")
+async def test_the_first_flow_is_written_on_the_page(browser: Browser, lone_site: Site) -> None:
     viewer = Viewer(browser, lone_site.address)
     page = await viewer.open("flows")
     await expect(page.get_by_text("No flows yet")).to_be_visible()
@@ -60,8 +57,9 @@ async def test_r5_10_the_first_flow_is_written_on_the_page(
     await viewer.leave()
 
 
+@pytest.mark.proves("R5.10")
 @everywhere
-async def test_r5_10_a_task_is_started_by_a_form_of_what_the_flow_reads(
+async def test_a_task_is_started_by_a_form_of_what_the_flow_reads(
     viewer: Viewer, site: Site
 ) -> None:
     flow = f"begun-{viewer.scheme}"

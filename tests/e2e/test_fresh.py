@@ -16,7 +16,8 @@ LATER = {
 }
 
 
-async def test_r5_10_a_new_version_is_seen_at_once(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R5.10")
+async def test_a_new_version_is_seen_at_once(viewer: Viewer, site: Site) -> None:
     site.publish("fresh", ASK)
     page = await viewer.open("flows/fresh")
     await expect(page.get_by_test_id("node")).to_have_count(3)
@@ -28,7 +29,8 @@ async def test_r5_10_a_new_version_is_seen_at_once(viewer: Viewer, site: Site) -
     await expect(flow).to_contain_text("version 2")
 
 
-async def test_r5_10_a_task_is_started_with_the_version_that_its_form_was_made_from(
+@pytest.mark.proves("R5.10")
+async def test_a_task_is_started_with_the_version_that_its_form_was_made_from(
     viewer: Viewer, site: Site
 ) -> None:
     site.publish("formed", ORDERS)
@@ -102,7 +104,8 @@ async def test_a_row_that_waits_says_for_what(viewer: Viewer, site: Site) -> Non
     await expect(ann.get_by_test_id("row-why")).to_have_count(0)
 
 
-async def test_r5_11_a_task_that_does_not_move_says_why(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R5.11")
+async def test_a_task_that_does_not_move_says_why(viewer: Viewer, site: Site) -> None:
     site.publish("some time", LATER)
     task_id = site.started("some time")
     page = await viewer.open(f"tasks/{task_id}")

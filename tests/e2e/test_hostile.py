@@ -23,7 +23,8 @@ async def is_untouched(page: Page) -> bool:
     return not owned and strangers == 0
 
 
-async def test_s8_two_hundred_hostile_names_are_text(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("S8")
+async def test_two_hundred_hostile_names_are_text(viewer: Viewer, site: Site) -> None:
     names = hostile_names()
     assert len(names) == 200
     for name in names:
@@ -45,7 +46,8 @@ async def test_s8_two_hundred_hostile_names_are_text(viewer: Viewer, site: Site)
     assert await is_untouched(page)
 
 
-async def test_s8_two_hundred_hostile_names_are_text_in_logs_and_results(
+@pytest.mark.proves("S8")
+async def test_two_hundred_hostile_names_are_text_in_logs_and_results(
     viewer: Viewer, site: Site
 ) -> None:
     names = hostile_names()
@@ -73,7 +75,8 @@ async def test_s8_two_hundred_hostile_names_are_text_in_logs_and_results(
     assert await is_untouched(page)
 
 
-async def test_s8_hostile_names_are_text_in_lists_lanes_and_the_inbox(
+@pytest.mark.proves("S8")
+async def test_hostile_names_are_text_in_lists_lanes_and_the_inbox(
     viewer: Viewer, site: Site
 ) -> None:
     names = hostile_names()
@@ -96,8 +99,9 @@ async def test_s8_hostile_names_are_text_in_lists_lanes_and_the_inbox(
         assert await is_untouched(page)
 
 
+@pytest.mark.proves("S8")
 @pytest.mark.parametrize("text", TEXTS, ids=["markup", "long", "rtl"])
-async def test_s8_a_hostile_log_and_result_are_text(viewer: Viewer, site: Site, text: str) -> None:
+async def test_a_hostile_log_and_result_are_text(viewer: Viewer, site: Site, text: str) -> None:
     run_id = site.submit("ann", job="say", params={"said": text})
     site.ended(run_id)
     page = await viewer.open(f"runs/{run_id}", size=NARROW)
@@ -112,7 +116,8 @@ async def test_s8_a_hostile_log_and_result_are_text(viewer: Viewer, site: Site, 
     assert await is_untouched(page)
 
 
-async def test_s8_the_policy_refuses_everything_from_elsewhere(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("S8")
+async def test_the_policy_refuses_everything_from_elsewhere(viewer: Viewer, site: Site) -> None:
     site.save("ann")
     page = await viewer.open()
     await expect(row(page, "ann")).to_be_visible()
@@ -129,8 +134,9 @@ async def test_s8_the_policy_refuses_everything_from_elsewhere(viewer: Viewer, s
     viewer.faults.clear()  # That the policy refused it is what we wanted.
 
 
+@pytest.mark.proves("S8")
 @pytest.mark.parametrize("text", ["<img src=x onerror=window.owned=1>", "\u202eevil", "__proto__"])
-async def test_s8_a_hostile_flow_is_text_on_every_screen(
+async def test_a_hostile_flow_is_text_on_every_screen(
     viewer: Viewer, site: Site, text: str
 ) -> None:
     """Node keys, services, values: nothing of it is markup, or breaks the page."""

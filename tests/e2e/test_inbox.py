@@ -14,8 +14,9 @@ from tests.e2e.viewer import Viewer, everywhere
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
 
+@pytest.mark.proves("R4.9")
 @everywhere
-async def test_r4_9_a_question_is_answered_by_one_click_and_others_see_it(
+async def test_a_question_is_answered_by_one_click_and_others_see_it(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     page = await viewer.open("inbox")
@@ -36,7 +37,8 @@ async def test_r4_9_a_question_is_answered_by_one_click_and_others_see_it(
     await other.leave()
 
 
-async def test_i20_questions_that_find_no_room_in_a_page_are_in_the_inbox_too(
+@pytest.mark.proves("I20")
+async def test_questions_that_find_no_room_in_a_page_are_in_the_inbox_too(
     viewer: Viewer, site: Site
 ) -> None:
     page = await viewer.open("inbox")
@@ -49,7 +51,8 @@ async def test_i20_questions_that_find_no_room_in_a_page_are_in_the_inbox_too(
         await expect(question).to_contain_text(f"delete_{key}")
 
 
-async def test_r4_9_a_question_with_a_schema_is_a_form(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R4.9")
+async def test_a_question_with_a_schema_is_a_form(viewer: Viewer, site: Site) -> None:
     run_id = site.begun("ann", job="agent", params={"goal": "reply"})
     schema = {
         "type": "object",
@@ -68,7 +71,8 @@ async def test_r4_9_a_question_with_a_schema_is_a_form(viewer: Viewer, site: Sit
     assert site.run(run_id)["result"] == {"approved": True, "tone": "kind", "copies": 2}
 
 
-async def test_r4_9_a_denial_is_one_click_too(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R4.9")
+async def test_a_denial_is_one_click_too(viewer: Viewer, site: Site) -> None:
     run_id = site.begun("ann", job="agent", params={"goal": "x"})
     site.tell(run_id, "May I?")
     page = await viewer.open("inbox")
@@ -115,8 +119,9 @@ async def test_a_lane_shows_how_many_waited_since_the_page_was_opened(
     await expect(depth).to_contain_text("At most 2 queued")
 
 
+@pytest.mark.proves("R5.11")
 @everywhere
-async def test_r5_11_a_task_that_waits_for_approval_is_answered_in_the_inbox(
+async def test_a_task_that_waits_for_approval_is_answered_in_the_inbox(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     site.publish("asks", ASK)
@@ -134,7 +139,8 @@ async def test_r5_11_a_task_that_waits_for_approval_is_answered_in_the_inbox(
     await other.leave()
 
 
-async def test_r4_9_whoever_answers_second_is_told_and_the_first_answer_stands(
+@pytest.mark.proves("R4.9")
+async def test_whoever_answers_second_is_told_and_the_first_answer_stands(
     browser: Browser, site: Site
 ) -> None:
     run_id = site.begun("ann", job="agent", params={"goal": "x"})

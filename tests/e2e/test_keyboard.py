@@ -38,9 +38,8 @@ async def test_a_run_is_started_and_cancelled_without_losing_the_place(
     await expect(bea.get_by_role("button", name="Start new")).to_be_focused()
 
 
-async def test_r1_12_whoever_chooses_in_the_dialog_is_back_at_the_row(
-    viewer: Viewer, site: Site
-) -> None:
+@pytest.mark.proves("R1.12")
+async def test_whoever_chooses_in_the_dialog_is_back_at_the_row(viewer: Viewer, site: Site) -> None:
     site.save("keys")
     first = site.begun("keys")
     site.tell(first, {"file": "1.jpg"}, "end")
@@ -56,7 +55,8 @@ async def test_r1_12_whoever_chooses_in_the_dialog_is_back_at_the_row(
     await expect(keys.get_by_role("button", name="Cancel")).to_be_focused()
 
 
-async def test_r4_9_questions_are_answered_one_after_the_other(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R4.9")
+async def test_questions_are_answered_one_after_the_other(viewer: Viewer, site: Site) -> None:
     site.call("PATCH", "/api/lanes/agents", {"max_concurrent": 3})
     for key in ("ann", "bea"):
         site.tell(site.begun(key, job="agent", params={"goal": "x"}), f"May {key}?")
@@ -73,7 +73,8 @@ async def test_r4_9_questions_are_answered_one_after_the_other(viewer: Viewer, s
     await expect(page.get_by_role("heading", name="Inbox")).to_be_focused()
 
 
-async def test_r5_11_whoever_approves_a_task_stays_on_it(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R5.11")
+async def test_whoever_approves_a_task_stays_on_it(viewer: Viewer, site: Site) -> None:
     site.publish("by keys", ASK)
     task_id = site.started("by keys", key="k1")
     site.waiting(task_id, "approval")
@@ -89,7 +90,8 @@ async def test_r5_11_whoever_approves_a_task_stays_on_it(viewer: Viewer, site: S
     await expect(page.locator("main :focus")).to_have_count(1)
 
 
-async def test_r4_11_a_message_is_composed_steers_or_follows(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R4.11")
+async def test_a_message_is_composed_steers_or_follows(viewer: Viewer, site: Site) -> None:
     run_id = site.begun("ann", params={"url": "x"})
     site.until(run_id, lambda run: run["is_listening"])
     page = await viewer.open(f"runs/{run_id}")

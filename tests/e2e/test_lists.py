@@ -46,7 +46,8 @@ async def with_others_above(site: Site, key: str) -> str:
     return run_id
 
 
-async def test_r1_12_what_has_ended_stays_ended_in_the_list(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R1.12")
+async def test_what_has_ended_stays_ended_in_the_list(viewer: Viewer, site: Site) -> None:
     first = await with_others_above(site, "listed")
     page = await viewer.open("runs")
     runs = await scrolled_to(page, "listed")
@@ -62,9 +63,8 @@ async def test_r1_12_what_has_ended_stays_ended_in_the_list(viewer: Viewer, site
     await expect(runs.get_by_test_id("figures")).to_contain_text("downloaded2")
 
 
-async def test_r1_10_after_a_gap_every_page_of_the_list_is_true(
-    browser: Browser, site: Site
-) -> None:
+@pytest.mark.proves("R1.10")
+async def test_after_a_gap_every_page_of_the_list_is_true(browser: Browser, site: Site) -> None:
     run_id = await with_others_above(site, "missed")
     async with BadLine(site.address) as line:
         viewer = Viewer(browser, line.address)

@@ -133,9 +133,10 @@ METHODS: Final = [
 ]
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize(("method", "path"), METHODS)
-async def test_s3_another_origin_is_refused_whatever_the_method(
+async def test_another_origin_is_refused_whatever_the_method(
     browser: Browser, site: Site, elsewhere: str, method: str, path: str
 ) -> None:
     """Where the browser asks for permission first, it is that which is refused."""
@@ -146,9 +147,10 @@ async def test_s3_another_origin_is_refused_whatever_the_method(
         assert answered() == {403: 1}
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
-async def test_s3_so_are_requests_of_which_the_page_hears_nothing(
+async def test_so_are_requests_of_which_the_page_hears_nothing(
     browser: Browser, site: Site, elsewhere: str, method: str
 ) -> None:
     """These need no permission of ours to be sent: they do arrive, and are refused on arrival."""
@@ -159,8 +161,9 @@ async def test_s3_so_are_requests_of_which_the_page_hears_nothing(
         assert answered() == {403: 1}
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize("path", ["/api/events", "/api/events?after=0"])
-async def test_s3_another_origin_hears_no_events(
+async def test_another_origin_hears_no_events(
     browser: Browser, site: Site, elsewhere: str, path: str
 ) -> None:
     site.submit("ann", job="say", params={"said": "hello"})
@@ -170,8 +173,9 @@ async def test_s3_another_origin_hears_no_events(
         assert answered() == {403: 1}
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize(("kind", "path"), [("script", "/events.js"), ("img", "/api/state")])
-async def test_s3_nothing_of_ours_can_be_loaded_into_their_page(
+async def test_nothing_of_ours_can_be_loaded_into_their_page(
     browser: Browser, site: Site, elsewhere: str, kind: str, path: str
 ) -> None:
     async with opened(browser, elsewhere) as page:
@@ -180,8 +184,9 @@ async def test_s3_nothing_of_ours_can_be_loaded_into_their_page(
         assert answered() == {403: 1}
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded"])
-async def test_s3_a_form_that_is_sent_from_elsewhere_changes_nothing(
+async def test_a_form_that_is_sent_from_elsewhere_changes_nothing(
     browser: Browser, site: Site, elsewhere: str, kind: str
 ) -> None:
     run_id = site.begun("ann", params={"url": "https://example.org/ann"})
@@ -206,8 +211,9 @@ FOLLOW: Final = """url => {
 }"""
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize("path", ["/", "/ui/"])
-async def test_s3_a_link_from_elsewhere_opens_the_page(
+async def test_a_link_from_elsewhere_opens_the_page(
     browser: Browser, site: Site, elsewhere: str, path: str
 ) -> None:
     """From another site, and not only another port: so it is not by the same host that it works."""
@@ -219,8 +225,9 @@ async def test_s3_a_link_from_elsewhere_opens_the_page(
         assert (await page.evaluate(FETCH, wanted)).startswith("200 ")
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize("path", ["/ui/", "/api/state"])
-async def test_s3_nothing_of_ours_can_be_framed(
+async def test_nothing_of_ours_can_be_framed(
     browser: Browser, site: Site, elsewhere: str, path: str
 ) -> None:
     async with opened(browser, elsewhere) as page:
@@ -231,8 +238,9 @@ async def test_s3_nothing_of_ours_can_be_framed(
         assert answered() == {403: 1}
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.usefixtures("untouched")
-async def test_s3_a_link_from_elsewhere_opens_nothing_else(
+async def test_a_link_from_elsewhere_opens_nothing_else(
     browser: Browser, site: Site, elsewhere: str
 ) -> None:
     async with opened(browser, elsewhere) as page:
@@ -241,7 +249,8 @@ async def test_s3_a_link_from_elsewhere_opens_nothing_else(
         assert "another origin" in await page.inner_text("body")
 
 
-async def test_s3_our_own_page_is_not_refused(browser: Browser, site: Site) -> None:
+@pytest.mark.proves("S3")
+async def test_our_own_page_is_not_refused(browser: Browser, site: Site) -> None:
     """The same requests, from where they belong: so it is their origin that the others lack."""
     async with opened(browser, f"{site.address}/ui/") as page:
         for method, code in (("GET", "200"), ("POST", "201")):
@@ -250,8 +259,9 @@ async def test_s3_our_own_page_is_not_refused(browser: Browser, site: Site) -> N
         assert await page.evaluate(LISTEN, f"{site.address}/api/events") == "open"
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.usefixtures("untouched")
-async def test_s3_a_page_that_calls_us_by_a_name_of_its_own_is_refused(
+async def test_a_page_that_calls_us_by_a_name_of_its_own_is_refused(
     playwright: Playwright, browser: Browser, site: Site
 ) -> None:
     """A name that was rebound to our address: to the browser that is one origin, to us another."""

@@ -28,7 +28,8 @@ def asked(site: Site, key: str, question: Any) -> str:
     return run_id
 
 
-async def test_r4_9_the_schema_of_a_question_is_a_form_and_its_fields_are_the_answer(
+@pytest.mark.proves("R4.9")
+async def test_the_schema_of_a_question_is_a_form_and_its_fields_are_the_answer(
     viewer: Viewer, site: Site
 ) -> None:
     how = {"schema": COPIES, "default": {"copies": 1, "why": "nobody said"}, "timeout_s": 290}
@@ -50,7 +51,8 @@ async def test_r4_9_the_schema_of_a_question_is_a_form_and_its_fields_are_the_an
     assert site.ended(run_id)["result"] == {"copies": 2, "why": "because"}
 
 
-async def test_r4_9_a_schema_with_a_yes_or_no_can_be_denied(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R4.9")
+async def test_a_schema_with_a_yes_or_no_can_be_denied(viewer: Viewer, site: Site) -> None:
     schema = {
         "type": "object",
         "properties": {"approved": {"type": "boolean"}, "note": {"type": "string"}},
@@ -66,7 +68,8 @@ async def test_r4_9_a_schema_with_a_yes_or_no_can_be_denied(viewer: Viewer, site
     assert site.ended(run_id)["result"] == {"approved": False, "note": "not today"}
 
 
-async def test_r4_9_what_another_has_answered_is_told(
+@pytest.mark.proves("R4.9")
+async def test_what_another_has_answered_is_told(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     run_id = asked(site, "ann", "May I?")
@@ -87,7 +90,8 @@ async def test_r4_9_what_another_has_answered_is_told(
     await other.leave()
 
 
-async def test_r5_11_the_inbox_counts_approvals_too(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R5.11")
+async def test_the_inbox_counts_approvals_too(viewer: Viewer, site: Site) -> None:
     site.publish("counted", ASK)
     page = await viewer.open("board")
     task_id = site.started("counted", key="c1")

@@ -11,7 +11,8 @@ from tests.e2e.viewer import Viewer, row
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_r2_1_a_refused_submission_never_changes_the_row(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R2.1")
+async def test_a_refused_submission_never_changes_the_row(viewer: Viewer, site: Site) -> None:
     site.save("ann")
     page = await viewer.open()
     run_id = site.begun("ann")
@@ -26,7 +27,8 @@ async def test_r2_1_a_refused_submission_never_changes_the_row(viewer: Viewer, s
     await expect(row(page, "ann").get_by_test_id("figures")).to_contain_text("downloaded5")
 
 
-async def test_r1_6_r1_12_a_run_that_never_began_leaves_the_figures_and_the_continue(
+@pytest.mark.proves("R1.6", "R1.12")
+async def test_a_run_that_never_began_leaves_the_figures_and_the_continue(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     site.save("ann")
@@ -122,7 +124,8 @@ async def test_a_row_is_not_added_twice(browser: Browser, site: Site) -> None:
         await viewer.leave()
 
 
-async def test_r1_12_the_dialog_says_why_a_choice_was_refused(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R1.12")
+async def test_the_dialog_says_why_a_choice_was_refused(viewer: Viewer, site: Site) -> None:
     for key in ("full", "bea"):
         site.save(key)
     first = site.begun("full")
@@ -142,7 +145,8 @@ async def test_r1_12_the_dialog_says_why_a_choice_was_refused(viewer: Viewer, si
     site.tell(second, "end")
 
 
-async def test_r1_12_the_rate_is_of_now(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R1.12")
+async def test_the_rate_is_of_now(viewer: Viewer, site: Site) -> None:
     site.save("ann")
     page = await viewer.open()
     run_id = site.begun("ann")
@@ -154,7 +158,8 @@ async def test_r1_12_the_rate_is_of_now(viewer: Viewer, site: Site) -> None:
     await expect(figures).to_contain_text("downloaded7")
 
 
-async def test_r5_11_a_task_on_the_board_leads_to_the_task(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R5.11")
+async def test_a_task_on_the_board_leads_to_the_task(viewer: Viewer, site: Site) -> None:
     site.publish("on the board", ASK)
     task_id = site.started("on the board", key="order-7")
     site.waiting(task_id, "approval")

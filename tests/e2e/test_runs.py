@@ -116,7 +116,8 @@ async def test_a_run_that_does_not_move_says_why(viewer: Viewer, site: Site) -> 
     await expect(page.get_by_test_id("why")).to_have_count(0)
 
 
-async def test_r1_5_a_run_of_a_busy_key_is_refused_and_the_page_says_so(
+@pytest.mark.proves("R1.5")
+async def test_a_run_of_a_busy_key_is_refused_and_the_page_says_so(
     viewer: Viewer, site: Site
 ) -> None:
     first = site.begun("ann", params={"url": "x"})
@@ -137,7 +138,8 @@ async def test_a_run_that_is_not_there_is_told(viewer: Viewer, site: Site) -> No
     await expect(page.get_by_text("This run cannot be shown")).to_be_visible()
 
 
-async def test_r1_8_a_run_shows_the_files_that_it_has_made(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R1.8")
+async def test_a_run_shows_the_files_that_it_has_made(viewer: Viewer, site: Site) -> None:
     run_id = site.begun("ann", params={"url": "x"})
     page = await viewer.open(f"runs/{run_id}")
     await expect(page.get_by_test_id("pill")).to_have_text("Running")

@@ -12,7 +12,8 @@ from tests.e2e.viewer import Viewer, row
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_r1_10_figures_are_live_and_two_browsers_converge(
+@pytest.mark.proves("R1.10")
+async def test_figures_are_live_and_two_browsers_converge(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     for key in ("ann", "bea"):
@@ -35,7 +36,8 @@ async def test_r1_10_figures_are_live_and_two_browsers_converge(
     await other.leave()
 
 
-async def test_r1_10_the_tabs_of_a_browser_share_one_stream(
+@pytest.mark.proves("R1.10")
+async def test_the_tabs_of_a_browser_share_one_stream(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     site.save("ann")
@@ -50,7 +52,8 @@ async def test_r1_10_the_tabs_of_a_browser_share_one_stream(
         await expect(row(page, "ann").get_by_test_id("pill")).to_have_text("Running")
 
 
-async def test_r1_10_a_killed_server_is_told_and_the_page_recovers_by_itself(
+@pytest.mark.proves("R1.10")
+async def test_a_killed_server_is_told_and_the_page_recovers_by_itself(
     browser: Browser, lone_site: Site
 ) -> None:
     site = lone_site
@@ -94,7 +97,8 @@ async def test_r1_10_a_killed_server_is_told_and_the_page_recovers_by_itself(
         await viewer.leave()
 
 
-async def test_r1_10_events_that_were_lost_on_the_way_are_made_up_for(
+@pytest.mark.proves("R1.10")
+async def test_events_that_were_lost_on_the_way_are_made_up_for(
     browser: Browser, site: Site
 ) -> None:
     for key in ("ann", "bea"):
@@ -120,7 +124,8 @@ async def test_r1_10_events_that_were_lost_on_the_way_are_made_up_for(
         assert line.snapshot_count == taken + 1
 
 
-async def test_r1_10_whoever_is_told_to_resync_takes_the_snapshot_again(
+@pytest.mark.proves("R1.10")
+async def test_whoever_is_told_to_resync_takes_the_snapshot_again(
     browser: Browser, site: Site
 ) -> None:
     site.save("ann")
@@ -138,7 +143,8 @@ async def test_r1_10_whoever_is_told_to_resync_takes_the_snapshot_again(
         await viewer.leave()
 
 
-async def test_s2_the_page_asks_for_the_token_once(browser: Browser, tmp_path: Path) -> None:
+@pytest.mark.proves("S2")
+async def test_the_page_asks_for_the_token_once(browser: Browser, tmp_path: Path) -> None:
     site = Site(tmp_path, HEADWAY_TOKEN="a-token-of-some-length")
     site.start()
     try:

@@ -16,8 +16,9 @@ async def expect_states(page: Page, **states: str) -> None:
         await expect(node(page, key)).to_have_attribute("data-state", state)
 
 
+@pytest.mark.proves("R5.11")
 @everywhere
-async def test_r5_11_a_task_is_approved_and_signalled_and_its_way_lights_up(
+async def test_a_task_is_approved_and_signalled_and_its_way_lights_up(
     viewer: Viewer, site: Site, browser: Browser
 ) -> None:
     site.publish("asks", ASK)
@@ -43,7 +44,8 @@ async def test_r5_11_a_task_is_approved_and_signalled_and_its_way_lights_up(
     await other.leave()
 
 
-async def test_r5_11_a_task_is_rejected_or_answered_in_words(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R5.11")
+async def test_a_task_is_rejected_or_answered_in_words(viewer: Viewer, site: Site) -> None:
     site.publish("asks", ASK)
     task_id = site.started("asks")
     site.waiting(task_id, "approval")
@@ -54,9 +56,8 @@ async def test_r5_11_a_task_is_rejected_or_answered_in_words(viewer: Viewer, sit
     await expect_states(page, ask="ok", hear="none", last="ok")
 
 
-async def test_i11_a_task_is_cancelled_and_run_again_from_a_node(
-    viewer: Viewer, site: Site
-) -> None:
+@pytest.mark.proves("I11")
+async def test_a_task_is_cancelled_and_run_again_from_a_node(viewer: Viewer, site: Site) -> None:
     site.publish("asks", ASK)
     task_id = site.started("asks", key="bob")
     site.waiting(task_id, "approval")
@@ -71,8 +72,9 @@ async def test_i11_a_task_is_cancelled_and_run_again_from_a_node(
     await expect(page.get_by_role("link", name="an earlier task")).to_be_visible()
 
 
+@pytest.mark.proves("R5.10")
 @everywhere
-async def test_r5_10_node_runs_are_a_timeline_with_what_went_in_and_out(
+async def test_node_runs_are_a_timeline_with_what_went_in_and_out(
     viewer: Viewer, site: Site
 ) -> None:
     site.publish("orders", ORDERS)
@@ -95,7 +97,8 @@ async def test_r5_10_node_runs_are_a_timeline_with_what_went_in_and_out(
     await expect(runs).to_have_count(2)
 
 
-async def test_r5_10_a_failed_node_is_seen_at_once(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R5.10")
+async def test_a_failed_node_is_seen_at_once(viewer: Viewer, site: Site) -> None:
     site.publish("orders", ORDERS)
     task_id = site.started("orders", params={"count": 50, "customer": "Ann"})
     site.waiting(task_id, "event")
@@ -110,7 +113,8 @@ async def test_r5_10_a_failed_node_is_seen_at_once(viewer: Viewer, site: Site) -
     await expect(page.get_by_test_id("node-run-details")).to_contain_text("no worker")
 
 
-async def test_r5_10_the_tasks_of_a_flow_are_listed_live(viewer: Viewer, site: Site) -> None:
+@pytest.mark.proves("R5.10")
+async def test_the_tasks_of_a_flow_are_listed_live(viewer: Viewer, site: Site) -> None:
     site.publish("many", ASK)
     first = site.started("many", key="carl")
     page = await viewer.open("flows/many?tab=tasks")

@@ -13,7 +13,8 @@ from tests.e2e.viewer import Viewer
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.asyncio(loop_scope="session")]
 
 
-async def test_r5_10_a_real_worker_is_seen_at_work_and_its_node_succeeds(
+@pytest.mark.proves("R5.10")
+async def test_a_real_worker_is_seen_at_work_and_its_node_succeeds(
     browser: Browser, lone_site: Site, tmp_path: Path
 ) -> None:
     site, gate = lone_site, tmp_path / "gate"
@@ -49,7 +50,8 @@ async def test_r5_10_a_real_worker_is_seen_at_work_and_its_node_succeeds(
     await viewer.leave()
 
 
-async def test_r5_10_the_programs_that_execute_runs_show_what_they_hold(
+@pytest.mark.proves("R5.10")
+async def test_the_programs_that_execute_runs_show_what_they_hold(
     viewer: Viewer, site: Site
 ) -> None:
     run_id = site.begun("ann", params={"url": "x"})

@@ -41,7 +41,7 @@ async def main(url: str, ledger: str) -> None:
     async with family(url, ledger, stuck=True) as hw:
         run = await hw.start("parent", key="ann")
         print(run.id, flush=True)
-        await run.ended()
+        await run.wait_for_end()
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def half_packed(descriptor: int, *_: object) -> None:
 _remove: Final = DataFolder.remove
 POINTS: Final[dict[str, tuple[object, str, Callable[..., Any]]]] = {
     "entered": (DataFolder, "place", die),
-    "renamed": (DataFolder, "place", after(DataFolder.place)),
+    "renamed": (DataFolder, "place", after(DataFolder.publish_part)),
     "half removed": (DataFolder, "remove", half_removed),
     "removed": (DataFolder, "remove", after(DataFolder.remove)),
     "half packed": (folder, "write_archive", half_packed),
@@ -82,7 +82,7 @@ async def main(url: str, point: str) -> None:
     is_cancelled = "removed" in point and existing is None
     params = {"waits": is_cancelled or point == "waits", "dies_in_part": point == "part"}
     async with headway_with_mirror(url) as hw:
-        run = await hw.start("mirror", key="ann", params=params, existing=existing)
+        run = await hw.start("mirror", key="ann", params=params, on_existing_output=existing)
         print(run.id, flush=True)
         if point == "waits" or is_cancelled:
             async for event in run.events():
@@ -92,7 +92,7 @@ async def main(url: str, point: str) -> None:
             die()
         if is_cancelled:
             await run.cancel(files="delete")
-        await run.ended()
+        await run.wait_for_end()
 
 
 if __name__ == "__main__":

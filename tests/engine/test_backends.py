@@ -5,12 +5,13 @@ import asyncio
 import pytest
 
 from headway import Headway, RunContext, RunFailed
-from headway.core.command.run.cancel import CancelAnswer
+from headway.core.command.run.cancel import CancelResult
 from headway.core.errors import KeyBusy
 
 
+@pytest.mark.proves("R4.1")
 @pytest.mark.parametrize("backend", ["postgres", "mariadb"])
-async def test_r4_1_the_engine_works_on_a_server(place: str) -> None:
+async def test_the_engine_works_on_a_server(place: str) -> None:
     hw, started = Headway(place, stop_wait_s=0), asyncio.Event()
 
     @hw.job()
@@ -34,7 +35,7 @@ async def test_r4_1_the_engine_works_on_a_server(place: str) -> None:
         with pytest.raises(KeyBusy) as busy:
             await hw.start("add", key="ann", params={"left": 2, "right": 3})
         assert busy.value.active_run_id == waiting.id
-        assert await waiting.cancel() is CancelAnswer.REQUESTED
+        assert await waiting.cancel() is CancelResult.REQUESTED
         with pytest.raises(RunFailed, match="canceled"):
             await waiting.result()
         started.clear()

@@ -47,7 +47,8 @@ async def test_a_job_that_calls_sys_exit_fails_alone(url: str, is_async: bool) -
     assert failed.error["message"].endswith("SystemExit: 3")
 
 
-async def test_i17_a_result_of_fifty_megabytes_is_too_large(url: str) -> None:
+@pytest.mark.proves("I17")
+async def test_a_result_of_fifty_megabytes_is_too_large(url: str) -> None:
     hw = Headway(url)
     hw.job()(well)
 
@@ -60,7 +61,8 @@ async def test_i17_a_result_of_fifty_megabytes_is_too_large(url: str) -> None:
     assert failed.error["code"] == "too_large"
 
 
-async def test_r2_8_a_job_that_never_ends_is_timed_out_and_cancelled(url: str) -> None:
+@pytest.mark.proves("R2.8")
+async def test_a_job_that_never_ends_is_timed_out_and_cancelled(url: str) -> None:
     hw, ended = Headway(url), asyncio.Event()
     hw.job()(well)
 
@@ -78,7 +80,8 @@ async def test_r2_8_a_job_that_never_ends_is_timed_out_and_cancelled(url: str) -
     assert failed.status is RunStatus.TIMED_OUT
 
 
-async def test_i11_a_job_that_swallows_its_cancel_is_ended_by_force(url: str) -> None:
+@pytest.mark.proves("I11")
+async def test_a_job_that_swallows_its_cancel_is_ended_by_force(url: str) -> None:
     hw, started = Headway(url, stop_wait_s=0), asyncio.Event()
     hw.job()(well)
     release = asyncio.Event()
@@ -97,7 +100,7 @@ async def test_i11_a_job_that_swallows_its_cancel_is_ended_by_force(url: str) ->
         run = await hw.start("deaf", key="ann")
         await started.wait()
         assert await run.cancel(grace_s=0.1) == "requested"
-        record = await run.ended()
+        record = await run.wait_for_end()
         assert record.run.status is RunStatus.CANCELED
         # The key is free although the old work has not ended.
         assert await (await hw.start("well", key="ann")).result(10) == "well"
@@ -106,7 +109,8 @@ async def test_i11_a_job_that_swallows_its_cancel_is_ended_by_force(url: str) ->
         assert (await run.record()).run.status is RunStatus.CANCELED
 
 
-async def test_i8_a_job_that_will_not_end_does_not_keep_the_engine_from_stopping(
+@pytest.mark.proves("I8")
+async def test_a_job_that_will_not_end_does_not_keep_the_engine_from_stopping(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "UNWIND_S", 0.1)
@@ -129,8 +133,9 @@ async def test_i8_a_job_that_will_not_end_does_not_keep_the_engine_from_stopping
         assert await hw.run(run.id).result(10) == "well"
 
 
+@pytest.mark.proves("R4.13")
 @pytest.mark.slow
-async def test_r4_13_a_job_that_blocks_the_event_loop_does_not_cost_the_lease(url: str) -> None:
+async def test_a_job_that_blocks_the_event_loop_does_not_cost_the_lease(url: str) -> None:
     """The lease is renewed from the writer's own thread."""
     hw = Headway(url, lease_ttl_s=2.0)
 
@@ -147,7 +152,8 @@ async def test_r4_13_a_job_that_blocks_the_event_loop_does_not_cost_the_lease(ur
         assert (await run.record()).run.generation == 1
 
 
-async def test_r1_1_a_plain_function_runs_in_a_thread_and_speaks_through_its_context(
+@pytest.mark.proves("R1.1")
+async def test_a_plain_function_runs_in_a_thread_and_speaks_through_its_context(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -174,7 +180,8 @@ async def test_r1_1_a_plain_function_runs_in_a_thread_and_speaks_through_its_con
     assert {"run_log", "photo_found", "run_progress", "run_checkpoint"} <= set(kinds)
 
 
-async def test_r1_8_a_plain_function_is_told_of_its_cancel_at_its_next_word(url: str) -> None:
+@pytest.mark.proves("R1.8")
+async def test_a_plain_function_is_told_of_its_cancel_at_its_next_word(url: str) -> None:
     hw, started = Headway(url), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -189,7 +196,7 @@ async def test_r1_8_a_plain_function_is_told_of_its_cancel_at_its_next_word(url:
         run = await hw.start("plain")
         await started.wait()
         assert await run.cancel() == "requested"
-        record = await run.ended()
+        record = await run.wait_for_end()
     assert (record.run.status, record.progress) == (RunStatus.CANCELED, None)
 
 
@@ -202,8 +209,9 @@ class Rude(BaseException):
     """Neither an error nor an exit."""
 
 
+@pytest.mark.proves("I8")
 @pytest.mark.parametrize("error", [Unspeakable(), Rude("no manners")], ids=["words", "base"])
-async def test_i8_whatever_a_job_raises_ends_its_run(url: str, error: BaseException) -> None:
+async def test_whatever_a_job_raises_ends_its_run(url: str, error: BaseException) -> None:
     hw = Headway(url)
     hw.job()(well)
 
@@ -216,7 +224,8 @@ async def test_i8_whatever_a_job_raises_ends_its_run(url: str, error: BaseExcept
     assert failed.error["message"].startswith(type(error).__name__)
 
 
-async def test_r1_8_a_plain_function_that_waits_in_its_context_is_cancelled_there(url: str) -> None:
+@pytest.mark.proves("R1.8")
+async def test_a_plain_function_that_waits_in_its_context_is_cancelled_there(url: str) -> None:
     hw, started = Headway(url), asyncio.Event()
     loop = asyncio.get_running_loop()
     unwound: list[str] = []
@@ -234,11 +243,12 @@ async def test_r1_8_a_plain_function_that_waits_in_its_context_is_cancelled_ther
         await started.wait()
         assert await run.cancel() == "requested"
         async with asyncio.timeout(10):
-            assert (await run.ended()).run.status is RunStatus.CANCELED
+            assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
     assert unwound == [run.id]
 
 
-async def test_i3_a_job_that_fails_while_it_is_stopped_goes_on_elsewhere(url: str) -> None:
+@pytest.mark.proves("I3")
+async def test_a_job_that_fails_while_it_is_stopped_goes_on_elsewhere(url: str) -> None:
     started = asyncio.Event()
 
     async def work(ctx: RunContext) -> str:
@@ -261,7 +271,8 @@ async def test_i3_a_job_that_fails_while_it_is_stopped_goes_on_elsewhere(url: st
         assert await hw.run(run.id).result(10) == "went on"
 
 
-async def test_i3_runs_of_a_job_that_has_moved_to_another_lane_are_still_claimed(
+@pytest.mark.proves("I3")
+async def test_runs_of_a_job_that_has_moved_to_another_lane_are_still_claimed(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hw = Headway(url)
@@ -269,7 +280,7 @@ async def test_i3_runs_of_a_job_that_has_moved_to_another_lane_are_still_claimed
     async with hw:
         await hw.lanes.set("before", is_paused=True)
         run = await hw.start("well")
-    monkeypatch.setattr(claiming, "ALL_LANES_S", 0.1)
+    monkeypatch.setattr(claiming, "ALL_LANES_POLL_S", 0.1)
     hw = Headway(url)
     hw.job(lane="after")(well)
     async with hw:
@@ -281,7 +292,8 @@ async def run_of(hw: Headway, run_id: str) -> Any:
     return await hw.run(run_id).result(10)
 
 
-async def test_i3_a_run_that_we_hold_and_nobody_executes_is_given_up_and_executed(
+@pytest.mark.proves("I3")
+async def test_a_run_that_we_hold_and_nobody_executes_is_given_up_and_executed(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its claim was answered to nobody: the connection broke, and came back too late."""
@@ -304,7 +316,8 @@ async def test_i3_a_run_that_we_hold_and_nobody_executes_is_given_up_and_execute
         assert (await run.record()).run.generation == 2
 
 
-async def test_r4_13_an_execution_that_is_ended_before_it_began_gives_its_run_back(
+@pytest.mark.proves("R4.13")
+async def test_an_execution_that_is_ended_before_it_began_gives_its_run_back(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hw = Headway(url)
@@ -325,7 +338,8 @@ async def test_r4_13_an_execution_that_is_ended_before_it_began_gives_its_run_ba
         assert (await run.record()).run.generation == 2
 
 
-async def test_i8_who_will_not_wait_for_the_stop_leaves_nothing_at_work(url: str) -> None:
+@pytest.mark.proves("I8")
+async def test_who_will_not_wait_for_the_stop_leaves_nothing_at_work(url: str) -> None:
     hw, started, ended = Headway(url, stop_wait_s=3_600), asyncio.Event(), asyncio.Event()
 
     @hw.job()

@@ -6,16 +6,17 @@ from typing import Any
 import pytest
 
 from headway import Headway, RunContext, RunFailed
-from headway.core.command.run.cancel import CancelAnswer, RequestCancel
+from headway.core.command.run.cancel import CancelResult, RequestCancel
 from headway.core.run.admission import OnConflict
-from headway.core.run.status import RunStatus, row_word
+from headway.core.run.status import RunStatus, row_status_name
 from headway.services.engine import engine
 from tests.engine.scenes import looked_at
 
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_i11_a_queued_run_that_is_canceled_never_ran(url: str) -> None:
+@pytest.mark.proves("I11")
+async def test_a_queued_run_that_is_canceled_never_ran(url: str) -> None:
     hw, started, release = Headway(url), asyncio.Event(), asyncio.Event()
     begun: list[str] = []
 
@@ -31,7 +32,7 @@ async def test_i11_a_queued_run_that_is_canceled_never_ran(url: str) -> None:
             for n in ("first", "second", "third")
         ]
         await started.wait()
-        assert await second.cancel(reason="no longer wanted") is CancelAnswer.CANCELED
+        assert await second.cancel(reason="no longer wanted") is CancelResult.CANCELED
         with pytest.raises(
             RunFailed, match=f"{second.id} is canceled: no longer wanted$"
         ) as failed:
@@ -45,7 +46,8 @@ async def test_i11_a_queued_run_that_is_canceled_never_ran(url: str) -> None:
     assert record.cancel == '{"files":"keep","reason":"no longer wanted","by":""}'
 
 
-async def test_i11_a_running_run_is_told_cleans_up_and_is_canceled(url: str) -> None:
+@pytest.mark.proves("I11")
+async def test_a_running_run_is_told_cleans_up_and_is_canceled(url: str) -> None:
     hw, started = Headway(url), asyncio.Event()
     cleaned: list[str] = []
 
@@ -61,20 +63,21 @@ async def test_i11_a_running_run_is_told_cleans_up_and_is_canceled(url: str) -> 
     async with hw:
         run = await hw.start("work", key="ann")
         await started.wait()
-        assert await run.cancel() is CancelAnswer.REQUESTED
+        assert await run.cancel() is CancelResult.REQUESTED
         with pytest.raises(RunFailed) as failed:
             await run.result()
-        assert await run.cancel() is CancelAnswer.TOO_LATE
+        assert await run.cancel() is CancelResult.TOO_LATE
         started.clear()
         successor = await hw.start("work", key="ann")
         await started.wait()
         await successor.cancel()
-        await successor.ended()
+        await successor.wait_for_end()
     assert failed.value.status is RunStatus.CANCELED
     assert cleaned == [run.id, successor.id]
 
 
-async def test_i11_progress_that_reads_like_a_cancel_is_none(url: str) -> None:
+@pytest.mark.proves("I11")
+async def test_progress_that_reads_like_a_cancel_is_none(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -87,10 +90,11 @@ async def test_i11_progress_that_reads_like_a_cancel_is_none(url: str) -> None:
         assert await (await hw.start("work")).result() == "done"
 
 
-async def test_i11_a_cancel_by_another_process_is_seen_at_the_next_look(
+@pytest.mark.proves("I11")
+async def test_a_cancel_by_another_process_is_seen_at_the_next_look(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "LOOK_S", 0.01)
+    monkeypatch.setattr(engine, "POLL_S", 0.01)
     hw, started = Headway(url, lease_ttl_s=3.0), asyncio.Event()
 
     @hw.job()
@@ -102,12 +106,13 @@ async def test_i11_a_cancel_by_another_process_is_seen_at_the_next_look(
         run = await hw.start("work")
         await started.wait()
         answer = await elsewhere.apply(RequestCancel(run_id=run.id))
-        assert answer is CancelAnswer.REQUESTED
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert answer is CancelResult.REQUESTED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
 
 
+@pytest.mark.proves("I11")
 @pytest.mark.slow
-async def test_i11_a_job_that_cleans_up_is_not_cancelled_a_second_time(
+async def test_a_job_that_cleans_up_is_not_cancelled_a_second_time(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hw, started = Headway(url, lease_ttl_s=3.0), asyncio.Event()
@@ -132,11 +137,12 @@ async def test_i11_a_job_that_cleans_up_is_not_cancelled_a_second_time(
         run = await hw.start("work")
         await started.wait()
         await run.cancel()
-        await run.ended()
+        await run.wait_for_end()
     assert cleaned == [run.id]
 
 
-async def test_r1_12_a_cancel_answers_at_once_and_canceled_follows_when_the_runner_has_unwound(
+@pytest.mark.proves("R1.12")
+async def test_a_cancel_answers_at_once_and_canceled_follows_when_the_runner_has_unwound(
     url: str,
 ) -> None:
     hw, started, may_end = Headway(url), asyncio.Event(), asyncio.Event()
@@ -152,14 +158,15 @@ async def test_r1_12_a_cancel_answers_at_once_and_canceled_follows_when_the_runn
     async with hw:
         run = await hw.start("work", key="ann")
         await started.wait()
-        assert await run.cancel() is CancelAnswer.REQUESTED
+        assert await run.cancel() is CancelResult.REQUESTED
         assert await run.status() is RunStatus.CANCELLING
-        assert row_word(await run.status(), has_started=True) == "Running"
+        assert row_status_name(await run.status(), has_started=True) == "Running"
         may_end.set()
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
 
 
-async def test_r1_12_the_figures_of_the_last_run_stay_visible_however_it_ended(url: str) -> None:
+@pytest.mark.proves("R1.12")
+async def test_the_figures_of_the_last_run_stay_visible_however_it_ended(url: str) -> None:
     hw, said = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -172,11 +179,11 @@ async def test_r1_12_the_figures_of_the_last_run_stay_visible_however_it_ended(u
 
     async with hw:
         failed = await hw.start("counts", key="ann", params={"fails": True})
-        await failed.ended()
+        await failed.wait_for_end()
         canceled = await hw.start("counts", key="bob", params={"fails": False})
         await said.wait()
         await canceled.cancel()
-        await canceled.ended()
+        await canceled.wait_for_end()
     async with looked_at(url) as store:
         found = [await store.runs.run(run.id) for run in (failed, canceled)]
     assert [record and record.progress for record in found] == ['{"downloaded":3,"skipped":1}'] * 2

@@ -86,7 +86,8 @@ async def test_dsgn_4_a_plain_function_starts_children_too(url: str) -> None:
         assert await (await hw.start("add_up")).result() == 12
 
 
-async def test_i11_a_child_that_ends_without_a_result_raises_in_the_parent(url: str) -> None:
+@pytest.mark.proves("I11")
+async def test_a_child_that_ends_without_a_result_raises_in_the_parent(url: str) -> None:
     hw, child_ids = Headway(url), asyncio.Queue[str]()
 
     @hw.job()
@@ -115,7 +116,8 @@ async def test_i11_a_child_that_ends_without_a_result_raises_in_the_parent(url: 
         assert "is canceled" in await canceled.result()
 
 
-async def test_i11_to_cancel_a_parent_cancels_all_below_it(url: str) -> None:
+@pytest.mark.proves("I11")
+async def test_to_cancel_a_parent_cancels_all_below_it(url: str) -> None:
     hw, begun, cleaned = Headway(url), asyncio.Queue[int](), asyncio.Queue[int]()
 
     @hw.job()
@@ -132,14 +134,15 @@ async def test_i11_to_cancel_a_parent_cancels_all_below_it(url: str) -> None:
         run = await hw.start("nest", params={"depth": 3})
         assert [await begun.get() for _ in range(4)] == [3, 2, 1, 0]
         await run.cancel(by="eve")
-        ended = [await hw.run(one.run.id).ended() for one in await records_of(hw)]
+        ended = [await hw.run(one.run.id).wait_for_end() for one in await records_of(hw)]
         assert [one.run.status for one in ended] == [RunStatus.CANCELED] * 4
         assert sorted([await cleaned.get() for _ in range(4)]) == [0, 1, 2, 3]
         assert all('"by":"eve"' in (one.cancel or "") for one in ended)
 
 
+@pytest.mark.proves("I11")
 @pytest.mark.parametrize("ends", ["returns", "raises", "times out"])
-async def test_i11_what_a_parent_leaves_behind_ends_with_it(url: str, ends: str) -> None:
+async def test_what_a_parent_leaves_behind_ends_with_it(url: str, ends: str) -> None:
     hw, begun = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -159,14 +162,15 @@ async def test_i11_what_a_parent_leaves_behind_ends_with_it(url: str, ends: str)
 
     async with hw:
         run = await hw.start("parent")
-        await run.ended()
+        await run.wait_for_end()
         (child,) = [one for one in await records_of(hw) if one.run.parent_id == run.id]
-        ended = await hw.run(child.run.id).ended()
+        ended = await hw.run(child.run.id).wait_for_end()
         assert ended.run.status is RunStatus.CANCELED
         assert '"reason":"parent_ended"' in (ended.cancel or "")
 
 
-async def test_r2_6_a_retry_keeps_its_good_children_and_repeats_the_others(url: str) -> None:
+@pytest.mark.proves("R2.6")
+async def test_a_retry_keeps_its_good_children_and_repeats_the_others(url: str) -> None:
     hw, calls = Headway(url), list[str]()
 
     @hw.job()
@@ -185,7 +189,8 @@ async def test_r2_6_a_retry_keeps_its_good_children_and_repeats_the_others(url: 
     assert calls == ["good", "bad", "bad", "bad", "good"]
 
 
-async def test_i6_what_is_asked_for_decides_which_child_it_is(url: str) -> None:
+@pytest.mark.proves("I6")
+async def test_what_is_asked_for_decides_which_child_it_is(url: str) -> None:
     """Whatever the order: a parent that was interrupted asks again, and nothing runs twice."""
     hw, calls = Headway(url, stop_wait_s=0), list[int]()
     waits = asyncio.Event()
@@ -214,7 +219,8 @@ async def test_i6_what_is_asked_for_decides_which_child_it_is(url: str) -> None:
     assert calls == [1, 1, 2, 1, 3]
 
 
-async def test_i15_what_could_never_start_is_refused_with_a_sentence(url: str) -> None:
+@pytest.mark.proves("I15")
+async def test_what_could_never_start_is_refused_with_a_sentence(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -249,7 +255,8 @@ async def test_i15_what_could_never_start_is_refused_with_a_sentence(url: str) -
         assert await (await hw.start("parent", key="top")).result() == "refused"
 
 
-async def test_i19_too_many_children_are_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.proves("I19")
+async def test_too_many_children_are_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children, "ACTIVE_CHILD_COUNT_MAX", 2)
     hw = Headway(url)
 
@@ -292,13 +299,14 @@ async def test_a_parent_that_waits_says_for_which_child(url: str) -> None:
             if (await run.record()).run.slot is None:
                 break
         found = await hw.explain(run.id)
-        assert (found.gate, found.held_by) == (Gate.CHILD, (below.run.id,))
+        assert (found.gate, found.holder_ids) == (Gate.CHILD, (below.run.id,))
         assert (await hw.explain(below.run.id)).parent_id == run.id
         release.set()
         await run.result()
 
 
-async def test_i8_a_stop_does_not_wait_for_who_waits_without_a_slot(url: str) -> None:
+@pytest.mark.proves("I8")
+async def test_a_stop_does_not_wait_for_who_waits_without_a_slot(url: str) -> None:
     """What it waits for may come; the slot that it needs then does not, for nobody claims."""
     hw, begun = Headway(url, stop_wait_s=3_600), asyncio.Event()
 

@@ -24,7 +24,8 @@ def limited(url: str, concurrency: int) -> Headway:
     return hw
 
 
-async def test_i5_no_more_runs_of_the_job_at_once_than_it_says(url: str) -> None:
+@pytest.mark.proves("I5")
+async def test_no_more_runs_of_the_job_at_once_than_it_says(url: str) -> None:
     gauge, release = Gauge(), asyncio.Event()
     hw = Headway(url)
 
@@ -43,7 +44,8 @@ async def test_i5_no_more_runs_of_the_job_at_once_than_it_says(url: str) -> None
     assert gauge.peak == 2
 
 
-async def test_r3_10_a_new_number_counts_at_the_next_start_unless_somebody_has_set_it(
+@pytest.mark.proves("R3.10")
+async def test_a_new_number_counts_at_the_next_start_unless_somebody_has_set_it(
     url: str,
 ) -> None:
     async with limited(url, 2) as hw:
@@ -55,7 +57,8 @@ async def test_r3_10_a_new_number_counts_at_the_next_start_unless_somebody_has_s
         assert await limit_of(hw, "job:fetch") == 1
 
 
-async def test_i5_a_job_that_is_registered_late_has_its_limit_before_its_first_run(
+@pytest.mark.proves("I5")
+async def test_a_job_that_is_registered_late_has_its_limit_before_its_first_run(
     url: str,
 ) -> None:
     async with Headway(url) as hw:
@@ -67,7 +70,8 @@ async def test_i5_a_job_that_is_registered_late_has_its_limit_before_its_first_r
         assert await limit_of(hw, "job:late") == 7
 
 
-async def test_i5_the_runs_of_its_schedule_count_too(url: str) -> None:
+@pytest.mark.proves("I5")
+async def test_the_runs_of_its_schedule_count_too(url: str) -> None:
     hw = limited(url, 2)
 
     @hw.job()
@@ -79,6 +83,7 @@ async def test_i5_the_runs_of_its_schedule_count_too(url: str) -> None:
     assert lanes == {"fetch": "job:fetch", "other": "cron"}
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -92,7 +97,7 @@ async def test_i5_the_runs_of_its_schedule_count_too(url: str) -> None:
         ({"concurrency": 2, "name": "x" * 252}, "job: is 256 characters; the limit is 255"),
     ],
 )
-def test_i15_what_it_cannot_be_is_said(wrong: dict[str, object], sentence: str) -> None:
+def test_what_it_cannot_be_is_said(wrong: dict[str, object], sentence: str) -> None:
     async def work(ctx: RunContext) -> None: ...
 
     with pytest.raises(InvalidInput) as refused:

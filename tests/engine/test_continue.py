@@ -10,7 +10,8 @@ from headway.core.errors import InvalidInput
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_r1_1_continue_goes_on_from_the_last_checkpoint_and_start_does_not(
+@pytest.mark.proves("R1.1")
+async def test_continue_goes_on_from_the_last_checkpoint_and_start_does_not(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -38,7 +39,8 @@ async def test_r1_1_continue_goes_on_from_the_last_checkpoint_and_start_does_not
         assert await (await hw.continue_("mirror", key="bob")).result() == [None, {"page": 5}]
 
 
-async def test_i15_a_checkpoint_that_is_not_json_is_refused_and_the_last_one_stays(
+@pytest.mark.proves("I15")
+async def test_a_checkpoint_that_is_not_json_is_refused_and_the_last_one_stays(
     url: str,
 ) -> None:
     hw = Headway(url)

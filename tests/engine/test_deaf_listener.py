@@ -5,6 +5,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from tests.cli.command import environment
 from tests.contract.backends import database_on
 from tests.servers import PostgresServer
@@ -38,7 +40,8 @@ def deaf_count(server: PostgresServer, database: str) -> int:
     return int(server.execute(f"{query} AND datname = '{database}'"))
 
 
-def test_i19_the_server_ends_the_connection_of_a_paused_listener(
+@pytest.mark.proves("I19")
+def test_the_server_ends_the_connection_of_a_paused_listener(
     postgres_server: PostgresServer,
 ) -> None:
     with database_on(postgres_server) as name:

@@ -10,19 +10,20 @@ from headway.adapters.sql.read.read_doctor import SqlDoctorReader
 from headway.bootstrap import SystemClock
 from headway.core.run.admission import OnConflict
 from headway.services.upkeep import examination as doctor
-from headway.services.upkeep.examination import Checked, examine
+from headway.services.upkeep.examination import DoctorProgress, examine
 
 LOOK_COUNT = 3
 
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_i24_a_database_at_work_gives_no_false_alarm(
+@pytest.mark.proves("I24")
+async def test_a_database_at_work_gives_no_false_alarm(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "RUN_COUNT_MAX", 10)
     monkeypatch.setattr(doctor, "EVENT_COUNT_MAX", 25)
-    hw, checked = Headway(url), Checked()
+    hw, checked = Headway(url), DoctorProgress()
     is_at_work, is_enough = asyncio.Event(), asyncio.Event()
 
     @hw.job()
@@ -36,7 +37,7 @@ async def test_i24_a_database_at_work_gives_no_false_alarm(
                 await hw.start("work", key=f"key-{number % 5}", on_conflict=OnConflict.ENQUEUE)
                 for number in range(15)
             ]
-            await runs[-1].ended()
+            await runs[-1].wait_for_end()
             is_at_work.set()
 
     async with hw, asyncio.TaskGroup() as group:
@@ -51,7 +52,8 @@ async def test_i24_a_database_at_work_gives_no_false_alarm(
     assert checked.done == checked.total
 
 
-async def test_i24_the_library_gives_what_is_wrong_as_values(url: str) -> None:
+@pytest.mark.proves("I24")
+async def test_the_library_gives_what_is_wrong_as_values(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -61,11 +63,11 @@ async def test_i24_the_library_gives_what_is_wrong_as_values(url: str) -> None:
         run = await hw.start("work", key="ann")
         await run.result()
         well = await hw.doctor()
-        assert (well.is_well, well.findings, well.run_count, well.lane_count) == (True, (), 1, 3)
-        async with hw.store._database.writing() as connection:
+        assert (well.is_healthy, well.findings, well.run_count, well.lane_count) == (True, (), 1, 3)
+        async with hw.store._database.open_write_session() as connection:
             await connection.execute(sa.text("DELETE FROM events WHERE seq = 2"))
             await connection.commit()
         ill = await hw.doctor()
-    assert not ill.is_well
+    assert not ill.is_healthy
     assert {finding.promise for finding in ill.findings} >= {"I13"}
     assert ill.violation_count == len(ill.findings)

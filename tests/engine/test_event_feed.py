@@ -10,10 +10,10 @@ import pytest
 
 from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.core.command.admin.prune import PruneEvents
-from headway.core.command.run.report import AppendEvents, Said
+from headway.core.command.run.report import AppendEvents, JobEvent
 from headway.core.ids import Instant
 from headway.core.run.events import Event
-from headway.ports.event_reader import EventReader, Page
+from headway.ports.event_reader import EventReader, EventSlice
 from headway.services.upkeep import event_feed
 from headway.services.upkeep.event_feed import EventFeed
 from headway.testing import a_submit, claim_of, document
@@ -29,7 +29,7 @@ class CountedReader:
         self.time_count = 0
         """How many of them read the time of an event and no events."""
 
-    async def events(self, **asked: Any) -> Page:
+    async def events(self, **asked: Any) -> EventSlice:
         self.count += 1
         self.time_count += asked["limit"] == 0
         return await self._reader.events(**asked)
@@ -58,21 +58,21 @@ async def fed(
     pack: Callable[[Event], str] = pack,
     note: Callable[[Event], None] = lambda _: None,
 ) -> AsyncIterator[EventFeed[str]]:
-    async with EventFeed(store, reader or store.events, pack=pack, note=note) as feed:
+    async with EventFeed(store, reader or store.events, pack=pack, on_event=note) as feed:
         yield feed
 
 
 async def seen_by_a_watcher(feed: EventFeed[str], *, after: int, upto: int) -> list[int]:
     seen: list[int] = []
     while after < upto:
-        batch = await feed.after(after)
+        batch = await feed.page_after(after)
         assert not batch.is_gap
-        if batch.upto_seq == after:
+        if batch.up_to_seq == after:
             await feed.wait(after, timeout_s=1)
         for entry in batch.entries:
             assert entry.packed.startswith(f"{entry.event.seq} ")
         seen += [entry.event.seq for entry in batch.entries]
-        after = batch.upto_seq
+        after = batch.up_to_seq
     return seen
 
 
@@ -86,8 +86,9 @@ async def submit(store: SqlStore, count: int) -> None:
         await store.apply(a_submit(f"key-{number}"))
 
 
-@pytest.mark.parametrize("limit", ["HELD_COUNT_MAX", "HELD_LENGTH_MAX"])
-async def test_i16_what_does_not_fit_the_window_is_read_from_the_database(
+@pytest.mark.proves("I16")
+@pytest.mark.parametrize("limit", ["HELD_COUNT_MAX", "BUFFER_LENGTH_MAX"])
+async def test_what_does_not_fit_the_window_is_read_from_the_database(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     length = len('1 {"from":null,"to":"queued"}')
@@ -104,25 +105,27 @@ async def test_i16_what_does_not_fit_the_window_is_read_from_the_database(
         assert reader.count > before
 
 
-async def test_i16_a_watcher_is_given_no_more_than_a_page(store: SqlStore) -> None:
+@pytest.mark.proves("I16")
+async def test_a_watcher_is_given_no_more_than_a_page(store: SqlStore) -> None:
     claim = claim_of(await running(store))
     async with fed(store) as feed:
         begin = feed.last_seq
         lines = (40_000, 40_000, 40_000, 40_000, 300_000, 10, 10)
         await store.apply(
-            AppendEvents(claim, tuple(Said("told", document("x" * length)) for length in lines))
+            AppendEvents(claim, tuple(JobEvent("told", document("x" * length)) for length in lines))
         )
         await heard(feed, upto=begin + len(lines))
-        for look in (feed.after, feed.read):
+        for look in (feed.page_after, feed.read):
             counts, after = [], begin
             while after < feed.last_seq:
                 batch = await look(after)
                 counts.append(len(batch.entries))
-                after = batch.upto_seq
+                after = batch.up_to_seq
             assert counts == [3, 1, 1, 2]
 
 
-async def test_i13_events_that_could_not_be_packed_at_first_are_served_once(
+@pytest.mark.proves("I13")
+async def test_events_that_could_not_be_packed_at_first_are_served_once(
     store: SqlStore,
 ) -> None:
     """Nor is whoever committed them disturbed, and those who listen to the same commits."""
@@ -144,7 +147,8 @@ async def test_i13_events_that_could_not_be_packed_at_first_are_served_once(
     assert (heard, faults) == (list(range(1, 11)), 0)
 
 
-async def test_i13_a_note_that_goes_wrong_costs_itself_alone(store: SqlStore) -> None:
+@pytest.mark.proves("I13")
+async def test_a_note_that_goes_wrong_costs_itself_alone(store: SqlStore) -> None:
     noted: list[int] = []
 
     def note(event: Event) -> None:
@@ -158,16 +162,17 @@ async def test_i13_a_note_that_goes_wrong_costs_itself_alone(store: SqlStore) ->
     assert noted == [2, 4, 6]
 
 
-async def test_i14_a_gap_is_told_or_followed_by_what_is_kept(store: SqlStore) -> None:
+@pytest.mark.proves("I14")
+async def test_a_gap_is_told_or_followed_by_what_is_kept(store: SqlStore) -> None:
     await submit(store, 6)
     await store.apply(PruneEvents(up_to_seq=4))
     async with fed(store) as feed:
-        for look in (feed.after, feed.read):
+        for look in (feed.page_after, feed.read):
             assert (await look(2))[:3] == ((), 6, True)
         batch = await feed.read(2, or_oldest=True)
         assert [entry.event.seq for entry in batch.entries] == [5, 6]
-        assert (batch.upto_seq, batch.is_gap) == (6, True)
-        assert (await feed.after(1_000)).is_gap
+        assert (batch.up_to_seq, batch.is_gap) == (6, True)
+        assert (await feed.page_after(1_000)).is_gap
 
 
 class Primary:
@@ -178,7 +183,7 @@ class Primary:
         self.epoch = 1
         self.lost_count = 0
 
-    async def events(self, **asked: Any) -> Page:
+    async def events(self, **asked: Any) -> EventSlice:
         page = await self._reader.events(**asked)
         last_seq = page.last_seq - self.lost_count
         kept = [event for event in page.events if event.seq <= last_seq]
@@ -188,12 +193,13 @@ class Primary:
         return await self._reader.event_times(**asked)
 
 
-async def test_i14_after_a_failover_nothing_that_was_held_before_is_told(store: SqlStore) -> None:
+@pytest.mark.proves("I14")
+async def test_after_a_failover_nothing_that_was_held_before_is_told(store: SqlStore) -> None:
     primary = Primary(store)
     async with fed(store, reader=primary) as feed:
         await submit(store, 5)
         await heard(feed, upto=5)
-        assert (await feed.after(4)).upto_seq == 5
+        assert (await feed.page_after(4)).up_to_seq == 5
         primary.epoch, primary.lost_count = 2, 3
         while feed.epoch == 1:
             await feed.wait(feed.last_seq, timeout_s=1)

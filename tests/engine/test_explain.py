@@ -12,7 +12,8 @@ from headway.core.run.explain import Gate
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_r1_12_a_run_says_why_it_does_not_move_while_another_does(url: str) -> None:
+@pytest.mark.proves("R1.12")
+async def test_a_run_says_why_it_does_not_move_while_another_does(url: str) -> None:
     hw, has_begun, release = Headway(url), asyncio.Event(), asyncio.Event()
 
     @hw.job()
@@ -26,9 +27,9 @@ async def test_r1_12_a_run_says_why_it_does_not_move_while_another_does(url: str
         await has_begun.wait()
         assert (await hw.explain(first.id)).gate is Gate.RUNNING
         found = await hw.explain(second.id)
-        assert (found.gate, found.held_by, found.position) == (Gate.KEY, (first.id,), 1)
+        assert (found.gate, found.holder_ids, found.position) == (Gate.KEY, (first.id,), 1)
         release.set()
-        await second.ended()
+        await second.wait_for_end()
         assert (await hw.explain(second.id)).gate is Gate.ENDED
 
 

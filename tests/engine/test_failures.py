@@ -16,12 +16,12 @@ import pytest
 from pydantic import SecretStr
 
 from headway import Backoff, BlockingRunContext, Headway, RunContext, RunFailed
-from headway.bootstrap import life_lock_for
+from headway.bootstrap import build_life_lock
 from headway.core.command.admin.instance import DeclareDead
 from headway.core.run.run import Recovery, RunRecord
 from headway.core.run.status import RunStatus
 from headway.services.engine.sweep import sweep
-from headway.services.job_errors import TRACEBACK_LENGTH_MAX, format_traceback, is_own
+from headway.services.job_errors import TRACEBACK_LENGTH_MAX, format_traceback, is_function_error
 from tests.cli.command import TIMEOUT_S, environment
 from tests.contract.scenes import claimed_one, events, instance, orphaned, running
 from tests.engine.scenes import looked_at, records
@@ -34,7 +34,7 @@ EXITS: list[type[BaseException]] = [KeyboardInterrupt, GeneratorExit, SystemExit
 
 async def failed_run(hw: Headway, job: str, **params: Any) -> RunRecord:
     async with hw:
-        return await (await hw.start(job, params=params)).ended()
+        return await (await hw.start(job, params=params)).wait_for_end()
 
 
 @pytest.mark.proves("I17", "R2.1")
@@ -194,7 +194,7 @@ async def test_parameters_that_are_refused_at_the_start_are_logged_once(
     async def work(ctx: RunContext, size: int) -> None: ...
 
     async with hw:
-        record = await hw.run(run.id).ended()
+        record = await hw.run(run.id).wait_for_end()
     assert_logged_once(caplog, record, "invalid_params")
 
 
@@ -227,7 +227,7 @@ async def test_a_run_whose_executor_died_for_good_is_logged_once(
             await claimed_one(store, await instance(store))
         for holder in await store.runs.instances():
             await store.apply(DeclareDead(holder.id, is_proven=True))
-        await sweep(store, store.runs, life_lock_for([url], store))
+        await sweep(store, store.runs, build_life_lock([url], store))
         (record,) = await records(store)
     assert record.run.status is RunStatus.FAILED
     assert_logged_once(caplog, record, code)
@@ -276,7 +276,7 @@ def test_a_coroutine_that_is_closed_from_outside_raises_nothing_of_its_own() -> 
         try:
             await asyncio.Event().wait()
         except GeneratorExit as error:
-            seen.append(is_own(error, task))
+            seen.append(is_function_error(error, task))
             raise
 
     loop = asyncio.new_event_loop()
@@ -312,7 +312,7 @@ def test_a_real_interrupt_is_distinguished_from_one_that_a_job_raises(
     try:
         with pytest.raises(KeyboardInterrupt) as raised:
             interrupt()
-        assert is_own(raised.value, None) is expected
+        assert is_function_error(raised.value, None) is expected
     finally:
         signal.signal(signal.SIGINT, before)
 

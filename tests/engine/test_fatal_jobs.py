@@ -43,7 +43,8 @@ def headway_that_works(url: str) -> Headway:
     return hw
 
 
-async def test_i17_a_job_that_kills_its_own_process_three_times_is_poison_and_others_go_on(
+@pytest.mark.proves("I17")
+async def test_a_job_that_kills_its_own_process_three_times_is_poison_and_others_go_on(
     url: str,
 ) -> None:
     async with headway_that_works(url) as hw:
@@ -60,7 +61,8 @@ async def test_i17_a_job_that_kills_its_own_process_three_times_is_poison_and_ot
     assert json.loads(record.error or "")["code"] == "poison"
 
 
-async def test_i8_a_child_that_outlives_a_killed_process_does_not_pass_for_it(url: str) -> None:
+@pytest.mark.proves("I8")
+async def test_a_child_that_outlives_a_killed_process_does_not_pass_for_it(url: str) -> None:
     """It has inherited all that was open, and its parent is killed in the midst of a write."""
     run_id, child = await asyncio.to_thread(ran_and_left, url)
     try:
@@ -88,7 +90,8 @@ def ran_and_left(url: str) -> tuple[RunId, int]:
     return run_id, child
 
 
-async def test_i8_a_job_whose_forked_child_dies_goes_on_and_so_do_others(url: str) -> None:
+@pytest.mark.proves("I8")
+async def test_a_job_whose_forked_child_dies_goes_on_and_so_do_others(url: str) -> None:
     ended = await asyncio.to_thread(ran, url, "child dies")
     assert ended.returncode == 0
     assert ended.stdout.splitlines()[-2:] == ["the child ended with 1", "done"]

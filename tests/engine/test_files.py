@@ -13,13 +13,14 @@ from headway import BlockingRunContext, Headway, InvalidInput, RunContext, RunFa
 from headway.core.command.admin.instance import DeclareDead, ReleaseOrphan
 from headway.core.errors import RunNotActive
 from headway.core.run.status import RunStatus
-from headway.services.blocking_calls import in_thread
+from headway.services.blocking_calls import run_in_thread
 from tests.engine.folders import contents, files_below, ledger, modes, parts, until
 
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_r1_8_a_file_is_a_part_until_it_is_whole(url: str, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.8")
+async def test_a_file_is_a_part_until_it_is_whole(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
     seen: list[Any] = []
 
@@ -44,9 +45,8 @@ async def test_r1_8_a_file_is_a_part_until_it_is_whole(url: str, tmp_path: Path)
     assert parts(tmp_path) == []
 
 
-async def test_r1_8_a_block_that_fails_leaves_what_was_there_before(
-    url: str, tmp_path: Path
-) -> None:
+@pytest.mark.proves("R1.8")
+async def test_a_block_that_fails_leaves_what_was_there_before(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -65,7 +65,8 @@ async def test_r1_8_a_block_that_fails_leaves_what_was_there_before(
     assert contents(tmp_path) == {"1.jpg": "whole"}
 
 
-async def test_r1_8_what_is_large_or_empty_is_written_whole(url: str, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.8")
+async def test_what_is_large_or_empty_is_written_whole(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -82,7 +83,8 @@ async def test_r1_8_what_is_large_or_empty_is_written_whole(url: str, tmp_path: 
     assert sizes == {"large": 10_000_000, "empty": 0}
 
 
-async def test_r1_8_a_plain_function_writes_files_too(url: str, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.8")
+async def test_a_plain_function_writes_files_too(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -104,9 +106,8 @@ async def test_r1_8_a_plain_function_writes_files_too(url: str, tmp_path: Path) 
     assert parts(tmp_path) == []
 
 
-async def test_r1_8_a_plain_function_that_is_cancelled_leaves_no_part(
-    url: str, tmp_path: Path
-) -> None:
+@pytest.mark.proves("R1.8")
+async def test_a_plain_function_that_is_cancelled_leaves_no_part(url: str, tmp_path: Path) -> None:
     hw, started = Headway(url), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -122,11 +123,12 @@ async def test_r1_8_a_plain_function_that_is_cancelled_leaves_no_part(
         run = await hw.start("work", key="ann")
         await started.wait()
         await run.cancel()
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
     assert (contents(tmp_path), parts(tmp_path)) == ({}, [])
 
 
-async def test_s10_folders_and_files_are_for_their_owner_alone(url: str, tmp_path: Path) -> None:
+@pytest.mark.proves("S10")
+async def test_folders_and_files_are_for_their_owner_alone(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -144,8 +146,9 @@ async def test_s10_folders_and_files_are_for_their_owner_alone(url: str, tmp_pat
     assert modes(tmp_path / "data") == {(True, 0o700), (False, 0o600)}
 
 
+@pytest.mark.proves("S7")
 @pytest.mark.parametrize("path", ["/etc/x", "../x", "a/../../x", "x\0", "x.part", "nul", "x" * 256])
-async def test_s7_a_name_that_leads_out_is_refused_and_nothing_is_made(
+async def test_a_name_that_leads_out_is_refused_and_nothing_is_made(
     url: str, tmp_path: Path, path: str
 ) -> None:
     hw = Headway(url)
@@ -163,8 +166,9 @@ async def test_s7_a_name_that_leads_out_is_refused_and_nothing_is_made(
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.proves("S7")
 @pytest.mark.parametrize("path", ["link/x", "link", "a/link/x", "file/x", "folder"])
-async def test_s7_a_link_or_a_folder_in_the_way_is_refused_or_replaced(
+async def test_a_link_or_a_folder_in_the_way_is_refused_or_replaced(
     url: str, tmp_path: Path, path: str
 ) -> None:
     hw, outside = Headway(url), tmp_path / "outside"
@@ -195,7 +199,8 @@ async def test_s7_a_link_or_a_folder_in_the_way_is_refused_or_replaced(
     assert parts(tmp_path) == []
 
 
-async def test_s7_keys_of_any_kind_have_folders_of_their_own(url: str, tmp_path: Path) -> None:
+@pytest.mark.proves("S7")
+async def test_keys_of_any_kind_have_folders_of_their_own(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
     keys = ["ann", "Ann", "..", "a/b", "../../x", "ключ 🔑", "k" * 255]
 
@@ -212,7 +217,8 @@ async def test_s7_keys_of_any_kind_have_folders_of_their_own(url: str, tmp_path:
     assert {path.count("/") for path in found} == {1}
 
 
-async def test_s10_files_are_kept_where_the_setting_says(
+@pytest.mark.proves("S10")
+async def test_files_are_kept_where_the_setting_says(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADWAY_DATA", str(tmp_path / "set"))
@@ -228,7 +234,8 @@ async def test_s10_files_are_kept_where_the_setting_says(
         assert (tmp_path / folder / "keys" / folder / "1.txt").exists()
 
 
-async def test_r1_8_what_is_written_must_be_bytes(url: str) -> None:
+@pytest.mark.proves("R1.8")
+async def test_what_is_written_must_be_bytes(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -241,9 +248,8 @@ async def test_r1_8_what_is_written_must_be_bytes(url: str) -> None:
             await (await hw.start("work", key="ann")).result()
 
 
-async def test_i2_what_a_void_claim_has_written_never_gets_its_name(
-    url: str, tmp_path: Path
-) -> None:
+@pytest.mark.proves("I2")
+async def test_what_a_void_claim_has_written_never_gets_its_name(url: str, tmp_path: Path) -> None:
     """A process that was declared dead and goes on: its file is refused, the newer one stays."""
     hw, other = Headway(url), Headway(url)
     written, release, refused = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -285,7 +291,8 @@ async def test_i2_what_a_void_claim_has_written_never_gets_its_name(
         await until(lambda: not parts(tmp_path))
 
 
-async def test_i2_a_void_claim_leaves_the_parts_of_its_successor_alone(
+@pytest.mark.proves("I2")
+async def test_a_void_claim_leaves_the_parts_of_its_successor_alone(
     url: str, tmp_path: Path
 ) -> None:
     hw, other = Headway(url), Headway(url)
@@ -325,7 +332,8 @@ async def test_i2_a_void_claim_leaves_the_parts_of_its_successor_alone(
     assert (looked, contents(tmp_path)) == ([False], {"1.txt": "new"})
 
 
-async def test_r1_8_work_in_a_thread_is_over_when_its_caller_is_cancelled() -> None:
+@pytest.mark.proves("R1.8")
+async def test_work_in_a_thread_is_over_when_its_caller_is_cancelled() -> None:
     """Or it would go on with files after the lock on them was given back."""
     begun, release = threading.Event(), threading.Event()
     over: list[str] = []
@@ -337,7 +345,7 @@ async def test_r1_8_work_in_a_thread_is_over_when_its_caller_is_cancelled() -> N
 
     async def call() -> None:
         try:
-            await in_thread(work)
+            await run_in_thread(work)
         finally:
             over.append("caller")
 
@@ -351,7 +359,8 @@ async def test_r1_8_work_in_a_thread_is_over_when_its_caller_is_cancelled() -> N
     assert over == ["thread", "caller"]
 
 
-async def test_r1_8_a_task_that_outlives_its_job_finishes_nothing(url: str, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.8")
+async def test_a_task_that_outlives_its_job_finishes_nothing(url: str, tmp_path: Path) -> None:
     hw, begun, release = Headway(url), asyncio.Event(), asyncio.Event()
     left: list[asyncio.Task[None]] = []
 

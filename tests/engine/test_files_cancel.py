@@ -14,11 +14,11 @@ from headway import Backoff, BlockingRunContext, Headway, RunContext
 from headway.adapters.files.folder import DataFolder
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.command.protocol import Command
-from headway.core.command.run.cancel import CancelAnswer, RequestCancel
+from headway.core.command.run.cancel import CancelResult, RequestCancel
 from headway.core.command.run.settle import Complete
 from headway.core.ids import Key
 from headway.core.run.events import EventType
-from headway.core.run.run import Files
+from headway.core.run.run import FilesOnCancel
 from headway.core.run.status import RunStatus
 from headway.services.context import execution
 from headway.services.context import output_files as output
@@ -52,7 +52,8 @@ class Mirror:
         return len(self.fetched)
 
 
-async def test_r1_8_keep_removes_the_part_and_continue_skips_what_is_there(
+@pytest.mark.proves("R1.8")
+async def test_keep_removes_the_part_and_continue_skips_what_is_there(
     url: str, tmp_path: Path
 ) -> None:
     hw = Headway(url)
@@ -61,8 +62,8 @@ async def test_r1_8_keep_removes_the_part_and_continue_skips_what_is_there(
         run = await hw.start("mirror", key="ann", params={"stays": True})
         await mirror.is_in_last.wait()
         assert len(parts(tmp_path)) == 2
-        assert await run.cancel() is CancelAnswer.REQUESTED
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert await run.cancel() is CancelResult.REQUESTED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
         await until(lambda: not parts(tmp_path))
         assert list(contents(tmp_path)) == ["pages/1.txt", "pages/2.txt"]
         successor = await hw.continue_("mirror", key="ann")
@@ -75,7 +76,8 @@ async def test_r1_8_keep_removes_the_part_and_continue_skips_what_is_there(
         }
 
 
-async def test_r1_12_delete_removes_the_files_of_this_run_only_and_continue_fetches_them_again(
+@pytest.mark.proves("R1.12")
+async def test_delete_removes_the_files_of_this_run_only_and_continue_fetches_them_again(
     url: str, tmp_path: Path
 ) -> None:
     hw = Headway(url)
@@ -89,7 +91,7 @@ async def test_r1_12_delete_removes_the_files_of_this_run_only_and_continue_fetc
         await mirror.is_in_last.wait()
         assert list(contents(tmp_path)) == ["pages/1.txt", "pages/2.txt"]
         await second.cancel(files="delete")
-        assert (await second.ended()).run.status is RunStatus.CANCELED
+        assert (await second.wait_for_end()).run.status is RunStatus.CANCELED
         # When the run is canceled, they are gone already.
         assert contents(tmp_path) == {"pages/1.txt": f"1 of {first.id}"}
         assert await ledger(hw.store, tmp_path) == {"pages/1.txt": first.id}
@@ -107,8 +109,8 @@ async def test_a_run_whose_job_ends_before_the_cancel_reaches_it_keeps_its_files
 
     async def cancel_at_the_end(store: SqlStore, command: Command[Any]) -> Any:
         if isinstance(command, Complete):
-            request = RequestCancel(run_id=command.claim.run_id, files=Files.DELETE)
-            assert await apply(store, request) is CancelAnswer.REQUESTED
+            request = RequestCancel(run_id=command.claim.run_id, files=FilesOnCancel.DELETE)
+            assert await apply(store, request) is CancelResult.REQUESTED
         return await apply(store, command)
 
     @hw.job()
@@ -119,12 +121,13 @@ async def test_a_run_whose_job_ends_before_the_cancel_reaches_it_keeps_its_files
     async with hw:
         monkeypatch.setattr(SqlStore, "apply", cancel_at_the_end)
         run = await hw.start("work", key="ann")
-        assert (await run.ended()).run.status is RunStatus.SUCCEEDED
+        assert (await run.wait_for_end()).run.status is RunStatus.SUCCEEDED
         await until(lambda: not parts(tmp_path))
     assert contents(tmp_path) == {"1.txt": "whole"}
 
 
-async def test_r1_12_a_cancel_that_is_forced_deletes_when_the_runner_has_stopped(
+@pytest.mark.proves("R1.12")
+async def test_a_cancel_that_is_forced_deletes_when_the_runner_has_stopped(
     url: str, tmp_path: Path
 ) -> None:
     """Nothing is taken from under a runner that does not stop; nor does it make anything more."""
@@ -144,7 +147,7 @@ async def test_r1_12_a_cancel_that_is_forced_deletes_when_the_runner_has_stopped
         run = await hw.start("work", key="ann")
         await made.wait()
         await run.cancel(files="delete", grace_s=0)
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
         for headway in (hw, other):
             await headway._output.sweep()
         assert contents(tmp_path) == {"1.txt": "whole"}
@@ -154,9 +157,8 @@ async def test_r1_12_a_cancel_that_is_forced_deletes_when_the_runner_has_stopped
     assert contents(tmp_path) == {}
 
 
-async def test_r1_12_a_run_that_nobody_holds_is_deleted_by_the_sweep(
-    url: str, tmp_path: Path
-) -> None:
+@pytest.mark.proves("R1.12")
+async def test_a_run_that_nobody_holds_is_deleted_by_the_sweep(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
 
     @hw.job(retries=1, backoff=Backoff(base_s=1e6, cap_s=1e6))
@@ -171,18 +173,19 @@ async def test_r1_12_a_run_that_nobody_holds_is_deleted_by_the_sweep(
             if event.type == EventType.RETRIED:
                 break
         assert list(contents(tmp_path)) == ["1.txt"]
-        assert await run.cancel(files="delete") is CancelAnswer.CANCELED
+        assert await run.cancel(files="delete") is CancelResult.CANCELED
         await until(lambda: not parts(tmp_path))
         assert await ledger(hw.store, tmp_path) == {}
     assert contents(tmp_path) == {}
 
 
-async def test_r1_12_folders_that_stay_do_not_hide_others_from_the_sweep(
+@pytest.mark.proves("R1.12")
+async def test_folders_that_stay_do_not_hide_others_from_the_sweep(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of runs that are parked, or of another database: four of them, looked at by twos."""
     monkeypatch.setattr(engine, "FILES_SWEEP_S", 1e6)
-    monkeypatch.setattr(output, "BATCH_COUNT", 2)
+    monkeypatch.setattr(output, "BATCH_SIZE", 2)
     for name in ("0001", "0002", "0003", "0004"):
         (tmp_path / "data" / "parts" / name).mkdir(parents=True)
     hw = Headway(url)
@@ -200,14 +203,15 @@ async def test_r1_12_folders_that_stay_do_not_hide_others_from_the_sweep(
                 if event.type == EventType.RETRIED:
                     break
             assert list(contents(tmp_path, key=key)) == ["1.txt"]
-            assert await run.cancel(files="delete") is CancelAnswer.CANCELED
+            assert await run.cancel(files="delete") is CancelResult.CANCELED
             for _ in range(3):
                 await hw._output.sweep()
             assert contents(tmp_path, key=key) == {}
     assert len(parts(tmp_path)) == 4
 
 
-async def test_r1_12_two_never_remove_files_of_a_key_at_once(url: str, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.12")
+async def test_two_never_remove_files_of_a_key_at_once(url: str, tmp_path: Path) -> None:
     """Or the slower one would remove what a new run has made in the meantime."""
     hw = Headway(url)
     mirror = Mirror(hw)
@@ -221,23 +225,25 @@ async def test_r1_12_two_never_remove_files_of_a_key_at_once(url: str, tmp_path:
             await run.result(timeout_s=0.2)
         assert len(contents(tmp_path)) == 2
         another.close()
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
     assert contents(tmp_path) == {}
 
 
-async def test_r1_6_canceling_a_queued_run_touches_no_file(url: str, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.6")
+async def test_canceling_a_queued_run_touches_no_file(url: str, tmp_path: Path) -> None:
     hw = Headway(url)
     Mirror(hw)
     async with hw:
         await (await hw.start("mirror", key="ann")).result()
         await hw.lanes.set("main", max_concurrent=0)
-        run = await hw.start("mirror", key="ann", existing="delete")
-        assert await run.cancel(files="delete") is CancelAnswer.CANCELED
+        run = await hw.start("mirror", key="ann", on_existing_output="delete")
+        assert await run.cancel(files="delete") is CancelResult.CANCELED
         await hw._output.sweep()
     assert len(contents(tmp_path)) == 3
 
 
-async def test_r1_12_a_runner_on_another_data_directory_deletes_nothing_here(
+@pytest.mark.proves("R1.12")
+async def test_a_runner_on_another_data_directory_deletes_nothing_here(
     url: str, tmp_path: Path
 ) -> None:
     """As on another host: what is here is deleted by an instance that has the folder."""
@@ -283,13 +289,13 @@ async def test_a_denied_job_that_returns_is_canceled_however_slowly_that_is_stor
 
     async with hw:
         run = await hw.start("work", key="ann")
-        while not await run.questions():  # noqa: ASYNC110
+        while not await run.interrupts():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await run.cancel(files="delete")
         await denied.wait()
         with held_gate(url):
             go.set()
             await asyncio.sleep(1.5 * execution.DENIED_GRACE_S)
-        ended = await run.ended()
+        ended = await run.wait_for_end()
         assert (ended.run.status, ended.result) == (RunStatus.CANCELED, None)
         await until(lambda: contents(tmp_path) == {})

@@ -7,7 +7,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from headway import Existing, Headway, InvalidInput, OutputExists, RunContext, RunFailed
+from headway import Headway, InvalidInput, OnExistingOutput, OutputExists, RunContext, RunFailed
 from tests.engine.folders import archives, contents, files_below, ledger, parts, until
 from tests.engine.scenes import records_of
 
@@ -37,40 +37,50 @@ async def hw(url: str) -> AsyncIterator[Headway]:
         yield hw
 
 
-async def test_r1_12_ask_is_the_default_and_writes_nothing(hw: Headway, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.12")
+async def test_ask_is_the_default_and_writes_nothing(hw: Headway, tmp_path: Path) -> None:
     before = await records_of(hw)
     with pytest.raises(OutputExists) as asked:
         await hw.start("work", key="ann", params={"paths": []})
     assert str(asked.value) == (
         "key 'ann' has output already (2 files, such as '2.txt'); start it with "
-        "existing='replace', 'archive' or 'delete', or continue it"
+        "on_existing_output='replace', 'archive' or 'delete', or continue it"
     )
     assert (asked.value.file_count, asked.value.example) == (2, "2.txt")
     assert await records_of(hw) == before
     assert contents(tmp_path) == {"2.txt": "old", "old/1.txt": "old"}
 
 
-async def test_r1_12_replace_overwrites_by_name(hw: Headway, tmp_path: Path) -> None:
-    run = await hw.start("work", key="ann", params={"paths": ["2.txt"]}, existing="replace")
+@pytest.mark.proves("R1.12")
+async def test_replace_overwrites_by_name(hw: Headway, tmp_path: Path) -> None:
+    run = await hw.start(
+        "work", key="ann", params={"paths": ["2.txt"]}, on_existing_output="replace"
+    )
     assert await run.result() == [True, True]
     assert contents(tmp_path) == {"2.txt": "new", "old/1.txt": "old"}
     assert (await ledger(hw.store, tmp_path))["2.txt"] == run.id
 
 
-async def test_r1_12_delete_removes_it_before_the_job_begins(hw: Headway, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.12")
+async def test_delete_removes_it_before_the_job_begins(hw: Headway, tmp_path: Path) -> None:
     """And what headway has not made stays where it is."""
     (tmp_path / "data/keys/ann/note.txt").write_text("mine")
-    run = await hw.start("work", key="ann", params={"paths": ["2.txt"]}, existing=Existing.DELETE)
+    run = await hw.start(
+        "work", key="ann", params={"paths": ["2.txt"]}, on_existing_output=OnExistingOutput.DELETE
+    )
     assert await run.result() == [False, False]
     assert contents(tmp_path) == {"2.txt": "new", "note.txt": "mine"}
     assert not (tmp_path / "data/keys/ann/old").exists()
     assert await ledger(hw.store, tmp_path) == {"2.txt": run.id}
 
 
-async def test_r1_12_archive_packs_it_before_the_job_begins(hw: Headway, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.12")
+async def test_archive_packs_it_before_the_job_begins(hw: Headway, tmp_path: Path) -> None:
     run_ids: list[str] = []
     for _ in range(2):
-        run = await hw.start("work", key="ann", params={"paths": ["2.txt"]}, existing="archive")
+        run = await hw.start(
+            "work", key="ann", params={"paths": ["2.txt"]}, on_existing_output="archive"
+        )
         assert await run.result() == [False, False]
         assert contents(tmp_path) == {"2.txt": "new"}
         run_ids.append(run.id)
@@ -84,8 +94,9 @@ async def test_r1_12_archive_packs_it_before_the_job_begins(hw: Headway, tmp_pat
     await until(lambda: not parts(tmp_path))
 
 
+@pytest.mark.proves("S7")
 @pytest.mark.parametrize("existing", ["archive", "delete"])
-async def test_s7_a_link_in_place_of_output_is_neither_packed_nor_followed(
+async def test_a_link_in_place_of_output_is_neither_packed_nor_followed(
     hw: Headway, tmp_path: Path, existing: str
 ) -> None:
     outside, folder = tmp_path / "outside", tmp_path / "data/keys/ann"
@@ -96,7 +107,7 @@ async def test_s7_a_link_in_place_of_output_is_neither_packed_nor_followed(
     (folder / "old").symlink_to(outside)
     (folder / "2.txt").unlink()
     (folder / "2.txt").symlink_to(outside / "1.txt")
-    await (await hw.start("talk", key="ann", existing=existing)).result()
+    await (await hw.start("talk", key="ann", on_existing_output=existing)).result()
     assert files_below(outside) == {"1.txt": "untouched"}
     assert await ledger(hw.store, tmp_path) == {}
     for archive in archives(tmp_path):
@@ -104,47 +115,57 @@ async def test_s7_a_link_in_place_of_output_is_neither_packed_nor_followed(
             assert packed.namelist() == []
 
 
-async def test_r1_12_what_cannot_be_archived_is_not_removed(hw: Headway, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.12")
+async def test_what_cannot_be_archived_is_not_removed(hw: Headway, tmp_path: Path) -> None:
     (tmp_path / "data" / "archives").write_text("in the way")
-    run = await hw.start("work", key="ann", params={"paths": ["2.txt"]}, existing="archive")
+    run = await hw.start(
+        "work", key="ann", params={"paths": ["2.txt"]}, on_existing_output="archive"
+    )
     with pytest.raises(RunFailed, match=r"NotADirectoryError|FileExistsError"):
         await run.result()
     assert contents(tmp_path) == {"2.txt": "old", "old/1.txt": "old"}
 
 
-async def test_r1_12_the_choice_waits_with_the_run(hw: Headway, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.12")
+async def test_the_choice_waits_with_the_run(hw: Headway, tmp_path: Path) -> None:
     """It is the executor that carries it out, whoever submitted the run."""
     await hw.lanes.set("main", max_concurrent=0)
-    run = await hw.start("work", key="ann", params={"paths": []}, existing="delete")
+    run = await hw.start("work", key="ann", params={"paths": []}, on_existing_output="delete")
     assert len(contents(tmp_path)) == 2
-    assert (await run.record()).run.existing == "delete"
+    assert (await run.record()).run.on_existing_output == "delete"
     await hw.lanes.set("main", max_concurrent=1)
     assert await run.result() == [False, False]
-    assert (await run.record()).run.existing is None
+    assert (await run.record()).run.on_existing_output is None
 
 
-async def test_r1_12_continue_never_asks_and_takes_no_choice(hw: Headway) -> None:
+@pytest.mark.proves("R1.12")
+async def test_continue_never_asks_and_takes_no_choice(hw: Headway) -> None:
     run = await hw.continue_("work", key="ann", params={"paths": []})
     assert await run.result() == [True, True]
     with pytest.raises(InvalidInput, match="existing: is for a start"):
-        await hw.continue_("work", key="ann", params={"paths": []}, existing="delete")
+        await hw.continue_("work", key="ann", params={"paths": []}, on_existing_output="delete")
     with pytest.raises(InvalidInput, match="existing: must be one of: ask, replace, archive"):
-        await hw.start("work", key="ann", params={"paths": []}, existing="burn")
+        await hw.start("work", key="ann", params={"paths": []}, on_existing_output="burn")
 
 
-async def test_r1_12_a_key_without_files_never_asks(hw: Headway, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.12")
+async def test_a_key_without_files_never_asks(hw: Headway, tmp_path: Path) -> None:
     for _ in range(2):
         await (await hw.start("talk", key="bob")).result()
         await (await hw.start("talk")).result()
     assert not (tmp_path / "data/keys/bob").exists()
 
 
-async def test_r1_12_once_it_is_deleted_a_start_asks_no_more(hw: Headway) -> None:
-    await (await hw.start("work", key="ann", params={"paths": []}, existing="delete")).result()
+@pytest.mark.proves("R1.12")
+async def test_once_it_is_deleted_a_start_asks_no_more(hw: Headway) -> None:
+    await (
+        await hw.start("work", key="ann", params={"paths": []}, on_existing_output="delete")
+    ).result()
     await (await hw.start("work", key="ann", params={"paths": []})).result()
 
 
-async def test_r1_8_a_canceled_start_stops_in_the_midst_of_packing(
+@pytest.mark.proves("R1.8")
+async def test_a_canceled_start_stops_in_the_midst_of_packing(
     hw: Headway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packing, may_go_on = asyncio.Event(), asyncio.Event()
@@ -158,9 +179,9 @@ async def test_r1_8_a_canceled_start_stops_in_the_midst_of_packing(
             super().close()
 
     monkeypatch.setattr("headway.adapters.files.archive.ZipFile", Slow)
-    run = await hw.start("work", key="ann", params={"paths": []}, existing="archive")
+    run = await hw.start("work", key="ann", params={"paths": []}, on_existing_output="archive")
     await packing.wait()
     await run.cancel()
     may_go_on.set()
-    await run.ended()
+    await run.wait_for_end()
     assert len(contents(tmp_path)) == 2

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from headway import Headway, RunNotActive
-from headway.core.command.run.claim import Claimed
-from headway.core.command.run.record_files import OutputPrepared
+from headway.core.command.run.claim import ClaimedRun
+from headway.core.command.run.record_files import ConfirmOutputPrepared
 from headway.core.command.run.settle import Complete
 from headway.core.ids import Key
-from headway.core.run.run import Existing
+from headway.core.run.run import OnExistingOutput
 from headway.services.context.execution import Ending, Execution
 from headway.services.context.run_files import RunFiles
 from headway.testing import claim_of
@@ -20,21 +20,22 @@ from tests.engine.folders import contents, ledger, parts
 pytestmark = pytest.mark.backend("sqlite")
 
 
-def files_of(hw: Headway, claimed: Claimed) -> RunFiles:
+def files_of(hw: Headway, claimed: ClaimedRun) -> RunFiles:
     return RunFiles(Execution(claimed), hw._output)
 
 
 async def written(files: RunFiles, path: str, content: bytes) -> None:
-    async with files.written(path) as file:
+    async with files.open_file(path) as file:
         await file.write(content)
 
 
-async def test_i2_a_late_execution_does_not_prepare_what_its_successor_has_prepared(
+@pytest.mark.proves("I2")
+async def test_a_late_execution_does_not_prepare_what_its_successor_has_prepared(
     url: str, tmp_path: Path
 ) -> None:
     """It waited for the folder, say, while its successor was there and went on to its job."""
     async with Headway(url) as hw:
-        late = await running(hw.store, existing=Existing.DELETE)
+        late = await running(hw.store, on_existing_output=OnExistingOutput.DELETE)
         await orphaned(hw.store, late.run_id)
         successor = await claimed_one(hw.store, await instance(hw.store))
         with pytest.raises(RunNotActive):
@@ -42,60 +43,63 @@ async def test_i2_a_late_execution_does_not_prepare_what_its_successor_has_prepa
         files = files_of(hw, successor)
         await files.prepare()
         await written(files, "1.txt", b"new")
-        assert await hw.store.apply(OutputPrepared(claim_of(successor)))
+        assert await hw.store.apply(ConfirmOutputPrepared(claim_of(successor)))
         with pytest.raises(RunNotActive):
             await files_of(hw, late).prepare()
-        await files.leave()
+        await files.close()
     assert contents(tmp_path) == {"1.txt": "new"}
 
 
-async def test_r1_8_what_is_finished_after_the_job_has_ended_is_refused(
+@pytest.mark.proves("R1.8")
+async def test_what_is_finished_after_the_job_has_ended_is_refused(
     url: str, tmp_path: Path
 ) -> None:
     """Its part is gone by then: the ledger would know a file that is not there."""
     async with Headway(url) as hw:
         files = files_of(hw, await running(hw.store))
-        part = await files.begin("1.txt")
-        await files.end(is_given_up=False)
+        part = await files.begin_part("1.txt")
+        await files.end_parts(is_released=False)
         with pytest.raises(RunNotActive):
-            await files.finish(part, "1.txt")
+            await files.finish_part(part, "1.txt")
         with pytest.raises(RunNotActive):
-            await files.begin("2.txt")
+            await files.begin_part("2.txt")
         assert await ledger(hw.store, tmp_path) == {}
-        await files.leave()
+        await files.close()
 
 
-async def test_r1_12_output_that_was_not_packed_is_not_removed(url: str, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.12")
+async def test_output_that_was_not_packed_is_not_removed(url: str, tmp_path: Path) -> None:
     """The execution is to end, and packing stops, before the cancel has come through."""
     async with Headway(url) as hw:
         earlier = await running(hw.store)
         files = files_of(hw, earlier)
         await written(files, "1.txt", b"old")
         await hw.store.apply(Complete(claim_of(earlier)))
-        await files.leave()
-        execution = Execution(await running(hw.store, existing=Existing.ARCHIVE))
+        await files.close()
+        execution = Execution(await running(hw.store, on_existing_output=OnExistingOutput.ARCHIVE))
         execution.ending = Ending.SHUTDOWN
         files = RunFiles(execution, hw._output)
         with pytest.raises(asyncio.CancelledError):
             await files.prepare()
-        await files.leave()
+        await files.close()
     assert contents(tmp_path) == {"1.txt": "old"}
 
 
-async def test_i2_a_late_execution_leaves_the_parts_of_a_later_run_alone(
+@pytest.mark.proves("I2")
+async def test_a_late_execution_leaves_the_parts_of_a_later_run_alone(
     url: str, tmp_path: Path
 ) -> None:
     async with Headway(url) as hw:
         late = await running(hw.store)
         await hw.store.apply(Complete(claim_of(late)))
         later = files_of(hw, await running(hw.store))
-        part = await later.begin("1.txt")
-        assert not await files_of(hw, late).has("1.txt")
+        part = await later.begin_part("1.txt")
+        assert not await files_of(hw, late).has_file("1.txt")
         assert any(name.endswith(part.name) for name in parts(tmp_path))
         part.write(b"whole")
-        await later.finish(part, "1.txt")
+        await later.finish_part(part, "1.txt")
         with pytest.raises(RunNotActive):
             await written(files_of(hw, late), "1.txt", b"late")
-        await hw._output.settle_key(Key("ann"), but=late.run_id)
-        await later.leave()
+        await hw._output.clean_up_key(Key("ann"), except_run_id=late.run_id)
+        await later.close()
     assert contents(tmp_path) == {"1.txt": "whole"}

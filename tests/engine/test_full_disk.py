@@ -49,7 +49,8 @@ async def ids_of(store: SqlStore) -> list[str]:
     return [record.run.id for record in await records(store)]
 
 
-async def test_i3_a_full_disk_refuses_the_write_keeps_what_was_accepted_and_ends(
+@pytest.mark.proves("I3")
+async def test_a_full_disk_refuses_the_write_keeps_what_was_accepted_and_ends(
     disk: SmallDisk,
 ) -> None:
     url = f"sqlite:///{disk.folder}/headway.db"
@@ -77,7 +78,8 @@ async def test_i3_a_full_disk_refuses_the_write_keeps_what_was_accepted_and_ends
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-async def test_i20_an_end_that_cannot_be_written_down_is_written_once_there_is_room(
+@pytest.mark.proves("I20")
+async def test_an_end_that_cannot_be_written_down_is_written_once_there_is_room(
     disk: SmallDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     hw = Headway(f"sqlite:///{disk.folder}/headway.db")

@@ -9,7 +9,7 @@ import pytest
 
 from headway import Headway, RunContext
 from headway.core.errors import RunNotFound
-from headway.services.submit.submission import submission_of
+from headway.services.submit.submission import build_submission
 
 pytestmark = [pytest.mark.backend("sqlite"), pytest.mark.proves("R9.2")]
 
@@ -33,12 +33,22 @@ ALWAYS: Final = {
 
 async def _admit(hw: Headway) -> Any:
     wanted: dict[str, Any] = dict.fromkeys(
-        ("key", "params", "lane", "timeout_s", "queue_timeout_s", "existing", "idempotency_key")
+        (
+            "key",
+            "params",
+            "lane",
+            "timeout_s",
+            "queue_timeout_s",
+            "on_existing_output",
+            "idempotency_key",
+        )
     )
     job, run_id = hw.jobs["echo"], hw.ids.run_id()
     runs = hw.store.runs
-    return await hw.admit(
-        await submission_of(job, runs, run_id, mode="start", on_conflict="reject", by="", **wanted)
+    return await hw.submit_command(
+        await build_submission(
+            job, runs, run_id, mode="start", on_conflict="reject", by="", **wanted
+        )
     )
 
 
@@ -59,9 +69,9 @@ CALLS: Final[dict[str, Callable[[Headway], Any]]] = {
     "keys": lambda hw: hw.keys.list(),
     "lanes": lambda hw: hw.lanes.wait_for_active(1),
     "note_stop": lambda hw: hw.note_stop(),
-    "reach": lambda hw: hw.reach,
+    "reach": lambda hw: hw.hint_relay,
     "reload": lambda hw: hw.reload(),
-    "reloaded_on_hangup": lambda hw: hw.reloaded_on_hangup(),
+    "reloaded_on_hangup": lambda hw: hw.reload_on_hangup(),
     "retention": lambda hw: hw.retention,
     "run": lambda hw: hw.run("nobody").record(),
     "schedules": lambda hw: hw.schedules,

@@ -22,7 +22,7 @@ from headway.services.engine import engine
 from headway.services.submit import run_watcher as news
 from headway.services.submit.admit import admit
 from headway.services.submit.run_handle import RunHandle
-from headway.services.submit.run_watcher import RunNews
+from headway.services.submit.run_watcher import RunWatcher
 from tests.contract.backends import database_on
 from tests.engine.scenes import looked_at
 from tests.servers import PostgresServer
@@ -52,9 +52,9 @@ async def elsewhere(url: str) -> AsyncIterator[SqlStore]:
 @pytest.fixture
 def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claiming, "POLL_S", HOUR_S)
-    monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
-    monkeypatch.setattr(engine, "LOOK_AT_ALL_S", HOUR_S)
-    monkeypatch.setattr(news, "LOOK_S", HOUR_S)
+    monkeypatch.setattr(engine, "POLL_S", HOUR_S)
+    monkeypatch.setattr(engine, "POLL_ALL_S", HOUR_S)
+    monkeypatch.setattr(news, "POLL_S", HOUR_S)
 
 
 def with_jobs(url: str) -> Headway:
@@ -82,8 +82,8 @@ async def submit(store: SqlStore, job: str, *, lane: LaneName = MAIN_LANE) -> Ru
     """As a process does that has not registered the job."""
     run_id = RunId(f"{job}-{asyncio.get_running_loop().time()}")
     await admit(store, Submit(run_id=run_id, key=Key(run_id), job=job, lane=lane))
-    shared = RunNews(store, store.runs)
-    return RunHandle(run_id, store=store, runs=store.runs, events=store.events, news=shared)
+    shared = RunWatcher(store, store.runs)
+    return RunHandle(run_id, store=store, runs=store.runs, events=store.events, watcher=shared)
 
 
 async def until_heard(listener: SqlStore, speaker: SqlStore) -> None:
@@ -127,8 +127,9 @@ async def started(run: RunHandle) -> None:
             return
 
 
+@pytest.mark.proves("R1.3")
 @pytest.mark.usefixtures("no_polls")
-async def test_r1_3_what_another_process_submits_starts_at_once_and_its_end_is_heard(
+async def test_what_another_process_submits_starts_at_once_and_its_end_is_heard(
     url: str, elsewhere: SqlStore
 ) -> None:
     async with with_jobs(url) as hw, asyncio.timeout(60):
@@ -139,11 +140,12 @@ async def test_r1_3_what_another_process_submits_starts_at_once_and_its_end_is_h
             assert await run.result() == "done"
 
 
+@pytest.mark.proves("R1.3")
 @pytest.mark.usefixtures("no_polls")
-async def test_r1_3_so_does_what_is_in_a_lane_that_no_job_names(
+async def test_so_does_what_is_in_a_lane_that_no_job_names(
     url: str, elsewhere: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claiming, "ALL_LANES_S", HOUR_S)
+    monkeypatch.setattr(claiming, "ALL_LANES_POLL_S", HOUR_S)
     async with with_jobs(url) as hw, asyncio.timeout(60):
         await until_heard(hw.store, elsewhere)
         await until_heard(elsewhere, hw.store)
@@ -152,8 +154,9 @@ async def test_r1_3_so_does_what_is_in_a_lane_that_no_job_names(
             assert await run.result() == "done"
 
 
+@pytest.mark.proves("I8")
 @pytest.mark.usefixtures("no_polls")
-async def test_i8_a_cancel_and_a_message_from_another_process_reach_the_job(
+async def test_a_cancel_and_a_message_from_another_process_reach_the_job(
     url: str, elsewhere: SqlStore
 ) -> None:
     async with with_jobs(url) as hw, asyncio.timeout(60):
@@ -162,13 +165,14 @@ async def test_i8_a_cancel_and_a_message_from_another_process_reach_the_job(
         hanging, collecting = await submit(elsewhere, "hang"), await submit(elsewhere, "collect")
         await started(hanging)
         await hanging.cancel()
-        assert (await hanging.ended()).run.status is RunStatus.CANCELED
+        assert (await hanging.wait_for_end()).run.status is RunStatus.CANCELED
         await started(collecting)
         await collecting.send("hi", deliver="when_listening")
         assert await collecting.result() == ["hi"]
 
 
-async def test_i8_each_process_hears_each_event_once(url: str, elsewhere: SqlStore) -> None:
+@pytest.mark.proves("I8")
+async def test_each_process_hears_each_event_once(url: str, elsewhere: SqlStore) -> None:
     async with looked_at(url) as here, asyncio.timeout(60):
         await until_heard(here, elsewhere)
         heard = Heard(here)
@@ -183,7 +187,8 @@ async def test_i8_each_process_hears_each_event_once(url: str, elsewhere: SqlSto
     assert sorted(seq for seq in heard.seqs if seq <= ended) == list(range(begun + 1, ended + 1))
 
 
-async def test_i8_more_than_a_page_is_heard_in_order(
+@pytest.mark.proves("I8")
+async def test_more_than_a_page_is_heard_in_order(
     url: str, elsewhere: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ear, "PAGE_COUNT", 3)
@@ -201,7 +206,8 @@ def ear_of(server: PostgresServer, database: str) -> int:
     return int(server.execute(f"{query} pid <> pg_backend_pid() AND datname = '{database}'"))
 
 
-async def test_i8_a_listener_whose_connection_was_killed_catches_up(
+@pytest.mark.proves("I8")
+async def test_a_listener_whose_connection_was_killed_catches_up(
     url: str,
     elsewhere: SqlStore,
     postgres_server: PostgresServer,
@@ -209,8 +215,8 @@ async def test_i8_a_listener_whose_connection_was_killed_catches_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(claiming, "POLL_S", HOUR_S)
-    monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
-    monkeypatch.setattr(engine, "LOOK_AT_ALL_S", HOUR_S)
+    monkeypatch.setattr(engine, "POLL_S", HOUR_S)
+    monkeypatch.setattr(engine, "POLL_ALL_S", HOUR_S)
     async with with_jobs(url) as hw, asyncio.timeout(60):
         await until_heard(hw.store, elsewhere)
         listening = await asyncio.to_thread(ear_of, postgres_server, database)
@@ -221,7 +227,8 @@ async def test_i8_a_listener_whose_connection_was_killed_catches_up(
         assert await run.result() == "done"
 
 
-async def test_i21_a_listener_follows_when_its_process_moves_to_another_node(
+@pytest.mark.proves("I21")
+async def test_a_listener_follows_when_its_process_moves_to_another_node(
     postgres_server: PostgresServer, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with database_on(postgres_server) as second:
@@ -253,7 +260,8 @@ def move(old: PostgresNode, new: PostgresNode, listening: int) -> None:
     old.server.execute(f"{query} = '{old.database}' AND pid <> {listening}")
 
 
-async def test_i8_a_word_that_is_not_ours_is_ignored(
+@pytest.mark.proves("I8")
+async def test_a_word_that_is_not_ours_is_ignored(
     url: str, elsewhere: SqlStore, postgres_server: PostgresServer, database: str
 ) -> None:
     async with looked_at(url) as here, asyncio.timeout(60):
@@ -265,7 +273,8 @@ async def test_i8_a_word_that_is_not_ours_is_ignored(
         await until_heard(here, elsewhere)
 
 
-async def test_i8_with_every_hint_lost_polling_still_converges(
+@pytest.mark.proves("I8")
+async def test_with_every_hint_lost_polling_still_converges(
     url: str, elsewhere: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hear_nothing(self: SqlStore, *_: object, **__: object) -> Callable[[], None]:
@@ -274,8 +283,8 @@ async def test_i8_with_every_hint_lost_polling_still_converges(
     monkeypatch.setattr(SqlStore, "listen", hear_nothing)
     monkeypatch.setattr(SqlStore, "accompany", hear_nothing)
     monkeypatch.setattr(claiming, "POLL_S", 0.01)
-    monkeypatch.setattr(engine, "LOOK_S", 0.01)
-    monkeypatch.setattr(news, "LOOK_S", 0.01)
+    monkeypatch.setattr(engine, "POLL_S", 0.01)
+    monkeypatch.setattr(news, "POLL_S", 0.01)
     hw = with_jobs(url)
     hw._lease_ttl_s = 0.5  # A third of it is how often an engine looks after its runs.
     async with hw, asyncio.timeout(60):
@@ -283,4 +292,4 @@ async def test_i8_with_every_hint_lost_polling_still_converges(
         assert await run.result() == "done"
         await started(hanging)
         await hanging.cancel()
-        assert (await hanging.ended()).run.status is RunStatus.CANCELED
+        assert (await hanging.wait_for_end()).run.status is RunStatus.CANCELED

@@ -29,10 +29,11 @@ async def started(
         return (await hw.start("mirror", idempotency_key="once", **said)).id
 
 
+@pytest.mark.proves("I6")
 @pytest.mark.parametrize(
     "said", [{}, {"params": {}}, {"key": "ann", "params": {"url": "x"}}], ids=str
 )
-async def test_i6_a_request_is_the_same_after_defaults_and_lane_have_changed(
+async def test_a_request_is_the_same_after_defaults_and_lane_have_changed(
     url: str, said: dict[str, Any]
 ) -> None:
     first = await started(url, shallow, said)
@@ -41,7 +42,8 @@ async def test_i6_a_request_is_the_same_after_defaults_and_lane_have_changed(
     assert await started(url, shallow, said, concurrency=2, timeout_s=5.0) == first
 
 
-async def test_i6_to_say_what_is_the_default_is_another_request(url: str) -> None:
+@pytest.mark.proves("I6")
+async def test_to_say_what_is_the_default_is_another_request(url: str) -> None:
     said = {"params": {"url": "x"}}
     await started(url, shallow, said)
     for other in (
@@ -54,7 +56,8 @@ async def test_i6_to_say_what_is_the_default_is_another_request(url: str) -> Non
             await started(url, shallow, other)
 
 
-async def test_i6_a_secret_that_is_only_said_to_be_set_is_the_same_whatever_it_is(
+@pytest.mark.proves("I6")
+async def test_a_secret_that_is_only_said_to_be_set_is_the_same_whatever_it_is(
     url: str,
 ) -> None:
     hw = Headway(url)

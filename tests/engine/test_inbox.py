@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from headway import Headway, InvalidInput, QuestionNotOpen, RunContext, RunHandle
+from headway import Headway, InterruptNotOpen, InvalidInput, RunContext, RunHandle
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.command.protocol import Command
 from headway.core.command.run.inbox import ConsumeInbox
-from headway.core.command.run.interrupt import AskQuestion, CloseQuestion
+from headway.core.command.run.interrupt import CloseInterrupt, OpenInterrupt
 from headway.core.errors import OutcomeUnknown
 from headway.core.run.events import EventType
 from headway.testing import claim_of, document
@@ -22,12 +22,13 @@ pytestmark = pytest.mark.backend("sqlite")
 
 async def asked(run: RunHandle) -> dict[str, Any]:
     """What the run asks, once it does."""
-    while not (found := await run.questions()):  # noqa: ASYNC110
+    while not (found := await run.interrupts()):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return found
 
 
-async def test_r4_15_an_answer_is_refused_unless_it_is_the_first_to_an_open_question(
+@pytest.mark.proves("R4.15")
+async def test_an_answer_is_refused_unless_it_is_the_first_to_an_open_question(
     url: str,
 ) -> None:
     hw = Headway(url, stop_wait_s=0)
@@ -39,17 +40,17 @@ async def test_r4_15_an_answer_is_refused_unless_it_is_the_first_to_an_open_ques
     async with asyncio.timeout(60), hw:
         run = await hw.start("asks")
         assert await asked(run) == {"1.1": {"step": 1}}
-        with pytest.raises(QuestionNotOpen, match=r"does not ask '7\.7' now: it asks: 1\.1"):
+        with pytest.raises(InterruptNotOpen, match=r"does not ask '7\.7' now: it asks: 1\.1"):
             await run.answer("7.7", "?")
         await run.answer("1.1", "first")
-        with pytest.raises(QuestionNotOpen, match=r"does not ask '1\.1' now"):
+        with pytest.raises(InterruptNotOpen, match=r"does not ask '1\.1' now"):
             await run.answer("1.1", "again")
         assert await asked(run) == {"1.2": {"step": 2}}
     async with asyncio.timeout(60), hw:  # Executed again, it asks the first question again.
         run = hw.run(run.id)
         while await asked(run) != {"2.1": {"step": 1}}:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        with pytest.raises(QuestionNotOpen, match=r"does not ask '1\.2' now: it asks: 2\.1"):
+        with pytest.raises(InterruptNotOpen, match=r"does not ask '1\.2' now: it asks: 2\.1"):
             await run.answer("1.2", "too early")
         await run.answer("2.1", "first")
         assert await asked(run) == {"1.2": {"step": 2}}  # Open as before.
@@ -59,7 +60,8 @@ async def test_r4_15_an_answer_is_refused_unless_it_is_the_first_to_an_open_ques
             await run.answer("1.2", "second")
 
 
-async def test_r4_15_several_questions_are_open_at_once(url: str) -> None:
+@pytest.mark.proves("R4.15")
+async def test_several_questions_are_open_at_once(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -68,7 +70,7 @@ async def test_r4_15_several_questions_are_open_at_once(url: str) -> None:
 
     async with hw:
         run = await hw.start("asks")
-        while len(found := await run.questions()) < 3:  # noqa: ASYNC110
+        while len(found := await run.interrupts()) < 3:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         for call_id, number in reversed(found.items()):
             await run.answer(call_id, number * 10)
@@ -85,16 +87,17 @@ async def results(run: RunHandle) -> list[tuple[Any, ...]]:
     return [(one["outcome"], one["by"], one["answer"]) for one in told]
 
 
+@pytest.mark.proves("R4.15", "I3")
 @pytest.mark.parametrize(
     ("count", "result"),
     [(9, ("answered", "ann", {"approved": True})), (900, ("timed_out", None, None))],
 )
-async def test_r4_15_i3_an_approval_that_the_crash_overtook_counts_for_what_was_approved_alone(
+async def test_an_approval_that_the_crash_overtook_counts_for_what_was_approved_alone(
     url: str, count: int, result: tuple[Any, ...]
 ) -> None:
     async with Headway(url) as before:
         claim = claim_of(await running(before.store, job="asks"))
-        await before.store.apply(AskQuestion(claim, "delete", document({"delete": 9})))
+        await before.store.apply(OpenInterrupt(claim, "delete", document({"delete": 9})))
         await before.run(claim.run_id).answer("delete", {"approved": True}, by="ann")
         await orphaned(before.store, claim.run_id)
     hw = Headway(url)
@@ -109,13 +112,14 @@ async def test_r4_15_i3_an_approval_that_the_crash_overtook_counts_for_what_was_
         assert await results(run) == [result]
 
 
-async def test_r4_15_an_answer_at_the_last_moment_is_not_taken_for_the_next_question(
+@pytest.mark.proves("R4.15")
+async def test_an_answer_at_the_last_moment_is_not_taken_for_the_next_question(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hw, apply, answered = Headway(url), SqlStore.apply, list[str]()
 
     async def answered_before_it_is_closed(store: SqlStore, command: Command[Any]) -> Any:
-        if isinstance(command, CloseQuestion) and not answered:
+        if isinstance(command, CloseInterrupt) and not answered:
             answered.append(command.call_id)
             await hw.run(command.claim.run_id).answer(command.call_id, "yes")
         return await apply(store, command)
@@ -134,7 +138,8 @@ async def test_r4_15_an_answer_at_the_last_moment_is_not_taken_for_the_next_ques
         assert [outcome for outcome, *_ in await results(run)] == ["answered", "timed_out"]
 
 
-async def test_r4_15_two_questions_are_not_open_under_one_name(url: str) -> None:
+@pytest.mark.proves("R4.15")
+async def test_two_questions_are_not_open_under_one_name(url: str) -> None:
     hw, has_tried = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -173,7 +178,8 @@ async def answered_late(
     return run
 
 
-async def test_r4_9_who_looks_tells_the_others_what_it_has_found_for_them(
+@pytest.mark.proves("R4.9")
+async def test_who_looks_tells_the_others_what_it_has_found_for_them(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first one's look takes the answer to the second, whose own look has found nothing."""
@@ -204,7 +210,8 @@ async def test_r4_9_who_looks_tells_the_others_what_it_has_found_for_them(
     assert looks[2] == 1
 
 
-async def test_r4_9_who_gives_up_in_the_middle_of_a_look_has_another_look_for_what_it_took(
+@pytest.mark.proves("R4.9")
+async def test_who_gives_up_in_the_middle_of_a_look_has_another_look_for_what_it_took(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first one's look takes the answer to the second, and its job waits no longer."""
@@ -254,7 +261,8 @@ def conversing(url: str) -> Headway:
     return hw
 
 
-async def test_i3_a_message_that_comes_while_a_question_is_open_survives_a_stop(url: str) -> None:
+@pytest.mark.proves("I3")
+async def test_a_message_that_comes_while_a_question_is_open_survives_a_stop(url: str) -> None:
     async with asyncio.timeout(60), conversing(url) as hw:
         run = await hw.start("converses")
         await asked(run)
@@ -263,7 +271,8 @@ async def test_i3_a_message_that_comes_while_a_question_is_open_survives_a_stop(
         assert await hw.run(run.id).result() == ["use the blue one"]
 
 
-async def test_i3_a_message_that_comes_while_a_question_is_open_survives_a_retry(url: str) -> None:
+@pytest.mark.proves("I3")
+async def test_a_message_that_comes_while_a_question_is_open_survives_a_retry(url: str) -> None:
     async with asyncio.timeout(60), conversing(url) as hw:
         run = await hw.start("converses")
         await asked(run)
@@ -272,7 +281,8 @@ async def test_i3_a_message_that_comes_while_a_question_is_open_survives_a_retry
         assert await run.result() == ["use the blue one"]
 
 
-async def test_i3_a_message_survives_a_look_that_was_broken_off(url: str) -> None:
+@pytest.mark.proves("I3")
+async def test_a_message_survives_a_look_that_was_broken_off(url: str) -> None:
     hw, may_look = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -291,7 +301,8 @@ async def test_i3_a_message_survives_a_look_that_was_broken_off(url: str) -> Non
         assert await run.result() == ["one", "two"]
 
 
-async def test_i3_a_message_survives_a_commit_of_unknown_outcome(
+@pytest.mark.proves("I3")
+async def test_a_message_survives_a_commit_of_unknown_outcome(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hw, apply, looks = Headway(url), SqlStore.apply, list[int | None]()
@@ -299,7 +310,7 @@ async def test_i3_a_message_survives_a_commit_of_unknown_outcome(
     async def lose_the_first(store: SqlStore, command: Command[Any]) -> Any:
         answer = await apply(store, command)
         if isinstance(command, ConsumeInbox):
-            looks.append(command.again_after)
+            looks.append(command.replay_after_seq)
             if len(looks) == 1:
                 raise OutcomeUnknown("the cable was pulled")
         return answer

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from headway import Headway, RunStatus
-from headway.core.command.run.cancel import CancelAnswer
+from headway.core.command.run.cancel import CancelResult
 from tests.cli.command import environment
 from tests.engine.family import LEASE_TTL_S, family
 from tests.engine.scenes import records_of
@@ -30,10 +30,9 @@ def killed_family(url: str, ledger: Path) -> str:
     return run_id
 
 
+@pytest.mark.proves("I3")
 @pytest.mark.parametrize("backend", ["sqlite", "postgres", "mariadb"])
-async def test_i3_a_parent_goes_on_with_the_children_that_it_had(
-    place: str, tmp_path: Path
-) -> None:
+async def test_a_parent_goes_on_with_the_children_that_it_had(place: str, tmp_path: Path) -> None:
     ledger = tmp_path / "ledger"
     run_id = await asyncio.to_thread(killed_family, place, ledger)
     async with family(place, str(ledger), stuck=False) as hw:
@@ -46,16 +45,17 @@ async def test_i3_a_parent_goes_on_with_the_children_that_it_had(
     assert again == slow
 
 
+@pytest.mark.proves("I11")
 @pytest.mark.parametrize("backend", ["sqlite", "postgres", "mariadb"])
-async def test_i11_a_parent_whose_process_is_dead_is_cancelled_with_its_children(
+async def test_a_parent_whose_process_is_dead_is_cancelled_with_its_children(
     place: str, tmp_path: Path
 ) -> None:
     run_id = await asyncio.to_thread(killed_family, place, tmp_path / "ledger")
     async with Headway(place, lease_ttl_s=LEASE_TTL_S) as hw:  # It knows none of the jobs.
         answer = await hw.run(run_id).cancel()
         # Who was declared dead by then holds nothing, and has to be asked for nothing.
-        assert answer in (CancelAnswer.REQUESTED, CancelAnswer.CANCELED)
-        ended = [await hw.run(one.run.id).ended() for one in await records_of(hw)]
+        assert answer in (CancelResult.REQUESTED, CancelResult.CANCELED)
+        ended = [await hw.run(one.run.id).wait_for_end() for one in await records_of(hw)]
     assert [one.run.status for one in ended] == [
         RunStatus.CANCELED,
         RunStatus.SUCCEEDED,

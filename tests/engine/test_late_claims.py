@@ -27,7 +27,7 @@ async def test_dsgn_4_a_claim_that_is_answered_while_the_engine_leaves_begins_no
         begun.append(ctx.key)
         await asyncio.Event().wait()
 
-    leave = engine.Engine._leave
+    leave = engine.Engine._deregister
     with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as writing:
 
         async def answered_now(self: engine.Engine) -> None:

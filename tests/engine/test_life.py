@@ -13,7 +13,8 @@ from tests.engine.scenes import records_of
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_r1_1_a_run_gets_its_parameters_and_gives_its_result(url: str) -> None:
+@pytest.mark.proves("R1.1")
+async def test_a_run_gets_its_parameters_and_gives_its_result(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -32,7 +33,8 @@ async def test_r1_1_a_run_gets_its_parameters_and_gives_its_result(url: str) -> 
     assert record.run.queued_at <= (record.run.started_at or 0) <= (record.run.ended_at or 0)
 
 
-async def test_r1_1_a_run_without_a_key_is_its_own_key(url: str) -> None:
+@pytest.mark.proves("R1.1")
+async def test_a_run_without_a_key_is_its_own_key(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -44,7 +46,8 @@ async def test_r1_1_a_run_without_a_key_is_its_own_key(url: str) -> None:
         assert [await run.result() for run in runs] == [run.id for run in runs]
 
 
-async def test_r2_1_a_job_that_raises_fails_its_run_with_its_words(url: str) -> None:
+@pytest.mark.proves("R2.1")
+async def test_a_job_that_raises_fails_its_run_with_its_words(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -56,12 +59,13 @@ async def test_r2_1_a_job_that_raises_fails_its_run_with_its_words(url: str) -> 
         with pytest.raises(RunFailed, match="failed: ValueError: the feed is gone") as failed:
             await run.result()
         # A failure frees the key like any other end.
-        await (await hw.start("work", key="ann")).ended()
+        await (await hw.start("work", key="ann")).wait_for_end()
     assert failed.value.run_id == run.id
     assert failed.value.status is RunStatus.FAILED
     assert failed.value.error == {"code": "error", "message": "ValueError: the feed is gone"}
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("said", "kept"),
     [
@@ -70,7 +74,7 @@ async def test_r2_1_a_job_that_raises_fails_its_run_with_its_words(url: str) -> 
         ("", "Exception"),
     ],
 )
-async def test_i15_what_a_job_says_when_it_fails_is_made_storable(
+async def test_what_a_job_says_when_it_fails_is_made_storable(
     url: str, said: str, kept: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     # pytest-xdist cannot report a captured log line with a lone surrogate.
@@ -87,7 +91,8 @@ async def test_i15_what_a_job_says_when_it_fails_is_made_storable(
     assert failed.value.error["message"] == kept
 
 
-async def test_r2_1_a_cancel_of_the_jobs_own_making_is_a_failure(url: str) -> None:
+@pytest.mark.proves("R2.1")
+async def test_a_cancel_of_the_jobs_own_making_is_a_failure(url: str) -> None:
     """Nobody cancelled the run: a future that the job waits for was cancelled by somebody else."""
     hw = Headway(url)
 
@@ -102,6 +107,7 @@ async def test_r2_1_a_cancel_of_the_jobs_own_making_is_a_failure(url: str) -> No
             await (await hw.start("work")).result()
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("result", "message"),
     [
@@ -109,7 +115,7 @@ async def test_r2_1_a_cancel_of_the_jobs_own_making_is_a_failure(url: str) -> No
         ({"ratio": [1.0, float("nan")]}, "result.ratio[1]: is not a finite number"),
     ],
 )
-async def test_i15_a_result_that_is_not_json_fails_the_run_and_names_the_place(
+async def test_a_result_that_is_not_json_fails_the_run_and_names_the_place(
     url: str, result: Any, message: str
 ) -> None:
     hw = Headway(url)
@@ -124,7 +130,8 @@ async def test_i15_a_result_that_is_not_json_fails_the_run_and_names_the_place(
     assert failed.value.error == {"code": "invalid_result", "message": message}
 
 
-async def test_i15_progress_that_is_not_json_is_the_jobs_mistake_and_not_its_results(
+@pytest.mark.proves("I15")
+async def test_progress_that_is_not_json_is_the_jobs_mistake_and_not_its_results(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -139,6 +146,7 @@ async def test_i15_progress_that_is_not_json_is_the_jobs_mistake_and_not_its_res
     assert failed.value.error["code"] == "error"
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("params", "place"),
     [
@@ -148,7 +156,7 @@ async def test_i15_progress_that_is_not_json_is_the_jobs_mistake_and_not_its_res
         (["left", "right"], "params"),
     ],
 )
-async def test_i15_parameters_that_are_not_json_are_refused_and_nothing_is_written(
+async def test_parameters_that_are_not_json_are_refused_and_nothing_is_written(
     url: str, params: Any, place: str
 ) -> None:
     hw = Headway(url)
@@ -161,10 +169,11 @@ async def test_i15_parameters_that_are_not_json_are_refused_and_nothing_is_writt
         with pytest.raises(InvalidInput) as refused:
             await hw.start("work", params=params)
         assert await records_of(hw) == []
-    assert refused.value.place == place
+    assert refused.value.field == place
 
 
-async def test_i15_a_job_that_nobody_registered_is_refused_and_those_that_are_are_named(
+@pytest.mark.proves("I15")
+async def test_a_job_that_nobody_registered_is_refused_and_those_that_are_are_named(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -179,7 +188,8 @@ async def test_i15_a_job_that_nobody_registered_is_refused_and_those_that_are_ar
         assert await records_of(hw) == []
 
 
-async def test_i15_a_run_whose_function_has_changed_meanwhile_fails_and_says_so(url: str) -> None:
+@pytest.mark.proves("I15")
+async def test_a_run_whose_function_has_changed_meanwhile_fails_and_says_so(url: str) -> None:
     async def work(ctx: RunContext, pages: int) -> None:
         await asyncio.Event().wait()
 
@@ -205,7 +215,8 @@ async def test_i15_a_run_whose_function_has_changed_meanwhile_fails_and_says_so(
     }
 
 
-def test_i15_a_job_cannot_be_registered_twice(url: str) -> None:
+@pytest.mark.proves("I15")
+def test_a_job_cannot_be_registered_twice(url: str) -> None:
     hw = Headway(url)
 
     async def work(ctx: RunContext) -> None:

@@ -52,7 +52,7 @@ def lock(tmp_path: Path) -> Iterator[FileLifeLock]:
 
 
 def taken(lock: FileLifeLock) -> str:
-    name = lock.take()
+    name = lock.acquire()
     assert name is not None
     return name
 
@@ -61,12 +61,13 @@ def left_behind(folder: Path, *, prefix: str = "db") -> str:
     """The name of a lock that is free, as after a crash."""
     lock = FileLifeLock(folder, prefix=prefix)
     name = taken(lock)
-    assert lock._file is not None
-    os.close(lock._file)
+    assert lock._descriptor is not None
+    os.close(lock._descriptor)
     return name
 
 
-def test_i8_a_lock_is_taken_once_and_is_for_its_owner_alone(
+@pytest.mark.proves("I8")
+def test_a_lock_is_taken_once_and_is_for_its_owner_alone(
     lock: FileLifeLock, tmp_path: Path
 ) -> None:
     name = taken(lock)
@@ -79,7 +80,8 @@ def test_i8_a_lock_is_taken_once_and_is_for_its_owner_alone(
     assert not lock.is_free(name)
 
 
-def test_i8_a_free_lock_is_found_by_all_and_removed(lock: FileLifeLock, tmp_path: Path) -> None:
+@pytest.mark.proves("I8")
+def test_a_free_lock_is_found_by_all_and_removed(lock: FileLifeLock, tmp_path: Path) -> None:
     name = left_behind(tmp_path)
     assert lock.is_free(name)
     assert FileLifeLock(tmp_path, prefix="db").is_free(name)
@@ -88,47 +90,51 @@ def test_i8_a_free_lock_is_found_by_all_and_removed(lock: FileLifeLock, tmp_path
     lock.remove(name)
 
 
-def test_i8_a_lock_that_is_held_is_not_removed(lock: FileLifeLock, tmp_path: Path) -> None:
+@pytest.mark.proves("I8")
+def test_a_lock_that_is_held_is_not_removed(lock: FileLifeLock, tmp_path: Path) -> None:
     name = taken(lock)
     another = FileLifeLock(tmp_path, prefix="db")
     another.remove(name)
-    another.clean([])
+    another.remove_stale([])
     assert len(list(tmp_path.iterdir())) == 1
 
 
+@pytest.mark.proves("I8")
 @pytest.mark.parametrize("name", ["", "free", "../../etc/passwd", "a:b:c:d", f"{'0' * 36}:1:1:.."])
-def test_i8_what_is_no_name_proves_nothing(lock: FileLifeLock, name: str) -> None:
+def test_what_is_no_name_proves_nothing(lock: FileLifeLock, name: str) -> None:
     assert not lock.is_free(name)
     lock.remove(name)
 
 
-def test_i8_who_starts_cleans_up_but_keeps_what_the_database_knows(
+@pytest.mark.proves("I8")
+def test_who_starts_cleans_up_but_keeps_what_the_database_knows(
     lock: FileLifeLock, tmp_path: Path
 ) -> None:
     known, forgotten = left_behind(tmp_path), left_behind(tmp_path)
     neighbour = left_behind(tmp_path, prefix="other")
     (tmp_path / "db-notes.alive").touch()
-    lock.take()
-    lock.clean([known])
+    lock.acquire()
+    lock.remove_stale([known])
     assert lock.is_free(known)
     assert not lock.is_free(forgotten)
     assert FileLifeLock(tmp_path, prefix="other").is_free(neighbour)
     assert len(list(tmp_path.iterdir())) == 4
 
 
-def test_i8_neighbours_are_those_who_hold_a_lock_on_the_same_database(
+@pytest.mark.proves("I8")
+def test_neighbours_are_those_who_hold_a_lock_on_the_same_database(
     lock: FileLifeLock, tmp_path: Path
 ) -> None:
     left_behind(tmp_path)
     elsewhere, beside = (FileLifeLock(tmp_path, prefix=prefix) for prefix in ("other", "db"))
-    lock.take()
-    elsewhere.take()
-    assert not lock.has_neighbours()
-    beside.take()
-    assert lock.has_neighbours()
+    lock.acquire()
+    elsewhere.acquire()
+    assert not lock.has_other_processes()
+    beside.acquire()
+    assert lock.has_other_processes()
     elsewhere.release()
     beside.release()
-    assert not lock.has_neighbours()
+    assert not lock.has_other_processes()
 
 
 @pytest.mark.backend("sqlite")
@@ -148,16 +154,18 @@ async def test_who_shares_a_file_with_an_old_library_is_told_at_start(
             assert (told in caplog.text) is is_told
 
 
-def test_i8_where_no_file_can_be_made_there_is_no_lock(tmp_path: Path) -> None:
-    assert FileLifeLock(tmp_path / "missing", prefix="db").take() is None
+@pytest.mark.proves("I8")
+def test_where_no_file_can_be_made_there_is_no_lock(tmp_path: Path) -> None:
+    assert FileLifeLock(tmp_path / "missing", prefix="db").acquire() is None
     nowhere = FileLifeLock(None, prefix="db")
-    assert nowhere.take() is None
+    assert nowhere.acquire() is None
     assert not nowhere.is_free(left_behind(tmp_path))
-    nowhere.clean([])
+    nowhere.remove_stale([])
     nowhere.release()
 
 
-def test_i8_a_forked_child_does_not_keep_the_lock_of_its_dead_parent(
+@pytest.mark.proves("I8")
+def test_a_forked_child_does_not_keep_the_lock_of_its_dead_parent(
     lock: FileLifeLock, tmp_path: Path
 ) -> None:
     with subprocess.Popen(
@@ -180,7 +188,8 @@ def test_i8_a_forked_child_does_not_keep_the_lock_of_its_dead_parent(
             os.close(descriptor)
 
 
-def test_s10_the_runtime_folder_is_the_users_alone(
+@pytest.mark.proves("S10")
+def test_the_runtime_folder_is_the_users_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
@@ -198,7 +207,8 @@ def test_s10_the_runtime_folder_is_the_users_alone(
     assert runtime_folder() is None
 
 
-def test_s10_without_a_runtime_folder_it_is_a_private_one_below_the_temporary(
+@pytest.mark.proves("S10")
+def test_without_a_runtime_folder_it_is_a_private_one_below_the_temporary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)

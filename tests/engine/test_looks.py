@@ -26,11 +26,11 @@ class Looks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at_all_count = 0
         self.at_some: list[set[RunId]] = []
-        held_by, held_among = SqlRunReader.runs_held_by, SqlRunReader.held_among
+        holder_ids, held_among = SqlRunReader.runs_held_by, SqlRunReader.filter_held_runs
 
         async def all_of_them(reader: SqlRunReader, *who: Any, **more: Any) -> Any:
             self.at_all_count += 1
-            return await held_by(reader, *who, **more)
+            return await holder_ids(reader, *who, **more)
 
         async def some_of_them(
             reader: SqlRunReader, instance_id: InstanceId, run_ids: Collection[RunId]
@@ -56,11 +56,12 @@ def working(url: str, *, lease_ttl_s: float) -> Headway:
     return hw
 
 
-async def test_i8_only_who_waits_for_a_person_is_looked_at_often(
+@pytest.mark.proves("I8")
+async def test_only_who_waits_for_a_person_is_looked_at_often(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "LOOK_S", 0.01)
-    monkeypatch.setattr(engine, "LOOK_AT_ALL_S", HOUR_S)
+    monkeypatch.setattr(engine, "POLL_S", 0.01)
+    monkeypatch.setattr(engine, "POLL_ALL_S", HOUR_S)
     hw, looks = working(url, lease_ttl_s=HOUR_S), Looks(monkeypatch)
     async with asyncio.timeout(60), hw, looked_at(url) as elsewhere:
         await hw.start("hang", key="ann")
@@ -75,31 +76,32 @@ async def test_i8_only_who_waits_for_a_person_is_looked_at_often(
         assert len(looks.at_some) <= count + 1  # One may have been under way.
 
 
-async def test_r4_10_without_a_hint_a_cancel_is_found_within_a_heartbeat(
+@pytest.mark.proves("R4.10")
+async def test_without_a_hint_a_cancel_is_found_within_a_heartbeat(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However seldom an engine looks otherwise: a third of the lease is the most."""
-    monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
+    monkeypatch.setattr(engine, "POLL_S", HOUR_S)
     async with asyncio.timeout(60), working(url, lease_ttl_s=1) as hw:
         run = await hw.start("hang")
         await until(lambda: _runs(hw, run.id), what="it runs")
         async with looked_at(url) as elsewhere:
             await elsewhere.apply(RequestCancel(run_id=run.id))
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
 
 
 @pytest.mark.proves("R4.10", "R4.14")
 async def test_without_a_hint_a_cancel_is_found_soon_however_long_the_lease_is(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert engine.LOOK_AT_ALL_S == 5
-    monkeypatch.setattr(engine, "LOOK_AT_ALL_S", 0.2)
+    assert engine.POLL_ALL_S == 5
+    monkeypatch.setattr(engine, "POLL_ALL_S", 0.2)
     async with asyncio.timeout(60), working(url, lease_ttl_s=HOUR_S) as hw:
         run = await hw.start("hang")
         await until(lambda: _runs(hw, run.id), what="it runs")
         async with looked_at(url) as elsewhere:
             await elsewhere.apply(RequestCancel(run_id=run.id))
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
 
 
 async def _runs(hw: Headway, run_id: RunId) -> bool:

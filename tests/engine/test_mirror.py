@@ -54,7 +54,8 @@ def with_jobs(url: str, **options: Any) -> Headway:
     return hw
 
 
-async def test_r1_9_the_last_state_and_figures_of_a_run_are_in_its_file(
+@pytest.mark.proves("R1.9")
+async def test_the_last_state_and_figures_of_a_run_are_in_its_file(
     url: str, tmp_path: Path
 ) -> None:
     async with with_jobs(url, mirror=True) as hw:
@@ -88,7 +89,8 @@ async def test_r1_9_the_last_state_and_figures_of_a_run_are_in_its_file(
     assert modes(tmp_path / "data") == {(True, 0o700), (False, 0o600)}
 
 
-async def test_r1_9_without_the_setting_there_is_no_file(
+@pytest.mark.proves("R1.9")
+async def test_without_the_setting_there_is_no_file(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with with_jobs(url) as hw:
@@ -101,7 +103,8 @@ async def test_r1_9_without_the_setting_there_is_no_file(
     assert status(tmp_path, run.id) == "succeeded"
 
 
-async def test_r1_9_how_it_ended_is_there_when_the_program_has_ended(
+@pytest.mark.proves("R1.9")
+async def test_how_it_ended_is_there_when_the_program_has_ended(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mirror, "INTERVAL_S", 1e6)
@@ -111,7 +114,8 @@ async def test_r1_9_how_it_ended_is_there_when_the_program_has_ended(
     assert status(tmp_path, run.id) == "succeeded"
 
 
-async def test_r1_9_what_happened_while_nobody_mirrored_is_caught_up_with(
+@pytest.mark.proves("R1.9")
+async def test_what_happened_while_nobody_mirrored_is_caught_up_with(
     url: str, tmp_path: Path
 ) -> None:
     """Also what other processes write, and what the stream has forgotten."""
@@ -140,9 +144,8 @@ async def test_r1_9_what_happened_while_nobody_mirrored_is_caught_up_with(
         await until(lambda: status(tmp_path, first.id) == "succeeded")
 
 
-async def test_r1_9_another_database_is_mirrored_from_its_beginning(
-    url: str, tmp_path: Path
-) -> None:
+@pytest.mark.proves("R1.9")
+async def test_another_database_is_mirrored_from_its_beginning(url: str, tmp_path: Path) -> None:
     (tmp_path / "data" / "runs").mkdir(parents=True)
     (tmp_path / "data" / "runs" / ".seq").write_text("1000000")
     async with with_jobs(url, mirror=True) as hw:
@@ -151,7 +154,8 @@ async def test_r1_9_another_database_is_mirrored_from_its_beginning(
     assert status(tmp_path, run.id) == "succeeded"
 
 
-async def test_r1_9_a_failover_is_mirrored_though_the_new_primary_goes_away_at_first(
+@pytest.mark.proves("R1.9")
+async def test_a_failover_is_mirrored_though_the_new_primary_goes_away_at_first(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the old one had told may be gone: all files are written anew, in the next round."""
@@ -176,7 +180,8 @@ async def test_r1_9_a_failover_is_mirrored_though_the_new_primary_goes_away_at_f
         await until(lambda: status(tmp_path, run.id) == "succeeded")
 
 
-async def test_r1_9_a_folder_that_cannot_be_written_is_told_once_and_harms_no_run(
+@pytest.mark.proves("R1.9")
+async def test_a_folder_that_cannot_be_written_is_told_once_and_harms_no_run(
     url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mirror, "INTERVAL_S", 0.01)
@@ -196,7 +201,8 @@ async def test_r1_9_a_folder_that_cannot_be_written_is_told_once_and_harms_no_ru
     assert said == ["mirror_not_written", "mirror_goes_on"]
 
 
-async def test_r1_9_a_file_is_never_seen_half_written(url: str, tmp_path: Path) -> None:
+@pytest.mark.proves("R1.9")
+async def test_a_file_is_never_seen_half_written(url: str, tmp_path: Path) -> None:
     seen: set[int] = set()
     async with with_jobs(url, mirror=True) as hw:
         run = await hw.start("count", params={"to": 10, "padding": "x" * 500_000})
@@ -208,9 +214,8 @@ async def test_r1_9_a_file_is_never_seen_half_written(url: str, tmp_path: Path) 
     assert seen <= {500_000}
 
 
-async def test_r1_9_after_a_kill_the_next_start_shows_the_last_state(
-    url: str, tmp_path: Path
-) -> None:
+@pytest.mark.proves("R1.9")
+async def test_after_a_kill_the_next_start_shows_the_last_state(url: str, tmp_path: Path) -> None:
     worker = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "tests.engine.files_worker", url, "waits"),
@@ -223,5 +228,5 @@ async def test_r1_9_after_a_kill_the_next_start_shows_the_last_state(
     run_id = out.decode().strip()
     async with Headway(url, mirror=True) as hw:
         await hw.run(run_id).cancel()
-        await hw.run(run_id).ended()
+        await hw.run(run_id).wait_for_end()
     assert status(tmp_path, run_id) == "canceled"

@@ -10,7 +10,7 @@ import pytest
 
 from headway import Headway, RunContext
 from headway.bootstrap import SystemClock
-from headway.core.ids import Instant, later
+from headway.core.ids import Instant, add_seconds
 from headway.core.run.run import DEATH_COUNT_MAX, Run
 from headway.services.engine import claimer as claiming
 from headway.services.engine import engine
@@ -28,7 +28,7 @@ class MovedClock(SystemClock):
         self._ahead_s = 0.0
 
     def now(self) -> Instant:
-        return later(super().now(), seconds=self._ahead_s)
+        return add_seconds(super().now(), seconds=self._ahead_s)
 
     def move(self) -> None:
         self._ahead_s += HOUR_S + 5
@@ -61,7 +61,8 @@ async def state(run: RunHandle) -> Run:
     return (await run.record()).run
 
 
-async def test_i17_i8_a_process_that_is_alone_outlives_every_step_of_the_clock(place: str) -> None:
+@pytest.mark.proves("I17", "I8")
+async def test_a_process_that_is_alone_outlives_every_step_of_the_clock(place: str) -> None:
     """Its claims are refused while the lease is over: so it renews it."""
     clock = MovedClock()
     stage = Stage(place, clock)
@@ -79,7 +80,8 @@ async def test_i17_i8_a_process_that_is_alone_outlives_every_step_of_the_clock(p
     assert stage.gauge.begun == ["ann", "ben"]
 
 
-async def test_i8_r4_13_a_process_that_others_found_late_loses_its_runs_to_them(
+@pytest.mark.proves("I8", "R4.13")
+async def test_a_process_that_others_found_late_loses_its_runs_to_them(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does nothing until they have declared it dead; then it is told by the first refusal."""

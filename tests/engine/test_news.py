@@ -15,7 +15,7 @@ from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import RunId
 from headway.core.run.status import RunStatus
 from headway.services.submit import run_watcher as news
-from headway.services.submit.run_watcher import RunNews
+from headway.services.submit.run_watcher import RunWatcher
 from tests.contract.scenes import submitted
 from tests.engine.scenes import looked_at
 from tests.runtime.scenes import until
@@ -48,7 +48,7 @@ class Reads:
 
         monkeypatch.setattr(SqlRunReader, "run", counted_run)
         monkeypatch.setattr(SqlRunReader, "run_seqs", counted_many)
-        monkeypatch.setattr(news, "LOOK_S", 0.01)
+        monkeypatch.setattr(news, "POLL_S", 0.01)
 
     async def a_few_looks(self) -> None:
         wanted = len(self.of_many) + 5
@@ -74,19 +74,20 @@ async def here(url: str, there: SqlStore) -> AsyncIterator[SqlStore]:
 
 
 def handles(store: SqlStore, run_ids: list[RunId]) -> list[RunHandle]:
-    shared = RunNews(store, store.runs)
+    shared = RunWatcher(store, store.runs)
     return [
-        RunHandle(run_id, store=store, runs=store.runs, events=store.events, news=shared)
+        RunHandle(run_id, store=store, runs=store.runs, events=store.events, watcher=shared)
         for run_id in run_ids
     ]
 
 
-async def test_i8_many_who_wait_share_one_look_and_each_wakes_for_its_own(
+@pytest.mark.proves("I8")
+async def test_many_who_wait_share_one_look_and_each_wakes_for_its_own(
     here: SqlStore, there: SqlStore, reads: Reads
 ) -> None:
     run_ids = [await submitted(there, f"key-{number}") for number in range(COUNT)]
     async with asyncio.TaskGroup() as group:
-        waits = [group.create_task(run.ended()) for run in handles(here, run_ids)]
+        waits = [group.create_task(run.wait_for_end()) for run in handles(here, run_ids)]
         await reads.a_few_looks()
         assert reads.of_one == dict.fromkeys(run_ids, 1)
         assert set(reads.of_many[-1]) == set(run_ids)
@@ -98,26 +99,28 @@ async def test_i8_many_who_wait_share_one_look_and_each_wakes_for_its_own(
     assert {wait.result().run.status for wait in waits} == {RunStatus.CANCELED}
 
 
-async def test_i8_two_who_wait_for_one_run_both_wake(
+@pytest.mark.proves("I8")
+async def test_two_who_wait_for_one_run_both_wake(
     here: SqlStore, there: SqlStore, reads: Reads
 ) -> None:
     run_id = await submitted(there)
     (run,) = handles(here, [run_id])
     async with asyncio.TaskGroup() as group:
-        first = group.create_task(run.ended())
+        first = group.create_task(run.wait_for_end())
         await reads.a_few_looks()
-        second = group.create_task(run.ended())
+        second = group.create_task(run.wait_for_end())
         await reads.a_few_looks()
         assert reads.of_one[run_id] == 2
         await there.apply(RequestCancel(run_id=run_id))
     assert first.result().run.status is second.result().run.status is RunStatus.CANCELED
 
 
-async def test_i8_what_happens_during_a_look_is_not_missed(
+@pytest.mark.proves("I8")
+async def test_what_happens_during_a_look_is_not_missed(
     here: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends after the look has read it, and before it is heard: nobody tells it again."""
-    monkeypatch.setattr(news, "LOOK_S", 3_600)
+    monkeypatch.setattr(news, "POLL_S", 3_600)
     run_id = await submitted(here)
     (run,) = handles(here, [run_id])
     read = SqlRunReader.run
@@ -130,10 +133,11 @@ async def test_i8_what_happens_during_a_look_is_not_missed(
 
     monkeypatch.setattr(SqlRunReader, "run", read_and_end)
     async with asyncio.timeout(20):
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
 
 
-async def test_i8_nobody_looks_when_nobody_waits(
+@pytest.mark.proves("I8")
+async def test_nobody_looks_when_nobody_waits(
     here: SqlStore, there: SqlStore, reads: Reads
 ) -> None:
     run_id = await submitted(there)
@@ -146,20 +150,21 @@ async def test_i8_nobody_looks_when_nobody_waits(
     assert len(reads.of_many) == count
     # And again for who comes later.
     async with asyncio.TaskGroup() as group:
-        wait = group.create_task(run.ended())
+        wait = group.create_task(run.wait_for_end())
         await reads.a_few_looks()
         await there.apply(RequestCancel(run_id=run_id))
     assert wait.result().run.status is RunStatus.CANCELED
 
 
-async def test_i20_a_look_that_fails_leaves_it_to_each(
+@pytest.mark.proves("I20")
+async def test_a_look_that_fails_leaves_it_to_each(
     here: SqlStore, there: SqlStore, reads: Reads
 ) -> None:
     run_id = await submitted(there)
     (run,) = handles(here, [run_id])
     reads.is_away = True
     async with asyncio.TaskGroup() as group:
-        wait = group.create_task(run.ended())
+        wait = group.create_task(run.wait_for_end())
         await reads.a_few_looks()
         assert reads.of_one[run_id] > 1
         await there.apply(RequestCancel(run_id=run_id))

@@ -10,8 +10,8 @@ import pytest
 from headway import (
     BlockingRunContext,
     Headway,
+    InterruptNotOpen,
     InvalidInput,
-    QuestionNotOpen,
     RunContext,
     RunHandle,
 )
@@ -26,7 +26,7 @@ FORM = {"type": "object", "required": ["count"], "properties": {"count": {"type"
 
 async def asked(run: RunHandle, count: int = 1) -> dict[str, Any]:
     """Return the open questions of the run once there are so many."""
-    while len(found := await run.questions()) < count:  # noqa: ASYNC110
+    while len(found := await run.interrupts()) < count:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return found
 
@@ -72,7 +72,7 @@ async def test_a_stop_leaves_the_question_open_and_the_next_execution_waits_for_
         await asked(run)
     async with looked_at(url) as store:
         (record,) = await records(store)
-        (question,) = await store.runs.questions(run.id)
+        (question,) = await store.runs.interrupts(run.id)
     assert (record.run.status, record.run.instance_id) == (RunStatus.RUNNING, None)
     assert (question.call_id, question.answer) == ("1.1", None)
     async with asyncio.timeout(60), opened(url, job) as hw:
@@ -94,7 +94,7 @@ async def test_an_answer_given_while_no_program_runs_is_received_once(
         await asked(run)
     async with asyncio.timeout(60), Headway(url) as elsewhere:  # It does not have the job.
         await elsewhere.run(run.id).answer("1.1", "yes", by="eve")
-        with pytest.raises(QuestionNotOpen):
+        with pytest.raises(InterruptNotOpen):
             await elsewhere.run(run.id).answer("1.1", "no")
     async with asyncio.timeout(60), opened(url, job) as hw:
         run = hw.run(run.id)
@@ -124,8 +124,8 @@ async def test_a_failed_attempt_withdraws_what_it_asked_and_the_next_may_ask_it_
     async with asyncio.timeout(60), hw:
         run = await hw.start("asks")
         await has_retried.wait()
-        assert await run.questions() == {}
-        with pytest.raises(QuestionNotOpen):
+        assert await run.interrupts() == {}
+        with pytest.raises(InterruptNotOpen):
             await run.answer("1.1", "too late")
         may_ask.set()
         assert list(await asked(run)) == ["1.1"]
@@ -192,7 +192,7 @@ async def test_an_execution_that_asks_something_else_withdraws_what_was_asked_be
         run = hw.run(run.id)
         while "2.1" not in await asked(run):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        with pytest.raises(QuestionNotOpen, match=r"does not ask '1\.1' now: it asks: 2\.1"):
+        with pytest.raises(InterruptNotOpen, match=r"does not ask '1\.1' now: it asks: 2\.1"):
             await run.answer("1.1", "yes")
         await run.answer("2.1", "no")
         assert await run.result() == "no"
@@ -271,6 +271,6 @@ async def test_a_cancel_invents_no_answer_that_does_not_fit_the_schema(
         run = await hw.start("asks")
         await asked(run)
         await run.cancel()
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
         assert await results(run) == [("1.1", "cancelled", None)]
     assert heard == []

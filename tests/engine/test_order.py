@@ -13,7 +13,8 @@ from tests.engine.scenes import Gauge, records_of
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_r1_5_a_second_start_for_a_key_is_told_which_run_is_active(url: str) -> None:
+@pytest.mark.proves("R1.5")
+async def test_a_second_start_for_a_key_is_told_which_run_is_active(url: str) -> None:
     hw, release = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -32,7 +33,8 @@ async def test_r1_5_a_second_start_for_a_key_is_told_which_run_is_active(url: st
         assert await (await hw.start("work", key="ann")).result() == "done"
 
 
-async def test_r1_5_of_a_hundred_starts_for_a_key_one_is_accepted(url: str) -> None:
+@pytest.mark.proves("R1.5")
+async def test_of_a_hundred_starts_for_a_key_one_is_accepted(url: str) -> None:
     hw, release = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -50,7 +52,8 @@ async def test_r1_5_of_a_hundred_starts_for_a_key_one_is_accepted(url: str) -> N
         release.set()
 
 
-async def test_r1_2_at_most_three_keys_work_at_once_and_each_end_lets_one_more_in(
+@pytest.mark.proves("R1.2")
+async def test_at_most_three_keys_work_at_once_and_each_end_lets_one_more_in(
     url: str,
 ) -> None:
     hw, gauge = Headway(url), Gauge()
@@ -75,7 +78,8 @@ async def test_r1_2_at_most_three_keys_work_at_once_and_each_end_lets_one_more_i
     assert gauge.begun == list(releases)
 
 
-async def test_i9_runs_of_a_key_go_one_after_the_other_in_the_order_of_acceptance(
+@pytest.mark.proves("I9")
+async def test_runs_of_a_key_go_one_after_the_other_in_the_order_of_acceptance(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -100,11 +104,12 @@ async def test_i9_runs_of_a_key_go_one_after_the_other_in_the_order_of_acceptanc
             for number in range(10)
             for key in order
         ]
-        await asyncio.gather(*(run.ended() for run in runs))
+        await asyncio.gather(*(run.wait_for_end() for run in runs))
     assert order == {"ann": list(range(10)), "bob": list(range(10))}
 
 
-async def test_r1_2_two_keys_work_at_the_same_time(url: str) -> None:
+@pytest.mark.proves("R1.2")
+async def test_two_keys_work_at_the_same_time(url: str) -> None:
     hw, both = Headway(url), asyncio.Barrier(2)
 
     @hw.job()
@@ -114,10 +119,11 @@ async def test_r1_2_two_keys_work_at_the_same_time(url: str) -> None:
     async with hw:
         # Each waits for the other: in a row neither would end.
         runs = [await hw.start("work", key=key) for key in ("ann", "bob")]
-        await asyncio.gather(*(run.ended() for run in runs))
+        await asyncio.gather(*(run.wait_for_end() for run in runs))
 
 
-async def test_r2_8_a_run_that_waits_too_long_in_the_queue_is_timed_out(url: str) -> None:
+@pytest.mark.proves("R2.8")
+async def test_a_run_that_waits_too_long_in_the_queue_is_timed_out(url: str) -> None:
     hw, release = Headway(url), asyncio.Event()
     begun: list[str] = []
 
@@ -134,7 +140,7 @@ async def test_r2_8_a_run_that_waits_too_long_in_the_queue_is_timed_out(url: str
         first = await hw.start("works", key="ann")
         second = await hw.start("hurries", key="ann", on_conflict=OnConflict.ENQUEUE)
         async with asyncio.timeout(20):
-            ended = await second.ended()
+            ended = await second.wait_for_end()
         release.set()
         await first.result(10)
     assert ended.run.status is RunStatus.TIMED_OUT

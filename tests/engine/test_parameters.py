@@ -42,7 +42,8 @@ async def mirror(
     }
 
 
-async def test_i15_values_arrive_as_the_types_that_the_function_names(url: str) -> None:
+@pytest.mark.proves("I15")
+async def test_values_arrive_as_the_types_that_the_function_names(url: str) -> None:
     hw = Headway(url)
     hw.job()(mirror)
     params = {"url": "u", "kinds": ["png"], "window": {"first": 2}, "since": "2026-11-16"}
@@ -52,15 +53,17 @@ async def test_i15_values_arrive_as_the_types_that_the_function_names(url: str) 
     assert got == {"url": "u", "kinds": ["Kind"], "window": [2, 9], "since": 2026}
 
 
-async def test_r1_1_the_defaults_of_that_moment_are_recorded_too(url: str) -> None:
+@pytest.mark.proves("R1.1")
+async def test_the_defaults_of_that_moment_are_recorded_too(url: str) -> None:
     hw = Headway(url)
     hw.job()(mirror)
     async with hw:
-        record = await (await hw.start("mirror", params={"url": "u"})).ended()
+        record = await (await hw.start("mirror", params={"url": "u"})).wait_for_end()
     expected = '"kinds":["jpg"],"window":null,"since":null,"depth":1,"order":"new","url":"u"'
     assert record.params == f"{{{expected}}}"
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("params", "place", "problem"),
     [
@@ -75,7 +78,7 @@ async def test_r1_1_the_defaults_of_that_moment_are_recorded_too(url: str) -> No
         ({"url": "u", "page": 1}, "params.page", "is not a parameter of the job; it takes: url,"),
     ],
 )
-async def test_i15_a_wrong_parameter_is_named_and_nothing_is_written(
+async def test_a_wrong_parameter_is_named_and_nothing_is_written(
     url: str, params: dict[str, Any], place: str, problem: str
 ) -> None:
     hw = Headway(url)
@@ -84,11 +87,12 @@ async def test_i15_a_wrong_parameter_is_named_and_nothing_is_written(
         with pytest.raises(InvalidInput) as refused:
             await hw.start("mirror", params=params)
         assert await records_of(hw) == []
-    assert refused.value.place == place
+    assert refused.value.field == place
     assert refused.value.problem.startswith(problem)
 
 
-def test_i15_every_wrong_parameter_is_named_at_once() -> None:
+@pytest.mark.proves("I15")
+def test_every_wrong_parameter_is_named_at_once() -> None:
     hw = Headway("sqlite:///:memory:")
     hw.job()(mirror)
     with pytest.raises(InvalidInput) as refused:
@@ -101,7 +105,8 @@ def test_i15_every_wrong_parameter_is_named_at_once() -> None:
     )
 
 
-def test_i19_a_sentence_about_wrong_parameters_has_an_end() -> None:
+@pytest.mark.proves("I19")
+def test_a_sentence_about_wrong_parameters_has_an_end() -> None:
     hw = Headway("sqlite:///:memory:")
     hw.job()(mirror)
     with pytest.raises(InvalidInput, match=r"; and 6 more$") as refused:
@@ -109,7 +114,8 @@ def test_i19_a_sentence_about_wrong_parameters_has_an_end() -> None:
     assert str(refused.value).count("params.") == 10
 
 
-async def test_i15_a_function_that_takes_anything_is_given_anything(url: str) -> None:
+@pytest.mark.proves("I15")
+async def test_a_function_that_takes_anything_is_given_anything(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -154,6 +160,7 @@ async def yields(ctx: RunContext) -> Any:
     yield 1
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("function", "problem"),
     [
@@ -165,19 +172,18 @@ async def yields(ctx: RunContext) -> Any:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_i15_a_function_that_cannot_be_a_job_is_refused_at_once(
+def test_a_function_that_cannot_be_a_job_is_refused_at_once(
     url: str, function: Any, problem: str
 ) -> None:
     with pytest.raises(InvalidInput, match=problem):
         Headway(url).job()(function)
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     "options",
     [{"retries": -1}, {"timeout_s": -1.0}, {"queue_timeout_s": float("nan")}, {"lane": " "}],
 )
-def test_i15_options_of_a_job_that_make_no_sense_are_refused(
-    url: str, options: dict[str, Any]
-) -> None:
+def test_options_of_a_job_that_make_no_sense_are_refused(url: str, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(options))):
         Headway(url).job(**options)(mirror)

@@ -257,7 +257,7 @@ class Program:
                 async with self.open() as hw:
                     run = await hw.start("stops") if run_id is None else hw.run(run_id)
                     run_id = run.id
-                    ended = asyncio.create_task(run.ended())
+                    ended = asyncio.create_task(run.wait_for_end())
                     told = asyncio.create_task(self.told.wait())
                     self.listens.set()
                     await asyncio.wait([ended, told], return_when=asyncio.FIRST_COMPLETED)
@@ -326,7 +326,7 @@ async def sleep_before_the_stop(ctx: RunContext, told: asyncio.Event) -> None:
 
 async def ask_before_the_stop(ctx: RunContext, told: asyncio.Event) -> None:
     async def tell() -> None:
-        while not ctx.execution.asking_count:  # noqa: ASYNC110
+        while not ctx.execution.open_interrupt_count:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         told.set()
 

@@ -14,7 +14,7 @@ import pytest
 from headway import Headway, RunContext
 from headway.adapters.sql.sql_store import SqlStore
 from headway.adapters.system import file_life_lock as life_lock
-from headway.bootstrap import SystemClock, life_lock_for
+from headway.bootstrap import SystemClock, build_life_lock
 from headway.core.command.run.submit import Submit
 from headway.core.ids import Key, RunId
 from headway.core.run.run import DEATH_COUNT_MAX, Run
@@ -69,7 +69,7 @@ async def held(store: SqlStore) -> Run:
 
 async def swept(store: SqlStore, place: str) -> Run:
     """The run, after somebody else on this host has looked for what nobody moves."""
-    await sweep(store, store.runs, life_lock_for([place], store))
+    await sweep(store, store.runs, build_life_lock([place], store))
     return await held(store)
 
 
@@ -77,8 +77,9 @@ def locks(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.alive"))
 
 
+@pytest.mark.proves("I8")
 @on_all
-async def test_i8_a_killed_process_is_found_dead_although_its_lease_goes_on(
+async def test_a_killed_process_is_found_dead_although_its_lease_goes_on(
     store: SqlStore, place: str, holder: Holder, tmp_path: Path
 ) -> None:
     (dead,) = await store.runs.instances()
@@ -91,8 +92,9 @@ async def test_i8_a_killed_process_is_found_dead_although_its_lease_goes_on(
     assert locks(tmp_path) == []
 
 
+@pytest.mark.proves("I8")
 @on_all
-async def test_i8_its_runs_go_on_elsewhere(place: str, holder: Holder) -> None:
+async def test_its_runs_go_on_elsewhere(place: str, holder: Holder) -> None:
     hw = Headway(place, lease_ttl_s=LEASE_S)
 
     @hw.job()
@@ -104,8 +106,9 @@ async def test_i8_its_runs_go_on_elsewhere(place: str, holder: Holder) -> None:
         assert await hw.run(RUN_ID).result() == 2
 
 
+@pytest.mark.proves("I8")
 @on_sqlite
-async def test_i8_a_paused_process_is_not_dead(
+async def test_a_paused_process_is_not_dead(
     store: SqlStore, place: str, holder: Holder, tmp_path: Path
 ) -> None:
     before = await held(store)
@@ -114,8 +117,9 @@ async def test_i8_a_paused_process_is_not_dead(
     assert len(locks(tmp_path)) == 1
 
 
+@pytest.mark.proves("I8")
 @on_sqlite
-async def test_i8_a_living_process_is_not_dead(
+async def test_a_living_process_is_not_dead(
     store: SqlStore, place: str, holder: Holder, tmp_path: Path
 ) -> None:
     before = await held(store)
@@ -125,8 +129,9 @@ async def test_i8_a_living_process_is_not_dead(
     assert locks(tmp_path) == [], "who leaves in good order leaves nothing behind"
 
 
+@pytest.mark.proves("I8")
 @on_sqlite
-async def test_i8_a_missing_lock_proves_nothing(
+async def test_a_missing_lock_proves_nothing(
     store: SqlStore, place: str, holder: Holder, tmp_path: Path
 ) -> None:
     (lock,) = locks(tmp_path)
@@ -136,8 +141,9 @@ async def test_i8_a_missing_lock_proves_nothing(
     assert await swept(store, place) == before
 
 
+@pytest.mark.proves("I8")
 @on_sqlite
-async def test_i8_a_copy_of_a_lock_proves_nothing(
+async def test_a_copy_of_a_lock_proves_nothing(
     store: SqlStore, place: str, holder: Holder, tmp_path: Path
 ) -> None:
     (lock,) = locks(tmp_path)
@@ -147,8 +153,9 @@ async def test_i8_a_copy_of_a_lock_proves_nothing(
     assert await swept(store, place) == before
 
 
+@pytest.mark.proves("I8")
 @on_sqlite
-async def test_i8_a_link_to_a_lock_proves_nothing(
+async def test_a_link_to_a_lock_proves_nothing(
     store: SqlStore, place: str, holder: Holder, tmp_path: Path
 ) -> None:
     (lock,) = locks(tmp_path)
@@ -159,8 +166,9 @@ async def test_i8_a_link_to_a_lock_proves_nothing(
     assert await swept(store, place) == before
 
 
+@pytest.mark.proves("I8")
 @on_sqlite
-async def test_i8_under_another_kernel_nothing_is_proven(
+async def test_under_another_kernel_nothing_is_proven(
     store: SqlStore, place: str, holder: Holder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = await held(store)
@@ -169,8 +177,9 @@ async def test_i8_under_another_kernel_nothing_is_proven(
     assert await swept(store, place) == before
 
 
+@pytest.mark.proves("I17")
 @on_sqlite
-async def test_i17_proven_deaths_count_and_poison_ends_the_run(
+async def test_proven_deaths_count_and_poison_ends_the_run(
     store: SqlStore, place: str, a_holder: Callable[[], Holder], holder: Holder
 ) -> None:
     holder.kill()
@@ -180,8 +189,9 @@ async def test_i17_proven_deaths_count_and_poison_ends_the_run(
     assert (run.status, run.death_count) == (RunStatus.FAILED, DEATH_COUNT_MAX)
 
 
+@pytest.mark.proves("I8")
 @on_sqlite
-async def test_i8_one_who_left_in_good_order_does_not_count_as_dead(
+async def test_one_who_left_in_good_order_does_not_count_as_dead(
     store: SqlStore, place: str, holder: Holder
 ) -> None:
     holder.stop()

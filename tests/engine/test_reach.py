@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from headway import ConfigurationError, Headway, RunContext, RunHandle
-from headway.adapters.redis.key_names import lease_of
+from headway.adapters.redis.key_names import lease_name
 from headway.core.ids import Key
 from headway.core.run.status import RunStatus
 from headway.services.engine import engine
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.backend("redis")
 
 @pytest.fixture
 def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
-    monkeypatch.setattr(engine, "LOOK_AT_ALL_S", HOUR_S)
+    monkeypatch.setattr(engine, "POLL_S", HOUR_S)
+    monkeypatch.setattr(engine, "POLL_ALL_S", HOUR_S)
 
 
 class Talk:
@@ -61,7 +61,7 @@ def instance(url: str, redis_url: str, talk: Talk, *, lease_ttl_s: float = HOUR_
     @hw.job()
     async def collect(ctx: RunContext) -> list[Any]:
         talk.began.set()
-        await ctx.execution.news.wait()  # No look without a word.
+        await ctx.execution.wakeup.wait()  # No look without a word.
         return await ctx.messages()
 
     return hw
@@ -76,19 +76,20 @@ async def elsewhere(url: str, redis_url: str) -> AsyncIterator[Headway]:
 
 async def reached(hw: Headway, count: int = 1) -> None:
     """So many runs of this instance are registered, and hear what is said to them."""
-    found = hw.reach
+    found = hw.hint_relay
     assert found is not None
-    await until(lambda: len(found.heard) == count, what="the runs are watched")
+    await until(lambda: len(found.watched_run_ids) == count, what="the runs are watched")
 
 
 async def asked(run: RunHandle) -> str:
-    while not (found := await run.questions()):  # noqa: ASYNC110
+    while not (found := await run.interrupts()):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return next(iter(found))
 
 
+@pytest.mark.proves("R4.9")
 @pytest.mark.usefixtures("no_polls")
-async def test_r4_9_an_answer_from_another_instance_wakes_the_run(
+async def test_an_answer_from_another_instance_wakes_the_run(
     url: str, redis_server: RedisServer
 ) -> None:
     async with (
@@ -102,8 +103,9 @@ async def test_r4_9_an_answer_from_another_instance_wakes_the_run(
         assert await run.result() == {"approved": True}
 
 
+@pytest.mark.proves("R4.11")
 @pytest.mark.usefixtures("no_polls")
-async def test_r4_11_a_message_from_another_instance_reaches_the_run(
+async def test_a_message_from_another_instance_reaches_the_run(
     url: str, redis_server: RedisServer
 ) -> None:
     talk = Talk()
@@ -118,8 +120,9 @@ async def test_r4_11_a_message_from_another_instance_reaches_the_run(
         assert await run.result() == ["hi"]
 
 
+@pytest.mark.proves("R4.10")
 @pytest.mark.usefixtures("no_polls")
-async def test_r4_10_a_cancel_from_another_instance_reaches_the_run(
+async def test_a_cancel_from_another_instance_reaches_the_run(
     url: str, redis_server: RedisServer
 ) -> None:
     talk = Talk()
@@ -131,12 +134,13 @@ async def test_r4_10_a_cancel_from_another_instance_reaches_the_run(
         run = await here.start("hang")
         await reached(here)
         await there.run(run.id).cancel()
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
     assert talk.ended == ["cancelled"]
 
 
+@pytest.mark.proves("R4.12")
 @pytest.mark.usefixtures("no_polls")
-async def test_r4_12_the_same_on_a_cluster(url: str, redis_cluster: RedisCluster) -> None:
+async def test_the_same_on_a_cluster(url: str, redis_cluster: RedisCluster) -> None:
     redis_url, talk = url_of(redis_cluster), Talk()
     async with (
         asyncio.timeout(LIMIT_S),
@@ -146,22 +150,23 @@ async def test_r4_12_the_same_on_a_cluster(url: str, redis_cluster: RedisCluster
         run = await here.start("hang")
         await reached(here)
         await there.run(run.id).cancel()
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
 
 
+@pytest.mark.proves("R4.12")
 @pytest.mark.usefixtures("no_polls")
-async def test_r4_12_what_was_said_before_anybody_listened_is_found(
+async def test_what_was_said_before_anybody_listened_is_found(
     url: str, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Create, subscribe, check again, wait: the cancel comes between the first and the second."""
     talk, may_listen = Talk(), asyncio.Event()
-    register = reach.Reach._register
+    register = reach.HintRelay._register
 
-    async def late(self: reach.Reach, execution: Any) -> None:
+    async def late(self: reach.HintRelay, execution: Any) -> None:
         await may_listen.wait()
         await register(self, execution)
 
-    monkeypatch.setattr(reach.Reach, "_register", late)
+    monkeypatch.setattr(reach.HintRelay, "_register", late)
     async with (
         asyncio.timeout(LIMIT_S),
         instance(url, redis_server.url, talk) as here,
@@ -171,13 +176,14 @@ async def test_r4_12_what_was_said_before_anybody_listened_is_found(
         await talk.began.wait()
         await there.run(run.id).cancel()
         may_listen.set()
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
 
 
-async def test_i3_with_redis_away_what_was_accepted_still_arrives(
+@pytest.mark.proves("I3")
+async def test_with_redis_away_what_was_accepted_still_arrives(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "LOOK_S", 0.01)
+    monkeypatch.setattr(engine, "POLL_S", 0.01)
     nobody = "redis://127.0.0.1:1"
     async with (
         asyncio.timeout(LIMIT_S),
@@ -188,15 +194,18 @@ async def test_i3_with_redis_away_what_was_accepted_still_arrives(
         await there.run(asking.id).answer(await asked(asking), "yes")
         assert await asking.result() == "yes"
         await there.run(hanging.id).cancel()
-        assert (await hanging.ended()).run.status is RunStatus.CANCELED
+        assert (await hanging.wait_for_end()).run.status is RunStatus.CANCELED
 
 
 async def lease(server: RedisServer, key: str) -> str | None:
-    found: str | None = await asyncio.to_thread(server.execute, "GET", lease_of(Key(key)).decode())
+    found: str | None = await asyncio.to_thread(
+        server.execute, "GET", lease_name(Key(key)).decode()
+    )
     return found
 
 
-async def test_r3_11_a_run_is_registered_for_all_instances_until_it_has_ended(
+@pytest.mark.proves("R3.11")
+async def test_a_run_is_registered_for_all_instances_until_it_has_ended(
     url: str, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="headway")
@@ -206,7 +215,7 @@ async def test_r3_11_a_run_is_registered_for_all_instances_until_it_has_ended(
         assert run.id in str(await lease(redis_server, "ann"))
         assert "run_started" in caplog.text
         await run.cancel()
-        await run.ended()
+        await run.wait_for_end()
 
         async def is_gone() -> bool:
             return await lease(redis_server, "ann") is None
@@ -214,7 +223,8 @@ async def test_r3_11_a_run_is_registered_for_all_instances_until_it_has_ended(
         await until(is_gone, what="the lease is released")
 
 
-async def test_r3_11_who_takes_a_run_over_replaces_and_the_old_end_removes_nothing(
+@pytest.mark.proves("R3.11")
+async def test_who_takes_a_run_over_replaces_and_the_old_end_removes_nothing(
     url: str, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The old process has stopped, but its lease is in Redis until it expires."""
@@ -233,7 +243,8 @@ async def test_r3_11_who_takes_a_run_over_replaces_and_the_old_end_removes_nothi
             assert run.id in str(await lease(redis_server, "bob"))
 
 
-async def test_r4_13_a_lost_lease_is_taken_again_while_the_claim_stands(
+@pytest.mark.proves("R4.13")
+async def test_a_lost_lease_is_taken_again_while_the_claim_stands(
     url: str, redis_server: RedisServer
 ) -> None:
     talk = Talk()
@@ -253,16 +264,17 @@ async def test_r4_13_a_lost_lease_is_taken_again_while_the_claim_stands(
         assert await run.status() is RunStatus.RUNNING
 
 
-async def test_r4_13_who_lost_the_claim_stops_by_itself_when_it_loses_the_lease(
+@pytest.mark.proves("R4.13")
+async def test_who_lost_the_claim_stops_by_itself_when_it_loses_the_lease(
     url: str, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database has given the run away, and every other way of learning it is cut."""
-    monkeypatch.setattr(engine, "LOOK_S", HOUR_S)
-    monkeypatch.setattr(engine, "LOOK_AT_ALL_S", HOUR_S)
+    monkeypatch.setattr(engine, "POLL_S", HOUR_S)
+    monkeypatch.setattr(engine, "POLL_ALL_S", HOUR_S)
     talk = Talk()
     hw = instance(url, redis_server.url, talk)
     async with asyncio.timeout(LIMIT_S), hw as here:
-        found = here.reach
+        found = here.hint_relay
         assert found is not None
         found._lease_ttl_s = 0.3
         run = await here.start("hang", key="dan")
@@ -274,7 +286,7 @@ async def test_r4_13_who_lost_the_claim_stops_by_itself_when_it_loses_the_lease(
 
 async def void_claim(hw: Headway, run: RunHandle) -> None:
     """As when another instance has the run now; nobody here is told."""
-    async with hw.store._database.writing() as connection:
+    async with hw.store._database.open_write_session() as connection:
         await connection.exec_driver_sql(
             "UPDATE runs SET token = 'another', revision = revision + 1 WHERE id = ?", (run.id,)
         )
@@ -285,14 +297,14 @@ async def test_a_run_that_is_over_in_a_moment_is_never_heard_of(
     url: str, redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[Any] = []
-    register: Callable[..., Any] = reach.Reach._register
+    register: Callable[..., Any] = reach.HintRelay._register
 
-    async def noted(self: reach.Reach, execution: Any) -> None:
+    async def noted(self: reach.HintRelay, execution: Any) -> None:
         held.append(execution)
         await register(self, execution)
 
-    monkeypatch.setattr(reach.Reach, "_register", noted)
-    monkeypatch.setattr(reach, "SETTLED_S", 1.0)
+    monkeypatch.setattr(reach.HintRelay, "_register", noted)
+    monkeypatch.setattr(reach, "REGISTER_DELAY_S", 1.0)
     hw = Headway(url, redis_url=redis_server.url)
 
     @hw.job()
@@ -305,7 +317,8 @@ async def test_a_run_that_is_over_in_a_moment_is_never_heard_of(
     assert held == []
 
 
-async def test_i14_a_program_that_is_cancelled_leaves_no_lease_behind(
+@pytest.mark.proves("I14")
+async def test_a_program_that_is_cancelled_leaves_no_lease_behind(
     url: str, redis_server: RedisServer
 ) -> None:
     async def program() -> None:

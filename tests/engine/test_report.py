@@ -10,13 +10,13 @@ import pytest
 from headway import Headway, RunContext, RunHandle, RunStatus
 from headway.core.command.protocol import Command
 from headway.core.errors import DatabaseUnavailable
-from headway.core.ids import SECOND
+from headway.core.ids import SECOND_US
 from headway.core.run.events import Event
 from headway.core.run.run import Claim
 from headway.services import retrying as patience
 from headway.services.context import reporter as report
 from headway.services.context.blocking_context import BlockingRunContext
-from headway.services.context.reporter import Report
+from headway.services.context.reporter import Reporter
 
 LINE_COUNT = 5_000
 
@@ -33,11 +33,12 @@ def lines_of(events: Sequence[Event]) -> list[str]:
 def assert_ten_a_second(events: Sequence[Event], kind: str) -> None:
     """Over the time that it took, and one for each end of it."""
     of_kind = [event for event in events if event.type == kind]
-    seconds = (events[-1].at - events[0].at) / SECOND
+    seconds = (events[-1].at - events[0].at) / SECOND_US
     assert 1 <= len(of_kind) <= 10 * seconds + 3, (len(of_kind), seconds)
 
 
-async def test_r1_10_thousands_of_lines_are_few_events_and_all_of_them_in_order(url: str) -> None:
+@pytest.mark.proves("R1.10")
+async def test_thousands_of_lines_are_few_events_and_all_of_them_in_order(url: str) -> None:
     hw = Headway(url)
 
     @hw.job
@@ -59,7 +60,8 @@ async def test_r1_10_thousands_of_lines_are_few_events_and_all_of_them_in_order(
             assert_ten_a_second(events, "run_log")
 
 
-async def test_r1_10_long_lines_are_split_and_hold_the_job_back(url: str) -> None:
+@pytest.mark.proves("R1.10")
+async def test_long_lines_are_split_and_hold_the_job_back(url: str) -> None:
     hw, lengths = Headway(url), (200_000, 200_000, 900_000, 10, 10)
 
     @hw.job
@@ -73,11 +75,12 @@ async def test_r1_10_long_lines_are_split_and_hold_the_job_back(url: str) -> Non
         events = await told(run)
     assert [len(line) for line in lines_of(events)] == list(lengths)
     sizes = [len(event.payload) for event in events if event.type == "run_log"]
-    assert [size > report.WAITING_WEIGHT_MAX for size in sizes].count(True) == 1  # It alone.
+    assert [size > report.PENDING_WEIGHT_MAX for size in sizes].count(True) == 1  # It alone.
     assert_ten_a_second(events, "run_log")
 
 
-async def test_r4_11_events_of_the_jobs_own_stay_apart_and_share_their_commits(url: str) -> None:
+@pytest.mark.proves("R4.11")
+async def test_events_of_the_jobs_own_stay_apart_and_share_their_commits(url: str) -> None:
     hw = Headway(url)
 
     @hw.job
@@ -93,11 +96,12 @@ async def test_r4_11_events_of_the_jobs_own_stay_apart_and_share_their_commits(u
         events = await told(run)
     tokens = [json.loads(event.payload)["number"] for event in events if event.type == "token"]
     assert tokens == list(range(400))
-    seconds = (events[-1].at - events[0].at) / SECOND
+    seconds = (events[-1].at - events[0].at) / SECOND_US
     assert commit_count <= 10 * seconds + 5  # The lease is renewed, too.
 
 
-async def test_r1_10_what_was_said_stands_before_what_was_done_next(url: str) -> None:
+@pytest.mark.proves("R1.10")
+async def test_what_was_said_stands_before_what_was_done_next(url: str) -> None:
     hw = Headway(url)
 
     @hw.job
@@ -134,7 +138,8 @@ async def test_r1_10_what_was_said_stands_before_what_was_done_next(url: str) ->
     assert json.loads(events[-1].payload)["to"] == "succeeded"
 
 
-async def test_r1_10_the_last_words_of_a_run_that_is_cancelled_or_fails_are_kept(url: str) -> None:
+@pytest.mark.proves("R1.10")
+async def test_the_last_words_of_a_run_that_is_cancelled_or_fails_are_kept(url: str) -> None:
     hw, has_begun = Headway(url), asyncio.Event()
 
     @hw.job
@@ -162,7 +167,7 @@ async def test_r1_10_the_last_words_of_a_run_that_is_cancelled_or_fails_are_kept
             (stayed, RunStatus.CANCELED, ["begins", "waits", "cleans up"]),
             (failed, RunStatus.FAILED, ["begins", "fails"]),
         ):
-            assert (await run.ended()).run.status is status
+            assert (await run.wait_for_end()).run.status is status
             assert lines_of(await told(run)) == words
 
 
@@ -181,8 +186,9 @@ class AwayStore:
         return await self._store.apply(command)
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.backend("sqlite")
-async def test_i20_an_outage_costs_no_line_and_no_order(
+async def test_an_outage_costs_no_line_and_no_order(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patience, "AGAIN_S", 0.01)
@@ -191,7 +197,7 @@ async def test_i20_an_outage_costs_no_line_and_no_order(
     @hw.job
     async def speaks(ctx: RunContext) -> None:
         claim: Claim = ctx.execution.claim
-        said = Report(AwayStore(hw, 3), claim)  # type: ignore[arg-type]
+        said = Reporter(AwayStore(hw, 3), claim)  # type: ignore[arg-type]
         context: Any = ctx
         context.__dict__["_report"] = said
         await asyncio.gather(*(ctx.log(str(number)) for number in range(50)))

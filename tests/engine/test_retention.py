@@ -6,12 +6,12 @@ import pytest
 
 from headway import Headway, Retention, RunContext
 from headway.adapters.sql.sql_store import open_store
-from headway.core.command.flow.register_worker import HearWorker, RegisterWorker
+from headway.core.command.flow.register_worker import RecordHeartbeat, RegisterWorker
 from headway.core.command.run.settle import Complete
 from headway.core.errors import InvalidInput
 from headway.core.ids import Instant
 from headway.services.upkeep import pruner as retention
-from headway.services.upkeep.pruner import DAY_S, Keeper, Removed
+from headway.services.upkeep.pruner import DAY_S, PrunedCounts, Pruner
 from headway.testing import FakeClock, claim_of
 from tests.contract.backends import read_all
 from tests.contract.scenes import running, submitted
@@ -23,14 +23,15 @@ def a_worker(worker_id: str) -> RegisterWorker:
     return RegisterWorker(id=worker_id, url="http://127.0.0.1:9", services=("sum",))
 
 
-async def test_i19_what_is_over_and_old_goes_a_few_at_a_time_and_nothing_else(
+@pytest.mark.proves("I19")
+async def test_what_is_over_and_old_goes_a_few_at_a_time_and_nothing_else(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "BATCH_COUNT", 3)
+    monkeypatch.setattr(retention, "BATCH_SIZE", 3)
     clock = FakeClock()
     store = await open_store([url], now=clock)
     kept = Retention(idempotency_keys_s=DAY_S)
-    keeper = Keeper(store, store.runs, store.events, store.workers, kept)
+    keeper = Pruner(store, store.runs, store.events, store.workers, kept)
     try:
         active = await running(store, "active", idempotency_key="old")
         for number in range(8):
@@ -48,19 +49,20 @@ async def test_i19_what_is_over_and_old_goes_a_few_at_a_time_and_nothing_else(
         page = await store.events.events(after_seq=0, limit=100)
         assert {event.key for event in page.events} == {"young", "new"}
         assert page.last_seq == last_seq
-        assert await store.runs.oldest_submissions(before=clock(), limit=9) == ["young"]
+        assert await store.runs.oldest_idempotency_keys(before=clock(), limit=9) == ["young"]
     finally:
         await store.close()
 
 
-async def test_i19_what_would_go_is_told_before_it_goes(
+@pytest.mark.proves("I19")
+async def test_what_would_go_is_told_before_it_goes(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "BATCH_COUNT", 2)
-    monkeypatch.setattr(retention, "EVENT_BATCH_COUNT", 2)
+    monkeypatch.setattr(retention, "BATCH_SIZE", 2)
+    monkeypatch.setattr(retention, "EVENT_BATCH_SIZE", 2)
     clock = FakeClock()
     store = await open_store([url], now=clock)
-    keeper = Keeper(store, store.runs, store.events, store.workers, Retention())
+    keeper = Pruner(store, store.runs, store.events, store.workers, Retention())
     try:
         for number in range(5):
             one = await running(store, f"old-{number}", idempotency_key=f"{number}")
@@ -70,28 +72,29 @@ async def test_i19_what_would_go_is_told_before_it_goes(
         old_seq = (await store.events.events(after_seq=0, limit=0)).last_seq
         clock.advance(31 * DAY_S)
         await submitted(store, "old-3")  # A busy key keeps what can be continued.
-        await store.apply(HearWorker(id="1", load=0))
+        await store.apply(RecordHeartbeat(id="1", load=0))
         before = await read_all(store)
-        told = await keeper.prunable()
-        assert told == Removed(4, old_seq, 5, 2)
+        told = await keeper.count_prunable()
+        assert told == PrunedCounts(4, old_seq, 5, 2)
         assert await read_all(store) == before
         assert await keeper.prune_all() == told
-        assert await keeper.prunable() == Removed(0, 0, 0, 0)
-        heard = await store.workers.workers(heard_since=Instant(0))
+        assert await keeper.count_prunable() == PrunedCounts(0, 0, 0, 0)
+        heard = await store.workers.workers(heartbeat_since=Instant(0))
         assert [one.id for one in heard] == ["1"]
     finally:
         await store.close()
 
 
-async def test_i19_what_may_not_go_keeps_nothing_younger_from_going(
+@pytest.mark.proves("I19")
+async def test_what_may_not_go_keeps_nothing_younger_from_going(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each round looks at two runs, and the first three stay for ever."""
-    monkeypatch.setattr(retention, "BATCH_COUNT", 2)
-    monkeypatch.setattr(retention, "BLOCKED_BATCHES_MAX", 1)
+    monkeypatch.setattr(retention, "BATCH_SIZE", 2)
+    monkeypatch.setattr(retention, "BLOCKED_BATCH_COUNT_MAX", 1)
     clock = FakeClock()
     store = await open_store([url], now=clock)
-    keeper = Keeper(store, store.runs, store.events, store.workers, Retention())
+    keeper = Pruner(store, store.runs, store.events, store.workers, Retention())
     try:
         stay = [await submitted(store, f"active-{number}") for number in range(3)]
         for _ in range(2):  # When it came to the end, it begins again.
@@ -106,7 +109,8 @@ async def test_i19_what_may_not_go_keeps_nothing_younger_from_going(
         await store.close()
 
 
-async def test_i19_an_engine_prunes_by_itself(url: str) -> None:
+@pytest.mark.proves("I19")
+async def test_an_engine_prunes_by_itself(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -122,6 +126,7 @@ async def test_i19_an_engine_prunes_by_itself(url: str) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_i15_a_retention_that_makes_no_sense_is_refused() -> None:
+@pytest.mark.proves("I15")
+def test_a_retention_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"retention\.runs_s"):
         Retention(runs_s=-1.0)

@@ -19,7 +19,8 @@ async def retried(hw: Headway) -> list[dict[str, Any]]:
     return [json.loads(one.payload) for one in page.events if one.type == EventType.RETRIED]
 
 
-async def test_r2_6_a_failure_is_tried_again_with_an_event_each(url: str) -> None:
+@pytest.mark.proves("R2.6")
+async def test_a_failure_is_tried_again_with_an_event_each(url: str) -> None:
     hw = Headway(url)
     seen: list[tuple[int, Any]] = []
 
@@ -47,7 +48,8 @@ async def test_r2_6_a_failure_is_tried_again_with_an_event_each(url: str) -> Non
     assert seen == [(1, None), (2, {"attempt": 1}), (3, {"attempt": 2})]
 
 
-async def test_r2_1_it_fails_when_its_attempts_are_used_up(url: str) -> None:
+@pytest.mark.proves("R2.1")
+async def test_it_fails_when_its_attempts_are_used_up(url: str) -> None:
     hw = Headway(url)
 
     @hw.job(retries=2, backoff=AT_ONCE)
@@ -61,7 +63,8 @@ async def test_r2_1_it_fails_when_its_attempts_are_used_up(url: str) -> None:
         assert len(await retried(hw)) == 2
 
 
-async def test_r2_6_one_that_waits_for_its_retry_keeps_its_key_and_frees_its_slot(
+@pytest.mark.proves("R2.6")
+async def test_one_that_waits_for_its_retry_keeps_its_key_and_frees_its_slot(
     url: str,
 ) -> None:
     hw = Headway(url)

@@ -27,7 +27,8 @@ def headway_with_jobs(url: str) -> Headway:
     return hw
 
 
-async def test_r1_7_a_start_without_parameters_takes_the_saved_ones(url: str) -> None:
+@pytest.mark.proves("R1.7")
+async def test_a_start_without_parameters_takes_the_saved_ones(url: str) -> None:
     async with headway_with_jobs(url) as hw:
         await hw.keys.save("ann", job="mirror", params={"url": "a", "page": 7})
         run = await hw.start("mirror", key=" ann ")
@@ -39,7 +40,8 @@ async def test_r1_7_a_start_without_parameters_takes_the_saved_ones(url: str) ->
         assert await (await hw.start("other", key="ann")).result() == 1
 
 
-async def test_r1_7_what_is_saved_half_done_is_refused_at_the_start(url: str) -> None:
+@pytest.mark.proves("R1.7")
+async def test_what_is_saved_half_done_is_refused_at_the_start(url: str) -> None:
     async with headway_with_jobs(url) as hw:
         await hw.keys.save("ann", job="mirror", params={"page": 7})
         with pytest.raises(InvalidInput, match=r"params\.url: is missing"):
@@ -48,7 +50,8 @@ async def test_r1_7_what_is_saved_half_done_is_refused_at_the_start(url: str) ->
             await hw.start("mirror", key="bob")
 
 
-async def test_r1_7_a_row_that_changes_at_the_moment_of_the_start_is_not_overlooked(
+@pytest.mark.proves("R1.7")
+async def test_a_row_that_changes_at_the_moment_of_the_start_is_not_overlooked(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with headway_with_jobs(url) as hw:
@@ -72,7 +75,8 @@ async def test_r1_7_a_row_that_changes_at_the_moment_of_the_start_is_not_overloo
         assert await run.result() == ["b", 1]
 
 
-async def test_r1_12_paste_overwrites_all_parameters_and_never_the_identity(url: str) -> None:
+@pytest.mark.proves("R1.12")
+async def test_paste_overwrites_all_parameters_and_never_the_identity(url: str) -> None:
     async with headway_with_jobs(url) as hw:
         copied = await hw.keys.save("ann", job="mirror", params={"url": "a", "page": 7})
         await hw.keys.save("bob", job="mirror", params={"page": 3})

@@ -12,12 +12,12 @@ from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.bootstrap import SystemClock, SystemIds
 from headway.core.command.protocol import Command
 from headway.core.errors import DatabaseUnavailable, InvalidInput, StoreClosed
-from headway.core.ids import SECOND
+from headway.core.ids import SECOND_US
 from headway.core.run.status import RunStatus
-from headway.core.schedule import Missed, Schedule
+from headway.core.schedule import MissedPolicy, Schedule
 from headway.ports.clock import Clock
 from headway.services.upkeep import scheduler as service
-from headway.services.upkeep.scheduler import LOOK_S_MIN, fire_due, keep_schedules
+from headway.services.upkeep.scheduler import POLL_S_MIN, fire_due, run_schedules
 from headway.testing import FakeClock, a_schedule
 from tests.engine.scenes import records, records_of
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.backend("sqlite")
 IDS = SystemIds()
 HOURLY = [
     a_schedule("0 * * * *", name="hourly", key="a"),
-    a_schedule("30 * * * *", name="half past", key="b", missed=Missed.ONCE),
+    a_schedule("30 * * * *", name="half past", key="b", missed=MissedPolicy.ONCE),
 ]
 
 
@@ -34,7 +34,7 @@ HOURLY = [
 def clock() -> FakeClock:
     """Ten past some hour."""
     clock = FakeClock()
-    clock.advance(3_600 + 600 - clock() / SECOND % 3_600)
+    clock.advance(3_600 + 600 - clock() / SECOND_US % 3_600)
     return clock
 
 
@@ -49,21 +49,23 @@ async def keys_fired(store: SqlStore) -> list[str]:
     return [record.run.key for record in await records(store)]
 
 
-async def test_i18_each_look_fires_what_is_due_and_says_when_to_look_again(
+@pytest.mark.proves("I18")
+async def test_each_look_fires_what_is_due_and_says_when_to_look_again(
     store: SqlStore, clock: FakeClock
 ) -> None:
-    assert await fire_due(store, IDS, HOURLY) == LOOK_S_MIN  # Begun.
+    assert await fire_due(store, IDS, HOURLY) == POLL_S_MIN  # Begun.
     assert await fire_due(store, IDS, HOURLY) == 1_200
     clock.advance(20 * 60 - 7)
     assert await fire_due(store, IDS, HOURLY) == 7.0
     assert await keys_fired(store) == []
     clock.advance(7)
-    assert await fire_due(store, IDS, HOURLY) == LOOK_S_MIN
+    assert await fire_due(store, IDS, HOURLY) == POLL_S_MIN
     assert await fire_due(store, IDS, HOURLY) == 1_800
     assert await keys_fired(store) == ["b"]
 
 
-async def test_i18_after_a_pause_missed_slots_are_decided_and_the_next_ones_fire(
+@pytest.mark.proves("I18")
+async def test_after_a_pause_missed_slots_are_decided_and_the_next_ones_fire(
     store: SqlStore, clock: FakeClock
 ) -> None:
     await fire_due(store, IDS, HOURLY)
@@ -95,19 +97,20 @@ class Outage:
     listen = SqlStore.listen
     keep_lease = SqlStore.keep_lease
     renew_lease = SqlStore.renew_lease
-    accompany = SqlStore.accompany
+    piggyback = SqlStore.piggyback
 
 
 async def kept(
     store: Any, schedules: list[Schedule], *, until: asyncio.Event, clock: Clock | None = None
 ) -> None:
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        keeping = group.create_task(keep_schedules(store, IDS, clock or SystemClock(), schedules))
+        keeping = group.create_task(run_schedules(store, IDS, clock or SystemClock(), schedules))
         await until.wait()
         keeping.cancel()
 
 
-async def test_i20_an_outage_is_waited_out(
+@pytest.mark.proves("I20")
+async def test_an_outage_is_waited_out(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(service, "RETRY_S", 0.0)
@@ -118,14 +121,14 @@ async def test_i20_an_outage_is_waited_out(
     assert caplog.messages == [f"schedules_not_looked_at reason={reason}"] * 3
 
 
-async def test_i20_a_store_that_is_closed_ends_it(store: SqlStore) -> None:
+@pytest.mark.proves("I20")
+async def test_a_store_that_is_closed_ends_it(store: SqlStore) -> None:
     with pytest.raises(StoreClosed):
-        await keep_schedules(Outage(store, StoreClosed()), IDS, SystemClock(), HOURLY[:1])
+        await run_schedules(Outage(store, StoreClosed()), IDS, SystemClock(), HOURLY[:1])
 
 
-async def test_i18_it_looks_again_in_time_and_does_not_spin(
-    store: SqlStore, clock: FakeClock
-) -> None:
+@pytest.mark.proves("I18")
+async def test_it_looks_again_in_time_and_does_not_spin(store: SqlStore, clock: FakeClock) -> None:
     """The clock is moved by what it waits: a day takes a few looks for each of its slots."""
     waits: list[float] = []
     day_has_passed = asyncio.Event()
@@ -143,19 +146,20 @@ async def test_i18_it_looks_again_in_time_and_does_not_spin(
     assert ended == [RunStatus.QUEUED, *[RunStatus.REJECTED] * 23]
     assert len(waits) < 24 * 3
     fired_at = [record.run.queued_at for record in await records(store)]
-    assert {at % (3_600 * SECOND) for at in fired_at} == {0}
+    assert {at % (3_600 * SECOND_US) for at in fired_at} == {0}
 
 
-async def test_i18_a_clock_that_jumps_is_noticed_though_it_was_said_to_be_long(
+@pytest.mark.proves("I18")
+async def test_a_clock_that_jumps_is_noticed_though_it_was_said_to_be_long(
     store: SqlStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "LOOK_S_MAX", 0.01)
+    monkeypatch.setattr(service, "POLL_S_MAX", 0.01)
     fired = asyncio.Event()
     store.listen(lambda events: fired.set() if events[0].type == "schedule_fired" else None)
 
     class Jumping(SystemClock):
         async def sleep(self, seconds: float) -> None:
-            if seconds > LOOK_S_MIN:
+            if seconds > POLL_S_MIN:
                 clock.advance(seconds)
             await asyncio.sleep(seconds)
 
@@ -178,11 +182,12 @@ def scheduled(url: str, **wanted: Any) -> tuple[Headway, asyncio.Queue[str]]:
     return hw, worked
 
 
-async def test_i18_what_was_missed_while_no_process_ran_is_made_up_for_once(url: str) -> None:
+@pytest.mark.proves("I18")
+async def test_what_was_missed_while_no_process_ran_is_made_up_for_once(url: str) -> None:
     """The rows are those of a process that ran an hour ago, by the clock of the database."""
     hw, worked = scheduled(url, name="pages", params={"page": 3}, missed="once")
     clock = FakeClock()
-    clock.advance((SystemClock().now() - clock()) / SECOND - 3_600)
+    clock.advance((SystemClock().now() - clock()) / SECOND_US - 3_600)
     earlier = await open_store([url], now=clock)
     await fire_due(earlier, IDS, [a_schedule("* * * * *", name="pages")])
     await earlier.close()
@@ -220,7 +225,8 @@ async def test_an_error_of_the_body_is_raised_as_it_is(url: str, mine: BaseExcep
         pass
 
 
-def test_i15_a_schedule_is_checked_when_it_is_registered(url: str) -> None:
+@pytest.mark.proves("I15")
+def test_a_schedule_is_checked_when_it_is_registered(url: str) -> None:
     hw, _ = scheduled(url)
     faults: list[tuple[str, dict[str, Any]]] = [
         ("job", {"job": "miror"}),
@@ -234,10 +240,11 @@ def test_i15_a_schedule_is_checked_when_it_is_registered(url: str) -> None:
     for place, wanted in faults:
         with pytest.raises(InvalidInput) as refused:
             hw.schedule(**{"expression": "* * * * *", "job": "mirror", **wanted})
-        assert refused.value.place == place
+        assert refused.value.field == place
 
 
-def test_i19_there_is_a_limit_to_schedules(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.proves("I19")
+def test_there_is_a_limit_to_schedules(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headway.services.upkeep.scheduler.SCHEDULE_COUNT_MAX", 1)
     hw, _ = scheduled(url)
     with pytest.raises(InvalidInput, match="there are 1 schedules already"):

@@ -42,8 +42,9 @@ def line_of(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline().strip()
 
 
+@pytest.mark.proves("R4.9")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_r4_9_a_signal_lets_what_runs_come_to_its_end(
+async def test_a_signal_lets_what_runs_come_to_its_end(
     url: str, tmp_path: Path, number: signal.Signals
 ) -> None:
     may_end = tmp_path / "end"
@@ -58,7 +59,8 @@ async def test_r4_9_a_signal_lets_what_runs_come_to_its_end(
     assert (record.run.status, record.result) == (RunStatus.SUCCEEDED, '"done"')
 
 
-async def test_r4_9_a_second_signal_ends_it_at_once_and_the_run_is_not_lost(
+@pytest.mark.proves("R4.9")
+async def test_a_second_signal_ends_it_at_once_and_the_run_is_not_lost(
     url: str, tmp_path: Path
 ) -> None:
     with program(url, tmp_path / "never") as process:

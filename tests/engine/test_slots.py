@@ -26,11 +26,12 @@ async def until_slotless(run: RunHandle) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_i5_one_that_is_cancelled_while_it_waits_does_not_go_on_without_a_slot(
+@pytest.mark.proves("I5")
+async def test_one_that_is_cancelled_while_it_waits_does_not_go_on_without_a_slot(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cancel comes from elsewhere, so it is heard of only after the wait."""
-    monkeypatch.setattr(context, "SLOT_KEPT_S", 0.0)
+    monkeypatch.setattr(context, "SHORT_WAIT_S", 0.0)
     hw, went_on = Headway(url, lease_ttl_s=3.0), list[str]()
 
     @hw.job()
@@ -42,14 +43,15 @@ async def test_i5_one_that_is_cancelled_while_it_waits_does_not_go_on_without_a_
         run = await hw.start("waits")
         await until_slotless(run)
         await elsewhere.apply(RequestCancel(run_id=run.id))
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
     assert went_on == []
 
 
-async def test_i5_a_look_from_before_the_wait_gives_nobody_a_slot(
+@pytest.mark.proves("I5")
+async def test_a_look_from_before_the_wait_gives_nobody_a_slot(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context, "SLOT_KEPT_S", 0.0)
+    monkeypatch.setattr(context, "SHORT_WAIT_S", 0.0)
     look = SqlRunReader.runs_held_by
     seen, tell, looks_again = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -63,7 +65,7 @@ async def test_i5_a_look_from_before_the_wait_gives_nobody_a_slot(
         return held
 
     monkeypatch.setattr(SqlRunReader, "runs_held_by", look_and_tell_later)
-    monkeypatch.setattr(engine, "LOOK_S", 0.05)
+    monkeypatch.setattr(engine, "POLL_S", 0.05)
     hw, gauge, release = Headway(url, lease_ttl_s=3.0), Gauge(), asyncio.Event()
 
     @hw.job()
@@ -93,16 +95,17 @@ async def test_i5_a_look_from_before_the_wait_gives_nobody_a_slot(
     assert gauge.peak == 1
 
 
-async def test_i8_a_slot_whose_answer_was_lost_is_found_also_when_messages_wait(
+@pytest.mark.proves("I8")
+async def test_a_slot_whose_answer_was_lost_is_found_also_when_messages_wait(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(context, "SLOT_KEPT_S", 0.0)
-    got_slot, lost = Execution.got_slot, list[str]()
+    monkeypatch.setattr(context, "SHORT_WAIT_S", 0.0)
+    got_slot, lost = Execution.grant_slot, list[str]()
 
     def lose_the_first(self: Execution) -> None:
         if lost:
             got_slot(self)
-        elif self.awaited_slot is not None:
+        elif self.slot_future is not None:
             lost.append(self.claimed.run_id)
 
     monkeypatch.setattr(Execution, "got_slot", lose_the_first)
@@ -120,7 +123,8 @@ async def test_i8_a_slot_whose_answer_was_lost_is_found_also_when_messages_wait(
         assert await run.result(20) == ["hello"]
 
 
-async def test_i5_of_waits_that_overlap_the_first_gives_the_slot_back_and_the_last_gets_it(
+@pytest.mark.proves("I5")
+async def test_of_waits_that_overlap_the_first_gives_the_slot_back_and_the_last_gets_it(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -138,7 +142,7 @@ async def test_i5_of_waits_that_overlap_the_first_gives_the_slot_back_and_the_la
         asking = await hw.start("asks", key="ann")
         await until_asked(hw, 1)
         await (await hw.start("works", key="bob")).result(10)
-        first, second = await asking.questions()
+        first, second = await asking.interrupts()
         await asking.answer(first, "yes")
         await (await hw.start("works", key="bob")).result(10)
         await asking.answer(second, "no")
@@ -161,7 +165,8 @@ class MovedClock(SystemClock):
         self.slept_s.append(seconds)
 
 
-async def test_i5_the_time_that_it_takes_to_give_the_slot_back_is_part_of_the_sleep(
+@pytest.mark.proves("I5")
+async def test_the_time_that_it_takes_to_give_the_slot_back_is_part_of_the_sleep(
     url: str,
 ) -> None:
     clock = MovedClock()

@@ -9,7 +9,7 @@ import pytest
 
 from headway import (
     BlockingRunContext,
-    CancelAnswer,
+    CancelResult,
     Headway,
     InboxOverflow,
     InvalidInput,
@@ -67,7 +67,8 @@ class Scene:
         await self.reached[phase].wait()
 
 
-async def test_r4_8_a_run_is_spoken_to_only_while_its_loop_listens(url: str) -> None:
+@pytest.mark.proves("R4.8")
+async def test_a_run_is_spoken_to_only_while_its_loop_listens(url: str) -> None:
     scene = Scene(url)
     async with asyncio.timeout(60), scene.hw as hw:
         run = await hw.start("agent", key="ann")
@@ -85,7 +86,7 @@ async def test_r4_8_a_run_is_spoken_to_only_while_its_loop_listens(url: str) -> 
         assert await run.steer("two") is None
         await scene.until("closed")
         assert await run.steer("too late") is Refusal.NOT_STREAMING
-        assert await run.cancel() is CancelAnswer.TOO_LATE
+        assert await run.cancel() is CancelResult.TOO_LATE
         with pytest.raises(KeyBusy):  # Its key is held until it has come home.
             await hw.start("agent", key="ann")
         scene.may_go_on["closed"].set()
@@ -94,7 +95,8 @@ async def test_r4_8_a_run_is_spoken_to_only_while_its_loop_listens(url: str) -> 
         assert await run.steer("over") is Refusal.NO_ACTIVE_RUN
 
 
-async def test_r4_11_each_message_that_the_job_takes_is_told_with_its_sender(url: str) -> None:
+@pytest.mark.proves("R4.11")
+async def test_each_message_that_the_job_takes_is_told_with_its_sender(url: str) -> None:
     scene = Scene(url)
     async with asyncio.timeout(60), scene.hw as hw:
         run = await hw.start("agent")
@@ -112,9 +114,8 @@ async def test_r4_11_each_message_that_the_job_takes_is_told_with_its_sender(url
     assert [(one["by"], one["message"]) for one in told] == [("bob", "one"), ("bob", "two")]
 
 
-async def test_r4_15_a_queue_that_is_full_says_so(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.proves("R4.15")
+async def test_a_queue_that_is_full_says_so(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inbox, "UNREAD_COUNT_MAX", 2)
     scene = Scene(url)
     async with asyncio.timeout(60), scene.hw as hw:
@@ -128,7 +129,8 @@ async def test_r4_15_a_queue_that_is_full_says_so(
         assert await run.result() == [0, 1]
 
 
-async def test_r4_11_a_follow_up_is_the_next_run_of_the_key(url: str) -> None:
+@pytest.mark.proves("R4.11")
+async def test_a_follow_up_is_the_next_run_of_the_key(url: str) -> None:
     hw, may_end = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -149,7 +151,8 @@ async def test_r4_11_a_follow_up_is_the_next_run_of_the_key(url: str) -> None:
         ]
 
 
-async def test_r4_14_a_compaction_that_takes_too_long_ends(url: str) -> None:
+@pytest.mark.proves("R4.14")
+async def test_a_compaction_that_takes_too_long_ends(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -167,7 +170,8 @@ async def test_r4_14_a_compaction_that_takes_too_long_ends(url: str) -> None:
         assert await (await hw.start("agent")).result() == [True, False]
 
 
-async def test_r3_11_the_active_run_of_a_key_on_whichever_instance(url: str) -> None:
+@pytest.mark.proves("R3.11")
+async def test_the_active_run_of_a_key_on_whichever_instance(url: str) -> None:
     scene = Scene(url)
     async with asyncio.timeout(60), scene.hw as here, Headway(url) as there:
         assert await there.active.get("ann") is None
@@ -185,7 +189,7 @@ async def test_r3_11_the_active_run_of_a_key_on_whichever_instance(url: str) -> 
         await scene.until("compacting")
         assert (await there.active.queue_message("ann", "?")).refusal is Refusal.COMPACTING
         assert await there.active.abort("ann") is True
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
 
 
 @pytest.mark.proves("R3.11", "R7.10")
@@ -205,7 +209,7 @@ async def test_to_abort_a_key_starts_none_of_its_queued_turns(url: str) -> None:
         ]
         await started.wait()
         assert await elsewhere.active.abort("ann", by="eve") is True
-        ended = [await run.ended() for run in turns]
+        ended = [await run.wait_for_end() for run in turns]
         assert await elsewhere.active.abort("ann") is False
         after = await hw.start("turn", key="ann", params={"number": 9})  # The key is free.
         while 9 not in begun:  # noqa: ASYNC110
@@ -216,10 +220,11 @@ async def test_to_abort_a_key_starts_none_of_its_queued_turns(url: str) -> None:
     assert begun == [0, 9]
 
 
-async def test_r3_11_the_end_of_a_run_wakes_all_who_wait_for_it(
+@pytest.mark.proves("R3.11")
+async def test_the_end_of_a_run_wakes_all_who_wait_for_it(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(active_runs, "WAIT_S_MIN", 0.01)
+    monkeypatch.setattr(active_runs, "WAIT_TIMEOUT_S_MIN", 0.01)
     scene = Scene(url)
     async with asyncio.timeout(60), scene.hw as here, Headway(url) as there:
         assert await there.active.wait_for_end("ann") is True
@@ -234,12 +239,13 @@ async def test_r3_11_the_end_of_a_run_wakes_all_who_wait_for_it(
 
 
 async def asked(run: RunHandle) -> str:
-    while not (found := await run.questions()):  # noqa: ASYNC110
+    while not (found := await run.interrupts()):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return next(iter(found))
 
 
-async def test_r4_9_an_answer_that_does_not_fit_the_form_is_refused(url: str) -> None:
+@pytest.mark.proves("R4.9")
+async def test_an_answer_that_does_not_fit_the_form_is_refused(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -255,7 +261,8 @@ async def test_r4_9_an_answer_that_does_not_fit_the_form_is_refused(url: str) ->
         assert await run.result() == {"count": 3}
 
 
-async def test_r4_9_nobody_answers_and_the_default_stands(url: str) -> None:
+@pytest.mark.proves("R4.9")
+async def test_nobody_answers_and_the_default_stands(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -275,7 +282,8 @@ async def test_r4_9_nobody_answers_and_the_default_stands(url: str) -> None:
             await (await hw.start("mistaken")).result()
 
 
-async def test_r4_15_a_lease_a_persons_time_and_the_runs_are_three_clocks(url: str) -> None:
+@pytest.mark.proves("R4.15")
+async def test_a_lease_a_persons_time_and_the_runs_are_three_clocks(url: str) -> None:
     """The shortest is the lease, which is renewed; the longest the person's, which saves nobody."""
     hw, heard = Headway(url, lease_ttl_s=0.5), list[Any]()
 
@@ -286,14 +294,15 @@ async def test_r4_15_a_lease_a_persons_time_and_the_runs_are_three_clocks(url: s
 
     async with asyncio.timeout(60), hw:
         run = await hw.start("asks")
-        ended = (await run.ended()).run
+        ended = (await run.wait_for_end()).run
         assert heard == [None]  # A question that nobody answers in time ends itself alone.
         assert (ended.status, ended.generation) == (RunStatus.TIMED_OUT, 1)
         with pytest.raises(RunNotActive):
             await run.answer("last", "yes")
 
 
-async def test_r4_9_a_cancel_answers_all_that_a_run_asks_at_once(url: str) -> None:
+@pytest.mark.proves("R4.9")
+async def test_a_cancel_answers_all_that_a_run_asks_at_once(url: str) -> None:
     hw, heard = Headway(url), list[Any]()
 
     @hw.job()
@@ -305,17 +314,18 @@ async def test_r4_9_a_cancel_answers_all_that_a_run_asks_at_once(url: str) -> No
 
     async with asyncio.timeout(60), hw:
         run = await hw.start("asks")
-        while len(await run.questions()) < 2:  # noqa: ASYNC110
+        while len(await run.interrupts()) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await run.answer("first", "yes")
         while not heard:  # noqa: ASYNC110 - One is answered, the other still waits.
             await asyncio.sleep(0.01)
         await run.cancel()
-        await run.ended()
+        await run.wait_for_end()
     assert heard == ["yes", {"approved": False, "reason": "cancelled"}]
 
 
-async def test_r4_10_the_stages_of_a_cancel_can_be_seen(url: str) -> None:
+@pytest.mark.proves("R4.10")
+async def test_the_stages_of_a_cancel_can_be_seen(url: str) -> None:
     hw, began = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -326,13 +336,14 @@ async def test_r4_10_the_stages_of_a_cancel_can_be_seen(url: str) -> None:
     async with asyncio.timeout(60), hw:
         run = await hw.start("hang")
         await began.wait()
-        assert await run.cancel() is CancelAnswer.REQUESTED
-        await run.ended()
+        assert await run.cancel() is CancelResult.REQUESTED
+        await run.wait_for_end()
         stages = [json.loads(event.payload).get("to", event.type) async for event in run.events()]
     assert stages[-3:] == ["cancelling", "run_cancel_delivered", "canceled"]
 
 
-async def test_r4_8_a_plain_function_listens_too(url: str) -> None:
+@pytest.mark.proves("R4.8")
+async def test_a_plain_function_listens_too(url: str) -> None:
     hw, listens = Headway(url), asyncio.Event()
     loop = asyncio.get_running_loop()
 

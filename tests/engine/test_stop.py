@@ -10,7 +10,7 @@ import pytest
 
 from headway import Headway, RunContext
 from headway.adapters.sql.read.read_runs import SqlRunReader
-from headway.bootstrap import life_lock_for
+from headway.bootstrap import build_life_lock
 from headway.core.command.admin.instance import DeclareDead, HandOver
 from headway.core.errors import StoreClosed, StoreFailed
 from headway.core.run.events import EventType
@@ -19,7 +19,7 @@ from headway.core.run.status import RunStatus
 from headway.ports.store import Store
 from headway.services.engine import claimer as claiming
 from headway.services.engine import engine
-from headway.services.engine.execute import give_up
+from headway.services.engine.execute import release_claim
 from headway.services.engine.sweep import sweep
 from tests.engine.scenes import Gauge, looked_at, records
 
@@ -47,7 +47,8 @@ def is_ready_for_others(run: Run) -> bool:
     return run.status is RunStatus.RUNNING and run.instance_id is None and run.ready_seq is not None
 
 
-async def test_i3_what_runs_may_end_when_the_body_has_ended(url: str) -> None:
+@pytest.mark.proves("I3")
+async def test_what_runs_may_end_when_the_body_has_ended(url: str) -> None:
     stage = Stage(url)
     async with stage.hw as hw:
         await hw.start("work", key="ann")
@@ -76,8 +77,8 @@ async def test_dsgn_4_a_graceful_stop_is_no_death_whoever_sweeps_meanwhile(
     async with looked_at(url) as beside:
 
         async def swept_first(store: Store, handed: HandOver) -> None:
-            await sweep(beside, beside.runs, life_lock_for([url], beside))
-            await give_up(store, handed)
+            await sweep(beside, beside.runs, build_life_lock([url], beside))
+            await release_claim(store, handed)
 
         monkeypatch.setattr(engine, "give_up", swept_first)
         async with hw:
@@ -91,8 +92,9 @@ async def test_dsgn_4_a_graceful_stop_is_no_death_whoever_sweeps_meanwhile(
         assert EventType.TAKEN_OVER not in {event.type for event in page.events}
 
 
+@pytest.mark.proves("I3")
 @pytest.mark.parametrize("stop_wait_s", [0.0, 0.05])
-async def test_i3_what_does_not_end_in_time_is_ready_for_others_and_not_canceled(
+async def test_what_does_not_end_in_time_is_ready_for_others_and_not_canceled(
     url: str, stop_wait_s: float
 ) -> None:
     stage = Stage(url, stop_wait_s=stop_wait_s)
@@ -108,7 +110,8 @@ async def test_i3_what_does_not_end_in_time_is_ready_for_others_and_not_canceled
         assert await store.runs.instances() == []
 
 
-async def test_r1_9_the_next_process_goes_on_with_what_ran_and_what_waited(url: str) -> None:
+@pytest.mark.proves("R1.9")
+async def test_the_next_process_goes_on_with_what_ran_and_what_waited(url: str) -> None:
     keys = ["ann", "bob", "cem", "dot", "eve"]
     first = Stage(url, stop_wait_s=0)
     async with first.hw as hw:
@@ -128,7 +131,8 @@ async def test_r1_9_the_next_process_goes_on_with_what_ran_and_what_waited(url: 
     assert second.gauge.peak <= 3
 
 
-async def test_i3_a_run_that_was_given_up_goes_on_from_its_checkpoint(url: str) -> None:
+@pytest.mark.proves("I3")
+async def test_a_run_that_was_given_up_goes_on_from_its_checkpoint(url: str) -> None:
     first = Stage(url, stop_wait_s=0)
     async with first.hw as hw:
         run = await hw.start("work", key="ann")
@@ -143,7 +147,8 @@ async def test_i3_a_run_that_was_given_up_goes_on_from_its_checkpoint(url: str) 
         assert await hw.run(run.id).result() == {"generation": 1}
 
 
-async def test_i3_a_run_whose_cancel_was_asked_for_is_canceled_by_the_stop(
+@pytest.mark.proves("I3")
+async def test_a_run_whose_cancel_was_asked_for_is_canceled_by_the_stop(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "UNWIND_S", 0.2)
@@ -168,8 +173,9 @@ async def test_i3_a_run_whose_cancel_was_asked_for_is_canceled_by_the_stop(
     assert record.run.status is RunStatus.CANCELED
 
 
+@pytest.mark.proves("I3")
 @pytest.mark.parametrize("turn_count", [*range(10), 20, 40])
-async def test_i3_wherever_a_run_is_when_the_process_stops_the_next_one_ends_it(
+async def test_wherever_a_run_is_when_the_process_stops_the_next_one_ends_it(
     url: str, turn_count: int
 ) -> None:
     """Queued, being claimed, claimed and not begun, begun: each turn of the loop is a little on."""
@@ -257,7 +263,8 @@ async def test_a_cancel_cuts_the_wait_for_what_runs_short(url: str) -> None:
     assert is_ready_for_others(record.run)
 
 
-async def test_r4_13_an_engine_that_was_declared_dead_stops_its_work_and_begins_anew(
+@pytest.mark.proves("R4.13")
+async def test_an_engine_that_was_declared_dead_stops_its_work_and_begins_anew(
     url: str,
 ) -> None:
     stage = Stage(url)
@@ -277,7 +284,8 @@ async def test_r4_13_an_engine_that_was_declared_dead_stops_its_work_and_begins_
         assert len(others) == 1
 
 
-async def test_r4_13_an_engine_that_cannot_renew_its_lease_stops_its_work_by_itself(
+@pytest.mark.proves("R4.13")
+async def test_an_engine_that_cannot_renew_its_lease_stops_its_work_by_itself(
     url: str,
 ) -> None:
     """Nobody tells it: whoever looks finds its claims in force, until others can write."""
@@ -293,11 +301,12 @@ async def test_r4_13_an_engine_that_cannot_renew_its_lease_stops_its_work_by_its
         assert await run.result(20) != "ann in generation 1"
 
 
-async def test_r4_13_an_idle_engine_learns_of_its_death_by_its_renewal(
+@pytest.mark.proves("R4.13")
+async def test_an_idle_engine_learns_of_its_death_by_its_renewal(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(claiming, "POLL_S", 3_600)
-    monkeypatch.setattr(engine, "LOOK_S", 3_600)
+    monkeypatch.setattr(engine, "POLL_S", 3_600)
     hw = Headway(url, lease_ttl_s=3.0)
     async with hw, looked_at(url) as elsewhere:
         (instance,) = await elsewhere.runs.instances()
@@ -323,7 +332,8 @@ async def test_an_engine_that_cannot_begin_says_why_and_leaves_nothing_open(
         _ = hw.store
 
 
-async def test_i20_an_engine_whose_store_has_closed_ends_and_says_so(url: str) -> None:
+@pytest.mark.proves("I20")
+async def test_an_engine_whose_store_has_closed_ends_and_says_so(url: str) -> None:
     """Or it would stand there for ever, and do nothing."""
 
     async def lose_the_store() -> None:
@@ -335,7 +345,8 @@ async def test_i20_an_engine_whose_store_has_closed_ends_and_says_so(url: str) -
         await lose_the_store()
 
 
-async def test_i8_a_round_that_breaks_costs_no_more_than_itself(
+@pytest.mark.proves("I8")
+async def test_a_round_that_breaks_costs_no_more_than_itself(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look, broken = SqlRunReader.instances, list[str]()
@@ -356,5 +367,5 @@ async def test_i8_a_round_that_breaks_costs_no_more_than_itself(
         monkeypatch.setattr(SqlRunReader, "instances", break_twice)
         run = await hw.start("never_ends")
         async with asyncio.timeout(20):
-            assert (await run.ended()).run.status is RunStatus.TIMED_OUT
+            assert (await run.wait_for_end()).run.status is RunStatus.TIMED_OUT
     assert len(broken) == 2

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headway import Headway, RunContext, RunStatus
-from headway.core.ids import SECOND
+from headway.core.ids import SECOND_US
 from headway.core.run.events import Event
 from headway.services.submit.run_handle import RunHandle
 from headway.testing import SteppingClock
@@ -24,7 +24,7 @@ FLOW = {"start": "nap", "nodes": {"nap": {"kind": "timer", "params": {"ms": 1}}}
 
 async def limit_s(run: RunHandle) -> float | None:
     timeout_us = (await run.record()).run.timeout_us
-    return None if timeout_us is None else timeout_us / SECOND
+    return None if timeout_us is None else timeout_us / SECOND_US
 
 
 @pytest.fixture
@@ -187,6 +187,6 @@ async def test_keys_in_redis_live_as_long_as_the_settings_say(url: str) -> None:
         "execution_timeout_s": 600,
     }
     async with Headway(url, redis_url=nobody, **limits) as hw:
-        assert hw.reach is not None
-        runtime: Any = hw.reach._runtime
+        assert hw.hint_relay is not None
+        runtime: Any = hw.hint_relay._runtime
         assert {name: getattr(runtime._terms, name) for name in limits} == limits

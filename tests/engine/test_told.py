@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway import BlockingRunContext, CancelAnswer, Headway, RunContext, RunHandle
+from headway import BlockingRunContext, CancelResult, Headway, RunContext, RunHandle
 from headway.adapters.sql.sql_store import SqlStore
 from headway.core.command.protocol import Command
 from headway.core.command.run.cancel import RequestCancel
@@ -92,7 +92,7 @@ def register(hw: Headway, job: Callable[..., Any]) -> asyncio.Event:
 async def begin(hw: Headway, started: asyncio.Event, job: Callable[..., Any]) -> RunHandle:
     run = await hw.start("work", key="ann")
     await started.wait()
-    while "asking" in job.__name__ and not await run.questions():  # noqa: ASYNC110
+    while "asking" in job.__name__ and not await run.interrupts():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return run
 
@@ -106,8 +106,8 @@ async def test_a_job_that_returns_after_a_cancel_has_reached_it_ends_canceled(
     started = register(hw, job)
     async with asyncio.timeout(60), hw:
         run = await begin(hw, started, job)
-        assert await run.cancel(by="ann", reason="enough") is CancelAnswer.REQUESTED
-        ended = await run.ended()
+        assert await run.cancel(by="ann", reason="enough") is CancelResult.REQUESTED
+        ended = await run.wait_for_end()
         stages = [event.type async for event in run.events()]
         explained = await hw.explain(run.id)
     assert (ended.run.status, ended.result) == (RunStatus.CANCELED, None)
@@ -127,7 +127,7 @@ async def test_the_files_of_a_cancelled_job_that_returns_are_deleted_if_the_canc
     async with asyncio.timeout(60), hw:
         run = await begin(hw, started, job)
         await run.cancel(files="delete")
-        ended = await run.ended()
+        ended = await run.wait_for_end()
         await until(lambda: contents(tmp_path) == {})
     assert (ended.run.status, ended.checkpoint) == (RunStatus.CANCELED, None)
 
@@ -142,7 +142,7 @@ async def test_a_job_that_ends_before_the_cancel_reaches_it_has_succeeded(
     async def cancel_at_the_end(store: SqlStore, command: Command[Any]) -> Any:
         if isinstance(command, Complete):
             answer = await apply(store, RequestCancel(run_id=command.claim.run_id))
-            assert answer is CancelAnswer.REQUESTED
+            assert answer is CancelResult.REQUESTED
         return await apply(store, command)
 
     @hw.job()
@@ -235,5 +235,5 @@ async def test_a_job_can_read_why_it_is_to_end(url: str) -> None:
     async with asyncio.timeout(60), hw:
         await started.wait()
         await hw.run(run.id).cancel()
-        await hw.run(run.id).ended()
+        await hw.run(run.id).wait_for_end()
     assert read == [None, "shutdown", None, "cancelled"]

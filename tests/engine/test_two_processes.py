@@ -67,7 +67,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     assert shared.worker.returncode == 0
 
 
-async def test_i9_a_key_whose_runs_belong_to_two_processes_keeps_its_order(shared: Shared) -> None:
+@pytest.mark.proves("I9")
+async def test_a_key_whose_runs_belong_to_two_processes_keeps_its_order(shared: Shared) -> None:
     jobs = ["here", "there", "here", "there", "there", "here"]
     async with shared.here() as hw:
         submissions = [
@@ -81,7 +82,8 @@ async def test_i9_a_key_whose_runs_belong_to_two_processes_keeps_its_order(share
     assert shared.signed(run_ids) == [list(pair) for pair in zip(jobs, run_ids, strict=True)]
 
 
-async def test_i1_what_either_process_may_run_is_run_once(shared: Shared) -> None:
+@pytest.mark.proves("I1")
+async def test_what_either_process_may_run_is_run_once(shared: Shared) -> None:
     run_ids: list[RunId] = []
     async with shared.here() as hw:
         for number in range(50):

@@ -24,7 +24,7 @@ HOUR_S = 3_600
 @pytest.fixture(autouse=True)
 def no_looks_around(monkeypatch: pytest.MonkeyPatch) -> None:
     """All lanes are asked once, when the engine begins."""
-    monkeypatch.setattr(claiming, "ALL_LANES_S", HOUR_S)
+    monkeypatch.setattr(claiming, "ALL_LANES_POLL_S", HOUR_S)
 
 
 def no_op(url: str) -> Headway:
@@ -38,7 +38,8 @@ def no_op(url: str) -> Headway:
     return hw
 
 
-async def test_r1_3_r1_4_runs_in_a_lane_that_no_job_names_start_at_once_and_after_each_other(
+@pytest.mark.proves("R1.3", "R1.4")
+async def test_runs_in_a_lane_that_no_job_names_start_at_once_and_after_each_other(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Polls are an hour apart; the lane has one slot."""
@@ -50,8 +51,9 @@ async def test_r1_3_r1_4_runs_in_a_lane_that_no_job_names_start_at_once_and_afte
             assert [await run.result() for run in runs] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("lane_count", [2, claiming.MET_COUNT_MAX + 2])
-async def test_r1_3_r1_4_runs_of_many_such_lanes_do_not_wait_for_each_other(
+@pytest.mark.proves("R1.3", "R1.4")
+@pytest.mark.parametrize("lane_count", [2, claiming.EXTRA_LANE_COUNT_MAX + 2])
+async def test_runs_of_many_such_lanes_do_not_wait_for_each_other(
     url: str, monkeypatch: pytest.MonkeyPatch, lane_count: int
 ) -> None:
     """Also of more lanes than are asked each time, and when one transaction accepts them all."""
@@ -63,12 +65,13 @@ async def test_r1_3_r1_4_runs_of_many_such_lanes_do_not_wait_for_each_other(
             assert [await run.result() for run in runs] == [0] * 3 * lane_count
 
 
-async def test_r1_3_where_a_run_was_won_the_next_one_of_another_process_is_found(
+@pytest.mark.proves("R1.3")
+async def test_where_a_run_was_won_the_next_one_of_another_process_is_found(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLite carries no hints: the lane is polled from the first run on."""
     monkeypatch.setattr(claiming, "POLL_S", 0.01)
-    monkeypatch.setattr(news, "LOOK_S", 0.01)
+    monkeypatch.setattr(news, "POLL_S", 0.01)
     async with looked_at(url) as elsewhere, asyncio.timeout(60):
         first, second = (
             Submit(run_id=RunId(key), key=Key(key), job="work", lane=LaneName("aside"))
@@ -81,7 +84,8 @@ async def test_r1_3_where_a_run_was_won_the_next_one_of_another_process_is_found
             await hw.run(second.run_id).result()
 
 
-async def test_r1_3_a_lane_that_could_not_be_asked_is_asked_in_the_next_round(
+@pytest.mark.proves("R1.3")
+async def test_a_lane_that_could_not_be_asked_is_asked_in_the_next_round(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database goes away just when it is claimed from."""

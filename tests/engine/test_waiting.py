@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headway import Headway, QuestionNotOpen, RunContext
+from headway import Headway, InterruptNotOpen, RunContext
 from headway.core.errors import IdempotencyConflict, InvalidInput, RunNotActive
 from headway.core.run.status import RunStatus
 from tests.engine.scenes import Gauge
@@ -31,7 +31,8 @@ async def until_asked(hw: Headway, count: int) -> dict[str, str]:
     return asked
 
 
-async def test_i5_three_wait_for_a_person_three_others_work_and_the_first_go_on_first(
+@pytest.mark.proves("I5")
+async def test_three_wait_for_a_person_three_others_work_and_the_first_go_on_first(
     url: str,
 ) -> None:
     hw, gauge, release = Headway(url), Gauge(), asyncio.Event()
@@ -68,7 +69,8 @@ async def test_i5_three_wait_for_a_person_three_others_work_and_the_first_go_on_
     assert {name.partition(" ")[0] for name in later[:3]} == {"asks-0", "asks-1", "asks-2"}
 
 
-async def test_r4_9_nobody_answers_in_time_and_the_answer_is_none(url: str) -> None:
+@pytest.mark.proves("R4.9")
+async def test_nobody_answers_in_time_and_the_answer_is_none(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -79,7 +81,8 @@ async def test_r4_9_nobody_answers_in_time_and_the_answer_is_none(url: str) -> N
         assert await (await hw.start("asks")).result(10) == [None, None]
 
 
-async def test_r4_9_a_cancel_answers_the_question_and_then_ends_the_job(url: str) -> None:
+@pytest.mark.proves("R4.9")
+async def test_a_cancel_answers_the_question_and_then_ends_the_job(url: str) -> None:
     hw = Headway(url)
     answers: list[Any] = []
 
@@ -93,11 +96,12 @@ async def test_r4_9_a_cancel_answers_the_question_and_then_ends_the_job(url: str
         run = await hw.start("asks")
         await until_asked(hw, 1)
         assert await run.cancel() == "requested"
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
     assert answers == [{"approved": False, "reason": "cancelled"}, True]
 
 
-async def test_i5_a_sleep_gives_its_slot_to_others(url: str) -> None:
+@pytest.mark.proves("I5")
+async def test_a_sleep_gives_its_slot_to_others(url: str) -> None:
     hw, order = Headway(url), list[str]()
 
     @hw.job()
@@ -118,7 +122,8 @@ async def test_i5_a_sleep_gives_its_slot_to_others(url: str) -> None:
     assert order == ["asleep", "worked", "awake"]
 
 
-async def test_i3_messages_reach_the_job_in_order_and_none_after_the_end(url: str) -> None:
+@pytest.mark.proves("I3")
+async def test_messages_reach_the_job_in_order_and_none_after_the_end(url: str) -> None:
     hw, may_read = Headway(url), asyncio.Event()
 
     @hw.job()
@@ -136,7 +141,8 @@ async def test_i3_messages_reach_the_job_in_order_and_none_after_the_end(url: st
             await run.send("too late")
 
 
-async def test_r1_10_progress_is_written_ten_times_a_second_and_the_last_word_counts(
+@pytest.mark.proves("R1.10")
+async def test_progress_is_written_ten_times_a_second_and_the_last_word_counts(
     url: str,
 ) -> None:
     hw = Headway(url)
@@ -155,6 +161,7 @@ async def test_r1_10_progress_is_written_ten_times_a_second_and_the_last_word_co
     assert kinds.count("run_progress") <= 5
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
@@ -168,7 +175,7 @@ async def test_r1_10_progress_is_written_ten_times_a_second_and_the_last_word_co
         (7, "must be text"),
     ],
 )
-async def test_i15_an_event_that_imitates_headways_own_is_refused(
+async def test_an_event_that_imitates_headways_own_is_refused(
     url: str, kind: str, why: str
 ) -> None:
     hw = Headway(url)
@@ -199,7 +206,8 @@ async def test_a_result_that_takes_too_long_is_a_timeout_and_the_run_goes_on(url
         assert await run.result(10) == "done"
 
 
-async def test_i5_a_job_that_limits_its_own_wait_gets_its_slot_back_before_it_goes_on(
+@pytest.mark.proves("I5")
+async def test_a_job_that_limits_its_own_wait_gets_its_slot_back_before_it_goes_on(
     url: str,
 ) -> None:
     hw, gauge = Headway(url), Gauge()
@@ -219,8 +227,9 @@ async def test_i5_a_job_that_limits_its_own_wait_gets_its_slot_back_before_it_go
     assert gauge.peak <= 3
 
 
+@pytest.mark.proves("R4.15")
 @pytest.mark.parametrize("limit_s", [0, 0.1])  # While it is being asked, and while it waits.
-async def test_r4_15_a_question_that_its_job_has_given_up_is_not_open_any_more(
+async def test_a_question_that_its_job_has_given_up_is_not_open_any_more(
     url: str, limit_s: float
 ) -> None:
     hw, went_on, may_end = Headway(url), asyncio.Event(), asyncio.Event()
@@ -236,8 +245,8 @@ async def test_r4_15_a_question_that_its_job_has_given_up_is_not_open_any_more(
     async with asyncio.timeout(60), hw:
         run = await hw.start("impatient")
         await went_on.wait()
-        assert await run.questions() == {}
-        with pytest.raises(QuestionNotOpen):
+        assert await run.interrupts() == {}
+        with pytest.raises(InterruptNotOpen):
             await run.answer("may-i", {"approved": True})
         may_end.set()
         await run.result()
@@ -247,7 +256,8 @@ async def test_r4_15_a_question_that_its_job_has_given_up_is_not_open_any_more(
     assert asked or not limit_s
 
 
-async def test_i6_a_run_without_a_key_can_be_submitted_again(url: str) -> None:
+@pytest.mark.proves("I6")
+async def test_a_run_without_a_key_can_be_submitted_again(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()
@@ -262,7 +272,8 @@ async def test_i6_a_run_without_a_key_can_be_submitted_again(url: str) -> None:
             await hw.submit("work", params={"page": 1}, idempotency_key="once")
 
 
-async def test_i5_a_wait_that_is_broken_off_at_once_leaves_the_job_with_a_slot(url: str) -> None:
+@pytest.mark.proves("I5")
+async def test_a_wait_that_is_broken_off_at_once_leaves_the_job_with_a_slot(url: str) -> None:
     hw = Headway(url)
 
     @hw.job()

@@ -45,14 +45,13 @@ async def told(run: RunHandle, kind: str) -> list[Any]:
 
 
 async def asked(run: RunHandle) -> str:
-    while not (found := await run.questions()):  # noqa: ASYNC110
+    while not (found := await run.interrupts()):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     return next(iter(found))
 
 
-async def test_r4_11_tokens_are_events_and_a_conversation_goes_on(
-    hw: Headway, script: Script
-) -> None:
+@pytest.mark.proves("R4.11")
+async def test_tokens_are_events_and_a_conversation_goes_on(hw: Headway, script: Script) -> None:
     first = await said(hw, "good morning")
     assert await first.result() == "you said: good morning "
     words = [one["text"] for one in await told(first, "token")]
@@ -62,10 +61,11 @@ async def test_r4_11_tokens_are_events_and_a_conversation_goes_on(
     assert spoken == ["good morning", "you said: good morning ", "and now?"]
 
 
+@pytest.mark.proves("R4.9")
 @pytest.mark.parametrize(
     ("approved", "result"), [(True, "9 notes deleted"), (False, "not allowed")]
 )
-async def test_r4_9_a_tool_waits_for_a_person(hw: Headway, *, approved: bool, result: str) -> None:
+async def test_a_tool_waits_for_a_person(hw: Headway, *, approved: bool, result: str) -> None:
     run = await said(hw, "delete my notes")
     call_id = await asked(run)
     with pytest.raises(InvalidInput, match=r"answer\.approved: must be of type boolean"):
@@ -75,7 +75,8 @@ async def test_r4_9_a_tool_waits_for_a_person(hw: Headway, *, approved: bool, re
     assert [one["result"] for one in await told(run, "tool")] == [result]
 
 
-async def test_r4_11_a_message_is_taken_between_two_steps(hw: Headway, script: Script) -> None:
+@pytest.mark.proves("R4.11")
+async def test_a_message_is_taken_between_two_steps(hw: Headway, script: Script) -> None:
     run = await said(hw, "delete, but wait")
     await script.waits.wait()
     assert await run.steer({"text": "only the old ones"}, by="bob") is None
@@ -85,7 +86,8 @@ async def test_r4_11_a_message_is_taken_between_two_steps(hw: Headway, script: S
     assert [one["by"] for one in await told(run, "queued_message")] == ["bob"]
 
 
-async def test_i3_a_message_that_comes_as_the_turn_ends_is_answered(
+@pytest.mark.proves("I3")
+async def test_a_message_that_comes_as_the_turn_ends_is_answered(
     hw: Headway, script: Script
 ) -> None:
     run = await said(hw, "wait")
@@ -95,7 +97,8 @@ async def test_i3_a_message_that_comes_as_the_turn_ends_is_answered(
     assert await run.result() == "you said: one more thing "
 
 
-async def test_r4_14_messages_are_refused_while_it_compacts(
+@pytest.mark.proves("R4.14")
+async def test_messages_are_refused_while_it_compacts(
     hw: Headway, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent, "COMPACT_AT", 3)
@@ -107,7 +110,8 @@ async def test_r4_14_messages_are_refused_while_it_compacts(
     assert [one["role"] for one in script.asked[-1]] == ["system", "user"]
 
 
-async def test_r4_14_a_compaction_that_takes_too_long_is_given_up(
+@pytest.mark.proves("R4.14")
+async def test_a_compaction_that_takes_too_long_is_given_up(
     hw: Headway, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agent, "COMPACT_AT", 3)
@@ -118,7 +122,8 @@ async def test_r4_14_a_compaction_that_takes_too_long_is_given_up(
     assert warning["message"] == "the compaction took too long"
 
 
-async def test_r4_10_a_cancel_ends_an_answer_in_the_middle(hw: Headway) -> None:
+@pytest.mark.proves("R4.10")
+async def test_a_cancel_ends_an_answer_in_the_middle(hw: Headway) -> None:
     run = await said(hw, "count")
     async for event in run.events():
         if event.type == "token":
@@ -137,7 +142,7 @@ async def test_a_turn_cancelled_while_it_asks_ends_canceled_and_calls_the_model_
     run = await said(hw, "delete my notes")
     await asked(run)
     await run.cancel(by="ann")
-    assert (await run.ended()).run.status is RunStatus.CANCELED
+    assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
     assert len(script.asked) == 1
     assert await told(run, "tool") == []
     assert (await told(run, "permission_result"))[0]["outcome"] == "cancelled"

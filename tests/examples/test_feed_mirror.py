@@ -49,7 +49,8 @@ def figures(downloaded: int = 0, skipped: int = 0, filtered: int = 0) -> dict[st
     return {"downloaded": downloaded, "skipped": skipped, "filtered": filtered, "failed": 0}
 
 
-async def test_r1_12_it_fetches_all_pages_skips_what_is_there_and_filters(
+@pytest.mark.proves("R1.12")
+async def test_it_fetches_all_pages_skips_what_is_there_and_filters(
     hw: Headway, web: Web, tmp_path: Path
 ) -> None:
     web.files("/1.jpg", "/2.mp4", "/3.JPG", "/4.gif")
@@ -70,7 +71,8 @@ async def test_r1_12_it_fetches_all_pages_skips_what_is_there_and_filters(
         await started(hw, url)
 
 
-async def test_r1_12_one_file_that_fails_makes_the_run_fail_and_continue_tries_it_again(
+@pytest.mark.proves("R1.12")
+async def test_one_file_that_fails_makes_the_run_fail_and_continue_tries_it_again(
     hw: Headway, web: Web, tmp_path: Path
 ) -> None:
     web.files("/1.jpg", "/2.jpg", "/3.jpg", "/4.jpg")
@@ -89,7 +91,8 @@ async def test_r1_12_one_file_that_fails_makes_the_run_fail_and_continue_tries_i
     await until(lambda: not parts(tmp_path))
 
 
-async def test_r1_8_what_ends_too_early_or_is_too_large_is_not_kept(
+@pytest.mark.proves("R1.8")
+async def test_what_ends_too_early_or_is_too_large_is_not_kept(
     hw: Headway, web: Web, tmp_path: Path
 ) -> None:
     web.files("/short.jpg", "/whole.jpg")
@@ -104,7 +107,8 @@ async def test_r1_8_what_ends_too_early_or_is_too_large_is_not_kept(
     assert list(there(tmp_path, web)) == ["/whole.jpg"]
 
 
-async def test_s7_a_redirect_is_followed_but_never_to_a_file_of_this_machine(
+@pytest.mark.proves("S7")
+async def test_a_redirect_is_followed_but_never_to_a_file_of_this_machine(
     hw: Headway, web: Web, tmp_path: Path
 ) -> None:
     web.files("/real.jpg", "/moved.jpg", "/evil.jpg")
@@ -118,8 +122,9 @@ async def test_s7_a_redirect_is_followed_but_never_to_a_file_of_this_machine(
     assert there(tmp_path, web) == {"/moved.jpg": web.bodies["/real.jpg"]}
 
 
+@pytest.mark.proves("R1.8")
 @pytest.mark.parametrize("files", ["keep", "delete"])
-async def test_r1_8_canceled_in_the_midst_of_a_file_it_keeps_or_deletes_and_continues(
+async def test_canceled_in_the_midst_of_a_file_it_keeps_or_deletes_and_continues(
     hw: Headway, web: Web, tmp_path: Path, files: str
 ) -> None:
     web.files("/1.jpg", "/2.jpg")
@@ -131,7 +136,7 @@ async def test_r1_8_canceled_in_the_midst_of_a_file_it_keeps_or_deletes_and_cont
     assert list(there(tmp_path, web)) == ["/1.jpg"]
     await run.cancel(files=files)
     web.go_on.set()  # The next bytes are where it notices.
-    assert (await run.ended()).run.status is RunStatus.CANCELED
+    assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
     assert list(there(tmp_path, web)) == (["/1.jpg"] if files == "keep" else [])
     web.stalled.clear()
     web.asked.clear()
@@ -218,6 +223,7 @@ BOMB = """<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">
 <!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]><rss>&b;</rss>"""
 
 
+@pytest.mark.proves("S7")
 @pytest.mark.parametrize(
     "body",
     [
@@ -227,12 +233,13 @@ BOMB = """<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">
         b'<?xml encoding="utf-7"?>' + b"\xff",
     ],
 )
-def test_s7_a_feed_with_a_doctype_is_refused_in_whatever_encoding(body: bytes) -> None:
+def test_a_feed_with_a_doctype_is_refused_in_whatever_encoding(body: bytes) -> None:
     with pytest.raises((ValueError, SyntaxError)):
         read_feed(body, BASE)
 
 
-def test_s7_the_name_of_a_file_comes_to_nothing_but_a_name() -> None:
+@pytest.mark.proves("S7")
+def test_the_name_of_a_file_comes_to_nothing_but_a_name() -> None:
     for url in ("http://e.org/../../x.jpg", "http://e.org/a%2f..%2fx.jpg", "http://e.org/\\x.jpg"):
         assert "/" not in path_of(url)
     assert path_of("http://e.org/a/x.jpg") != path_of("http://e.org/b/x.jpg")

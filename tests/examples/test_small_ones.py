@@ -27,13 +27,15 @@ def output_of(name: str, folder: Path) -> list[str]:
     return ended.stdout.splitlines()
 
 
-def test_r1_11_hello_needs_nothing_else_and_may_be_run_again(tmp_path: Path) -> None:
+@pytest.mark.proves("R1.11")
+def test_hello_needs_nothing_else_and_may_be_run_again(tmp_path: Path) -> None:
     for _ in range(2):
         assert output_of("hello.py", tmp_path) == ["hello, ann (attempt 1)"]
     assert (tmp_path / "hello.db").exists()
 
 
-def test_r3_13_ten_sessions_are_answered_in_order_and_three_at_a_time(tmp_path: Path) -> None:
+@pytest.mark.proves("R3.13")
+def test_ten_sessions_are_answered_in_order_and_three_at_a_time(tmp_path: Path) -> None:
     *answers, order, limit = output_of("ten_sessions.py", tmp_path)
     assert order == "10 of 10 sessions were answered in order."
     assert limit == "At most 3 were at work at once."

@@ -39,7 +39,7 @@ async def main() -> None:
     before = await one_by_one(lanes, range(1_000))
     after = await one_by_one(lanes, range(1_000, KEY_COUNT))
     after_a_crowd = await all_at_once(lanes, range(10_000, 20_000))
-    assert (lanes._board._lanes, lanes._turns._waiters) == ({}, {})
+    assert (lanes._table._lanes, lanes._start_signals._waiters) == ({}, {})
     print(before, after, after_a_crowd)
 
 

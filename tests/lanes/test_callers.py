@@ -34,7 +34,8 @@ class Stubborn:
         return "late"
 
 
-async def test_r3_12_cancelling_one_queued_entry_leaves_the_others_their_places(
+@pytest.mark.proves("R3.12")
+async def test_cancelling_one_queued_entry_leaves_the_others_their_places(
     lanes: Lanes, stage: Stage
 ) -> None:
     calls = [await stage.call(lanes.run("cron", stage.work(str(n)))) for n in range(5)]
@@ -42,12 +43,13 @@ async def test_r3_12_cancelling_one_queued_entry_leaves_the_others_their_places(
     await settle()
     assert calls[2].cancelled()
     assert lanes.view("cron").size == 4
-    assert len(lanes._turns._waiters) == 3, "its timer has gone with it"
+    assert len(lanes._start_signals._waiters) == 3, "its timer has gone with it"
     await stage.let_go("0", "1", "2", "3", "4")
     assert stage.begun == ["0", "1", "3", "4"]
 
 
-async def test_r3_12_who_is_cancelled_in_the_moment_of_its_turn_passes_it_on(
+@pytest.mark.proves("R3.12")
+async def test_who_is_cancelled_in_the_moment_of_its_turn_passes_it_on(
     lanes: Lanes, stage: Stage
 ) -> None:
     for cancel_first in (True, False):
@@ -69,9 +71,8 @@ async def test_r3_12_who_is_cancelled_in_the_moment_of_its_turn_passes_it_on(
     assert "called" not in stage.begun
 
 
-async def test_r3_12_cancelling_a_call_in_a_session_frees_both_lanes(
-    lanes: Lanes, stage: Stage
-) -> None:
+@pytest.mark.proves("R3.12")
+async def test_cancelling_a_call_in_a_session_frees_both_lanes(lanes: Lanes, stage: Stage) -> None:
     lanes.set_limit("main", 1)
     active = await stage.call(lanes.run_in_session("ann", stage.work("a")))
     waiting = await stage.call(lanes.run_in_session("bob", stage.work("b")))
@@ -82,8 +83,9 @@ async def test_r3_12_cancelling_a_call_in_a_session_frees_both_lanes(
     assert [view.name for view in lanes.views()] == ["cron", "main", "subagent"]
 
 
+@pytest.mark.proves("R3.12")
 @pytest.mark.parametrize("timeout_s", [None, 5.0])
-async def test_r3_12_a_task_keeps_the_context_of_whoever_enqueued_it(
+async def test_a_task_keeps_the_context_of_whoever_enqueued_it(
     lanes: Lanes, stage: Stage, timeout_s: float | None
 ) -> None:
     async def tell() -> str:
@@ -99,7 +101,8 @@ async def test_r3_12_a_task_keeps_the_context_of_whoever_enqueued_it(
     assert request_id.get() == "none"
 
 
-async def test_r3_12_a_timeout_cancels_the_task_and_frees_the_lane(
+@pytest.mark.proves("R3.12")
+async def test_a_timeout_cancels_the_task_and_frees_the_lane(
     lanes: Lanes, stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow = await stage.call(lanes.run("cron", hang, timeout_s=0.01))
@@ -114,7 +117,8 @@ async def test_r3_12_a_timeout_cancels_the_task_and_frees_the_lane(
     assert len(events_of(caplog, "lane_task_failed")) == 1
 
 
-async def test_r3_12_a_timeout_frees_both_lanes_even_when_the_task_will_not_die(
+@pytest.mark.proves("R3.12")
+async def test_a_timeout_frees_both_lanes_even_when_the_task_will_not_die(
     lanes: Lanes, stage: Stage
 ) -> None:
     lanes.set_limit("main", 1)
@@ -133,9 +137,8 @@ async def test_r3_12_a_timeout_frees_both_lanes_even_when_the_task_will_not_die(
     assert lanes.view("main").size == 1, "its late end has freed nothing a second time"
 
 
-async def test_r3_12_a_task_in_time_is_not_touched_by_its_timeout(
-    lanes: Lanes, stage: Stage
-) -> None:
+@pytest.mark.proves("R3.12")
+async def test_a_task_in_time_is_not_touched_by_its_timeout(lanes: Lanes, stage: Stage) -> None:
     call = await stage.call(lanes.run("cron", stage.work("a"), timeout_s=5))
     await stage.let_go("a")
     assert await call == "a done"
@@ -147,7 +150,8 @@ async def test_r3_12_a_task_in_time_is_not_touched_by_its_timeout(
         await lanes.run("cron", fail, timeout_s=5)
 
 
-async def test_r3_12_a_result_in_answer_to_the_timeouts_cancel_is_the_result(
+@pytest.mark.proves("R3.12")
+async def test_a_result_in_answer_to_the_timeouts_cancel_is_the_result(
     lanes: Lanes,
 ) -> None:
     async def finish_quickly() -> str:
@@ -159,9 +163,8 @@ async def test_r3_12_a_result_in_answer_to_the_timeouts_cancel_is_the_result(
     assert await lanes.run("cron", finish_quickly, timeout_s=0.01) == "saved"
 
 
-async def test_r3_12_the_time_in_the_queue_does_not_count_as_work(
-    lanes: Lanes, stage: Stage
-) -> None:
+@pytest.mark.proves("R3.12")
+async def test_the_time_in_the_queue_does_not_count_as_work(lanes: Lanes, stage: Stage) -> None:
     await stage.call(lanes.run("cron", stage.work("first")))
     waiting = await stage.call(lanes.run("cron", stage.work("last"), timeout_s=0.05))
     await asyncio.sleep(0.06)
@@ -169,7 +172,8 @@ async def test_r3_12_the_time_in_the_queue_does_not_count_as_work(
     assert await waiting == "last done"
 
 
-async def test_r3_12_a_callers_cancel_reaches_work_with_a_timeout_once(
+@pytest.mark.proves("R3.12")
+async def test_a_callers_cancel_reaches_work_with_a_timeout_once(
     lanes: Lanes, stage: Stage
 ) -> None:
     stubborn = Stubborn()
@@ -186,7 +190,8 @@ async def test_r3_12_a_callers_cancel_reaches_work_with_a_timeout_once(
     assert lanes.left_behind_count == 0
 
 
-async def test_r3_12_a_caller_cancelled_during_the_grace_does_not_disturb_the_cleanup(
+@pytest.mark.proves("R3.12")
+async def test_a_caller_cancelled_during_the_grace_does_not_disturb_the_cleanup(
     stage: Stage,
 ) -> None:
     lanes, stubborn = Lanes(grace_s=60), Stubborn()
@@ -201,7 +206,8 @@ async def test_r3_12_a_caller_cancelled_during_the_grace_does_not_disturb_the_cl
     await settle()
 
 
-async def test_r3_12_the_late_error_of_a_task_left_behind_is_logged(
+@pytest.mark.proves("R3.12")
+async def test_the_late_error_of_a_task_left_behind_is_logged(
     lanes: Lanes, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

@@ -9,7 +9,8 @@ from headway.lanes import LaneCleared, Lanes
 from tests.lanes.scenes import Stage, settle
 
 
-async def test_r3_7_clear_fails_those_who_wait_and_leaves_the_active_alone(
+@pytest.mark.proves("R3.7")
+async def test_clear_fails_those_who_wait_and_leaves_the_active_alone(
     lanes: Lanes, stage: Stage
 ) -> None:
     active = await stage.call(lanes.run("cron", stage.work("active")))
@@ -26,7 +27,8 @@ async def test_r3_7_clear_fails_those_who_wait_and_leaves_the_active_alone(
     assert stage.begun == ["active", "elsewhere"]
 
 
-async def test_r3_7_a_cleared_lane_goes_on_with_who_comes_later(lanes: Lanes, stage: Stage) -> None:
+@pytest.mark.proves("R3.7")
+async def test_a_cleared_lane_goes_on_with_who_comes_later(lanes: Lanes, stage: Stage) -> None:
     await stage.call(lanes.run("cron", stage.work("active")))
     await stage.call(lanes.run("cron", stage.work("cleared")))
     lanes.clear("cron")
@@ -35,11 +37,13 @@ async def test_r3_7_a_cleared_lane_goes_on_with_who_comes_later(lanes: Lanes, st
     assert await later == "later done"
 
 
-def test_r3_7_nobody_is_cleared_where_nobody_waits(lanes: Lanes) -> None:
+@pytest.mark.proves("R3.7")
+def test_nobody_is_cleared_where_nobody_waits(lanes: Lanes) -> None:
     assert lanes.clear("session:ann") == 0
 
 
-async def test_r3_7_a_caller_who_is_cancelled_while_the_lane_is_cleared_is_cancelled(
+@pytest.mark.proves("R3.7")
+async def test_a_caller_who_is_cancelled_while_the_lane_is_cleared_is_cancelled(
     lanes: Lanes, stage: Stage
 ) -> None:
     await stage.call(lanes.run("cron", stage.work("active")))
@@ -51,7 +55,8 @@ async def test_r3_7_a_caller_who_is_cancelled_while_the_lane_is_cleared_is_cance
     assert lanes.view("cron").size == 1
 
 
-async def test_r3_8_reset_starts_those_who_wait_behind_one_that_never_ends(
+@pytest.mark.proves("R3.8")
+async def test_reset_starts_those_who_wait_behind_one_that_never_ends(
     lanes: Lanes, stage: Stage
 ) -> None:
     await stage.call(lanes.run("cron", stage.work("stuck")))
@@ -65,9 +70,8 @@ async def test_r3_8_reset_starts_those_who_wait_behind_one_that_never_ends(
     assert (view.generation, len(view.active), len(view.waiting)) == (1, 1, 1)
 
 
-async def test_r3_8_a_late_end_of_the_old_generation_starts_nobody(
-    lanes: Lanes, stage: Stage
-) -> None:
+@pytest.mark.proves("R3.8")
+async def test_a_late_end_of_the_old_generation_starts_nobody(lanes: Lanes, stage: Stage) -> None:
     old = await stage.call(lanes.run("cron", stage.work("old")))
     await stage.call(lanes.run("cron", stage.work("new")))
     await stage.call(lanes.run("cron", stage.work("third")))
@@ -79,9 +83,8 @@ async def test_r3_8_a_late_end_of_the_old_generation_starts_nobody(
     assert stage.begun == ["old", "new", "third"]
 
 
-async def test_r3_12_a_stale_result_still_reaches_its_own_caller(
-    lanes: Lanes, stage: Stage
-) -> None:
+@pytest.mark.proves("R3.12")
+async def test_a_stale_result_still_reaches_its_own_caller(lanes: Lanes, stage: Stage) -> None:
     old = await stage.call(lanes.run_in_session("ann", stage.work("old")))
     lanes.reset_all()
     await stage.let_go("old")
@@ -89,7 +92,8 @@ async def test_r3_12_a_stale_result_still_reaches_its_own_caller(
     assert {view.size for view in lanes.views()} == {0}
 
 
-async def test_r3_8_a_late_end_does_not_harm_a_session_lane_that_was_made_anew(
+@pytest.mark.proves("R3.8")
+async def test_a_late_end_does_not_harm_a_session_lane_that_was_made_anew(
     lanes: Lanes, stage: Stage
 ) -> None:
     await stage.call(lanes.run("session:ann", stage.work("old")))
@@ -101,7 +105,8 @@ async def test_r3_8_a_late_end_does_not_harm_a_session_lane_that_was_made_anew(
     assert lanes.view("session:ann").generation == 1
 
 
-async def test_r3_8_a_reset_concerns_every_lane(lanes: Lanes, stage: Stage) -> None:
+@pytest.mark.proves("R3.8")
+async def test_a_reset_concerns_every_lane(lanes: Lanes, stage: Stage) -> None:
     for lane in ("main", "cron", "session:ann"):
         await stage.call(lanes.run(lane, stage.work(lane)))
     lanes.reset_all()
@@ -109,14 +114,16 @@ async def test_r3_8_a_reset_concerns_every_lane(lanes: Lanes, stage: Stage) -> N
     assert {(view.generation, view.size) for view in lanes.views()} == {(2, 0)}
 
 
-async def test_r3_8_after_a_reset_new_work_is_accepted_again(lanes: Lanes, stage: Stage) -> None:
+@pytest.mark.proves("R3.8")
+async def test_after_a_reset_new_work_is_accepted_again(lanes: Lanes, stage: Stage) -> None:
     lanes.refuse_new_work()
     lanes.reset_all()
     await stage.call(lanes.run("main", stage.work("a")))
     assert stage.begun == ["a"]
 
 
-async def test_r3_8_sigusr1_resets_the_lanes_of_a_server_that_heeds_it(
+@pytest.mark.proves("R3.8")
+async def test_sigusr1_resets_the_lanes_of_a_server_that_heeds_it(
     lanes: Lanes, stage: Stage
 ) -> None:
     before = signal.getsignal(signal.SIGUSR1)
@@ -130,7 +137,8 @@ async def test_r3_8_sigusr1_resets_the_lanes_of_a_server_that_heeds_it(
     assert signal.getsignal(signal.SIGUSR1) == before
 
 
-async def test_r3_8_after_it_sigusr1_is_heard_by_whoever_heard_it_before(
+@pytest.mark.proves("R3.8")
+async def test_after_it_sigusr1_is_heard_by_whoever_heard_it_before(
     lanes: Lanes, stage: Stage
 ) -> None:
     """A program's own, or other lanes around these."""

@@ -45,8 +45,9 @@ class Crowd:
             self.working[key] -= 1
 
 
+@pytest.mark.proves("R3.12")
 @pytest.mark.parametrize("seed", range(3))
-async def test_r3_12_a_crowd_keeps_the_order_and_the_limits_and_leaves_nothing(seed: int) -> None:
+async def test_a_crowd_keeps_the_order_and_the_limits_and_leaves_nothing(seed: int) -> None:
     crowd = Crowd(seed)
     calls = [asyncio.create_task(crowd.call(number)) for number in range(CALL_COUNT)]
     for call in crowd.random.sample(calls, CALL_COUNT // 5):
@@ -58,4 +59,4 @@ async def test_r3_12_a_crowd_keeps_the_order_and_the_limits_and_leaves_nothing(s
     assert set(kinds) <= {type(None), ValueError, asyncio.CancelledError, TaskTimedOut}
     assert all(begun == sorted(begun) for begun in crowd.begun.values())
     assert crowd.working.total() == 0
-    assert (crowd.lanes._board._lanes, crowd.lanes._turns._waiters) == ({}, {})
+    assert (crowd.lanes._table._lanes, crowd.lanes._start_signals._waiters) == ({}, {})

@@ -8,7 +8,8 @@ from headway.lanes import Lanes, LanesDraining
 from tests.lanes.scenes import Stage, settle
 
 
-async def test_r3_9_it_waits_over_all_lanes_for_what_was_active_when_it_was_called(
+@pytest.mark.proves("R3.9")
+async def test_it_waits_over_all_lanes_for_what_was_active_when_it_was_called(
     lanes: Lanes, stage: Stage
 ) -> None:
     await stage.call(lanes.run("cron", stage.work("a")))
@@ -25,13 +26,15 @@ async def test_r3_9_it_waits_over_all_lanes_for_what_was_active_when_it_was_call
     assert stage.begun == ["a", "b", "later", "queued"], "neither of the two was waited for"
 
 
-async def test_r3_9_a_timeout_is_an_answer_and_not_an_error(lanes: Lanes, stage: Stage) -> None:
+@pytest.mark.proves("R3.9")
+async def test_a_timeout_is_an_answer_and_not_an_error(lanes: Lanes, stage: Stage) -> None:
     await stage.call(lanes.run("cron", stage.work("a")))
     assert await lanes.wait_for_active(timeout_s=0.01) is False
     assert lanes.view("cron").size == 1
 
 
-async def test_r3_9_it_looks_at_least_every_50_ms(stage: Stage) -> None:
+@pytest.mark.proves("R3.9")
+async def test_it_looks_at_least_every_50_ms(stage: Stage) -> None:
     lanes, loop = Lanes(), asyncio.get_running_loop()
     await stage.call(lanes.run("cron", stage.work("a")))
     ended_s: list[float] = []
@@ -47,18 +50,18 @@ async def test_r3_9_it_looks_at_least_every_50_ms(stage: Stage) -> None:
     assert loop.time() - ended_s[0] < 0.05
 
 
-async def test_r3_9_everybody_who_waits_is_told(lanes: Lanes, stage: Stage) -> None:
+@pytest.mark.proves("R3.9")
+async def test_everybody_who_waits_is_told(lanes: Lanes, stage: Stage) -> None:
     await stage.call(lanes.run("cron", stage.work("a")))
     waits = [asyncio.create_task(lanes.wait_for_active(timeout_s=5)) for _ in range(3)]
     await settle()
     await stage.let_go("a")
     assert [wait.result() for wait in waits] == [True] * 3
-    assert lanes._watch._waits == []
+    assert lanes._end_watcher._waiters == []
 
 
-async def test_r3_9_what_a_reset_has_forgotten_is_not_waited_for(
-    lanes: Lanes, stage: Stage
-) -> None:
+@pytest.mark.proves("R3.9")
+async def test_what_a_reset_has_forgotten_is_not_waited_for(lanes: Lanes, stage: Stage) -> None:
     await stage.call(lanes.run("cron", stage.work("a")))
     drained = asyncio.create_task(lanes.wait_for_active(timeout_s=5))
     await settle()
@@ -68,8 +71,9 @@ async def test_r3_9_what_a_reset_has_forgotten_is_not_waited_for(
     assert await drained is True
 
 
+@pytest.mark.proves("R3.12")
 @pytest.mark.parametrize("timeout_s", [0, -1])
-async def test_r3_12_a_drain_wait_of_nought_answers_at_once(
+async def test_a_drain_wait_of_nought_answers_at_once(
     lanes: Lanes, stage: Stage, timeout_s: float
 ) -> None:
     def answer() -> bool:
@@ -82,9 +86,8 @@ async def test_r3_12_a_drain_wait_of_nought_answers_at_once(
     assert answer() is False
 
 
-async def test_r3_12_new_work_is_refused_while_draining_for_shutdown(
-    lanes: Lanes, stage: Stage
-) -> None:
+@pytest.mark.proves("R3.12")
+async def test_new_work_is_refused_while_draining_for_shutdown(lanes: Lanes, stage: Stage) -> None:
     active = await stage.call(lanes.run("cron", stage.work("active")))
     queued = await stage.call(lanes.run("cron", stage.work("queued")))
     lanes.refuse_new_work()
@@ -98,7 +101,8 @@ async def test_r3_12_new_work_is_refused_while_draining_for_shutdown(
     assert "new" not in stage.begun
 
 
-async def test_r3_12_work_within_accepted_work_is_not_new(lanes: Lanes, stage: Stage) -> None:
+@pytest.mark.proves("R3.12")
+async def test_work_within_accepted_work_is_not_new(lanes: Lanes, stage: Stage) -> None:
     lanes.set_limit("main", 1)
     await stage.call(lanes.run("main", stage.work("first")))
     gate = asyncio.Event()
@@ -119,9 +123,8 @@ async def test_r3_12_work_within_accepted_work_is_not_new(lanes: Lanes, stage: S
     assert await both == "inner again done"
 
 
-async def test_r3_12_what_outlives_its_accepted_work_is_new_again(
-    lanes: Lanes, stage: Stage
-) -> None:
+@pytest.mark.proves("R3.12")
+async def test_what_outlives_its_accepted_work_is_new_again(lanes: Lanes, stage: Stage) -> None:
     gate = asyncio.Event()
     left: list[asyncio.Task[str]] = []
 

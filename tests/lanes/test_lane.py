@@ -6,7 +6,7 @@ import pytest
 
 from headway.lanes.entry import Entry
 from headway.lanes.lane import Lane
-from headway.lanes.limits import checked_limits
+from headway.lanes.limits import validate_limits
 from tests.lanes.scenes import an_entry
 
 
@@ -18,14 +18,16 @@ def ids_of(entries: list[Entry]) -> list[int]:
     return [entry.task_id for entry in entries]
 
 
-def test_r3_1_a_lane_has_a_name_a_queue_active_ids_a_limit_and_a_generation() -> None:
+@pytest.mark.proves("R3.1")
+def test_a_lane_has_a_name_a_queue_active_ids_a_limit_and_a_generation() -> None:
     lane = a_lane()
     assert lane.enqueue(an_entry(1), 0.0)
     assert not lane.enqueue(an_entry(2), 0.0)
     assert lane.view() == ("main", 1, 0, (2,), (1,))
 
 
-def test_r3_1_who_waits_starts_in_the_order_of_arrival() -> None:
+@pytest.mark.proves("R3.1")
+def test_who_waits_starts_in_the_order_of_arrival() -> None:
     lane, entries = a_lane(), [an_entry(number) for number in range(4)]
     for entry in entries:
         lane.enqueue(entry, 0.0)
@@ -36,12 +38,14 @@ def test_r3_1_who_waits_starts_in_the_order_of_arrival() -> None:
         assert lane.active_ids == [started.task_id]
 
 
-def test_r3_1_as_many_are_active_as_the_limit_allows() -> None:
+@pytest.mark.proves("R3.1")
+def test_as_many_are_active_as_the_limit_allows() -> None:
     lane = a_lane(max_concurrent=3)
     assert [lane.enqueue(an_entry(number), 0.0) for number in range(5)] == [True] * 3 + [False] * 2
 
 
-def test_r3_1_a_drain_within_a_drain_starts_nobody_and_none_is_forgotten() -> None:
+@pytest.mark.proves("R3.1")
+def test_a_drain_within_a_drain_starts_nobody_and_none_is_forgotten() -> None:
     lane = a_lane(max_concurrent=0)
     for number in range(3):
         lane.enqueue(an_entry(number), 0.0)
@@ -58,7 +62,8 @@ def test_r3_1_a_drain_within_a_drain_starts_nobody_and_none_is_forgotten() -> No
     assert lane.enqueue(an_entry(4), 0.0), "the guard is down again"
 
 
-def test_r3_1_a_drain_that_is_broken_off_leaves_the_guard_down() -> None:
+@pytest.mark.proves("R3.1")
+def test_a_drain_that_is_broken_off_leaves_the_guard_down() -> None:
     lane = a_lane(max_concurrent=0)
     lane.enqueue(an_entry(1), 0.0)
     lane.enqueue(an_entry(2), 0.0)
@@ -67,7 +72,8 @@ def test_r3_1_a_drain_that_is_broken_off_leaves_the_guard_down() -> None:
     assert ids_of(list(lane.drain(0.0))) == [2]
 
 
-def test_r3_8_the_end_of_a_task_of_an_old_generation_frees_no_place() -> None:
+@pytest.mark.proves("R3.8")
+def test_the_end_of_a_task_of_an_old_generation_frees_no_place() -> None:
     lane, old, new, third = a_lane(), an_entry(1), an_entry(2), an_entry(3)
     for entry in (old, new, third):
         lane.enqueue(entry, 0.0)
@@ -79,7 +85,8 @@ def test_r3_8_the_end_of_a_task_of_an_old_generation_frees_no_place() -> None:
     assert list(lane.drain(0.0)) == [third]
 
 
-def test_r3_12_who_withdraws_leaves_the_others_their_places() -> None:
+@pytest.mark.proves("R3.12")
+def test_who_withdraws_leaves_the_others_their_places() -> None:
     lane, entries = a_lane(), [an_entry(number) for number in range(5)]
     for entry in entries:
         lane.enqueue(entry, 0.0)
@@ -89,15 +96,17 @@ def test_r3_12_who_withdraws_leaves_the_others_their_places() -> None:
     assert lane.view().waiting == (1, 3, 4)
 
 
-def test_r3_12_how_long_somebody_waits_behind_how_many_and_for_whom() -> None:
+@pytest.mark.proves("R3.12")
+def test_how_long_somebody_waits_behind_how_many_and_for_whom() -> None:
     lane, entries = a_lane(max_concurrent=2), [an_entry(number) for number in range(5)]
     for number, entry in enumerate(entries):
         lane.enqueue(entry, float(number))
-    wait = lane.wait_of(entries[4], 10.0)
+    wait = lane.wait_report(entries[4], 10.0)
     assert (wait.waited_s, wait.ahead_count) == (10.0, 2)
     assert wait.active == ((0, "", 10.0), (1, "", 9.0))
 
 
+@pytest.mark.proves("R3.10")
 @pytest.mark.parametrize("limit", [0, 1, 1_000_000])
-def test_r3_10_limits_are_whole_numbers_from_nought(limit: int) -> None:
-    assert checked_limits({" a ": limit}) == {"a": limit}
+def test_limits_are_whole_numbers_from_nought(limit: int) -> None:
+    assert validate_limits({" a ": limit}) == {"a": limit}

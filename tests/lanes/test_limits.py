@@ -14,7 +14,8 @@ async def enqueue(lanes: Lanes, stage: Stage, lane: str, count: int) -> None:
         await stage.call(lanes.run(lane, stage.work(f"{lane} {number}")))
 
 
-async def test_r3_10_a_higher_limit_takes_effect_at_once(lanes: Lanes, stage: Stage) -> None:
+@pytest.mark.proves("R3.10")
+async def test_a_higher_limit_takes_effect_at_once(lanes: Lanes, stage: Stage) -> None:
     await enqueue(lanes, stage, "cron", 4)
     assert len(stage.begun) == 1
     lanes.set_limit("cron", 3)
@@ -22,7 +23,8 @@ async def test_r3_10_a_higher_limit_takes_effect_at_once(lanes: Lanes, stage: St
     assert stage.begun == ["cron 0", "cron 1", "cron 2"]
 
 
-async def test_r3_10_a_lower_limit_interrupts_nobody_and_lets_nobody_in(
+@pytest.mark.proves("R3.10")
+async def test_a_lower_limit_interrupts_nobody_and_lets_nobody_in(
     lanes: Lanes, stage: Stage
 ) -> None:
     lanes.set_limit("cron", 3)
@@ -35,7 +37,8 @@ async def test_r3_10_a_lower_limit_interrupts_nobody_and_lets_nobody_in(
     assert stage.begun[3:] == ["cron 3"]
 
 
-async def test_r3_10_a_reload_applies_the_configuration_again(lanes: Lanes, stage: Stage) -> None:
+@pytest.mark.proves("R3.10")
+async def test_a_reload_applies_the_configuration_again(lanes: Lanes, stage: Stage) -> None:
     lanes.set_limits({"cron": 2, "mail": 3})
     lanes.set_limit("cron", 0)
     lanes.set_limit("session:ann", 0)
@@ -49,8 +52,9 @@ async def test_r3_10_a_reload_applies_the_configuration_again(lanes: Lanes, stag
     assert lanes.view("main").max_concurrent == DEFAULT_LIMITS["main"]
 
 
+@pytest.mark.proves("R3.12")
 @pytest.mark.parametrize("lane", ["main", "session:ann"])
-async def test_r3_12_a_limit_of_nought_pauses_and_raising_it_runs_the_backlog(
+async def test_a_limit_of_nought_pauses_and_raising_it_runs_the_backlog(
     lanes: Lanes, stage: Stage, lane: str
 ) -> None:
     lanes.set_limit(lane, 0)
@@ -63,9 +67,8 @@ async def test_r3_12_a_limit_of_nought_pauses_and_raising_it_runs_the_backlog(
     assert stage.begun == [f"{lane} 0", f"{lane} 1", f"{lane} 2"]
 
 
-async def test_r3_12_the_size_of_a_lane_counts_queued_and_active(
-    lanes: Lanes, stage: Stage
-) -> None:
+@pytest.mark.proves("R3.12")
+async def test_the_size_of_a_lane_counts_queued_and_active(lanes: Lanes, stage: Stage) -> None:
     await enqueue(lanes, stage, "cron", 3)
     view = lanes.view("cron")
     assert (len(view.active), len(view.waiting), view.size) == (1, 2, 3)
@@ -74,6 +77,7 @@ async def test_r3_12_the_size_of_a_lane_counts_queued_and_active(
     assert lanes.view("session:nobody").size == 0
 
 
+@pytest.mark.proves("R3.12")
 @pytest.mark.parametrize(
     ("limit", "problem"),
     [
@@ -85,7 +89,7 @@ async def test_r3_12_the_size_of_a_lane_counts_queued_and_active(
         (None, "None is not a whole number"),
     ],
 )
-async def test_r3_12_a_configuration_is_checked_whole_before_any_of_it_is_applied(
+async def test_a_configuration_is_checked_whole_before_any_of_it_is_applied(
     lanes: Lanes, stage: Stage, limit: Any, problem: str
 ) -> None:
     lanes.set_limits({"main": 2, "mail": 4})
@@ -99,7 +103,8 @@ async def test_r3_12_a_configuration_is_checked_whole_before_any_of_it_is_applie
     assert lanes.views() == before
 
 
-def test_r3_12_all_that_is_wrong_is_told_at_once(lanes: Lanes) -> None:
+@pytest.mark.proves("R3.12")
+def test_all_that_is_wrong_is_told_at_once(lanes: Lanes) -> None:
     with pytest.raises(InvalidLimits) as invalid:
         lanes.set_limits({"a": -1, "b": 2, "c": -3, " b ": 4})
     assert [problem.split(":")[0] for problem in invalid.value.problems] == [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from headway.lanes.entry import Entry, Priority
-from headway.lanes.lane_table import Board
+from headway.lanes.lane_table import LaneTable
 from headway.lanes.limits import DEFAULT_LIMITS
 from headway.lanes.priority_queue import PASSES_PER_LEVEL
 from tests.lanes.scenes import an_entry
@@ -57,7 +57,7 @@ class ModelLane:
 class BoardMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.board = Board()
+        self.board = LaneTable()
         self.model = {name: ModelLane(DEFAULT_LIMITS.get(name, 1)) for name in LANES}
         self.entries: list[Entry] = []
         self.left: set[int] = set()
@@ -82,7 +82,7 @@ class BoardMachine(RuleBasedStateMachine):
         lane.active = [other for other in lane.active if other is not entry]
         lane.waiting = [other for other in lane.waiting if other is not entry]
         lane.forget_passes()
-        self.compare(self.board.leave(entry, 0.0), lane.started())
+        self.compare(self.board.remove(entry, 0.0), lane.started())
 
     @rule(lane=lane_names, limit=st.integers(0, 4))
     def set_limit(self, lane: str, limit: int) -> None:

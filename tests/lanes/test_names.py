@@ -6,6 +6,7 @@ from headway.lanes import DEFAULT_LIMITS, Lanes, global_lane, is_probe_lane, ses
 from tests.lanes.scenes import Stage
 
 
+@pytest.mark.proves("R3.4")
 @pytest.mark.parametrize(
     ("key", "session_id", "expected"),
     [
@@ -21,21 +22,23 @@ from tests.lanes.scenes import Stage
         (None, None, "session:main"),
     ],
 )
-def test_r3_4_a_session_lane_is_named_after_the_key_or_else_the_id(
+def test_a_session_lane_is_named_after_the_key_or_else_the_id(
     key: str | None, session_id: str | None, expected: str
 ) -> None:
     assert session_lane(key, session_id) == expected
     assert session_lane(expected) == expected
 
 
+@pytest.mark.proves("R3.4")
 @pytest.mark.parametrize(
     ("name", "expected"), [("cron", "cron"), (" cron\n", "cron"), ("", "main"), (None, "main")]
 )
-def test_r3_4_a_global_lane_is_trimmed_and_main_if_blank(name: str | None, expected: str) -> None:
+def test_a_global_lane_is_trimmed_and_main_if_blank(name: str | None, expected: str) -> None:
     assert global_lane(name) == expected
 
 
-async def test_r3_4_every_name_given_to_the_lanes_is_trimmed(lanes: Lanes, stage: Stage) -> None:
+@pytest.mark.proves("R3.4")
+async def test_every_name_given_to_the_lanes_is_trimmed(lanes: Lanes, stage: Stage) -> None:
     await stage.call(lanes.run(" cron ", stage.work("a")))
     await stage.call(lanes.run("cron", stage.work("b")))
     assert (lanes.view("cron\t").size, stage.begun) == (2, ["a"])
@@ -45,7 +48,8 @@ async def test_r3_4_every_name_given_to_the_lanes_is_trimmed(lanes: Lanes, stage
     assert stage.begun == ["a", "b"]
 
 
-def test_r3_4_main_cron_and_subagent_exist_with_their_limits() -> None:
+@pytest.mark.proves("R3.4")
+def test_main_cron_and_subagent_exist_with_their_limits() -> None:
     assert set(DEFAULT_LIMITS) == {"main", "cron", "subagent"}
     assert DEFAULT_LIMITS["cron"] == 1
     lanes = Lanes({"main": 7, "subagent": 5})
@@ -56,6 +60,7 @@ def test_r3_4_main_cron_and_subagent_exist_with_their_limits() -> None:
     }
 
 
+@pytest.mark.proves("R3.6")
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -67,5 +72,5 @@ def test_r3_4_main_cron_and_subagent_exist_with_their_limits() -> None:
         ("my-auth-probe:x", False),
     ],
 )
-def test_r3_6_probe_lanes_are_known_by_their_names(name: str, expected: bool) -> None:
+def test_probe_lanes_are_known_by_their_names(name: str, expected: bool) -> None:
     assert is_probe_lane(name) is expected

@@ -13,7 +13,8 @@ async def fail() -> str:
     raise ValueError("as it must")
 
 
-async def test_r3_13_ten_messages_to_one_session_are_answered_in_order(lanes: Lanes) -> None:
+@pytest.mark.proves("R3.13")
+async def test_ten_messages_to_one_session_are_answered_in_order(lanes: Lanes) -> None:
     answered: list[int] = []
     active_count = 0
 
@@ -33,7 +34,8 @@ async def test_r3_13_ten_messages_to_one_session_are_answered_in_order(lanes: La
     assert answers == answered == [*range(10)]
 
 
-async def test_r3_13_two_sessions_run_at_once_and_do_not_block_each_other(
+@pytest.mark.proves("R3.13")
+async def test_two_sessions_run_at_once_and_do_not_block_each_other(
     lanes: Lanes, stage: Stage
 ) -> None:
     await stage.call(lanes.run_in_session("ann", stage.work("ann 1")))
@@ -45,7 +47,8 @@ async def test_r3_13_two_sessions_run_at_once_and_do_not_block_each_other(
     assert stage.begun == ["ann 1", "bob 1"]
 
 
-async def test_r3_3_a_session_holds_its_lane_while_it_waits_for_the_global_one(
+@pytest.mark.proves("R3.3")
+async def test_a_session_holds_its_lane_while_it_waits_for_the_global_one(
     lanes: Lanes, stage: Stage
 ) -> None:
     lanes.set_limit("main", 1)
@@ -61,16 +64,16 @@ async def test_r3_3_a_session_holds_its_lane_while_it_waits_for_the_global_one(
     assert stage.begun == ["ann 1", "bob 1", "ann 2"]
 
 
-async def test_r3_3_layers_can_be_put_together_by_hand_too(lanes: Lanes) -> None:
+@pytest.mark.proves("R3.3")
+async def test_layers_can_be_put_together_by_hand_too(lanes: Lanes) -> None:
     async def work() -> str:
         return "done"
 
     assert await lanes.run("session:ann", lambda: lanes.run("main", work)) == "done"
 
 
-async def test_r3_3_a_session_keeps_its_order_whatever_the_priority(
-    lanes: Lanes, stage: Stage
-) -> None:
+@pytest.mark.proves("R3.3")
+async def test_a_session_keeps_its_order_whatever_the_priority(lanes: Lanes, stage: Stage) -> None:
     for name, priority in [("1", Priority.NORMAL), ("2", Priority.BACKGROUND)]:
         await stage.call(lanes.run_in_session("ann", stage.work(name), priority=priority))
     await stage.call(lanes.run_in_session("ann", stage.work("3"), priority=Priority.FOREGROUND))
@@ -78,7 +81,8 @@ async def test_r3_3_a_session_keeps_its_order_whatever_the_priority(
     assert stage.begun == ["1", "2", "3"]
 
 
-async def test_r3_12_the_urgent_go_first_in_a_global_lane(lanes: Lanes, stage: Stage) -> None:
+@pytest.mark.proves("R3.12")
+async def test_the_urgent_go_first_in_a_global_lane(lanes: Lanes, stage: Stage) -> None:
     await stage.call(lanes.run("cron", stage.work("first")))
     await stage.call(lanes.run("cron", stage.work("b"), priority=Priority.BACKGROUND))
     await stage.call(lanes.run("cron", stage.work("n")))
@@ -87,8 +91,9 @@ async def test_r3_12_the_urgent_go_first_in_a_global_lane(lanes: Lanes, stage: S
     assert stage.begun == ["first", "f", "n", "b"]
 
 
+@pytest.mark.proves("R3.5")
 @pytest.mark.parametrize("lane", ["cron", "session:ann", "session:probe-1"])
-async def test_r3_5_a_failure_starves_nobody(lanes: Lanes, stage: Stage, lane: str) -> None:
+async def test_a_failure_starves_nobody(lanes: Lanes, stage: Stage, lane: str) -> None:
     await stage.call(lanes.run(lane, stage.work("first")))
     failing = await stage.call(lanes.run(lane, fail))
     last = await stage.call(lanes.run(lane, stage.work("last")))
@@ -99,7 +104,8 @@ async def test_r3_5_a_failure_starves_nobody(lanes: Lanes, stage: Stage, lane: s
     assert lanes.view(lane).size == 0
 
 
-async def test_r3_5_the_cancel_of_an_active_one_drains_on_too(lanes: Lanes, stage: Stage) -> None:
+@pytest.mark.proves("R3.5")
+async def test_the_cancel_of_an_active_one_drains_on_too(lanes: Lanes, stage: Stage) -> None:
     first = await stage.call(lanes.run("cron", stage.work("first")))
     await stage.call(lanes.run("cron", stage.work("last")))
     first.cancel()
@@ -108,8 +114,9 @@ async def test_r3_5_the_cancel_of_an_active_one_drains_on_too(lanes: Lanes, stag
     assert stage.begun == ["first", "last"]
 
 
+@pytest.mark.proves("R3.6")
 @pytest.mark.parametrize("lane", ["auth-probe:mail", "session:probe-1"])
-async def test_r3_6_the_failure_of_a_probe_is_not_logged(
+async def test_the_failure_of_a_probe_is_not_logged(
     lanes: Lanes, caplog: pytest.LogCaptureFixture, lane: str
 ) -> None:
     with pytest.raises(ValueError, match="as it must"):
@@ -117,7 +124,8 @@ async def test_r3_6_the_failure_of_a_probe_is_not_logged(
     assert caplog.records == []
 
 
-async def test_r3_6_nor_is_it_logged_by_the_global_lane_that_a_probe_goes_through(
+@pytest.mark.proves("R3.6")
+async def test_nor_is_it_logged_by_the_global_lane_that_a_probe_goes_through(
     lanes: Lanes, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ValueError, match="as it must"):
@@ -125,7 +133,8 @@ async def test_r3_6_nor_is_it_logged_by_the_global_lane_that_a_probe_goes_throug
     assert caplog.records == []
 
 
-async def test_r3_6_any_other_failure_is_logged_once_however_many_layers_it_passes(
+@pytest.mark.proves("R3.6")
+async def test_any_other_failure_is_logged_once_however_many_layers_it_passes(
     lanes: Lanes, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(ValueError, match="as it must"):
@@ -135,7 +144,8 @@ async def test_r3_6_any_other_failure_is_logged_once_however_many_layers_it_pass
     assert vars(record)["task_name"] == "greet"
 
 
-async def test_r3_6_neither_a_cancel_nor_a_clear_is_a_failure(
+@pytest.mark.proves("R3.6")
+async def test_neither_a_cancel_nor_a_clear_is_a_failure(
     lanes: Lanes, stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     lanes.set_limit("main", 0)

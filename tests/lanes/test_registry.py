@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headway.lanes import ActiveRuns, Refusal
+from headway.lanes import ActiveRunRegistry, QueueMessageRefusal
 from tests.lanes.scenes import events_of, settle
 
 
@@ -31,12 +31,13 @@ class BrokenRun(FakeRun):
 
 
 @pytest.fixture
-def runs() -> ActiveRuns:
-    return ActiveRuns()
+def runs() -> ActiveRunRegistry:
+    return ActiveRunRegistry()
 
 
-def test_r3_11_registering_logs_started_or_replaced(
-    runs: ActiveRuns, caplog: pytest.LogCaptureFixture
+@pytest.mark.proves("R3.11")
+def test_registering_logs_started_or_replaced(
+    runs: ActiveRunRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     first, second = FakeRun(), FakeRun()
@@ -51,7 +52,7 @@ def test_r3_11_registering_logs_started_or_replaced(
 
 @pytest.mark.proves("R3.11", "I26")
 def test_registering_returns_the_replaced_run_so_that_its_messages_can_be_handed_on(
-    runs: ActiveRuns,
+    runs: ActiveRunRegistry,
 ) -> None:
     old, new = FakeRun(), FakeRun()
     assert runs.register("s", old) is None
@@ -63,7 +64,8 @@ def test_registering_returns_the_replaced_run_so_that_its_messages_can_be_handed
     assert new.messages == ["hello"]
 
 
-def test_r3_11_an_old_finally_cannot_remove_a_new_run(runs: ActiveRuns) -> None:
+@pytest.mark.proves("R3.11")
+def test_an_old_finally_cannot_remove_a_new_run(runs: ActiveRunRegistry) -> None:
     old, new = FakeRun(), FakeRun()
     runs.register("s", old)
     runs.register("s", new)
@@ -74,7 +76,8 @@ def test_r3_11_an_old_finally_cannot_remove_a_new_run(runs: ActiveRuns) -> None:
     assert runs.clear("s", new) is False
 
 
-def test_r3_11_a_message_is_queued_into_a_streaming_run(runs: ActiveRuns) -> None:
+@pytest.mark.proves("R3.11")
+def test_a_message_is_queued_into_a_streaming_run(runs: ActiveRunRegistry) -> None:
     run = FakeRun()
     runs.register("s", run)
     answer = runs.queue_message("s", "hello")
@@ -82,6 +85,7 @@ def test_r3_11_a_message_is_queued_into_a_streaming_run(runs: ActiveRuns) -> Non
     assert (answer.refusal, run.messages) == (None, ["hello"])
 
 
+@pytest.mark.proves("R3.11")
 @pytest.mark.parametrize(
     ("run", "refusal"),
     [
@@ -91,8 +95,8 @@ def test_r3_11_a_message_is_queued_into_a_streaming_run(runs: ActiveRuns) -> Non
         (FakeRun(is_streaming=False, is_compacting=True), "not_streaming"),
     ],
 )
-def test_r3_11_a_message_that_cannot_be_queued_says_why(
-    runs: ActiveRuns, run: FakeRun | None, refusal: str
+def test_a_message_that_cannot_be_queued_says_why(
+    runs: ActiveRunRegistry, run: FakeRun | None, refusal: str
 ) -> None:
     if run is not None:
         runs.register("s", run)
@@ -102,19 +106,23 @@ def test_r3_11_a_message_that_cannot_be_queued_says_why(
     assert run is None or run.messages == []
 
 
-def test_r3_11_a_run_that_refuses_or_breaks_does_not_trouble_the_sender(
-    runs: ActiveRuns, caplog: pytest.LogCaptureFixture
+@pytest.mark.proves("R3.11")
+def test_a_run_that_refuses_or_breaks_does_not_trouble_the_sender(
+    runs: ActiveRunRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
     refusing = FakeRun()
     refusing.takes = False
     for run in (refusing, BrokenRun()):
         runs.register("s", run)
         answer = runs.queue_message("s", "hello")
-        assert (bool(answer), answer.refusal) == (False, Refusal.REFUSED)
+        assert (bool(answer), answer.refusal) == (False, QueueMessageRefusal.REFUSED)
     assert len(events_of(caplog, "run_failed_when_asked")) == 1
 
 
-def test_r3_11_a_run_can_be_aborted_and_is_active_until_it_is_cleared(runs: ActiveRuns) -> None:
+@pytest.mark.proves("R3.11")
+def test_a_run_can_be_aborted_and_is_active_until_it_is_cleared(
+    runs: ActiveRunRegistry,
+) -> None:
     run = FakeRun()
     assert runs.abort("s") is False
     runs.register("s", run)
@@ -122,7 +130,10 @@ def test_r3_11_a_run_can_be_aborted_and_is_active_until_it_is_cleared(runs: Acti
     assert (run.abort_count, runs.get("s")) == (1, run)
 
 
-async def test_r3_11_the_end_of_a_run_wakes_everybody_who_waits_for_it(runs: ActiveRuns) -> None:
+@pytest.mark.proves("R3.11")
+async def test_the_end_of_a_run_wakes_everybody_who_waits_for_it(
+    runs: ActiveRunRegistry,
+) -> None:
     run, other = FakeRun(), FakeRun()
     runs.register("s", run)
     runs.register("t", other)
@@ -139,12 +150,14 @@ async def test_r3_11_the_end_of_a_run_wakes_everybody_who_waits_for_it(runs: Act
     assert runs._waiters == {}
 
 
-async def test_r3_11_nobody_waits_where_nothing_runs(runs: ActiveRuns) -> None:
+@pytest.mark.proves("R3.11")
+async def test_nobody_waits_where_nothing_runs(runs: ActiveRunRegistry) -> None:
     assert await runs.wait_for_end("s") is True
 
 
-async def test_r3_11_a_wait_that_is_too_long_is_false_and_lasts_100_ms_at_least(
-    runs: ActiveRuns,
+@pytest.mark.proves("R3.11")
+async def test_a_wait_that_is_too_long_is_false_and_lasts_100_ms_at_least(
+    runs: ActiveRunRegistry,
 ) -> None:
     runs.register("s", FakeRun())
     began_s = asyncio.get_running_loop().time()
@@ -153,8 +166,9 @@ async def test_r3_11_a_wait_that_is_too_long_is_false_and_lasts_100_ms_at_least(
     assert runs._waiters == {}, "who has gone is not woken"
 
 
-async def test_r3_11_a_wait_lasts_15_seconds_unless_told_otherwise(
-    runs: ActiveRuns, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.proves("R3.11")
+async def test_a_wait_lasts_15_seconds_unless_told_otherwise(
+    runs: ActiveRunRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[float] = []
     timeout = asyncio.timeout
@@ -170,7 +184,8 @@ async def test_r3_11_a_wait_lasts_15_seconds_unless_told_otherwise(
     assert asked == [15.0, 3]
 
 
-async def test_r3_11_a_replaced_run_does_not_end_the_wait(runs: ActiveRuns) -> None:
+@pytest.mark.proves("R3.11")
+async def test_a_replaced_run_does_not_end_the_wait(runs: ActiveRunRegistry) -> None:
     old, new = FakeRun(), FakeRun()
     runs.register("s", old)
     wait = asyncio.create_task(runs.wait_for_end("s"))
@@ -183,8 +198,9 @@ async def test_r3_11_a_replaced_run_does_not_end_the_wait(runs: ActiveRuns) -> N
     assert await wait is True
 
 
-async def test_r3_11_one_waiter_who_is_cancelled_leaves_the_others_waiting(
-    runs: ActiveRuns,
+@pytest.mark.proves("R3.11")
+async def test_one_waiter_who_is_cancelled_leaves_the_others_waiting(
+    runs: ActiveRunRegistry,
 ) -> None:
     run = FakeRun()
     runs.register("s", run)

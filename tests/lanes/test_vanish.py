@@ -19,15 +19,17 @@ def names_of(lanes: Lanes) -> list[str]:
     return [view.name for view in lanes.views()]
 
 
-async def test_r3_12_a_session_lane_vanishes_when_it_is_idle(lanes: Lanes, stage: Stage) -> None:
+@pytest.mark.proves("R3.12")
+async def test_a_session_lane_vanishes_when_it_is_idle(lanes: Lanes, stage: Stage) -> None:
     await stage.call(lanes.run_in_session("ann", stage.work("a")))
     assert set(names_of(lanes)) == {*OWN_LANES, "session:ann"}
     await stage.let_go("a")
     assert names_of(lanes) == OWN_LANES
-    assert lanes._board._lanes == {}
+    assert lanes._table._lanes == {}
 
 
-async def test_r3_12_a_session_lane_never_vanishes_while_a_successor_waits(
+@pytest.mark.proves("R3.12")
+async def test_a_session_lane_never_vanishes_while_a_successor_waits(
     lanes: Lanes, stage: Stage
 ) -> None:
     for number in range(3):
@@ -39,7 +41,8 @@ async def test_r3_12_a_session_lane_never_vanishes_while_a_successor_waits(
     assert names_of(lanes) == OWN_LANES
 
 
-async def test_r3_12_it_does_not_vanish_while_it_is_paused_and_somebody_waits(
+@pytest.mark.proves("R3.12")
+async def test_it_does_not_vanish_while_it_is_paused_and_somebody_waits(
     lanes: Lanes, stage: Stage
 ) -> None:
     lanes.set_limit("session:ann", 2)
@@ -54,8 +57,9 @@ async def test_r3_12_it_does_not_vanish_while_it_is_paused_and_somebody_waits(
     assert names_of(lanes) == OWN_LANES, "and a limit like everybody's is not remembered"
 
 
+@pytest.mark.proves("R3.12")
 @pytest.mark.parametrize("how", ["cancel", "clear", "reset"])
-async def test_r3_12_it_vanishes_however_the_last_one_leaves(
+async def test_it_vanishes_however_the_last_one_leaves(
     lanes: Lanes, stage: Stage, how: str
 ) -> None:
     lanes.set_limit("session:ann", 0 if how == "clear" else 1)
@@ -68,18 +72,20 @@ async def test_r3_12_it_vanishes_however_the_last_one_leaves(
         case _:
             lanes.reset_all()
     await asyncio.wait([call], timeout=0.01)
-    assert lanes._board._lanes == {}
+    assert lanes._table._lanes == {}
 
 
-def test_r3_12_a_refused_limit_leaves_no_lane_behind(lanes: Lanes) -> None:
+@pytest.mark.proves("R3.12")
+def test_a_refused_limit_leaves_no_lane_behind(lanes: Lanes) -> None:
     with pytest.raises(InvalidLimits):
         lanes.set_limit("session:ann", -1)
     assert names_of(lanes) == OWN_LANES
 
 
+@pytest.mark.proves("R3.12")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_r3_12_no_leak_over_a_million_keys() -> None:
+def test_no_leak_over_a_million_keys() -> None:
     """In a process of its own: measuring the coverage of a million calls takes minutes."""
     others = {name: value for name, value in os.environ.items() if "COVERAGE" not in name}
     command = [sys.executable, "-m", "tests.lanes.million"]

@@ -26,8 +26,9 @@ class Heard(list[tuple[float, int, tuple[ActiveTask, ...]]]):
             await self.something.wait()
 
 
+@pytest.mark.proves("R3.2")
 @pytest.mark.parametrize(("waited_s", "warning_count"), [(1.75, 0), (2.0, 1), (7.0, 1)])
-async def test_r3_2_a_wait_of_two_seconds_is_warned_of_once(
+async def test_a_wait_of_two_seconds_is_warned_of_once(
     stage: Stage,
     clock: Seconds,
     caplog: pytest.LogCaptureFixture,
@@ -44,7 +45,8 @@ async def test_r3_2_a_wait_of_two_seconds_is_warned_of_once(
     assert await last == "last done"
 
 
-async def test_r3_2_the_warning_comes_while_it_still_waits(stage: Stage) -> None:
+@pytest.mark.proves("R3.2")
+async def test_the_warning_comes_while_it_still_waits(stage: Stage) -> None:
     heard = Heard()
     lanes = Lanes()
     await stage.call(lanes.run("cron", stage.work("first"), name="first"))
@@ -61,7 +63,8 @@ async def test_r3_2_the_warning_comes_while_it_still_waits(stage: Stage) -> None
     assert len(heard) == 1
 
 
-async def test_r3_2_a_timer_that_rings_early_by_our_clock_is_set_again(
+@pytest.mark.proves("R3.2")
+async def test_a_timer_that_rings_early_by_our_clock_is_set_again(
     lanes: Lanes, stage: Stage, clock: Seconds
 ) -> None:
     heard = Heard()
@@ -75,7 +78,8 @@ async def test_r3_2_a_timer_that_rings_early_by_our_clock_is_set_again(
     assert stage.begun == ["first"]
 
 
-async def test_r3_2_who_has_started_is_not_warned_of_any_more(
+@pytest.mark.proves("R3.2")
+async def test_who_has_started_is_not_warned_of_any_more(
     lanes: Lanes, stage: Stage, clock: Seconds, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard = Heard()
@@ -88,7 +92,8 @@ async def test_r3_2_who_has_started_is_not_warned_of_any_more(
     assert (stage.begun, heard, caplog.records) == (["first", "last"], [], [])
 
 
-async def test_r3_2_who_starts_at_once_has_not_waited(lanes: Lanes, stage: Stage) -> None:
+@pytest.mark.proves("R3.2")
+async def test_who_starts_at_once_has_not_waited(lanes: Lanes, stage: Stage) -> None:
     heard = Heard()
     waiting = lanes.run("cron", stage.work("a"), warn_after_s=0.0, on_wait=heard.on_wait)
     await stage.call(waiting)
@@ -96,7 +101,8 @@ async def test_r3_2_who_starts_at_once_has_not_waited(lanes: Lanes, stage: Stage
     assert heard == []
 
 
-async def test_r3_12_an_on_wait_that_raises_does_not_stop_the_lane(
+@pytest.mark.proves("R3.12")
+async def test_an_on_wait_that_raises_does_not_stop_the_lane(
     lanes: Lanes, stage: Stage, clock: Seconds, caplog: pytest.LogCaptureFixture
 ) -> None:
     def explode(*_: object) -> None:
@@ -111,7 +117,8 @@ async def test_r3_12_an_on_wait_that_raises_does_not_stop_the_lane(
     assert caplog.text.count("RuntimeError: in on_wait") == 2
 
 
-async def test_r3_12_on_wait_has_the_context_of_whoever_enqueued(
+@pytest.mark.proves("R3.12")
+async def test_on_wait_has_the_context_of_whoever_enqueued(
     lanes: Lanes, stage: Stage, clock: Seconds
 ) -> None:
     request: ContextVar[str] = ContextVar("request", default="nobody")
@@ -142,7 +149,8 @@ class Meddler(logging.Handler):
         raise RuntimeError(record.msg)
 
 
-async def test_r3_12_a_log_handler_that_meddles_and_breaks_changes_no_order(
+@pytest.mark.proves("R3.12")
+async def test_a_log_handler_that_meddles_and_breaks_changes_no_order(
     lanes: Lanes, stage: Stage, clock: Seconds
 ) -> None:
     for name in ("first", "second", "third"):

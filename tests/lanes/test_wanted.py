@@ -11,6 +11,7 @@ async def work() -> str:
     return "done"
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -36,7 +37,7 @@ async def work() -> str:
         ({"on_wait": "me"}, "on_wait must be a function, or None"),
     ],
 )
-async def test_i15_a_mistake_is_named(lanes: Lanes, wrong: dict[str, Any], sentence: str) -> None:
+async def test_a_mistake_is_named(lanes: Lanes, wrong: dict[str, Any], sentence: str) -> None:
     asked: dict[str, Any] = {"lane": "main", "work": work} | wrong
     with pytest.raises(InvalidWork) as refused:
         await lanes.run(asked.pop("lane"), asked.pop("work"), **asked)
@@ -44,12 +45,14 @@ async def test_i15_a_mistake_is_named(lanes: Lanes, wrong: dict[str, Any], sente
     assert {view.size for view in lanes.views()} == {0}
 
 
-async def test_i15_a_coroutine_is_not_a_function(lanes: Lanes) -> None:
+@pytest.mark.proves("I15")
+async def test_a_coroutine_is_not_a_function(lanes: Lanes) -> None:
     with pytest.raises(InvalidWork, match="not what it returns"):
         await lanes.run("main", work())  # type: ignore[arg-type]
 
 
-async def test_i15_in_a_session_too(lanes: Lanes, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.proves("I15")
+async def test_in_a_session_too(lanes: Lanes, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(InvalidWork, match="work must be a function"):
         await lanes.run_in_session("ann", "tidy up")  # type: ignore[arg-type]
     assert {view.size for view in lanes.views()} == {0}

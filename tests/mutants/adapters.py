@@ -26,14 +26,14 @@ ADAPTERS: Final = (
             ),
         ),
         test_file="tests/contract/test_guards.py",
-        test="test_r2_2_a_row_that_has_changed_is_not_written",
+        test="test_a_row_that_has_changed_is_not_written",
     ),
     Mutant(
         name="SQLite's write lock comes with the first write",
         file="adapters/sql/write/links/sqlite_link.py",
         edits=(('"BEGIN IMMEDIATE"', '"BEGIN"'),),
         test_file="tests/contract/test_guards.py",
-        test="test_r4_2_nobody_else_writes_from_begin_to_commit",
+        test="test_nobody_else_writes_from_begin_to_commit",
     ),
     Mutant(
         name="a cancelling run's slot is not counted",
@@ -70,7 +70,7 @@ ADAPTERS: Final = (
             ('        if standby:\n            return "is a standby"\n', "        return None\n"),
         ),
         test_file="tests/sql/test_connect.py",
-        test="test_r4_4_a_node_that_takes_no_writes_counts_as_failed",
+        test="test_a_node_that_takes_no_writes_counts_as_failed",
         backend="postgres",
     ),
     Mutant(
@@ -83,7 +83,7 @@ ADAPTERS: Final = (
             ),
         ),
         test_file="tests/contract/test_guards.py",
-        test="test_i13_the_counter_is_locked_from_the_decision_to_the_commit",
+        test="test_the_counter_is_locked_from_the_decision_to_the_commit",
         backend="postgres",
     ),
     Mutant(
@@ -99,7 +99,7 @@ ADAPTERS: Final = (
             ),
         ),
         test_file="tests/contract/test_queue_order.py",
-        test="test_i9_neither_the_clock_nor_the_ids_decide_who_is_next",
+        test="test_neither_the_clock_nor_the_ids_decide_who_is_next",
     ),
     Mutant(
         name="another program's table of headway's name is adopted",

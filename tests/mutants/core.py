@@ -38,7 +38,7 @@ CORE: Final = (
         file="core/batch_state.py",
         edits=(("run.token == NO_TOKEN or run.token != claim.token", "run.token == NO_TOKEN"),),
         test_file="tests/contract/test_fence.py",
-        test="test_i2_an_older_claim_is_refused_and_changes_nothing",
+        test="test_an_older_claim_is_refused_and_changes_nothing",
     ),
     Mutant(
         name="a claim takes no notice of the lane's limit",
@@ -50,7 +50,7 @@ CORE: Final = (
             ),
         ),
         test_file="tests/contract/test_queue_order.py",
-        test="test_i5_who_wants_a_slot_again_waits_for_a_free_one",
+        test="test_who_wants_a_slot_again_waits_for_a_free_one",
     ),
     Mutant(
         name="the end of a run that was cancelling hands its key to nobody",
@@ -65,29 +65,29 @@ CORE: Final = (
             ),
         ),
         test_file="tests/contract/test_cancel.py",
-        test="test_i11_a_cancel_is_forced_only_after_its_deadline",
+        test="test_a_cancel_is_forced_only_after_its_deadline",
     ),
     Mutant(
         name="the cancel of a parked run waits for an executor that is not there",
         file="core/command/run/cancel.py",
         edits=(("if moved.token == NO_TOKEN:", "if moved.is_parked:"),),
         test_file="tests/contract/test_cancel.py",
-        test="test_i11_a_run_that_nobody_holds_is_canceled_at_once",
+        test="test_a_run_that_nobody_holds_is_canceled_at_once",
     ),
     Mutant(
         name="a cancel frees the slot while the job still unwinds",
         file="core/command/run/cancel.py",
         edits=(
             (
-                "        queue_rank=None,\n        ready_seq=None,\n        is_interactive=0,\n",
+                "        queue_rank=None,\n        ready_seq=None,\n        window=0,\n",
                 (
-                    "        queue_rank=None,\n        ready_seq=None,\n        is_interactive=0,\n"
+                    "        queue_rank=None,\n        ready_seq=None,\n        window=0,\n"
                     "        slot=None,\n"
                 ),
             ),
         ),
         test_file="tests/contract/test_cancel.py",
-        test="test_i11_a_running_run_is_cancelling_at_once_with_a_deadline",
+        test="test_a_running_run_is_cancelling_at_once_with_a_deadline",
     ),
     Mutant(
         name="deaths are not counted, so nothing is ever poison",
@@ -99,7 +99,7 @@ CORE: Final = (
             ),
         ),
         test_file="tests/contract/test_recovery.py",
-        test="test_i17_three_deaths_without_progress_are_poison",
+        test="test_three_deaths_without_progress_are_poison",
     ),
     Mutant(
         name="a graceful stop resets the count",
@@ -133,7 +133,7 @@ CORE: Final = (
             ),
         ),
         test_file="tests/contract/test_timeouts.py",
-        test="test_r2_8_a_run_that_waited_too_long_is_timed_out",
+        test="test_a_run_that_waited_too_long_is_timed_out",
     ),
     Mutant(
         name="an idempotency key counts only while its run is active",
@@ -145,14 +145,14 @@ CORE: Final = (
             ),
         ),
         test_file="tests/contract/test_idempotency.py",
-        test="test_i6_a_repeat_gives_the_same_run_when_that_has_long_ended",
+        test="test_a_repeat_gives_the_same_run_when_that_has_long_ended",
     ),
     Mutant(
         name="a slot of a schedule fires again",
         file="core/command/admin/fire_schedule.py",
-        edits=(("last_slot_at=due.slot_at, rev", "last_slot_at=Instant(due.slot_at - 1), rev"),),
+        edits=(("last_fire_at=due.fire_at, rev", "last_fire_at=Instant(due.fire_at - 1), rev"),),
         test_file="tests/contract/test_schedules.py",
-        test="test_i18_in_one_batch_a_slot_is_fired_once",
+        test="test_in_one_batch_a_slot_is_fired_once",
     ),
     Mutant(
         name="abort promotes the next",

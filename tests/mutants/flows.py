@@ -19,7 +19,7 @@ FLOWS: Final = (
             ),
         ),
         test_file="tests/engine/flow/test_family.py",
-        test="test_i1_a_call_that_ends_while_a_lost_commit_is_awaited_is_not_made_again",
+        test="test_a_call_that_ends_while_a_lost_commit_is_awaited_is_not_made_again",
     ),
     Mutant(
         name="a task that goes on takes the version that is newest now",
@@ -31,7 +31,7 @@ FLOWS: Final = (
             ),
         ),
         test_file="tests/engine/flow/test_tasks.py",
-        test="test_r5_11_a_parked_task_holds_nothing_and_a_signal_wakes_it",
+        test="test_a_parked_task_holds_nothing_and_a_signal_wakes_it",
     ),
     Mutant(
         name="a signal that comes before its node is reached is forgotten",
@@ -46,7 +46,7 @@ FLOWS: Final = (
             ),
         ),
         test_file="tests/engine/flow/test_tasks.py",
-        test="test_r5_11_an_early_signal_is_kept_until_its_node_is_reached",
+        test="test_an_early_signal_is_kept_until_its_node_is_reached",
     ),
     Mutant(
         name="a driver looks at the time before it takes in what was accepted in time",
@@ -58,14 +58,14 @@ FLOWS: Final = (
             ),
         ),
         test_file="tests/engine/flow/test_signals.py",
-        test="test_i3_what_was_accepted_in_time_counts_though_it_is_taken_in_late",
+        test="test_what_was_accepted_in_time_counts_though_it_is_taken_in_late",
     ),
     Mutant(
         name="a task succeeds without a signal that was accepted before",
         file="core/command/flow/advance.py",
         edits=(("        if is_put_off:\n", "        if is_put_off and end.error:\n"),),
         test_file="tests/engine/flow/test_signals.py",
-        test="test_i3_a_signal_that_is_accepted_before_the_end_is_in_the_result",
+        test="test_a_signal_that_is_accepted_before_the_end_is_in_the_result",
     ),
     Mutant(
         name="a child whose time is over runs on",
@@ -77,7 +77,7 @@ FLOWS: Final = (
             ),
         ),
         test_file="tests/engine/flow/test_timeouts.py",
-        test="test_r5_10_a_child_whose_time_is_over_is_cancelled_though_its_parent_was_parked",
+        test="test_a_child_whose_time_is_over_is_cancelled_though_its_parent_was_parked",
     ),
     Mutant(
         name="the parent of a child that is cancelled is told nothing",
@@ -89,14 +89,14 @@ FLOWS: Final = (
             ),
         ),
         test_file="tests/engine/flow/test_family.py",
-        test="test_r5_5_the_end_of_a_child_that_somebody_cancels_is_told_to_its_parent",
+        test="test_the_end_of_a_child_that_somebody_cancels_is_told_to_its_parent",
     ),
     Mutant(
         name="signals at once are each measured alone",
         file="core/command/flow/shared_state.py",
         edits=(("self.beside.size + self._later_size(world)", "self.beside.size"),),
         test_file="tests/contract/test_flows.py",
-        test="test_i15_signals_that_find_room_alone_are_not_taken_together",
+        test="test_signals_that_find_room_alone_are_not_taken_together",
     ),
     Mutant(
         name="a program that creates a flow is given another program's flow of that name",

@@ -25,7 +25,7 @@ LANES: Final = (
             ),
         ),
         test_file="tests/lanes/test_order.py",
-        test="test_r3_5_a_failure_starves_nobody",
+        test="test_a_failure_starves_nobody",
     ),
     Mutant(
         name="the late end of a task from before a reset frees a place",
@@ -37,6 +37,6 @@ LANES: Final = (
             ),
         ),
         test_file="tests/lanes/test_lane.py",
-        test="test_r3_8_the_end_of_a_task_of_an_old_generation_frees_no_place",
+        test="test_the_end_of_a_task_of_an_old_generation_frees_no_place",
     ),
 )

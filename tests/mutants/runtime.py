@@ -10,7 +10,7 @@ RUNTIME: Final = (
         file="adapters/redis/redis_runtime_store.py",
         edits=(("        await self._look(run_id, wait)\n        while", "        while"),),
         test_file="tests/runtime/test_interrupts.py",
-        test="test_r4_12_an_answer_between_creating_and_subscribing_is_not_lost",
+        test="test_an_answer_between_creating_and_subscribing_is_not_lost",
         backend="redis",
     ),
     Mutant(
@@ -23,7 +23,7 @@ RUNTIME: Final = (
             ),
         ),
         test_file="tests/runtime/test_interrupts.py",
-        test="test_r4_12_an_answer_between_creating_and_subscribing_is_not_lost",
+        test="test_an_answer_between_creating_and_subscribing_is_not_lost",
     ),
     Mutant(
         name="nobody looks again when the line to Redis was down",
@@ -43,7 +43,7 @@ RUNTIME: Final = (
             ),
         ),
         test_file="tests/runtime/test_leases.py",
-        test="test_r4_8_only_the_owner_renews_and_releases",
+        test="test_only_the_owner_renews_and_releases",
         backend="redis",
     ),
     Mutant(
@@ -51,7 +51,7 @@ RUNTIME: Final = (
         file="adapters/redis/lua_scripts.py",
         edits=(("if length == 0 then return 'not_streaming' end\n", ""),),
         test_file="tests/runtime/test_messages.py",
-        test="test_r4_11_what_comes_as_the_loop_ends_is_given_back_or_refused",
+        test="test_what_comes_as_the_loop_ends_is_given_back_or_refused",
         backend="redis",
     ),
     Mutant(
@@ -59,7 +59,7 @@ RUNTIME: Final = (
         file="services/engine/hint_relay.py",
         edits=(("            self._hear(execution, Hint.LOOK)\n", ""),),
         test_file="tests/engine/test_reach.py",
-        test="test_r4_12_what_was_said_before_anybody_listened_is_found",
+        test="test_what_was_said_before_anybody_listened_is_found",
         backend="redis",
     ),
     Mutant(
@@ -67,14 +67,14 @@ RUNTIME: Final = (
         file="services/engine/key_lease.py",
         edits=(("        if not await self.is_claim_in_force():\n", "        if False:\n"),),
         test_file="tests/engine/test_reach.py",
-        test="test_r4_13_who_lost_the_claim_stops_by_itself_when_it_loses_the_lease",
+        test="test_who_lost_the_claim_stops_by_itself_when_it_loses_the_lease",
         backend="redis",
     ),
     Mutant(
         name="a run is cancelled though its loop is over",
         file="core/command/run/cancel.py",
-        edits=((" or run.is_interactive == Window.CLOSED", ""),),
+        edits=((" or run.window == Window.CLOSED", ""),),
         test_file="tests/contract/test_windows.py",
-        test="test_r4_8_after_the_loop_a_cancel_is_too_late_and_the_key_is_still_held",
+        test="test_after_the_loop_a_cancel_is_too_late_and_the_key_is_still_held",
     ),
 )

@@ -18,28 +18,33 @@ from headway.core.command.admin.instance import (
     RenewInstance,
     RetireInstance,
 )
-from headway.core.command.admin.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.admin.prune import PruneEvents, PruneIdempotencyKeys, PruneRuns
 from headway.core.command.admin.save_key import DeleteKey, SaveKey
 from headway.core.command.admin.set_lane import ConfigureLanes, ProposeLimit, SetLane
 from headway.core.command.run.cancel import ForceCancel, RequestCancel, StopKey
-from headway.core.command.run.child import CancelChild, ForgetChildren, StartChild, child_id
+from headway.core.command.run.child import (
+    CancelChild,
+    ConfirmChildrenEnded,
+    StartChild,
+    make_child_id,
+)
 from headway.core.command.run.claim import ClaimRuns
 from headway.core.command.run.expire import Expire
 from headway.core.command.run.inbox import ConsumeInbox, PostToInbox
 from headway.core.command.run.report import (
     AppendEvents,
-    Said,
+    JobEvent,
     SaveCheckpoint,
     SaveProgress,
     SetWindow,
 )
 from headway.core.command.run.settle import Complete, ConfirmCancel, Fail
 from headway.core.command.run.submit import Submit
-from headway.core.command.run.wait import GiveSlotBack, Park, Retry, Wake, WantSlot
+from headway.core.command.run.wait import Park, ReleaseSlot, RequestSlot, Retry, Wake
 from headway.core.document import Document
-from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId, later
+from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId, add_seconds
 from headway.core.run.admission import OnConflict
-from headway.core.run.run import Claim, Files, Mode, Recovery
+from headway.core.run.run import Claim, FilesOnCancel, Recovery, RunMode
 from headway.core.run.window import Delivery, Window
 from tests.property.model import CANCELLING, RUNNING, Told
 from tests.property.oracle import Oracle
@@ -63,15 +68,15 @@ POLICIES: Final = [*[OnConflict.ENQUEUE] * 3, *OnConflict]
 # What else a submission may say; mostly nothing.
 VARIATIONS: Final[list[dict[str, Any]]] = [
     *[{}] * 4,
-    *({"mode": Mode.CONTINUE, "params": params} for params in DOCUMENTS),
+    *({"mode": RunMode.CONTINUE, "params": params} for params in DOCUMENTS),
     {"idempotency_key": "once", "fingerprint": "a"},
     {"idempotency_key": "once", "fingerprint": "b", "params": DOCUMENTS[1]},
-    {"idempotency_key": "Once", "fingerprint": "a", "mode": Mode.CONTINUE},
+    {"idempotency_key": "Once", "fingerprint": "a", "mode": RunMode.CONTINUE},
     {"queue_timeout_s": 1.0, "timeout_s": 7.5},
     {"timeout_s": 1.0, "recovery": Recovery.FAIL},
-    {"queue_timeout_s": 5.0, "mode": Mode.CONTINUE},
+    {"queue_timeout_s": 5.0, "mode": RunMode.CONTINUE},
     {"parent_id": NOBODY, "is_unattended": True},
-    {"mode": Mode.CONTINUE, "is_unattended": True, "by": "eve"},
+    {"mode": RunMode.CONTINUE, "is_unattended": True, "by": "eve"},
 ]
 
 
@@ -123,7 +128,7 @@ class Drawing:
         return not one.is_dead and one.lease_expires_at > self.oracle.now
 
     def instant(self, *seconds: float) -> Instant:
-        return later(self.oracle.now, seconds=self.one_of(seconds))
+        return add_seconds(self.oracle.now, seconds=self.one_of(seconds))
 
     def submit(self) -> Submit:
         job, lane = self.one_of(PLACES)
@@ -165,21 +170,25 @@ class Drawing:
 
     def request_cancel(self) -> RequestCancel | StopKey:
         more: dict[str, Any] = self.one_of(
-            [{}, {"grace_s": 0.0, "files": Files.DELETE}, {"reason": 'enough of "it"', "by": "eve"}]
+            [
+                {},
+                {"grace_s": 0.0, "files": FilesOnCancel.DELETE},
+                {"reason": 'enough of "it"', "by": "eve"},
+            ]
         )
         if self.one_of([False, False, False, True]):
             return StopKey(key=self.one_of(KEYS), **more)
         return RequestCancel(run_id=self.run_id(), **more)
 
     def family(self) -> Any:
-        ending = [run.id for run in self.oracle.runs if run.children_by is not None]
+        ending = [run.id for run in self.oracle.runs if run.children_ending_since is not None]
         if not ending or self.draw(st.booleans()):
             return self.start_child()
         parent_id = self.one_of(ending)
         left = [run.id for run in self.oracle.children_of(parent_id)]
         if any(run.status is not CANCELLING for run in self.oracle.children_of(parent_id)):
             return CancelChild(run_id=self.one_of([*left, NOBODY]), parent_id=parent_id, by="eve")
-        return ForgetChildren(parent_id)
+        return ConfirmChildrenEnded(parent_id)
 
     def start_child(self) -> StartChild:
         claim, step, attempt = self.claim(), self.one_of(["a", "b"]), 1
@@ -188,7 +197,7 @@ class Drawing:
         if parent is not None:
             keys, attempt = [key for key in KEYS if key != parent.key], parent.attempt
         submission = Submit(
-            run_id=child_id(claim.run_id, step, attempt),
+            run_id=make_child_id(claim.run_id, step, attempt),
             key=self.one_of(keys),
             job=self.one_of([*JOBS[:1] * 4, *JOBS]),
             lane=self.one_of(LANES),
@@ -217,7 +226,7 @@ class Drawing:
         run = self.oracle.held(claim)
         has_slot = run is None or run.has_slot
         wake_at = None if self.one_of([True, False]) else self.instant(-1, 0, 2)
-        likely = GiveSlotBack(claim) if has_slot else WantSlot(claim)
+        likely = ReleaseSlot(claim) if has_slot else RequestSlot(claim)
         trace = self.one_of([None, "Traceback\n  of an attempt"])
         retry = Retry(claim, Document('{"code":"error"}'), self.one_of([0.0, 0.5, 2.0]), trace)
         handed = HandOver(
@@ -225,7 +234,9 @@ class Drawing:
             has_progressed=self.one_of([False, False, True]),
             has_waited=self.one_of([False, True]),
         )
-        return self.one_of([likely, likely, Park(claim, wake_at), WantSlot(claim), retry, handed])
+        return self.one_of(
+            [likely, likely, Park(claim, wake_at), RequestSlot(claim), retry, handed]
+        )
 
     def report(self) -> Any:
         claim, document = self.claim(), self.one_of(DOCUMENTS)
@@ -233,7 +244,7 @@ class Drawing:
             [
                 SaveProgress(claim, document),
                 SaveCheckpoint(claim, document),
-                AppendEvents(claim, (Said("run_log", document),) * self.one_of([1, 2])),
+                AppendEvents(claim, (JobEvent("run_log", document),) * self.one_of([1, 2])),
                 SetWindow(claim, Window.STREAMING),
                 SetWindow(claim, self.one_of(list(Window))),
             ]
@@ -242,7 +253,7 @@ class Drawing:
     def exchange(self) -> Any:
         if self.draw(st.booleans()):
             kind = self.one_of(["message", "message", "signal"])
-            return ConsumeInbox(self.claim(), kind, opens_window=self.one_of([True, False]))
+            return ConsumeInbox(self.claim(), kind, open_window=self.one_of([True, False]))
         later = {"delivery": Delivery.WHEN_LISTENING}
         more: dict[str, Any] = self.one_of(
             [{}, {"kind": "signal", "by": "eve", "call_id": "c1"}, later, later]
@@ -322,7 +333,7 @@ class Drawing:
             [
                 PruneRuns(tuple(run_ids), ended_before=ended_before),
                 PruneEvents(seq, self.one_of([10_000, 3])),
-                ForgetSubmissions(("nobody", *self.oracle.remembered), before=before),
+                PruneIdempotencyKeys(("nobody", *self.oracle.remembered), recorded_before=before),
             ]
         )
 

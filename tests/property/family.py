@@ -1,16 +1,16 @@
 """What must become of cancels, and of children: started once, counted, ended with their parents."""
 
-from headway.core.command.run.cancel import CancelAnswer, RequestCancel
+from headway.core.command.run.cancel import CancelResult, RequestCancel
 from headway.core.command.run.child import (
     CancelChild,
-    ForgetChildren,
-    Found,
-    NotRunning,
-    OtherChild,
-    StartAnswer,
+    ChildFound,
+    ChildMismatch,
+    ConfirmChildrenEnded,
+    ParentNotRunning,
     StartChild,
+    StartChildResult,
     TooManyChildren,
-    child_id,
+    make_child_id,
 )
 from headway.core.command.run.submit import Accepted
 from headway.core.ids import RunId
@@ -20,36 +20,36 @@ from tests.property.timetable import Timetable
 
 
 class Family(Timetable):
-    def cancel(self, run: Told, wanted: RequestCancel) -> CancelAnswer:
+    def cancel(self, run: Told, wanted: RequestCancel) -> CancelResult:
         intent = {"files": wanted.files.value, "reason": wanted.reason, "by": wanted.by}
         run.documents["cancel"] = intent
         if run.status is QUEUED:
             self.move(run, RunStatus.CANCELED, cancel=intent)
-            return CancelAnswer.CANCELED
-        run.cancel_by = self.after(wanted.grace_s)
-        run.wants_slot, run.ready_seq, run.is_interactive = False, None, False
+            return CancelResult.CANCELED
+        run.cancel_deadline_at = self.after(wanted.grace_s)
+        run.wants_slot, run.ready_seq, run.window = False, None, False
         self.move(run, CANCELLING, cancel=intent)
         if run.token:
-            return CancelAnswer.REQUESTED
+            return CancelResult.REQUESTED
         run.generation += 1
         self.move(run, RunStatus.CANCELED)
-        return CancelAnswer.CANCELED
+        return CancelResult.CANCELED
 
     def children_of(self, parent_id: RunId) -> list[Told]:
         return [run for run in self.runs if run.is_active and run.command.parent_id == parent_id]
 
-    def start_child(self, wanted: StartChild) -> StartAnswer:
+    def start_child(self, wanted: StartChild) -> StartChildResult:
         parent = self.held(wanted.claim)
         if parent is None or parent.status is not RUNNING:
-            return NotRunning()
-        ids = [child_id(parent.id, wanted.step, n + 1) for n in range(wanted.attempt)]
+            return ParentNotRunning()
+        ids = [make_child_id(parent.id, wanted.step, n + 1) for n in range(wanted.attempt)]
         known = [run for run in map(self.run, ids) if run is not None]
         if known:
             last = known[-1]
             is_good = last.is_active or last.status is RunStatus.SUCCEEDED
             if is_good or last.id == wanted.submission.run_id:
                 is_same = last.command.job == wanted.submission.job
-                return Found(last.id) if is_same else OtherChild(last.id, last.command.job)
+                return ChildFound(last.id) if is_same else ChildMismatch(last.id, last.command.job)
         if len(self.children_of(parent.id)) >= wanted.active_count_max:
             return TooManyChildren(wanted.active_count_max)
         answer = self.submit(wanted.submission)
@@ -57,18 +57,18 @@ class Family(Timetable):
             parent.is_parent = True
         return answer
 
-    def cancel_child(self, wanted: CancelChild) -> CancelAnswer:
+    def cancel_child(self, wanted: CancelChild) -> CancelResult:
         run, parent = self.run(wanted.run_id), self.run(wanted.parent_id)
         if run is None:
-            return CancelAnswer.NOT_FOUND
-        goes_on = parent is not None and parent.children_by is None
+            return CancelResult.NOT_FOUND
+        goes_on = parent is not None and parent.children_ending_since is None
         if goes_on or run not in self.children_of(wanted.parent_id):
-            return CancelAnswer.TOO_LATE
+            return CancelResult.TOO_LATE
         if run.status is CANCELLING:
-            return CancelAnswer.ALREADY_REQUESTED
+            return CancelResult.ALREADY_REQUESTED
         grace_s = 30.0
-        if parent is not None and parent.cancel_by is not None:
-            grace_s = max(0, parent.cancel_by - self.now) / 1_000_000
+        if parent is not None and parent.cancel_deadline_at is not None:
+            grace_s = max(0, parent.cancel_deadline_at - self.now) / 1_000_000
         return self.cancel(
             run,
             RequestCancel(
@@ -80,9 +80,9 @@ class Family(Timetable):
             ),
         )
 
-    def forget_children(self, wanted: ForgetChildren) -> bool:
+    def forget_children(self, wanted: ConfirmChildrenEnded) -> bool:
         run = self.run(wanted.run_id)
-        if run is None or run.children_by is None:
+        if run is None or run.children_ending_since is None:
             return False
-        run.is_parent, run.children_by = False, None
+        run.is_parent, run.children_ending_since = False, None
         return True

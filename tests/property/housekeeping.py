@@ -7,7 +7,7 @@ from headway.core.command.admin.instance import (
     RenewInstance,
     RetireInstance,
 )
-from headway.core.command.admin.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.admin.prune import PruneEvents, PruneIdempotencyKeys, PruneRuns
 from headway.core.command.admin.save_key import DeleteKey, Locked, SaveKey
 from headway.core.command.admin.set_lane import (
     ConfiguredLane,
@@ -15,9 +15,9 @@ from headway.core.command.admin.set_lane import (
     ProposeLimit,
     SetLane,
 )
-from headway.core.command.protocol import Changed
+from headway.core.command.protocol import RevisionMismatch
 from headway.core.ids import Instant
-from headway.core.lane_row import Lane
+from headway.core.lane_row import LaneRow
 from tests.property.model import Model, Told
 
 
@@ -56,10 +56,10 @@ class Housekeeping(Model):
             case RetireInstance():
                 return self.instances.pop(wanted.instance_id, None) is not None
 
-    def set_lane(self, wanted: SetLane) -> Lane | Changed:
+    def set_lane(self, wanted: SetLane) -> LaneRow | RevisionMismatch:
         lane = self.lane(wanted.name)
         if wanted.expected_revision not in (None, lane.revision):
-            return Changed(lane.revision)
+            return RevisionMismatch(lane.revision)
         if wanted.max_concurrent is not None:
             lane = lane._replace(max_concurrent=wanted.max_concurrent, is_set_by_hand=1)
         if wanted.max_queued is not None:
@@ -68,7 +68,7 @@ class Housekeeping(Model):
             lane = lane._replace(is_paused=int(wanted.is_paused))
         return self._change(lane, by=wanted.by)
 
-    def propose_limit(self, wanted: ProposeLimit) -> Lane:
+    def propose_limit(self, wanted: ProposeLimit) -> LaneRow:
         lane = self.lane(wanted.name)
         is_set = lane.is_set_by_hand or lane.configured_limit is not None
         if is_set or lane.max_concurrent == wanted.max_concurrent:
@@ -85,7 +85,7 @@ class Housekeeping(Model):
                 self._change(lane, by="configuration")
         return tuple(changed)
 
-    def _change(self, lane: Lane, *, by: str = "") -> Lane:
+    def _change(self, lane: LaneRow, *, by: str = "") -> LaneRow:
         lane = self.lanes[lane.name] = lane._replace(revision=lane.revision + 1)
         payload = {
             "max_concurrent": lane.max_concurrent,
@@ -96,14 +96,14 @@ class Housekeeping(Model):
         self.emit(None, "lane_changed", payload, lane=lane.name)
         return lane
 
-    def save_key(self, wanted: SaveKey) -> SavedKey | Locked | Changed:
+    def save_key(self, wanted: SaveKey) -> SavedKey | Locked | RevisionMismatch:
         head = self.head_of(wanted.key)
         if head is not None:
             return Locked(head.id)
         saved = self.keys.get(wanted.key)
         revision = 0 if saved is None else saved.revision
         if wanted.expected_revision not in (None, revision):
-            return Changed(revision)
+            return RevisionMismatch(revision)
         saved = SavedKey(wanted.key, wanted.job, wanted.params, self.seq + 1, self.now)
         self.keys[wanted.key] = saved
         self.emit(None, "key_changed", {"revision": self.seq + 1, "by": wanted.by}, key=wanted.key)
@@ -118,7 +118,7 @@ class Housekeeping(Model):
         self.emit(None, "key_changed", {"revision": None, "by": wanted.by}, key=wanted.key)
         return True
 
-    def prune(self, wanted: PruneRuns | PruneEvents | ForgetSubmissions) -> int:
+    def prune(self, wanted: PruneRuns | PruneEvents | PruneIdempotencyKeys) -> int:
         match wanted:
             case PruneRuns():
                 gone = [run for run in self.runs if self._may_go(run, wanted)]
@@ -131,11 +131,11 @@ class Housekeeping(Model):
                 self.pruned_seq = max(self.pruned_seq, last_seq)
                 self.events = [event for event in self.events if event["seq"] > self.pruned_seq]
                 return self.pruned_seq
-            case ForgetSubmissions():
+            case PruneIdempotencyKeys():
                 old = [
                     key
                     for key, (_, _, at) in self.remembered.items()
-                    if key in wanted.idempotency_keys and at <= wanted.before
+                    if key in wanted.idempotency_keys and at <= wanted.recorded_before
                 ]
                 for key in old:
                     del self.remembered[key]

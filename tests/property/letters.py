@@ -6,8 +6,8 @@ from headway.core.batch_state import InboxItem
 from headway.core.command.run.inbox import (
     ConsumeInbox,
     InboxFull,
+    MessageNotAccepted,
     NotActive,
-    NotTaken,
     Posted,
     PostToInbox,
     UnknownRun,
@@ -21,22 +21,22 @@ from tests.property.model import QUEUED, RUNNING, Told
 class Letters(Family):
     def post_to_inbox(
         self, wanted: PostToInbox
-    ) -> Posted | InboxFull | NotActive | NotTaken | UnknownRun:
+    ) -> Posted | InboxFull | NotActive | MessageNotAccepted | UnknownRun:
         run = self.run(wanted.run_id)
         if run is None:
             return UnknownRun()
         if run.status not in (QUEUED, RUNNING):
             return NotActive()
         if wanted.kind == "message":
-            if run.is_interactive == 3:
-                return NotTaken(Refusal.NOT_STREAMING)
+            if run.window == 3:
+                return MessageNotAccepted(Refusal.NOT_STREAMING)
             if wanted.delivery is Delivery.NOW:
                 if run.status is QUEUED:
-                    return NotTaken(Refusal.NOT_STARTED, can_wait=True)
-                if run.is_interactive == 2:
-                    return NotTaken(Refusal.COMPACTING, can_wait=True)
-                if run.is_interactive == 0:
-                    return NotTaken(Refusal.NOT_STREAMING, can_wait=True)
+                    return MessageNotAccepted(Refusal.NOT_STARTED, can_wait=True)
+                if run.window == 2:
+                    return MessageNotAccepted(Refusal.COMPACTING, can_wait=True)
+                if run.window == 0:
+                    return MessageNotAccepted(Refusal.NOT_STREAMING, can_wait=True)
         return self.post(run, wanted)
 
     def post(self, run: Told, wanted: PostToInbox, **details: str) -> Posted | InboxFull:
@@ -59,7 +59,7 @@ class Letters(Family):
         carried = self.unread_messages(from_run)
         if carried:
             for item in carried:
-                self.inbox[self.inbox.index(item)] = item._replace(consumed_by=0)
+                self.inbox[self.inbox.index(item)] = item._replace(consumed_generation=0)
             from_run.unread_count -= len(carried)
             self.emit(
                 from_run, "run_messages_carried", {"count": len(carried), "to": str(to_run_id)}
@@ -70,13 +70,13 @@ class Letters(Family):
         run = self.held(wanted.claim)
         if run is None:
             return None
-        if wanted.opens_window and run.is_interactive == 0 and run.status is RUNNING:
-            run.is_interactive = 1
+        if wanted.open_window and run.window == 0 and run.status is RUNNING:
+            run.window = 1
         taken = []
         for place, item in enumerate(self.inbox):
-            is_unread = item.run_id == run.id and item.consumed_by is None
+            is_unread = item.run_id == run.id and item.consumed_generation is None
             if is_unread and item.kind == wanted.kind:
-                self.inbox[place] = item._replace(consumed_by=run.generation)
+                self.inbox[place] = item._replace(consumed_generation=run.generation)
                 taken.append(self.inbox[place])
         run.unread_count -= len(taken)
         if taken:

@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from headway.core.batch_state import World
-from headway.core.command.protocol import Needs
-from headway.core.command.run.claim import Claimed, ClaimRuns
+from headway.core.batch_state import BatchState
+from headway.core.command.protocol import RowsNeeded
+from headway.core.command.run.claim import ClaimedRun, ClaimRuns
 from headway.core.command.run.report import SaveProgress
 from headway.core.errors import StoreFailed
 from headway.core.ids import RunId
 from headway.core.run.run import Claim
-from headway.services.engine.claimer import MAKES_NO_ROOM, MAKES_ROOM
+from headway.services.engine.claimer import CLAIM_TRIGGERS, NON_TRIGGER_COMMANDS
 from tests.property.drawing import NOBODY, Drawing
 from tests.property.opened import Opened, difference, expected
 
@@ -64,11 +64,11 @@ class StoreMachine(RuleBasedStateMachine):
     def told(self, command: Any) -> Any:
         event_count = len(self.oracle.events)
         answer = self.oracle.apply(command)
-        if type(command) in MAKES_NO_ROOM - {ClaimRuns}:  # A claim has no need of another.
+        if type(command) in NON_TRIGGER_COMMANDS - {ClaimRuns}:  # A claim has no need of another.
             types = {event["type"] for event in self.oracle.events[event_count:]}
-            assert not types & MAKES_ROOM, f"an engine would not claim beside {command}"
+            assert not types & CLAIM_TRIGGERS, f"an engine would not claim beside {command}"
         if isinstance(answer, tuple):
-            claimed = [one for one in answer if isinstance(one, Claimed)]
+            claimed = [one for one in answer if isinstance(one, ClaimedRun)]
             self.drawing.claims += [Claim(one.run_id, one.token) for one in claimed]
         return answer
 
@@ -135,10 +135,10 @@ class Gate:
     is_entered: threading.Event = field(default_factory=threading.Event)
     may_go: threading.Event = field(default_factory=threading.Event)
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         pass
 
-    def decide(self, world: World) -> None:  # noqa: ARG002
+    def decide(self, world: BatchState) -> None:  # noqa: ARG002
         self.is_entered.set()
         assert self.may_go.wait(10)
 
@@ -149,10 +149,10 @@ class Broken:
 
     run_id: RunId
 
-    def need(self, needs: Needs) -> None:
-        needs.run(self.run_id)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_run(self.run_id)
 
-    def decide(self, world: World) -> None:
+    def decide(self, world: BatchState) -> None:
         run = world.run(self.run_id)
         if run is not None:
             world.emit(run, "broken", "{}")

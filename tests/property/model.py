@@ -8,7 +8,7 @@ from typing import Any, Final
 from headway.core.batch_state import InboxItem, Instance, SavedKey
 from headway.core.command.run.submit import Submit
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
-from headway.core.lane_row import Lane
+from headway.core.lane_row import LaneRow
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
 from headway.core.schedule import SavedSchedule
@@ -35,17 +35,17 @@ class Told:
     attempt: int = 1
     death_count: int = 0
     stop_count: int = 0
-    is_interactive: int = 0
+    window: int = 0
     unread_count: int = 0
     started_at: Instant | None = None
     ended_at: Instant | None = None
-    queue_by: Instant | None = None
+    queue_deadline_at: Instant | None = None
     timeout_us: int | None = None
-    run_by: Instant | None = None
+    run_deadline_at: Instant | None = None
     wake_at: Instant | None = None
-    cancel_by: Instant | None = None
+    cancel_deadline_at: Instant | None = None
     is_parent: bool = False
-    children_by: Instant | None = None
+    children_ending_since: Instant | None = None
     run_seq: int = 0
     continued_from: RunId | None = None
     documents: dict[str, Any] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Model:
         self.pruned_seq = seq
         self.runs: list[Told] = []
         self.events: list[dict[str, Any]] = []
-        self.lanes: dict[LaneName, Lane] = {}
+        self.lanes: dict[LaneName, LaneRow] = {}
         self.instances: dict[InstanceId, Instance] = {}
         self.keys: dict[Key, SavedKey] = {}
         self.schedules: dict[str, SavedSchedule] = {}
@@ -102,8 +102,8 @@ class Model:
     def head_of(self, key: Key) -> Told | None:
         return next(iter(self.active_of(key)), None)
 
-    def lane(self, name: LaneName) -> Lane:
-        return self.lanes.get(name, Lane(name, 3 if name == "main" else 1))
+    def lane(self, name: LaneName) -> LaneRow:
+        return self.lanes.get(name, LaneRow(name, 3 if name == "main" else 1))
 
     def held_count(self, lane: LaneName) -> int:
         return sum(run.lane == lane and run.has_slot for run in self.runs)
@@ -129,11 +129,11 @@ class Model:
 
     def due_at(self, run: Told) -> Instant | None:
         clocks = {
-            QUEUED: [run.queue_by],
-            RUNNING: [run.run_by, run.wake_at],
-            CANCELLING: [run.cancel_by, run.children_by],
+            QUEUED: [run.queue_deadline_at],
+            RUNNING: [run.run_deadline_at, run.wake_at],
+            CANCELLING: [run.cancel_deadline_at, run.children_ending_since],
         }
-        ringing = clocks.get(run.status, [run.children_by])
+        ringing = clocks.get(run.status, [run.children_ending_since])
         return min((at for at in ringing if at is not None), default=None)
 
     def emit(self, run: Told | None, kind: str, payload: Any, **about: str) -> int:
@@ -159,8 +159,8 @@ class Model:
         payload = {"from": run.status.value, "to": status.value, **details}
         seq = self.emit(run, "run_state_changed", payload)
         run.status = status
-        if run.is_parent and run.children_by is None and status is not RUNNING:
-            run.children_by = self.now
+        if run.is_parent and run.children_ending_since is None and status is not RUNNING:
+            run.children_ending_since = self.now
         if run.is_active:
             return
         run.ended_at = self.now
@@ -170,14 +170,14 @@ class Model:
         ):
             run.documents["checkpoint"] = None
         run.token, run.instance_id, run.ready_seq = "", None, None
-        run.has_slot = run.wants_slot = run.is_interactive = False
-        run.run_by = run.wake_at = run.cancel_by = None
+        run.has_slot = run.wants_slot = run.window = False
+        run.run_deadline_at = run.wake_at = run.cancel_deadline_at = None
         heir = self.head_of(run.key)
         if was_head and heir is not None:
             heir.ready_seq = seq
 
     def unread_messages(self, run: Told) -> list[InboxItem]:
-        unread = [item for item in self.inbox if item.consumed_by is None]
+        unread = [item for item in self.inbox if item.consumed_generation is None]
         return [item for item in unread if item.run_id == run.id and item.kind == "message"]
 
     def make_ready(self, run: Told, kind: str, payload: dict[str, Any]) -> None:
@@ -198,7 +198,7 @@ class Model:
             "waiting_key": run.key if run.is_active and not is_head else None,
             "queue_rank": rank,
             "slot": run.lane if run.has_slot else None,
-            "is_interactive": int(run.is_interactive),
+            "window": int(run.window),
             "due_at": self.due_at(run),
             "child_of": run.command.parent_id if run.is_active else None,
             "is_parent": int(run.is_parent),
@@ -219,9 +219,9 @@ _KEPT: Final = (
         "queued_at",
         "started_at",
         "ended_at",
-        "queue_by",
+        "queue_deadline_at",
         "timeout_us",
-        "run_by",
+        "run_deadline_at",
     ),
-    *("wake_at", "cancel_by", "run_seq", "continued_from", "children_by"),
+    *("wake_at", "cancel_deadline_at", "run_seq", "continued_from", "children_ending_since"),
 )

@@ -20,8 +20,8 @@ from headway.adapters.sql.tables import (
     schedules,
     stream,
 )
-from headway.core.ids import SECOND
-from headway.core.lane_row import DEFAULT_LIMITS, Lane
+from headway.core.ids import SECOND_US
+from headway.core.lane_row import DEFAULT_LIMITS, LaneRow
 from headway.testing import FakeClock
 from tests.property.model import Model
 from tests.property.oracle import Oracle
@@ -31,7 +31,7 @@ T = TypeVar("T")
 PERIOD_S: Final = max(PERIODS_S.values())
 BEFORE_S: Final = 6
 TABLES: Final = (runs, events, inbox, instances, lanes, remembered, saved_keys, schedules)
-_DEFAULT_LANES: Final = {name: Lane(name, limit) for name, limit in DEFAULT_LIMITS.items()}
+_DEFAULT_LANES: Final = {name: LaneRow(name, limit) for name, limit in DEFAULT_LIMITS.items()}
 
 
 class Opened:
@@ -49,13 +49,13 @@ class Opened:
         """Empty the store, and give an oracle that knows as much. The stream goes on counting:
         a connection would be refused by a node whose seq has gone back. So does the clock, to a
         moment before a slot of every schedule, or an example would not be the same twice."""
-        self.clock.advance(PERIOD_S - BEFORE_S - self.clock() / SECOND % PERIOD_S + PERIOD_S)
+        self.clock.advance(PERIOD_S - BEFORE_S - self.clock() / SECOND_US % PERIOD_S + PERIOD_S)
         oracle = Oracle(now=self.clock(), seq=self.run(self._empty()))
         oracle.lanes.update(_DEFAULT_LANES)
         return oracle
 
     async def _empty(self) -> int:
-        async with self.store._database.writing() as connection:
+        async with self.store._database.open_write_session() as connection:
             for table in TABLES:
                 await connection.execute(sa.delete(table))
             await connection.execute(sa.update(stream).values(pruned_seq=stream.c.seq))
@@ -68,7 +68,7 @@ class Opened:
 
     async def read_all(self) -> dict[str, list[dict[str, Any]]]:
         """Every row of every table that decides anything, in the order of its address."""
-        async with self.store._database.snapshot() as connection:
+        async with self.store._database.open_snapshot() as connection:
             found = {}
             for table in (*TABLES, stream):
                 rows = await connection.execute(sa.select(table).order_by(*table.primary_key))

@@ -19,21 +19,21 @@ from headway.core.command.admin.instance import (
     RenewInstance,
     RetireInstance,
 )
-from headway.core.command.admin.prune import ForgetSubmissions, PruneEvents, PruneRuns
+from headway.core.command.admin.prune import PruneEvents, PruneIdempotencyKeys, PruneRuns
 from headway.core.command.admin.save_key import DeleteKey, SaveKey
 from headway.core.command.admin.set_lane import ConfigureLanes, ProposeLimit, SetLane
 from headway.core.command.run.cancel import (
-    CancelAnswer,
+    CancelResult,
     ForceCancel,
     RequestCancel,
     StopKey,
     StoppedRun,
 )
-from headway.core.command.run.child import CancelChild, ForgetChildren, StartChild
-from headway.core.command.run.claim import Claimed, ClaimRuns, NotAlive
+from headway.core.command.run.child import CancelChild, ConfirmChildrenEnded, StartChild
+from headway.core.command.run.claim import ClaimedRun, ClaimRuns, InstanceLost
 from headway.core.command.run.end_run import Ended
 from headway.core.command.run.expire import Expire
-from headway.core.command.run.idempotency import OtherRequest, Repeated
+from headway.core.command.run.idempotency import IdempotencyMismatch, Repeated
 from headway.core.command.run.inbox import ConsumeInbox, Posted, PostToInbox
 from headway.core.command.run.report import AppendEvents, SaveCheckpoint, SaveProgress, SetWindow
 from headway.core.command.run.settle import Complete, ConfirmCancel, Fail, Settled, TooLate
@@ -41,16 +41,16 @@ from headway.core.command.run.submit import (
     Accepted,
     Busy,
     Joined,
-    NoRoom,
+    LaneQueueFull,
     Steered,
     Submit,
-    SubmitAnswer,
+    SubmitResult,
 )
-from headway.core.command.run.wait import GiveSlotBack, Park, Retry, Wake, WantSlot
+from headway.core.command.run.wait import Park, ReleaseSlot, RequestSlot, Retry, Wake
 from headway.core.document import Document
 from headway.core.ids import Instant, RunId
 from headway.core.run.admission import OnConflict
-from headway.core.run.run import Mode, Recovery
+from headway.core.run.run import Recovery, RunMode
 from headway.core.run.status import RunStatus
 from tests.property.letters import Letters
 from tests.property.model import CANCELLING, QUEUED, RUNNING, Told
@@ -60,17 +60,17 @@ class Oracle(Letters):
     def apply(self, command: Any) -> Any:
         return _COMMANDS[type(command)](self, command)
 
-    def submit(self, wanted: Submit) -> SubmitAnswer:
+    def submit(self, wanted: Submit) -> SubmitResult:
         if wanted.idempotency_key in self.remembered:
             run_id, earlier, _ = self.remembered[wanted.idempotency_key]
             is_same = earlier.fingerprint == wanted.fingerprint
-            return Repeated(run_id) if is_same else OtherRequest(run_id)
+            return Repeated(run_id) if is_same else IdempotencyMismatch(run_id)
         head = self.head_of(wanted.key)
         policy = wanted.on_conflict
         if head is not None and policy is OnConflict.JOIN:
             self.remember(wanted, head.id)
             return Joined(head.id)
-        takes_messages = head is not None and head.status is RUNNING and head.is_interactive == 1
+        takes_messages = head is not None and head.status is RUNNING and head.window == 1
         if head is not None and policy is OnConflict.STEER and takes_messages:
             posted = self.post(
                 head, PostToInbox(run_id=head.id, payload=wanted.params, by=wanted.by)
@@ -100,7 +100,7 @@ class Oracle(Letters):
             self.post(run, again, carried_from=str(item.run_id))
         return Accepted(run.id, run.seq)
 
-    def refusal(self, wanted: Submit, head: Told | None) -> Busy | NoRoom | None:
+    def refusal(self, wanted: Submit, head: Told | None) -> Busy | LaneQueueFull | None:
         if head is not None and wanted.on_conflict is OnConflict.REJECT:
             return Busy(head.id)
         limit = self.lane(wanted.lane).max_queued
@@ -114,7 +114,7 @@ class Oracle(Letters):
             is_key_free = not head.token  # Nobody has to be asked: it ends at once.
         # Who finds both the key and a slot free does not have to wait.
         free_count = self.free_count(wanted.lane) if is_key_free else 0
-        return None if queued_count < limit + free_count else NoRoom(wanted.lane, limit)
+        return None if queued_count < limit + free_count else LaneQueueFull(wanted.lane, limit)
 
     def add(self, wanted: Submit, status: RunStatus, **details: str) -> Told:
         run = Told(wanted, seq=self.seq + 1, queued_at=self.now, status=status)
@@ -124,7 +124,7 @@ class Oracle(Letters):
         if status is QUEUED:
             run.ready_seq = None if self.active_of(wanted.key) else run.seq
             if wanted.queue_timeout_s is not None:
-                run.queue_by = self.after(wanted.queue_timeout_s)
+                run.queue_deadline_at = self.after(wanted.queue_timeout_s)
         self.runs.append(run)
         self.emit(run, "run_state_changed", {"from": None, "to": status.value, **details})
         self.remember(wanted, run.id)
@@ -134,10 +134,10 @@ class Oracle(Letters):
         if wanted.idempotency_key is not None:
             self.remembered[wanted.idempotency_key] = (run_id, wanted, self.now)
 
-    def claim(self, wanted: ClaimRuns) -> tuple[Claimed, ...] | NotAlive:
+    def claim(self, wanted: ClaimRuns) -> tuple[ClaimedRun, ...] | InstanceLost:
         instance = self.instances.get(wanted.instance_id)
         if instance is None or instance.is_dead or instance.lease_expires_at <= self.now:
-            return NotAlive()
+            return InstanceLost()
         taken: list[Told] = []
         left_count = self.free_count(wanted.lane)
         for run in self.ready(wanted.lane):
@@ -148,23 +148,23 @@ class Oracle(Letters):
                 taken += [run] if is_mine else []
         return tuple(self.take(run, wanted, f"{wanted.nonce}-{n}") for n, run in enumerate(taken))
 
-    def take(self, run: Told, wanted: ClaimRuns, token: str) -> Claimed:
+    def take(self, run: Told, wanted: ClaimRuns, token: str) -> ClaimedRun:
         is_resumed = bool(run.token)
-        run.has_slot, run.wants_slot, run.ready_seq, run.queue_by = True, False, None, None
+        run.has_slot, run.wants_slot, run.ready_seq, run.queue_deadline_at = True, False, None, None
         if not is_resumed:
             run.token, run.generation = token, run.generation + 1
             run.instance_id = wanted.instance_id
-        if run.run_by is None and run.timeout_us is not None:
-            run.run_by = Instant(self.now + run.timeout_us)
+        if run.run_deadline_at is None and run.timeout_us is not None:
+            run.run_deadline_at = Instant(self.now + run.timeout_us)
         if run.status is QUEUED:
             run.started_at = self.now
-            if run.command.mode is Mode.CONTINUE:
+            if run.command.mode is RunMode.CONTINUE:
                 self.go_on_from_the_last_that_started(run)
             self.move(run, RUNNING)
         else:
             self.emit(run, "run_resumed", {"generation": run.generation})
         command = run.command
-        return Claimed(
+        return ClaimedRun(
             run_id=command.run_id,
             key=command.key,
             job=command.job,
@@ -174,7 +174,7 @@ class Oracle(Letters):
             attempt=run.attempt,
             params=command.params,
             checkpoint=run.documents.get("checkpoint"),
-            run_by=run.run_by,
+            run_deadline_at=run.run_deadline_at,
             is_resumed=is_resumed,
             unread_count=run.unread_count,
             started_at=run.started_at,
@@ -205,14 +205,14 @@ class Oracle(Letters):
                 self.move(run, RunStatus.CANCELED)
         return Settled(run.status)
 
-    def request_cancel(self, wanted: RequestCancel) -> CancelAnswer:
+    def request_cancel(self, wanted: RequestCancel) -> CancelResult:
         run = self.run(wanted.run_id)
         if run is None:
-            return CancelAnswer.NOT_FOUND
+            return CancelResult.NOT_FOUND
         if run.status is CANCELLING:
-            return CancelAnswer.ALREADY_REQUESTED
-        is_open = run.is_active and run.is_interactive != 3
-        return self.cancel(run, wanted) if is_open else CancelAnswer.TOO_LATE
+            return CancelResult.ALREADY_REQUESTED
+        is_open = run.is_active and run.window != 3
+        return self.cancel(run, wanted) if is_open else CancelResult.TOO_LATE
 
     def stop_key(self, wanted: StopKey) -> tuple[StoppedRun, ...]:
         stopped = []
@@ -237,7 +237,7 @@ class Oracle(Letters):
 
     def force_cancel(self, wanted: ForceCancel) -> bool:
         run = self.run(wanted.run_id)
-        if run is None or run.status is not CANCELLING or not self._is_over(run.cancel_by):
+        if run is None or run.status is not CANCELLING or not self._is_over(run.cancel_deadline_at):
             return False
         run.generation += 1
         self.move(run, RunStatus.CANCELED, forced=True)
@@ -248,7 +248,9 @@ class Oracle(Letters):
         if run is None or run.status not in (QUEUED, RUNNING):
             return False
         clock = "queue" if run.status is QUEUED else "execution"
-        if not self._is_over(run.queue_by if run.status is QUEUED else run.run_by):
+        if not self._is_over(
+            run.queue_deadline_at if run.status is QUEUED else run.run_deadline_at
+        ):
             return False
         error = {"code": f"{clock}_timeout", "message": self._overdue(run)}
         run.documents["error"] = error
@@ -277,16 +279,16 @@ class Oracle(Letters):
     def _is_over(self, deadline: Instant | None) -> bool:
         return deadline is not None and deadline <= self.now
 
-    def wait(self, wanted: GiveSlotBack | WantSlot | Park | Retry) -> bool | str:
+    def wait(self, wanted: ReleaseSlot | RequestSlot | Park | Retry) -> bool | str:
         run = self.held(wanted.claim)
         if run is None or run.status is not RUNNING:
-            return "refused" if isinstance(wanted, WantSlot) else False
+            return "refused" if isinstance(wanted, RequestSlot) else False
         match wanted:
-            case GiveSlotBack():
+            case ReleaseSlot():
                 if run.has_slot or run.wants_slot:
                     run.has_slot, run.wants_slot, run.ready_seq = False, False, None
                     self.emit(run, "run_waiting", {})
-            case WantSlot():
+            case RequestSlot():
                 if run.has_slot:
                     return "held"
                 if not run.wants_slot:
@@ -312,9 +314,9 @@ class Oracle(Letters):
 
     def _let_go(self, run: Told, wake_at: Instant | None) -> None:
         run.token, run.instance_id, run.ready_seq = "", None, None
-        run.has_slot = run.wants_slot = run.is_interactive = False
-        if run.run_by is not None:
-            run.timeout_us, run.run_by = max(0, run.run_by - self.now), None
+        run.has_slot = run.wants_slot = run.window = False
+        if run.run_deadline_at is not None:
+            run.timeout_us, run.run_deadline_at = max(0, run.run_deadline_at - self.now), None
         run.wake_at = wake_at
 
     def report(self, wanted: SaveProgress | SaveCheckpoint | AppendEvents | SetWindow) -> bool:
@@ -330,12 +332,12 @@ class Oracle(Letters):
                 run.death_count = run.stop_count = 0
                 self.emit(run, "run_checkpoint", {})
             case AppendEvents():
-                for one in wanted.said:
+                for one in wanted.events:
                     self.emit(run, one.type, one.payload)
             case SetWindow():
                 if wanted.window and run.status is not RUNNING:
                     return False
-                run.is_interactive = int(wanted.window)
+                run.window = int(wanted.window)
         return True
 
     def hand_over(self, wanted: HandOver) -> Ended | bool:
@@ -383,7 +385,7 @@ class Oracle(Letters):
             self.move(run, RunStatus.FAILED, error=error)
             return _ended(run, error)
         run.token, run.instance_id = "", None
-        run.has_slot = run.is_interactive = False
+        run.has_slot = run.window = False
         self.make_ready(run, "run_taken_over", {"death_count": run.death_count})
         return True
 
@@ -401,12 +403,12 @@ _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {
     StopKey: Oracle.stop_key,
     StartChild: Oracle.start_child,
     CancelChild: Oracle.cancel_child,
-    ForgetChildren: Oracle.forget_children,
+    ConfirmChildrenEnded: Oracle.forget_children,
     ClearRuns: Oracle.clear,
     ForceCancel: Oracle.force_cancel,
     Expire: Oracle.expire,
     Wake: Oracle.wake,
-    **dict.fromkeys((GiveSlotBack, WantSlot, Park, Retry), Oracle.wait),
+    **dict.fromkeys((ReleaseSlot, RequestSlot, Park, Retry), Oracle.wait),
     **dict.fromkeys((SaveProgress, SaveCheckpoint, AppendEvents, SetWindow), Oracle.report),
     PostToInbox: Oracle.post_to_inbox,
     ConsumeInbox: Oracle.consume,
@@ -418,6 +420,6 @@ _COMMANDS: Final[dict[type[Any], Callable[[Oracle, Any], Any]]] = {
     ConfigureLanes: Oracle.configure_lanes,
     SaveKey: Oracle.save_key,
     DeleteKey: Oracle.delete_key,
-    **dict.fromkeys((PruneRuns, PruneEvents, ForgetSubmissions), Oracle.prune),
+    **dict.fromkeys((PruneRuns, PruneEvents, PruneIdempotencyKeys), Oracle.prune),
     FireSchedule: Oracle.fire,
 }

@@ -8,10 +8,10 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from headway.adapters.sql.read.read_doctor import SqlDoctorReader
 from headway.bootstrap import SystemClock
-from headway.core.doctor.finding import Finding, Weight
+from headway.core.doctor.finding import Finding, Severity
 from headway.core.ids import Instant
 from headway.core.run.explain import explain
-from headway.services.upkeep.examination import Checked, examine
+from headway.services.upkeep.examination import DoctorProgress, examine
 from tests.property.machine import InBatches, OneByOne, StoreMachine
 from tests.property.opened import Opened
 from tests.property.test_machines import SETTINGS, STEP_COUNTS
@@ -34,8 +34,8 @@ class Examined(StoreMachine):
 
     async def _violations(self) -> list[Finding]:
         reader = SqlDoctorReader(self.opened.store._database)
-        found = examine(reader, Stopped(), Checked(), lambda: None)
-        return [one async for one in found if one.weight is Weight.VIOLATION]
+        found = examine(reader, Stopped(), DoctorProgress(), lambda: None)
+        return [one async for one in found if one.severity is Severity.VIOLATION]
 
     async def _explain_all(self) -> None:
         for run in self.oracle.runs:
@@ -58,10 +58,11 @@ MACHINES: dict[type[StoreMachine], type[StoreMachine]] = {
 }
 
 
+@pytest.mark.proves("I24")
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("machine", MACHINES)
-def test_i24_the_doctor_finds_nothing_after_any_commands(
+def test_the_doctor_finds_nothing_after_any_commands(
     machine: type[StoreMachine], opened_store: Opened
 ) -> None:
     # Fewer than the machines themselves: each step is followed by a whole examination.

@@ -24,9 +24,10 @@ SETTINGS: Final = settings(
 )
 
 
+@pytest.mark.proves("I24")
 @pytest.mark.timeout(0 if EXAMPLE_COUNT else 240)
 @pytest.mark.parametrize("machine", STEP_COUNTS)
-def test_i24_the_store_does_what_the_oracle_says(
+def test_the_store_does_what_the_oracle_says(
     machine: type[StoreMachine], opened_store: Opened
 ) -> None:
     chosen = settings(SETTINGS, stateful_step_count=STEP_COUNTS[machine])

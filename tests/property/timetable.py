@@ -3,17 +3,17 @@
 from typing import Final
 
 from headway.core.command.admin.fire_schedule import (
-    Begun,
-    Dropped,
-    FireAnswer,
     Fired,
+    FireDropped,
+    FireResult,
     FireSchedule,
     NotDue,
+    ScheduleReset,
 )
-from headway.core.command.run.submit import Submit, SubmitAnswer
+from headway.core.command.run.submit import Submit, SubmitResult
 from headway.core.document import Document
 from headway.core.ids import CRON_LANE, Instant, Key
-from headway.core.schedule import Missed, SavedSchedule, Schedule
+from headway.core.schedule import MissedPolicy, SavedSchedule, Schedule
 from tests.property.housekeeping import Housekeeping
 
 PERIODS_S: Final = {"* * * * *": 60, "*/5 * * * *": 300}
@@ -29,7 +29,7 @@ SCHEDULES: Final = [
         missed=missed,
     )
     for name, key in (("often", "ann"), ("Often", "bob"))
-    for missed in Missed
+    for missed in MissedPolicy
     for expression, time_zone in (
         *[("* * * * *", "UTC")] * 3,
         *[("*/5 * * * *", "UTC")] * 3,
@@ -39,30 +39,30 @@ SCHEDULES: Final = [
 
 
 class Timetable(Housekeeping):
-    def submit(self, wanted: Submit) -> SubmitAnswer:
+    def submit(self, wanted: Submit) -> SubmitResult:
         raise NotImplementedError
 
-    def fire(self, wanted: FireSchedule) -> FireAnswer:
+    def fire(self, wanted: FireSchedule) -> FireResult:
         schedule = wanted.schedule
         saved = self.schedules.get(schedule.name)
         if not self.is_as_saved(schedule):
-            from_at = self.now if saved is None else max(self.now, saved.last_slot_at)
+            from_at = self.now if saved is None else max(self.now, saved.last_fire_at)
             self._decide(wanted, from_at)
             about = {"expression": schedule.expression, "time_zone": schedule.time_zone}
             self.emit(None, "schedule_changed", {"name": schedule.name, **about})
-            return Begun(from_at)
+            return ScheduleReset(from_at)
         undecided = self.undecided(schedule)
         if not undecided:
             return NotDue(self._first_slot(schedule), self.now)
         in_time = [at for at in undecided if self.now - at <= 60_000_000]
-        if in_time == undecided or (in_time and schedule.missed is Missed.SKIP):
+        if in_time == undecided or (in_time and schedule.missed is MissedPolicy.SKIP):
             return self._fire(wanted, in_time[0])
-        if schedule.missed is Missed.ONCE:
+        if schedule.missed is MissedPolicy.ONCE:
             return self._fire(wanted, undecided[-1])
         self._decide(wanted, undecided[-1])
-        payload = {"name": schedule.name, "slot_at": undecided[-1]}
+        payload = {"name": schedule.name, "fire_at": undecided[-1]}
         self.emit(None, "schedule_dropped", payload)
-        return Dropped(undecided[-1])
+        return FireDropped(undecided[-1])
 
     def is_as_saved(self, schedule: Schedule) -> bool:
         saved = self.schedules.get(schedule.name)
@@ -78,13 +78,13 @@ class Timetable(Housekeeping):
 
     def _first_slot(self, schedule: Schedule) -> Instant:
         period_us = PERIODS_S[schedule.expression] * 1_000_000
-        after = self.schedules[schedule.name].last_slot_at
+        after = self.schedules[schedule.name].last_fire_at
         return Instant((after // period_us + 1) * period_us)
 
-    def _fire(self, wanted: FireSchedule, slot_at: Instant) -> Fired:
+    def _fire(self, wanted: FireSchedule, fire_at: Instant) -> Fired:
         schedule = wanted.schedule
-        self._decide(wanted, slot_at)
-        payload = {"name": schedule.name, "slot_at": slot_at, "run_id": wanted.run_id}
+        self._decide(wanted, fire_at)
+        payload = {"name": schedule.name, "fire_at": fire_at, "run_id": wanted.run_id}
         self.emit(None, "schedule_fired", payload)
         submission = Submit(
             run_id=wanted.run_id,
@@ -94,7 +94,7 @@ class Timetable(Housekeeping):
             lane=CRON_LANE,
             is_unattended=True,
         )
-        return Fired(slot_at, self.submit(submission))
+        return Fired(fire_at, self.submit(submission))
 
     def _decide(self, wanted: FireSchedule, up_to: Instant) -> None:
         schedule = wanted.schedule

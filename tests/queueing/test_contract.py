@@ -7,7 +7,8 @@ import pytest
 from tests.queueing.queues import Queue, Sent
 
 
-async def test_r3_13_ten_messages_to_one_session_are_answered_in_order(queue: Queue) -> None:
+@pytest.mark.proves("R3.13")
+async def test_ten_messages_to_one_session_are_answered_in_order(queue: Queue) -> None:
     names = [f"message {number}" for number in range(10)]
     await queue.stage.let_go(*names)
     answers = [await queue.send("ann", name) for name in names]
@@ -15,7 +16,8 @@ async def test_r3_13_ten_messages_to_one_session_are_answered_in_order(queue: Qu
     assert queue.stage.begun == queue.stage.ended == names
 
 
-async def test_r3_13_two_sessions_run_at_once_and_neither_blocks_the_other(queue: Queue) -> None:
+@pytest.mark.proves("R3.13")
+async def test_two_sessions_run_at_once_and_neither_blocks_the_other(queue: Queue) -> None:
     first = await queue.send("ann", "ann 1")
     behind = await queue.send("ann", "ann 2")
     other = await queue.send("bob", "bob 1")
@@ -29,7 +31,8 @@ async def test_r3_13_two_sessions_run_at_once_and_neither_blocks_the_other(queue
     assert await behind == "ann 2 done"
 
 
-async def test_r3_3_sessions_together_go_through_the_global_lane_in_order(queue: Queue) -> None:
+@pytest.mark.proves("R3.3")
+async def test_sessions_together_go_through_the_global_lane_in_order(queue: Queue) -> None:
     await queue.set_limit(1)
     answers = [await queue.send(name, name) for name in ("ann", "bob", "cid")]
     await queue.stage.has_begun("ann")
@@ -40,7 +43,8 @@ async def test_r3_3_sessions_together_go_through_the_global_lane_in_order(queue:
     assert queue.stage.begun == ["ann", "bob", "cid"]
 
 
-async def test_r3_3_a_long_backlog_of_one_session_does_not_hold_up_another(queue: Queue) -> None:
+@pytest.mark.proves("R3.3")
+async def test_a_long_backlog_of_one_session_does_not_hold_up_another(queue: Queue) -> None:
     await queue.set_limit(1)
     answers = [await queue.send("ann", f"ann {number}") for number in range(5)]
     answers.append(await queue.send("bob", "bob"))
@@ -49,7 +53,8 @@ async def test_r3_3_a_long_backlog_of_one_session_does_not_hold_up_another(queue
     assert queue.stage.begun.index("bob") == 1
 
 
-async def test_r3_5_a_failure_starts_the_next_exactly_as_a_success_does(queue: Queue) -> None:
+@pytest.mark.proves("R3.5")
+async def test_a_failure_starts_the_next_exactly_as_a_success_does(queue: Queue) -> None:
     await queue.set_limit(1)
     bad = await queue.send("ann", "bad")
     behind = await queue.send("ann", "behind")
@@ -60,7 +65,8 @@ async def test_r3_5_a_failure_starts_the_next_exactly_as_a_success_does(queue: Q
     assert (await behind, await other) == ("behind done", "other done")
 
 
-async def test_r3_10_a_raised_limit_counts_at_once(queue: Queue) -> None:
+@pytest.mark.proves("R3.10")
+async def test_a_raised_limit_counts_at_once(queue: Queue) -> None:
     await queue.set_limit(1)
     answers = [await queue.send(name, name) for name in ("ann", "bob", "cid")]
     await queue.stage.has_begun("ann")
@@ -72,7 +78,8 @@ async def test_r3_10_a_raised_limit_counts_at_once(queue: Queue) -> None:
     await asyncio.gather(*answers)
 
 
-async def test_r3_10_a_lowered_limit_interrupts_nobody(queue: Queue) -> None:
+@pytest.mark.proves("R3.10")
+async def test_a_lowered_limit_interrupts_nobody(queue: Queue) -> None:
     answers = [await queue.send(name, name) for name in ("ann", "bob", "cid")]
     await queue.stage.has_begun("ann", "bob")
     await queue.stage.has_begun("cid")
@@ -87,7 +94,8 @@ async def test_r3_10_a_lowered_limit_interrupts_nobody(queue: Queue) -> None:
     assert await answers[2] == "cid done"
 
 
-async def test_r3_12_a_limit_of_0_pauses_and_raising_it_runs_the_backlog(queue: Queue) -> None:
+@pytest.mark.proves("R3.12")
+async def test_a_limit_of_0_pauses_and_raising_it_runs_the_backlog(queue: Queue) -> None:
     await queue.set_limit(0)
     await queue.stage.let_go("ann", "bob")
     answers = [await queue.send(name, name) for name in ("ann", "bob")]
@@ -98,7 +106,8 @@ async def test_r3_12_a_limit_of_0_pauses_and_raising_it_runs_the_backlog(queue: 
     assert queue.stage.begun == ["ann", "bob"]
 
 
-async def test_r3_7_clear_sends_away_what_waits_and_leaves_the_active_alone(queue: Queue) -> None:
+@pytest.mark.proves("R3.7")
+async def test_clear_sends_away_what_waits_and_leaves_the_active_alone(queue: Queue) -> None:
     await queue.set_limit(1)
     active = await queue.send("ann", "active")
     await queue.stage.has_begun("active")
@@ -114,7 +123,8 @@ async def test_r3_7_clear_sends_away_what_waits_and_leaves_the_active_alone(queu
     assert await queue.clear() == 0
 
 
-async def test_r3_9_a_drain_waits_for_what_was_active_when_it_was_called(queue: Queue) -> None:
+@pytest.mark.proves("R3.9")
+async def test_a_drain_waits_for_what_was_active_when_it_was_called(queue: Queue) -> None:
     sent = [("ann", "ann"), ("bob", "bob"), ("ann", "queued")]
     answers = [await queue.send(session, name) for session, name in sent]
     await queue.stage.has_begun("ann", "bob")
@@ -130,10 +140,9 @@ async def test_r3_9_a_drain_waits_for_what_was_active_when_it_was_called(queue: 
     await asyncio.gather(*answers)
 
 
+@pytest.mark.proves("R3.9", "R3.12")
 @pytest.mark.parametrize("timeout_s", [0, -1, 0.01])
-async def test_r3_9_r3_12_a_drain_that_takes_too_long_answers_false(
-    queue: Queue, timeout_s: float
-) -> None:
+async def test_a_drain_that_takes_too_long_answers_false(queue: Queue, timeout_s: float) -> None:
     assert await queue.wait_for_active(timeout_s) is True
     answer = await queue.send("ann", "ann")
     await queue.stage.has_begun("ann")

@@ -14,7 +14,7 @@ from headway.adapters.redis.redis_runtime_store import RedisRuntimeStore
 from headway.core.document import Document
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
-from headway.ports.runtime_store import RuntimeTerms
+from headway.ports.runtime_store import RuntimeLimits
 
 Runtime = MemoryRuntimeStore | RedisRuntimeStore
 BACKENDS: Final = ("memory", "redis", "redis-classic", "redis-valkey", "redis-cluster")
@@ -39,12 +39,12 @@ class Place:
     def is_memory(self) -> bool:
         return self.url is None
 
-    def opened(self, terms: RuntimeTerms | None = None) -> AbstractAsyncContextManager[Runtime]:
+    def opened(self, terms: RuntimeLimits | None = None) -> AbstractAsyncContextManager[Runtime]:
         return opened(self.url, terms)
 
 
 @asynccontextmanager
-async def opened(url: str | None, terms: RuntimeTerms | None = None) -> AsyncIterator[Runtime]:
+async def opened(url: str | None, terms: RuntimeLimits | None = None) -> AsyncIterator[Runtime]:
     if url is None:
         yield MemoryRuntimeStore(terms)
         return
@@ -95,11 +95,11 @@ async def until_waiting(store: Runtime, run_id: RunId, *call_ids: str) -> None:
 def _sleeping(store: Runtime, run_id: RunId) -> set[str]:
     if isinstance(store, MemoryRuntimeStore):
         interrupts = store._interrupts.get(run_id, {})
-        return {call_id for call_id, interrupt in interrupts.items() if interrupt.waits}
-    return {wait.call_id for wait in store._waits if wait._stirred._waiters}
+        return {call_id for call_id, interrupt in interrupts.items() if interrupt.waiters}
+    return {wait.call_id for wait in store._waits if wait._wake_event._waiters}
 
 
 def is_empty(store: MemoryRuntimeStore) -> bool:
     """Nothing is left behind, of anybody."""
     kept = (store._leases, store._phases, store._interrupts, store._queues, store._listeners)
-    return not any(kept) and not store._cancelled
+    return not any(kept) and not store._canceled_ids

@@ -30,19 +30,19 @@ def imports_of(file: Path) -> set[str]:
     return {name for name in found if name} | {alias.name for names in named for alias in names}
 
 
+@pytest.mark.proves("R4.16")
 @pytest.mark.parametrize(
     ("these", "those"), [(DATA, RUNTIME), (RUNTIME, DATA)], ids=["data", "runtime"]
 )
-def test_r4_16_neither_side_imports_the_other(
-    these: tuple[str, ...], those: tuple[str, ...]
-) -> None:
+def test_neither_side_imports_the_other(these: tuple[str, ...], those: tuple[str, ...]) -> None:
     files = files_of(these)
     assert files
     known = {name for file in files for name in imports_of(file)}
     assert [name for name in sorted(known) if name.startswith(modules_of(those))] == []
 
 
-def test_r4_16_a_service_composes_them() -> None:
+@pytest.mark.proves("R4.16")
+def test_a_service_composes_them() -> None:
     known = imports_of(SOURCE / COMPOSER)
     assert {"headway.ports.store", "headway.ports.run_reader"} <= known
     assert "headway.ports.runtime_store" in known

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from redis.crc import key_slot
 
-from headway.adapters.redis.key_names import channel_of
+from headway.adapters.redis.key_names import channel_name
 from headway.core.errors import RuntimeUnavailable
 from headway.core.ids import RunId
 from headway.ports.runtime_store import Hint, ResolveAnswer
@@ -24,7 +24,7 @@ def replicated(request: pytest.FixtureRequest) -> Iterator[RedisCluster]:
 
 
 def _owner(cluster: RedisCluster, run_id: RunId) -> RedisServer:
-    slot = key_slot(channel_of(run_id))
+    slot = key_slot(channel_name(run_id))
     for node in cluster.nodes:
         if not node.answers():
             continue
@@ -34,9 +34,10 @@ def _owner(cluster: RedisCluster, run_id: RunId) -> RedisServer:
     raise AssertionError("nobody has the slot")
 
 
-async def test_r4_12_who_watches_follows_a_slot_that_moves(redis_cluster: RedisCluster) -> None:
+@pytest.mark.proves("R4.12")
+async def test_who_watches_follows_a_slot_that_moves(redis_cluster: RedisCluster) -> None:
     run_id = a_claim().run_id
-    slot = str(key_slot(channel_of(run_id)))
+    slot = str(key_slot(channel_name(run_id)))
     heard: list[Hint] = []
     async with opened(url_of(redis_cluster)) as store, opened(url_of(redis_cluster)) as another:
         await store.watch(run_id, heard.append)
@@ -46,14 +47,15 @@ async def test_r4_12_who_watches_follows_a_slot_that_moves(redis_cluster: RedisC
         for node in (target, source, *redis_cluster.nodes):
             node.execute("CLUSTER", "SETSLOT", slot, "NODE", target_id)
         # The old owner ends the subscription, and the new one is asked for another.
-        await until(lambda: Hint.LOOK in heard, what="the watcher is subscribed again")
+        await until(lambda: Hint.RESYNC in heard, what="the watcher is subscribed again")
         heard.clear()
         await another.publish_hint(run_id, Hint.CANCEL)
         await until(lambda: Hint.CANCEL in heard, what="the hint has come")
 
 
+@pytest.mark.proves("I22")
 @pytest.mark.slow
-async def test_i22_who_waits_outlives_a_master(replicated: RedisCluster) -> None:
+async def test_who_waits_outlives_a_master(replicated: RedisCluster) -> None:
     run_id = a_claim().run_id
     async with opened(url_of(replicated)) as store, opened(url_of(replicated)) as another:
         async with asyncio.TaskGroup() as group:

@@ -13,7 +13,8 @@ from tests.servers import RedisServer
 COUNT = 2_000
 
 
-async def test_r4_9_all_of_a_crowd_wake(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.9")
+async def test_all_of_a_crowd_wake(runtime: Runtime, another: Runtime) -> None:
     run_ids = [a_claim().run_id for _ in range(COUNT)]
     async with asyncio.TaskGroup() as group:
         waits = [
@@ -34,8 +35,9 @@ async def _is_pending(store: Runtime, run_id: RunId) -> bool:
     return await store.resolve_interrupt(run_id, "call-1", YES) is ResolveAnswer.RESOLVED
 
 
+@pytest.mark.proves("I8")
 @pytest.mark.backend("redis")
-async def test_i8_a_crowd_shares_one_connection_and_leaves_nothing(
+async def test_a_crowd_shares_one_connection_and_leaves_nothing(
     redis_server: RedisServer,
 ) -> None:
     place = Place("redis", redis_server.url)

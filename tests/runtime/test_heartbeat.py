@@ -8,7 +8,7 @@ import pytest
 from headway.core.errors import LeaseLost, RuntimeUnavailable
 from headway.core.ids import Key
 from headway.core.run.run import Claim
-from headway.ports.runtime_store import RuntimeStore, RuntimeTerms
+from headway.ports.runtime_store import RuntimeLimits, RuntimeStore
 from headway.services.engine.key_lease import HeldLease
 from tests.runtime.scenes import SHARED, Place, Runtime, a_claim, a_key, until
 
@@ -28,12 +28,13 @@ class Database:
 
 
 def held(store: RuntimeStore, key: Key, claim: Claim, database: Database) -> HeldLease:
-    return HeldLease(runtime=store, key=key, claim=claim, ttl_s=TTL_S, is_claim_in_force=database)
+    return HeldLease(runtime=store, key=key, claim=claim, ttl_s=TTL_S, is_claim_current=database)
 
 
-async def test_r4_13_a_lease_is_kept_for_as_long_as_the_work_takes(place: Place) -> None:
+@pytest.mark.proves("R4.13")
+async def test_a_lease_is_kept_for_as_long_as_the_work_takes(place: Place) -> None:
     key, claim, database = a_key(), a_claim(), Database(in_force=False)
-    async with place.opened(RuntimeTerms(lease_ttl_s=TTL_S)) as store:
+    async with place.opened(RuntimeLimits(lease_ttl_s=TTL_S)) as store:
         await store.acquire_lease(key, claim)
 
         async def work() -> str:
@@ -46,7 +47,8 @@ async def test_r4_13_a_lease_is_kept_for_as_long_as_the_work_takes(place: Place)
         await store.cleanup_execution(key, claim)
 
 
-async def test_r4_13_a_lost_lease_stops_the_work(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.13")
+async def test_a_lost_lease_stops_the_work(runtime: Runtime, another: Runtime) -> None:
     key, claim, database = a_key(), a_claim(), Database(in_force=False)
     await runtime.acquire_lease(key, claim)
     stopped: list[str] = []
@@ -58,7 +60,8 @@ async def test_r4_13_a_lost_lease_stops_the_work(runtime: Runtime, another: Runt
     assert database.asked_count == 1
 
 
-async def test_i22_a_lease_that_is_lost_while_the_claim_stands_is_taken_again(
+@pytest.mark.proves("I22")
+async def test_a_lease_that_is_lost_while_the_claim_stands_is_taken_again(
     runtime: Runtime, another: Runtime
 ) -> None:
     key, claim, database = a_key(), a_claim(), Database(in_force=True)
@@ -72,9 +75,10 @@ async def test_i22_a_lease_that_is_lost_while_the_claim_stands_is_taken_again(
     assert database.asked_count == 1
 
 
+@pytest.mark.proves("R4.15")
 @pytest.mark.parametrize("fault", ["fails", "hangs"])
 @pytest.mark.parametrize("in_force", [True, False])
-async def test_r4_15_a_renewal_that_fails_or_hangs_is_lost_after_the_deadline(
+async def test_a_renewal_that_fails_or_hangs_is_lost_after_the_deadline(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch, fault: str, in_force: bool
 ) -> None:
     key, claim, database = a_key(), a_claim(), Database(in_force=in_force)
@@ -111,13 +115,12 @@ async def test_what_the_work_raises_goes_through(runtime: Runtime) -> None:
     assert raised.group_contains(KeyError)
 
 
+@pytest.mark.proves("R4.13")
 @pytest.mark.parametrize("backend", SHARED, indirect=True)
-async def test_r4_13_a_second_holder_finds_the_first_stopped(
-    place: Place, runtime: Runtime
-) -> None:
+async def test_a_second_holder_finds_the_first_stopped(place: Place, runtime: Runtime) -> None:
     """The lease expires because nobody renews it; the holder is told when it asks again."""
     key, claim, heir = a_key(), a_claim(), a_claim()
-    async with place.opened(RuntimeTerms(lease_ttl_s=0.05)) as frozen:
+    async with place.opened(RuntimeLimits(lease_ttl_s=0.05)) as frozen:
         await frozen.acquire_lease(key, claim)
 
         async def taken() -> bool:

@@ -6,12 +6,12 @@ import pytest
 
 from headway.core.ids import Key, RunId
 from headway.ports.runtime_store import (
-    CANCELLED,
-    SHUTDOWN,
+    CANCELED_ANSWER,
+    SHUTDOWN_ANSWER,
     Hint,
     InjectAnswer,
     ResolveAnswer,
-    RuntimeTerms,
+    RuntimeLimits,
 )
 from tests.runtime.scenes import (
     NO,
@@ -30,7 +30,8 @@ def a_run() -> RunId:
     return a_claim().run_id
 
 
-async def test_r4_9_an_answer_wakes_who_waits(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.9")
+async def test_an_answer_wakes_who_waits(runtime: Runtime, another: Runtime) -> None:
     run_id = a_run()
     assert await runtime.create_interrupt(run_id, "call-1")
     async with asyncio.TaskGroup() as group:
@@ -41,7 +42,8 @@ async def test_r4_9_an_answer_wakes_who_waits(runtime: Runtime, another: Runtime
     assert wait.result() == YES
 
 
-async def test_r4_12_an_answer_between_creating_and_subscribing_is_not_lost(
+@pytest.mark.proves("R4.12")
+async def test_an_answer_between_creating_and_subscribing_is_not_lost(
     runtime: Runtime, another: Runtime
 ) -> None:
     """Fails when the third of the four steps, to check again, is left out."""
@@ -52,17 +54,20 @@ async def test_r4_12_an_answer_between_creating_and_subscribing_is_not_lost(
         assert await runtime.wait_for_interrupt(run_id, "call-1") == YES
 
 
-async def test_r4_9_a_wait_that_nobody_answers_ends_with_none(runtime: Runtime) -> None:
+@pytest.mark.proves("R4.9")
+async def test_a_wait_that_nobody_answers_ends_with_none(runtime: Runtime) -> None:
     assert await runtime.wait_for_interrupt(a_run(), "call-1", timeout_s=0.05) is None
 
 
-async def test_r4_9_the_usual_time_is_that_of_the_terms(place: Place) -> None:
-    terms = RuntimeTerms(permission_timeout_s=0.05)
+@pytest.mark.proves("R4.9")
+async def test_the_usual_time_is_that_of_the_terms(place: Place) -> None:
+    terms = RuntimeLimits(permission_timeout_s=0.05)
     async with place.opened(terms) as store:
         assert await store.wait_for_interrupt(a_run(), "call-1") is None
 
 
-async def test_r4_15_an_answer_to_a_question_that_timed_out_is_refused(
+@pytest.mark.proves("R4.15")
+async def test_an_answer_to_a_question_that_timed_out_is_refused(
     runtime: Runtime, another: Runtime
 ) -> None:
     run_id = a_run()
@@ -74,7 +79,8 @@ async def test_r4_15_an_answer_to_a_question_that_timed_out_is_refused(
     assert await runtime.wait_for_interrupt(run_id, "new") == NO
 
 
-async def test_r4_15_a_question_is_answered_once(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.15")
+async def test_a_question_is_answered_once(runtime: Runtime, another: Runtime) -> None:
     run_id = a_run()
     await runtime.create_interrupt(run_id, "call-1")
     await runtime.create_interrupt(run_id, "call-2")
@@ -89,7 +95,8 @@ async def test_r4_15_a_question_is_answered_once(runtime: Runtime, another: Runt
     assert await another.resolve_interrupt(run_id, "call-2", NO) is ResolveAnswer.NOT_WAITING
 
 
-async def test_r4_9_a_run_has_several_questions_at_once(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.9")
+async def test_a_run_has_several_questions_at_once(runtime: Runtime, another: Runtime) -> None:
     run_id = a_run()
     calls = [f"call-{number}" for number in range(5)]
     async with asyncio.TaskGroup() as group:
@@ -100,7 +107,8 @@ async def test_r4_9_a_run_has_several_questions_at_once(runtime: Runtime, anothe
     assert [wait.result() for wait in waits] == [NO, NO, NO, YES, NO]
 
 
-async def test_r4_9_a_cancel_wakes_all_who_wait(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.9")
+async def test_a_cancel_wakes_all_who_wait(runtime: Runtime, another: Runtime) -> None:
     run_id, other_id = a_run(), a_run()
     async with asyncio.TaskGroup() as group:
         waits = [group.create_task(runtime.wait_for_interrupt(run_id, call)) for call in ("a", "b")]
@@ -108,24 +116,26 @@ async def test_r4_9_a_cancel_wakes_all_who_wait(runtime: Runtime, another: Runti
         await until_waiting(runtime, run_id, "a", "b")
         await until_waiting(runtime, other_id, "a")
         await another.request_cancel(run_id)
-        assert await asyncio.gather(*waits) == [CANCELLED, CANCELLED]
+        assert await asyncio.gather(*waits) == [CANCELED_ANSWER, CANCELED_ANSWER]
         assert not spared.done()
         await another.resolve_interrupt(other_id, "a", YES)
-    assert CANCELLED == '{"approved":false,"reason":"cancelled"}'
+    assert CANCELED_ANSWER == '{"approved":false,"reason":"cancelled"}'
     assert await another.resolve_interrupt(run_id, "a", YES) is ResolveAnswer.NOT_WAITING
 
 
-async def test_r4_9_a_question_of_a_cancelled_run_is_answered_at_once(
+@pytest.mark.proves("R4.9")
+async def test_a_question_of_a_cancelled_run_is_answered_at_once(
     runtime: Runtime, another: Runtime
 ) -> None:
     run_id = a_run()
     await another.request_cancel(run_id)
     assert await runtime.create_interrupt(run_id, "call-1")
     assert await another.resolve_interrupt(run_id, "call-1", YES) is ResolveAnswer.NOT_WAITING
-    assert await runtime.wait_for_interrupt(run_id, "call-1") == CANCELLED
+    assert await runtime.wait_for_interrupt(run_id, "call-1") == CANCELED_ANSWER
 
 
-async def test_r4_9_an_answer_before_the_cancel_stands(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.9")
+async def test_an_answer_before_the_cancel_stands(runtime: Runtime, another: Runtime) -> None:
     run_id = a_run()
     await runtime.create_interrupt(run_id, "call-1")
     await another.resolve_interrupt(run_id, "call-1", YES)
@@ -133,23 +143,25 @@ async def test_r4_9_an_answer_before_the_cancel_stands(runtime: Runtime, another
     assert await runtime.wait_for_interrupt(run_id, "call-1") == YES
 
 
-async def test_r4_15_a_shutdown_wakes_who_waits_and_leaves_the_leases(runtime: Runtime) -> None:
+@pytest.mark.proves("R4.15")
+async def test_a_shutdown_wakes_who_waits_and_leaves_the_leases(runtime: Runtime) -> None:
     key, claim = a_key(), a_claim()
     await runtime.acquire_lease(key, claim)
     async with asyncio.TaskGroup() as group:
         wait = group.create_task(runtime.wait_for_interrupt(claim.run_id, "call-1"))
         await until_waiting(runtime, claim.run_id, "call-1")
         await runtime.shutdown_cleanup()
-    assert wait.result() == SHUTDOWN == '{"approved":false,"reason":"shutdown"}'
+    assert wait.result() == SHUTDOWN_ANSWER == '{"approved":false,"reason":"shutdown"}'
     assert await runtime.acquire_lease(key, a_claim()) == claim.run_id
-    assert await runtime.wait_for_interrupt(claim.run_id, "call-2") == SHUTDOWN
+    assert await runtime.wait_for_interrupt(claim.run_id, "call-2") == SHUTDOWN_ANSWER
     closed = await runtime.resolve_interrupt(claim.run_id, "call-1", YES)
     assert closed is ResolveAnswer.NOT_WAITING
     await runtime.cleanup_execution(key, claim)
     assert await runtime.acquire_lease(key, a_claim()) is None
 
 
-async def test_r4_9_an_accepted_answer_is_heard_also_after_a_shutdown(runtime: Runtime) -> None:
+@pytest.mark.proves("R4.9")
+async def test_an_accepted_answer_is_heard_also_after_a_shutdown(runtime: Runtime) -> None:
     run_id = a_run()
     await runtime.create_interrupt(run_id, "call-1")
     await runtime.resolve_interrupt(run_id, "call-1", YES)
@@ -157,8 +169,9 @@ async def test_r4_9_an_accepted_answer_is_heard_also_after_a_shutdown(runtime: R
     assert await runtime.wait_for_interrupt(run_id, "call-1") == YES
 
 
+@pytest.mark.proves("R4.9")
 @pytest.mark.parametrize("backend", SHARED, indirect=True)
-async def test_r4_9_a_shutdown_of_one_instance_is_not_that_of_another(
+async def test_a_shutdown_of_one_instance_is_not_that_of_another(
     runtime: Runtime, another: Runtime
 ) -> None:
     run_id = a_run()
@@ -170,7 +183,8 @@ async def test_r4_9_a_shutdown_of_one_instance_is_not_that_of_another(
     assert wait.result() == YES
 
 
-async def test_r4_9_cleaning_up_wakes_who_still_waits(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.9")
+async def test_cleaning_up_wakes_who_still_waits(runtime: Runtime, another: Runtime) -> None:
     key, claim = a_key(), a_claim()
     async with asyncio.TaskGroup() as group:
         wait = group.create_task(runtime.wait_for_interrupt(claim.run_id, "call-1"))
@@ -179,9 +193,10 @@ async def test_r4_9_cleaning_up_wakes_who_still_waits(runtime: Runtime, another:
     assert wait.result() is None
 
 
-async def test_r4_15_a_lease_that_ends_is_not_the_end_of_a_question(place: Place) -> None:
+@pytest.mark.proves("R4.15")
+async def test_a_lease_that_ends_is_not_the_end_of_a_question(place: Place) -> None:
     key, claim = a_key(), a_claim()
-    async with place.opened(RuntimeTerms(lease_ttl_s=0.05)) as store:
+    async with place.opened(RuntimeLimits(lease_ttl_s=0.05)) as store:
         await store.acquire_lease(key, claim)
         async with asyncio.TaskGroup() as group:
             wait = group.create_task(store.wait_for_interrupt(claim.run_id, "call-1"))
@@ -199,7 +214,8 @@ async def _takes(store: Runtime, key: Key) -> bool:
     return await store.acquire_lease(key, a_claim()) is None
 
 
-async def test_r4_15_a_question_that_times_out_is_not_the_end_of_the_run(
+@pytest.mark.proves("R4.15")
+async def test_a_question_that_times_out_is_not_the_end_of_the_run(
     runtime: Runtime, another: Runtime
 ) -> None:
     key, claim = a_key(), a_claim()
@@ -212,7 +228,8 @@ async def test_r4_15_a_question_that_times_out_is_not_the_end_of_the_run(
     assert told is InjectAnswer.INJECTED
 
 
-async def test_r4_9_who_takes_over_finds_the_answer(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.9")
+async def test_who_takes_over_finds_the_answer(runtime: Runtime, another: Runtime) -> None:
     run_id = a_run()
     async with asyncio.TaskGroup() as group:
         wait = group.create_task(runtime.wait_for_interrupt(run_id, "call-1"))
@@ -223,9 +240,10 @@ async def test_r4_9_who_takes_over_finds_the_answer(runtime: Runtime, another: R
     assert await another.wait_for_interrupt(run_id, "call-1") == YES
 
 
-async def test_r4_15_the_questions_of_a_run_are_bounded(place: Place) -> None:
+@pytest.mark.proves("R4.15")
+async def test_the_questions_of_a_run_are_bounded(place: Place) -> None:
     run_id = a_run()
-    async with place.opened(RuntimeTerms(interrupt_count_max=2)) as store:
+    async with place.opened(RuntimeLimits(interrupt_count_max=2)) as store:
         assert await store.create_interrupt(run_id, "a")
         assert await store.create_interrupt(run_id, "b")
         assert await store.create_interrupt(run_id, "a")  # It is there already.
@@ -234,7 +252,8 @@ async def test_r4_15_the_questions_of_a_run_are_bounded(place: Place) -> None:
         assert await store.create_interrupt(a_run(), "c")
 
 
-async def test_r4_9_a_hint_lets_who_waits_look_again_and_answers_nothing(
+@pytest.mark.proves("R4.9")
+async def test_a_hint_lets_who_waits_look_again_and_answers_nothing(
     runtime: Runtime, another: Runtime
 ) -> None:
     run_id = a_run()

@@ -7,7 +7,7 @@ import pytest
 from headway.core.errors import ConfigurationError
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
-from headway.ports.runtime_store import InjectAnswer, Phase, RuntimeTerms
+from headway.ports.runtime_store import InjectAnswer, Phase, RuntimeLimits
 from tests.runtime.scenes import SHARED, Place, Runtime, a_claim, a_key, text, until
 
 ODD_KEYS = [
@@ -26,16 +26,16 @@ ODD_KEYS = [
 ]
 
 
-async def test_r4_8_a_taken_lease_names_its_holder(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.8")
+async def test_a_taken_lease_names_its_holder(runtime: Runtime, another: Runtime) -> None:
     key, first, second = a_key(), a_claim(), a_claim()
     assert await runtime.acquire_lease(key, first) is None
     assert await another.acquire_lease(key, second) == first.run_id
     assert await another.acquire_lease(a_key(), second) is None
 
 
-async def test_r4_8_of_fifty_who_want_a_lease_one_gets_it(
-    runtime: Runtime, another: Runtime
-) -> None:
+@pytest.mark.proves("R4.8")
+async def test_of_fifty_who_want_a_lease_one_gets_it(runtime: Runtime, another: Runtime) -> None:
     key, claims = a_key(), [a_claim() for _ in range(50)]
     stores = [runtime, another] * 25
     answers = await asyncio.gather(
@@ -46,7 +46,8 @@ async def test_r4_8_of_fifty_who_want_a_lease_one_gets_it(
     assert set(answers) == {None, winners[0].run_id}
 
 
-async def test_r4_8_a_holder_that_asks_again_keeps_it(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.8")
+async def test_a_holder_that_asks_again_keeps_it(runtime: Runtime, another: Runtime) -> None:
     key, claim = a_key(), a_claim()
     assert await runtime.acquire_lease(key, claim) is None
     await runtime.mark_interactive(key, claim)
@@ -54,7 +55,8 @@ async def test_r4_8_a_holder_that_asks_again_keeps_it(runtime: Runtime, another:
     assert await runtime.inject_message(key, claim.run_id, text(1)) is InjectAnswer.INJECTED
 
 
-async def test_r4_15_another_claim_of_the_same_run_is_another_owner(
+@pytest.mark.proves("R4.15")
+async def test_another_claim_of_the_same_run_is_another_owner(
     runtime: Runtime, another: Runtime
 ) -> None:
     key, old = a_key(), a_claim()
@@ -67,7 +69,8 @@ async def test_r4_15_another_claim_of_the_same_run_is_another_owner(
     assert await runtime.renew_lease(key, old)
 
 
-async def test_r4_8_only_the_owner_renews_and_releases(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.8")
+async def test_only_the_owner_renews_and_releases(runtime: Runtime, another: Runtime) -> None:
     key, owner, other = a_key(), a_claim(), a_claim()
     assert not await runtime.renew_lease(key, owner)
     assert not await runtime.release_lease(key, owner)
@@ -80,9 +83,8 @@ async def test_r4_8_only_the_owner_renews_and_releases(runtime: Runtime, another
     assert await another.acquire_lease(key, other) is None
 
 
-async def test_r4_15_to_mark_takes_the_lease_at_that_moment(
-    runtime: Runtime, another: Runtime
-) -> None:
+@pytest.mark.proves("R4.15")
+async def test_to_mark_takes_the_lease_at_that_moment(runtime: Runtime, another: Runtime) -> None:
     key, old, new = a_key(), a_claim(), a_claim()
     assert not await runtime.mark_interactive(key, old)
     await runtime.acquire_lease(key, old)
@@ -93,7 +95,8 @@ async def test_r4_15_to_mark_takes_the_lease_at_that_moment(
     assert await another.mark_interactive(key, new)
 
 
-async def test_r4_8_the_flag_is_shorter_than_the_lease(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.8")
+async def test_the_flag_is_shorter_than_the_lease(runtime: Runtime, another: Runtime) -> None:
     key, claim = a_key(), a_claim()
     await runtime.acquire_lease(key, claim)
     await runtime.mark_interactive(key, claim)
@@ -105,7 +108,8 @@ async def test_r4_8_the_flag_is_shorter_than_the_lease(runtime: Runtime, another
     assert await runtime.renew_lease(key, claim)
 
 
-async def test_r4_8_the_flag_ends_with_the_lease(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.8")
+async def test_the_flag_ends_with_the_lease(runtime: Runtime, another: Runtime) -> None:
     key, claim = a_key(), a_claim()
     await runtime.acquire_lease(key, claim)
     await runtime.mark_interactive(key, claim)
@@ -115,7 +119,8 @@ async def test_r4_8_the_flag_ends_with_the_lease(runtime: Runtime, another: Runt
     assert refused is InjectAnswer.NOT_STREAMING
 
 
-async def test_r4_8_only_the_owner_clears_the_flag(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.8")
+async def test_only_the_owner_clears_the_flag(runtime: Runtime, another: Runtime) -> None:
     key, claim = a_key(), a_claim()
     await runtime.acquire_lease(key, claim)
     await runtime.mark_interactive(key, claim)
@@ -125,7 +130,8 @@ async def test_r4_8_only_the_owner_clears_the_flag(runtime: Runtime, another: Ru
     assert await runtime.clear_interactive(key, claim) == (text(1), text(2))
 
 
-async def test_r4_8_cleaning_up_removes_everything_and_the_lease(
+@pytest.mark.proves("R4.8")
+async def test_cleaning_up_removes_everything_and_the_lease(
     runtime: Runtime, another: Runtime
 ) -> None:
     key, claim = a_key(), a_claim()
@@ -139,7 +145,8 @@ async def test_r4_8_cleaning_up_removes_everything_and_the_lease(
     assert await another.acquire_lease(key, a_claim()) is None
 
 
-async def test_r4_15_who_has_lost_the_run_cleans_up_nothing_of_it(
+@pytest.mark.proves("R4.15")
+async def test_who_has_lost_the_run_cleans_up_nothing_of_it(
     runtime: Runtime, another: Runtime
 ) -> None:
     key, old = a_key(), a_claim()
@@ -156,7 +163,8 @@ async def test_r4_15_who_has_lost_the_run_cleans_up_nothing_of_it(
     assert await another.renew_lease(key, new)
 
 
-async def test_r4_8_the_lease_of_the_keys_next_run_is_left_alone(
+@pytest.mark.proves("R4.8")
+async def test_the_lease_of_the_keys_next_run_is_left_alone(
     runtime: Runtime, another: Runtime
 ) -> None:
     key, old, following = a_key(), a_claim(), a_claim()
@@ -169,8 +177,9 @@ async def test_r4_8_the_lease_of_the_keys_next_run_is_left_alone(
     assert await another.renew_lease(key, following)  # and nobody else's.
 
 
+@pytest.mark.proves("R4.12")
 @pytest.mark.parametrize("name", ODD_KEYS)
-async def test_r4_12_any_text_is_a_key(runtime: Runtime, another: Runtime, name: str) -> None:
+async def test_any_text_is_a_key(runtime: Runtime, another: Runtime, name: str) -> None:
     key, claim = Key(name), Claim(RunId(name), a_claim().token)
     await runtime.acquire_lease(key, claim)
     assert await another.acquire_lease(key, a_claim()) == claim.run_id
@@ -184,12 +193,13 @@ async def test_r4_12_any_text_is_a_key(runtime: Runtime, another: Runtime, name:
     await another.release_lease(key, claim)
 
 
+@pytest.mark.proves("R4.13")
 @pytest.mark.parametrize("backend", SHARED, indirect=True)
-async def test_r4_13_after_a_crash_another_takes_over_once_the_lease_has_expired(
+async def test_after_a_crash_another_takes_over_once_the_lease_has_expired(
     place: Place,
 ) -> None:
     key, dead, heir = a_key(), a_claim(), a_claim()
-    terms = RuntimeTerms(lease_ttl_s=0.2)
+    terms = RuntimeLimits(lease_ttl_s=0.2)
     async with place.opened(terms) as crashed:
         await crashed.acquire_lease(key, dead)
         await crashed.mark_interactive(key, dead)
@@ -205,14 +215,16 @@ async def _takes(store: Runtime, key: Key, claim: Claim) -> bool:
     return await store.acquire_lease(key, claim) is None
 
 
-async def test_r4_12_in_memory_nothing_expires() -> None:
-    async with Place("memory", None).opened(RuntimeTerms(lease_ttl_s=0.001)) as store:
+@pytest.mark.proves("R4.12")
+async def test_in_memory_nothing_expires() -> None:
+    async with Place("memory", None).opened(RuntimeLimits(lease_ttl_s=0.001)) as store:
         key, claim = a_key(), a_claim()
         await store.acquire_lease(key, claim)
         await asyncio.sleep(0.01)
         assert await store.renew_lease(key, claim)
 
 
+@pytest.mark.proves("R4.14")
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -224,14 +236,15 @@ async def test_r4_12_in_memory_nothing_expires() -> None:
         ),
     ],
 )
-def test_r4_14_terms_that_cannot_work_are_refused(wrong: dict[str, float], sentence: str) -> None:
+def test_terms_that_cannot_work_are_refused(wrong: dict[str, float], sentence: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        RuntimeTerms(**wrong)  # type: ignore[arg-type]
+        RuntimeLimits(**wrong)  # type: ignore[arg-type]
     assert str(refused.value).startswith(sentence)
 
 
-def test_r4_14_the_usual_terms() -> None:
-    terms = RuntimeTerms()
+@pytest.mark.proves("R4.14")
+def test_the_usual_terms() -> None:
+    terms = RuntimeLimits()
     assert (terms.lease_ttl_s, terms.permission_timeout_s, terms.execution_timeout_s) == (
         90,
         300,

@@ -11,10 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
-from headway.ports.runtime_store import Hint, Phase, RuntimeTerms
+from headway.ports.runtime_store import Hint, Phase, RuntimeLimits
 from tests.runtime.scenes import SHARED, Place, Runtime, a_key, opened, text
 
-TERMS = RuntimeTerms(message_count_max=3, interrupt_count_max=3)
+TERMS = RuntimeLimits(message_count_max=3, interrupt_count_max=3)
 KEYS = st.sampled_from([Key("k"), Key("l}")])
 RUNS = st.sampled_from([RunId("r"), RunId("{s")])
 CLAIMS = st.builds(Claim, RUNS, st.sampled_from(["1", "2"]))
@@ -112,8 +112,9 @@ class Alike(RuleBasedStateMachine):
         self.both("cleanup_execution", key, claim)
 
 
+@pytest.mark.proves("I24")
 @pytest.mark.parametrize("backend", SHARED, indirect=True)
-def test_i24_memory_and_redis_answer_alike(place: Place) -> None:
+def test_memory_and_redis_answer_alike(place: Place) -> None:
     machine = type("AlikeHere", (Alike,), {"url": place.url})
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         machine,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from headway.core.document import Document
-from headway.ports.runtime_store import Hint, InjectAnswer, Phase, RuntimeTerms
+from headway.ports.runtime_store import Hint, InjectAnswer, Phase, RuntimeLimits
 from tests.runtime.scenes import (
     Place,
     Runtime,
@@ -17,7 +17,8 @@ from tests.runtime.scenes import (
 )
 
 
-async def test_r4_10_a_cancel_is_seen_by_all(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.10")
+async def test_a_cancel_is_seen_by_all(runtime: Runtime, another: Runtime) -> None:
     run_id = a_claim().run_id
     assert not await runtime.is_cancelled(run_id)
     await another.request_cancel(run_id)
@@ -26,7 +27,8 @@ async def test_r4_10_a_cancel_is_seen_by_all(runtime: Runtime, another: Runtime)
     assert not await runtime.is_cancelled(a_claim().run_id)
 
 
-async def test_r4_11_all_messages_are_drained_at_once_in_order(
+@pytest.mark.proves("R4.11")
+async def test_all_messages_are_drained_at_once_in_order(
     runtime: Runtime, another: Runtime
 ) -> None:
     key, claim = a_key(), a_claim()
@@ -40,7 +42,8 @@ async def test_r4_11_all_messages_are_drained_at_once_in_order(
     assert await runtime.drain_messages(claim) == ()
 
 
-async def test_r4_11_no_message_is_drained_twice_and_none_is_lost(
+@pytest.mark.proves("R4.11")
+async def test_no_message_is_drained_twice_and_none_is_lost(
     runtime: Runtime, another: Runtime
 ) -> None:
     key, claim = a_key(), a_claim()
@@ -60,7 +63,8 @@ async def test_r4_11_no_message_is_drained_twice_and_none_is_lost(
     assert sorted(drained) == sorted(sent)
 
 
-async def test_r4_11_only_the_interactive_claim_drains(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.11")
+async def test_only_the_interactive_claim_drains(runtime: Runtime, another: Runtime) -> None:
     key, claim = a_key(), a_claim()
     await runtime.acquire_lease(key, claim)
     await runtime.mark_interactive(key, claim)
@@ -70,7 +74,8 @@ async def test_r4_11_only_the_interactive_claim_drains(runtime: Runtime, another
     assert await runtime.drain_messages(claim) == (text(1),)
 
 
-async def test_r4_11_why_a_message_is_refused(runtime: Runtime, another: Runtime) -> None:
+@pytest.mark.proves("R4.11")
+async def test_why_a_message_is_refused(runtime: Runtime, another: Runtime) -> None:
     key, claim = a_key(), a_claim()
 
     async def inject() -> InjectAnswer:
@@ -93,9 +98,10 @@ async def test_r4_11_why_a_message_is_refused(runtime: Runtime, another: Runtime
     assert await inject() is InjectAnswer.NO_ACTIVE_RUN
 
 
-async def test_r4_15_the_queue_is_bounded(place: Place) -> None:
+@pytest.mark.proves("R4.15")
+async def test_the_queue_is_bounded(place: Place) -> None:
     key, claim = a_key(), a_claim()
-    async with place.opened(RuntimeTerms(message_count_max=3)) as store:
+    async with place.opened(RuntimeLimits(message_count_max=3)) as store:
         await store.acquire_lease(key, claim)
         await store.mark_interactive(key, claim)
         answers = await asyncio.gather(
@@ -108,7 +114,8 @@ async def test_r4_15_the_queue_is_bounded(place: Place) -> None:
         assert again is InjectAnswer.INJECTED
 
 
-async def test_r4_11_what_comes_as_the_loop_ends_is_given_back_or_refused(
+@pytest.mark.proves("R4.11")
+async def test_what_comes_as_the_loop_ends_is_given_back_or_refused(
     runtime: Runtime, another: Runtime
 ) -> None:
     """Whatever was accepted is drained or returned; nothing is left in a queue without a reader."""
@@ -126,9 +133,8 @@ async def test_r4_11_what_comes_as_the_loop_ends_is_given_back_or_refused(
         assert await runtime.drain_messages(claim) == ()
 
 
-async def test_r4_11_who_takes_over_gets_what_was_accepted(
-    runtime: Runtime, another: Runtime
-) -> None:
+@pytest.mark.proves("R4.11")
+async def test_who_takes_over_gets_what_was_accepted(runtime: Runtime, another: Runtime) -> None:
     key, old = a_key(), a_claim()
     new = a_claim(old.run_id)
     await runtime.acquire_lease(key, old)
@@ -154,9 +160,9 @@ async def test_other_instances_learn_what_happens_to_a_run(
     await another.inject_message(key, run_id, text(1))
     await another.resolve_interrupt(run_id, "call-1", text(1))
     await another.request_cancel(run_id)
-    await another.publish_hint(run_id, Hint.LOOK)
+    await another.publish_hint(run_id, Hint.RESYNC)
     await until(lambda: len(heard) == 4, what="all hints have come")
-    assert heard == [Hint.MESSAGE, Hint.ANSWER, Hint.CANCEL, Hint.LOOK]
+    assert heard == [Hint.MESSAGE, Hint.ANSWER, Hint.CANCEL, Hint.RESYNC]
     await another.publish_hint(a_claim().run_id, Hint.CANCEL)  # Of a run that nobody watches.
     stop()
     stop()
@@ -173,13 +179,14 @@ async def test_refused_words_are_no_hints(runtime: Runtime, another: Runtime) ->
     await runtime.watch(claim.run_id, heard.append)
     await another.inject_message(key, claim.run_id, text(1))
     await another.resolve_interrupt(claim.run_id, "call-1", text(1))
-    await another.publish_hint(claim.run_id, Hint.LOOK)
+    await another.publish_hint(claim.run_id, Hint.RESYNC)
     await until(lambda: bool(heard), what="the hint has come")
-    assert heard == [Hint.LOOK]
+    assert heard == [Hint.RESYNC]
 
 
+@pytest.mark.proves("I8")
 @pytest.mark.parametrize("backend", ["memory"], indirect=True)
-async def test_i8_after_the_clean_up_memory_holds_nothing(runtime: Runtime) -> None:
+async def test_after_the_clean_up_memory_holds_nothing(runtime: Runtime) -> None:
     key, claim = a_key(), a_claim()
     stop = await runtime.watch(claim.run_id, lambda _hint: None)
     await runtime.acquire_lease(key, claim)

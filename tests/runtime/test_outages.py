@@ -11,7 +11,7 @@ from headway.adapters.redis import subscriber
 from headway.adapters.redis.redis_runtime_store import RedisRuntimeStore
 from headway.core.errors import InfrastructureError, RuntimeUnavailable, StoreClosed
 from headway.core.ids import RunId
-from headway.ports.runtime_store import SHUTDOWN, Hint, ResolveAnswer
+from headway.ports.runtime_store import SHUTDOWN_ANSWER, Hint, ResolveAnswer
 from tests.runtime.scenes import YES, Runtime, a_claim, a_key, opened, until, until_waiting
 from tests.servers import RedisServer, start_redis
 from tests.servers.fixture import running
@@ -38,7 +38,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (pipe, line):
         monkeypatch.setattr(module, "CALL_TIMEOUT_S", 0.5)
         monkeypatch.setattr(module, "CONNECT_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(line, "PING_EVERY_S", 0.2)
+    monkeypatch.setattr(line, "PING_INTERVAL_S", 0.2)
     monkeypatch.setattr(line, "SILENCE_MAX_S", 0.7)
 
 
@@ -63,7 +63,8 @@ async def _answers(store: Runtime) -> bool:
     return True
 
 
-async def test_i20_a_server_that_is_gone_is_one_clear_error(
+@pytest.mark.proves("I20")
+async def test_a_server_that_is_gone_is_one_clear_error(
     server: RedisServer, store: RedisRuntimeStore
 ) -> None:
     key, claim = a_key(), a_claim()
@@ -89,8 +90,9 @@ async def test_i20_a_server_that_is_gone_is_one_clear_error(
     assert await store.acquire_lease(key, claim) is None
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.usefixtures("impatient")
-async def test_i20_a_server_that_keeps_silent_makes_nobody_hang(
+async def test_a_server_that_keeps_silent_makes_nobody_hang(
     server: RedisServer, store: RedisRuntimeStore
 ) -> None:
     assert await _answers(store)
@@ -108,7 +110,8 @@ async def test_i20_a_server_that_keeps_silent_makes_nobody_hang(
     await until(lambda: _answers(store), what="the store works again")
 
 
-async def test_i22_who_waits_outlives_a_server_that_comes_back_empty(
+@pytest.mark.proves("I22")
+async def test_who_waits_outlives_a_server_that_comes_back_empty(
     server: RedisServer, store: RedisRuntimeStore, another: Runtime
 ) -> None:
     run_id = a_claim().run_id
@@ -122,19 +125,20 @@ async def test_i22_who_waits_outlives_a_server_that_comes_back_empty(
     assert wait.result() == YES
 
 
+@pytest.mark.proves("I22")
 @pytest.mark.usefixtures("impatient")
-async def test_i22_who_waits_outlives_a_server_that_was_silent(
+async def test_who_waits_outlives_a_server_that_was_silent(
     server: RedisServer, store: RedisRuntimeStore, another: Runtime
 ) -> None:
     run_id = a_claim().run_id
     async with asyncio.TaskGroup() as group:
         wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))
         await until_waiting(store, run_id, "call-1")
-        (its_line,) = store._subscriber._lines.values()
-        heard_before = its_line.was_up
+        (its_line,) = store._subscriber._connections.values()
+        heard_before = its_line.has_received
         server.pause()
         try:
-            await until(lambda: its_line.was_up is False, what="the silent line is given up")
+            await until(lambda: its_line.has_received is False, what="the silent line is given up")
         finally:
             server.resume()
         await until(lambda: _resolves(another, run_id), what="the question is answered")
@@ -142,7 +146,8 @@ async def test_i22_who_waits_outlives_a_server_that_was_silent(
     assert wait.result() == YES
 
 
-async def test_i3_an_answer_while_the_line_was_down_is_found(
+@pytest.mark.proves("I3")
+async def test_an_answer_while_the_line_was_down_is_found(
     server: RedisServer,
     store: RedisRuntimeStore,
     another: Runtime,
@@ -160,7 +165,8 @@ async def test_i3_an_answer_while_the_line_was_down_is_found(
     assert wait.result() == YES
 
 
-async def test_i3_an_accepted_answer_that_the_server_still_has_is_not_lost(
+@pytest.mark.proves("I3")
+async def test_an_accepted_answer_that_the_server_still_has_is_not_lost(
     durable_server: RedisServer,
 ) -> None:
     run_id = a_claim().run_id
@@ -183,10 +189,11 @@ async def test_a_watcher_is_told_to_look_after_an_interruption(
     await store.watch(a_claim().run_id, heard.append)
     server.execute("CLIENT", "KILL", "TYPE", "pubsub")
     await until(lambda: bool(heard), what="the watcher is told")
-    assert heard == [Hint.LOOK]
+    assert heard == [Hint.RESYNC]
 
 
-async def test_i22_an_emptied_server_costs_the_lease_and_a_look(
+@pytest.mark.proves("I22")
+async def test_an_emptied_server_costs_the_lease_and_a_look(
     server: RedisServer, store: RedisRuntimeStore, another: Runtime
 ) -> None:
     key, claim = a_key(), a_claim()
@@ -199,7 +206,7 @@ async def test_i22_an_emptied_server_costs_the_lease_and_a_look(
         assert await store.acquire_lease(key, claim) is None
         lost = await another.resolve_interrupt(claim.run_id, "call-1", YES)
         assert lost is ResolveAnswer.NOT_WAITING
-        await another.publish_hint(claim.run_id, Hint.LOOK)
+        await another.publish_hint(claim.run_id, Hint.RESYNC)
         await until(lambda: _resolves(another, claim.run_id), what="the question is open again")
     assert wait.result() == YES
 
@@ -207,7 +214,7 @@ async def test_i22_an_emptied_server_costs_the_lease_and_a_look(
 async def test_who_waits_looks_now_and_then_also_when_told_nothing(
     server: RedisServer, another: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.adapters.redis.redis_runtime_store.CHECK_EVERY_S", 0.05)
+    monkeypatch.setattr("headway.adapters.redis.redis_runtime_store.CHECK_INTERVAL_S", 0.05)
     run_id = a_claim().run_id
     async with opened(server.url) as store, asyncio.TaskGroup() as group:
         wait = group.create_task(store.wait_for_interrupt(run_id, "call-1"))
@@ -227,7 +234,8 @@ async def test_connections_that_the_server_closed_are_made_again(
     assert await store.is_cancelled(claims[0].run_id)
 
 
-async def test_i20_a_wait_whose_end_cannot_be_asked_for_says_so(
+@pytest.mark.proves("I20")
+async def test_a_wait_whose_end_cannot_be_asked_for_says_so(
     server: RedisServer, store: RedisRuntimeStore
 ) -> None:
     run_id = a_claim().run_id
@@ -242,7 +250,8 @@ async def test_i20_a_wait_whose_end_cannot_be_asked_for_says_so(
         await wait
 
 
-async def test_r4_9_a_shutdown_ends_waits_also_without_a_server(
+@pytest.mark.proves("R4.9")
+async def test_a_shutdown_ends_waits_also_without_a_server(
     server: RedisServer, store: RedisRuntimeStore
 ) -> None:
     run_id = a_claim().run_id
@@ -255,10 +264,11 @@ async def test_r4_9_a_shutdown_ends_waits_also_without_a_server(
             await asyncio.wait({wait})
         finally:
             server.restart()
-    assert wait.result() == SHUTDOWN
+    assert wait.result() == SHUTDOWN_ANSWER
 
 
-async def test_i8_nobody_is_left_behind_by_a_store_that_is_closed(server: RedisServer) -> None:
+@pytest.mark.proves("I8")
+async def test_nobody_is_left_behind_by_a_store_that_is_closed(server: RedisServer) -> None:
     run_id = a_claim().run_id
     async with opened(server.url) as store:
         wait = asyncio.create_task(store.wait_for_interrupt(run_id, "call-1"))
@@ -273,7 +283,7 @@ async def test_i8_nobody_is_left_behind_by_a_store_that_is_closed(server: RedisS
             await asyncio.wait({wait, call, watch})
         finally:
             server.resume()
-    assert wait.result() == SHUTDOWN
+    assert wait.result() == SHUTDOWN_ANSWER
     assert isinstance(call.exception(), StoreClosed)
     assert isinstance(watch.exception(), StoreClosed)
     with pytest.raises(StoreClosed):
@@ -299,14 +309,15 @@ async def _resolves(store: Runtime, run_id: RunId) -> bool:
     return answer is ResolveAnswer.RESOLVED
 
 
-async def test_i20_a_line_that_is_down_keeps_nothing_that_it_will_say_anyway(
+@pytest.mark.proves("I20")
+async def test_a_line_that_is_down_keeps_nothing_that_it_will_say_anyway(
     server: RedisServer, store: RedisRuntimeStore
 ) -> None:
     stop = await store.watch(a_claim().run_id, lambda _: None)
-    (its_line,) = store._subscriber._lines.values()
+    (its_line,) = store._subscriber._connections.values()
     server.kill()
     try:
-        await until(lambda: its_line._is_up is False, what="the line is down")
+        await until(lambda: its_line._is_connected is False, what="the line is down")
         watches = (store.watch(a_claim().run_id, lambda _: None) for _ in range(100))
         refused = await asyncio.gather(*watches, return_exceptions=True)
     finally:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.redis.address import Node, parse_redis_url
-from headway.bootstrap import opened_runtime_store
+from headway.adapters.redis.address import RedisNode, parse_redis_url
+from headway.bootstrap import open_runtime_store
 from headway.core.errors import ConfigurationError
 from headway.ports.runtime_store import InjectAnswer
 from tests.runtime.scenes import a_claim, a_key, text
@@ -45,9 +45,9 @@ def test_what_a_url_means(
     arguments: dict[str, object],
 ) -> None:
     address = parse_redis_url(url)
-    assert address.nodes == tuple(Node(host, port) for host, port in nodes)
+    assert address.nodes == tuple(RedisNode(host, port) for host, port in nodes)
     assert (address.is_cluster, address.is_tls) == (is_cluster, is_tls)
-    assert address.arguments == arguments
+    assert address.connection_arguments == arguments
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_a_url_means(
 )
 def test_a_wrong_url_is_told_in_one_sentence(url: str, problem: str) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        parse_redis_url(url, place="HEADWAY_REDIS_URL")
+        parse_redis_url(url, setting="HEADWAY_REDIS_URL")
     assert str(refused.value) == f"HEADWAY_REDIS_URL {problem}"
     assert SECRET not in str(refused.value)
 
@@ -118,7 +118,7 @@ def test_a_password_is_not_shown() -> None:
 
 
 async def test_without_an_address_it_is_in_memory() -> None:
-    async with opened_runtime_store(None) as store:
+    async with open_runtime_store(None) as store:
         refused = await store.inject_message(a_key(), a_claim().run_id, text(1))
         assert refused is InjectAnswer.NO_ACTIVE_RUN
 
@@ -126,8 +126,8 @@ async def test_without_an_address_it_is_in_memory() -> None:
 async def test_with_an_address_it_is_shared(redis_server: RedisServer) -> None:
     key, claim = a_key(), a_claim()
     async with (
-        opened_runtime_store(redis_server.url) as one,
-        opened_runtime_store(redis_server.url) as other,
+        open_runtime_store(redis_server.url) as one,
+        open_runtime_store(redis_server.url) as other,
     ):
         await one.acquire_lease(key, claim)
         assert await other.acquire_lease(key, a_claim()) == claim.run_id
@@ -136,5 +136,5 @@ async def test_with_an_address_it_is_shared(redis_server: RedisServer) -> None:
 
 async def test_a_wrong_address_stops_the_start() -> None:
     with pytest.raises(ConfigurationError, match=r"^HEADWAY_REDIS_URL has the unknown scheme"):
-        async with opened_runtime_store("amqp://h"):
+        async with open_runtime_store("amqp://h"):
             pass

@@ -6,46 +6,50 @@ from redis.crc import key_slot
 from headway.adapters.redis import key_names as keys
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
-from headway.ports.runtime_store import RuntimeTerms
+from headway.ports.runtime_store import RuntimeLimits
 from tests.runtime.scenes import NO, YES, a_claim, a_key, opened, text
 from tests.servers import RedisServer
 
 pytestmark = pytest.mark.backend("redis")
-TERMS = RuntimeTerms(lease_ttl_s=50, permission_timeout_s=100, execution_timeout_s=200)
+TERMS = RuntimeLimits(lease_ttl_s=50, permission_timeout_s=100, execution_timeout_s=200)
 
 
-def test_r4_12_the_names() -> None:
+@pytest.mark.proves("R4.12")
+def test_the_names() -> None:
     key, run_id = Key("ann"), RunId("0197")
-    assert keys.lease_of(key) == b"{hw:ann}:lease"
-    assert keys.interactive_of(key) == b"{hw:ann}:interactive"
-    assert keys.interrupt_of(run_id) == b"{hw:0197}:interrupt"
-    assert keys.cancel_of(run_id) == b"{hw:0197}:cancel"
-    assert keys.queue_of(run_id) == b"{hw:0197}:queue"
-    assert keys.channel_of(run_id) == b"{hw:0197}:interrupt_ch"
+    assert keys.lease_name(key) == b"{hw:ann}:lease"
+    assert keys.interactive_name(key) == b"{hw:ann}:interactive"
+    assert keys.interrupt_name(run_id) == b"{hw:0197}:interrupt"
+    assert keys.cancel_name(run_id) == b"{hw:0197}:cancel"
+    assert keys.queue_name(run_id) == b"{hw:0197}:queue"
+    assert keys.channel_name(run_id) == b"{hw:0197}:interrupt_ch"
 
 
+@pytest.mark.proves("R4.12")
 @pytest.mark.parametrize("name", ["a", "}", "{", "{}", "}{", "a}b", "%", "%7D", "ж{🚂}", ""])
-def test_r4_12_the_tag_is_the_whole_entity(name: str) -> None:
+def test_the_tag_is_the_whole_entity(name: str) -> None:
     key, run_id = Key(name), RunId(name)
     names = [
-        keys.lease_of(key),
-        keys.interactive_of(key),
-        keys.interrupt_of(run_id),
-        keys.cancel_of(run_id),
-        keys.queue_of(run_id),
-        keys.channel_of(run_id),
+        keys.lease_name(key),
+        keys.interactive_name(key),
+        keys.interrupt_name(run_id),
+        keys.cancel_name(run_id),
+        keys.queue_name(run_id),
+        keys.channel_name(run_id),
     ]
     assert len(set(names)) == 6
     assert {name[1 : name.index(b"}")] for name in names} == {names[0][1:-7]}
     assert len({key_slot(name) for name in names}) == 1
 
 
-def test_r4_12_two_entities_never_share_a_name() -> None:
+@pytest.mark.proves("R4.12")
+def test_two_entities_never_share_a_name() -> None:
     odd = ["}", "{", "{}", "%7D", "%257D", "%", "%25", "a}:lease", "a", "}:lease", "a}:lease}"]
-    assert len({keys.lease_of(Key(name)) for name in odd}) == len(odd)
+    assert len({keys.lease_name(Key(name)) for name in odd}) == len(odd)
 
 
-async def test_r4_12_everything_expires_in_its_time(redis_server: RedisServer) -> None:
+@pytest.mark.proves("R4.12")
+async def test_everything_expires_in_its_time(redis_server: RedisServer) -> None:
     key, claim = a_key(), a_claim()
     run_id = claim.run_id
     async with opened(redis_server.url, TERMS) as store:
@@ -64,29 +68,32 @@ async def test_r4_12_everything_expires_in_its_time(redis_server: RedisServer) -
     assert _left(redis_server, key, claim) == []  # I8
 
 
-async def test_r4_12_lease_and_flag_are_renewed_together(redis_server: RedisServer) -> None:
+@pytest.mark.proves("R4.12")
+async def test_lease_and_flag_are_renewed_together(redis_server: RedisServer) -> None:
     key, claim = a_key(), a_claim()
     async with opened(redis_server.url, TERMS) as store:
         await store.acquire_lease(key, claim)
         await store.mark_interactive(key, claim)
-        for name in (keys.lease_of(key), keys.interactive_of(key)):
+        for name in (keys.lease_name(key), keys.interactive_name(key)):
             redis_server.execute("EXPIRE", name.decode(), "5")
         assert await store.renew_lease(key, claim)
         assert all(ttl > 30 for _, ttl in _left(redis_server, key, claim))
 
 
-async def test_r4_12_a_flag_that_is_marked_late_ends_with_the_lease(
+@pytest.mark.proves("R4.12")
+async def test_a_flag_that_is_marked_late_ends_with_the_lease(
     redis_server: RedisServer,
 ) -> None:
     key, claim = a_key(), a_claim()
     async with opened(redis_server.url, TERMS) as store:
         await store.acquire_lease(key, claim)
-        redis_server.execute("EXPIRE", keys.lease_of(key).decode(), "5")
+        redis_server.execute("EXPIRE", keys.lease_name(key).decode(), "5")
         await store.mark_interactive(key, claim)
         assert all(ttl <= 5 for name, ttl in _left(redis_server, key, claim) if "queue" not in name)
 
 
-async def test_r4_12_a_question_outlives_its_answer_and_the_longest_wait(
+@pytest.mark.proves("R4.12")
+async def test_a_question_outlives_its_answer_and_the_longest_wait(
     redis_server: RedisServer,
 ) -> None:
     key, claim = a_key(), a_claim()
@@ -99,7 +106,8 @@ async def test_r4_12_a_question_outlives_its_answer_and_the_longest_wait(
         assert 500 < ttl <= 560
 
 
-async def test_r4_12_scripts_that_the_server_has_forgotten_are_loaded_again(
+@pytest.mark.proves("R4.12")
+async def test_scripts_that_the_server_has_forgotten_are_loaded_again(
     redis_server: RedisServer,
 ) -> None:
     key, claim = a_key(), a_claim()
@@ -113,10 +121,10 @@ async def test_r4_12_scripts_that_the_server_has_forgotten_are_loaded_again(
 def _left(server: RedisServer, key: Key, claim: Claim) -> list[tuple[str, int]]:
     """What there is of these two, and for how many seconds."""
     names = [
-        *(name.decode() for name in (keys.lease_of(key), keys.interactive_of(key))),
+        *(name.decode() for name in (keys.lease_name(key), keys.interactive_name(key))),
         *(
             name_of(claim.run_id).decode()
-            for name_of in (keys.interrupt_of, keys.cancel_of, keys.queue_of)
+            for name_of in (keys.interrupt_name, keys.cancel_name, keys.queue_name)
         ),
     ]
     found = [(name, int(server.execute("TTL", name))) for name in names]

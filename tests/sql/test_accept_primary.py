@@ -9,9 +9,9 @@ import pytest
 
 from headway import Headway
 from headway.adapters.sql.connect.addresses import Connector
-from headway.adapters.sql.connect.lineage import OLD_PRIMARY, WENT_BACK
+from headway.adapters.sql.connect.lineage import LOST_COMMITS, OLD_PRIMARY
 from headway.adapters.sql.connect.server_check import Purpose
-from headway.api.http.problem import problem_of
+from headway.api.http.problem import to_problem
 from headway.api.routes import health
 from headway.bootstrap import accept_primary
 from headway.core.errors import ConfigurationError, DatabaseBehind, SchemaMismatch
@@ -70,7 +70,7 @@ async def test_accepted_primary_is_used_by_running_processes_after_two_failovers
 
     second.come_back()
     for connector in (*running, connector_to(first, second)):
-        connector.lost()
+        connector.note_disconnect()
         assert await database_of(connector) == first.database
     assert epoch_of(second) == 1
 
@@ -80,8 +80,8 @@ async def test_accepted_backup_is_used_by_running_processes(a_node: MakeNode) ->
     make_stream(node, seq=50)
     connector = connector_to(node)
     async with connected(connector, Purpose.WRITE) as connection:
-        connector.saw(60, epoch=0, on=connection)
-    assert await reasons_of(connector) == [WENT_BACK]
+        connector.note_commit(60, epoch=0, connection=connection)
+    assert await reasons_of(connector) == [LOST_COMMITS]
     await accept_primary([node.url])
     assert await database_of(connector) == node.database
 
@@ -113,7 +113,7 @@ async def test_sqlite_has_nothing_to_accept(tmp_path: Path) -> None:
 
 
 def test_clients_receive_the_remedy_without_addresses() -> None:
-    problem = problem_of(DatabaseBehind({"postgresql://db-1/headway": OLD_PRIMARY}))
+    problem = to_problem(DatabaseBehind({"postgresql://db-1/headway": OLD_PRIMARY}))
     assert (problem.status_code, problem.code) == (503, "database_behind")
     assert "headway db accept-primary" in problem.detail
     assert "db-1" not in problem.detail

@@ -24,38 +24,42 @@ async def make_table(database: Database) -> None:
 
 
 async def count_fruit(database: Database) -> int:
-    async with database.session() as connection:
+    async with database.open_session() as connection:
         return int((await connection.execute(text("SELECT count(*) FROM fruit"))).scalar_one())
 
 
+@pytest.mark.proves("R4.1")
 @pytest.mark.parametrize("backend", ALL)
-async def test_r4_1_the_same_statements_run_on_every_driver(database: Database) -> None:
+async def test_the_same_statements_run_on_every_driver(database: Database) -> None:
     await make_table(database)
     assert await count_fruit(database) == 1
 
 
+@pytest.mark.proves("R4.7")
 @pytest.mark.parametrize("backend", ALL)
-async def test_r4_7_a_session_commits_nothing_by_itself(database: Database) -> None:
+async def test_a_session_commits_nothing_by_itself(database: Database) -> None:
     await make_table(database)
-    async with database.session() as connection:
+    async with database.open_session() as connection:
         await connection.execute(text("INSERT INTO fruit VALUES (2, 'plum')"))
     assert await count_fruit(database) == 1
 
 
+@pytest.mark.proves("R4.7")
 @pytest.mark.parametrize("backend", ALL)
-async def test_r4_7_a_session_undoes_nothing_that_was_committed(database: Database) -> None:
+async def test_a_session_undoes_nothing_that_was_committed(database: Database) -> None:
     await make_table(database)
-    async with database.session() as connection:
+    async with database.open_session() as connection:
         await connection.execute(text("INSERT INTO fruit VALUES (2, 'plum')"))
         await connection.commit()
     assert await count_fruit(database) == 2
 
 
+@pytest.mark.proves("I13")
 @pytest.mark.parametrize("backend", FILES_AND_SERVERS)
-async def test_i13_a_snapshot_sees_one_instant(database: Database) -> None:
+async def test_a_snapshot_sees_one_instant(database: Database) -> None:
     await make_table(database)
     count = text("SELECT count(*) FROM fruit")
-    async with database.snapshot() as connection:
+    async with database.open_snapshot() as connection:
         assert (await connection.execute(count)).scalar_one() == 1
         async with database.engine.begin() as other:
             await other.execute(text("INSERT INTO fruit VALUES (2, 'plum')"))
@@ -63,13 +67,14 @@ async def test_i13_a_snapshot_sees_one_instant(database: Database) -> None:
     assert await count_fruit(database) == 2
 
 
+@pytest.mark.proves("I13")
 @pytest.mark.parametrize("backend", SERVERS)
-async def test_i13_after_a_snapshot_a_session_sees_what_is_new(database: Database) -> None:
+async def test_after_a_snapshot_a_session_sees_what_is_new(database: Database) -> None:
     await make_table(database)
     count = text("SELECT count(*) FROM fruit")
-    async with database.snapshot() as connection:
+    async with database.open_snapshot() as connection:
         await connection.execute(count)
-    async with database.session() as connection:
+    async with database.open_session() as connection:
         assert (await connection.execute(count)).scalar_one() == 1
         await _insert_elsewhere(database)
         assert (await connection.execute(count)).scalar_one() == 2
@@ -80,19 +85,21 @@ async def _insert_elsewhere(database: Database) -> None:
         await other.execute(text("INSERT INTO fruit VALUES (2, 'plum')"))
 
 
+@pytest.mark.proves("R4.3")
 @pytest.mark.parametrize("backend", SERVERS)
-async def test_r4_3_the_pool_keeps_five_and_lends_fifteen(database: Database) -> None:
+async def test_the_pool_keeps_five_and_lends_fifteen(database: Database) -> None:
     async with AsyncExitStack() as stack:
         for _ in range(15):
-            await stack.enter_async_context(database.session())
+            await stack.enter_async_context(database.open_session())
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1), database.session():
+            async with asyncio.timeout(0.1), database.open_session():
                 pass
     assert database.engine.pool.checkedin() == 5  # type: ignore[attr-defined]
 
 
+@pytest.mark.proves("R4.3")
 @pytest.mark.parametrize("backend", SERVERS)
-async def test_r4_3_the_pool_waits_thirty_seconds_and_renews_after_five_minutes(
+async def test_the_pool_waits_thirty_seconds_and_renews_after_five_minutes(
     database: Database,
 ) -> None:
     pool = database.engine.pool
@@ -100,11 +107,12 @@ async def test_r4_3_the_pool_waits_thirty_seconds_and_renews_after_five_minutes(
     assert pool._recycle == 300
 
 
+@pytest.mark.proves("R4.3")
 @pytest.mark.parametrize("backend", SERVERS)
-async def test_r4_3_a_connection_that_broke_in_the_pool_is_not_lent(
+async def test_a_connection_that_broke_in_the_pool_is_not_lent(
     database: Database, backend: str
 ) -> None:
-    async with database.session() as connection:
+    async with database.open_session() as connection:
         query = {"postgres": "SELECT pg_backend_pid()", "mariadb": "SELECT connection_id()"}
         session_id = (await connection.execute(text(query[backend]))).scalar_one()
     assert database.connector is not None
@@ -114,37 +122,38 @@ async def test_r4_3_a_connection_that_broke_in_the_pool_is_not_lent(
     }
     async with connected(database.connector, Purpose.WRITE) as other:
         await run(other, end[backend])
-    async with database.session() as connection:
+    async with database.open_session() as connection:
         assert (await connection.execute(text(query[backend]))).scalar_one() != session_id
 
 
+@pytest.mark.proves("R4.4")
 @pytest.mark.parametrize("backend", SERVERS)
-async def test_r4_4_the_pool_connects_as_the_connector_does(
-    database: Database, backend: str
-) -> None:
+async def test_the_pool_connects_as_the_connector_does(database: Database, backend: str) -> None:
     zone = {"postgres": "SHOW timezone", "mariadb": "SELECT @@time_zone"}[backend]
-    async with database.session() as connection:
+    async with database.open_session() as connection:
         assert (await connection.execute(text(zone))).scalar_one() in {"UTC", "+00:00"}
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.parametrize("backend", ["mariadb"])
-async def test_r4_5_a_snapshot_leaves_autocommit_as_the_url_has_it(url: str) -> None:
+async def test_a_snapshot_leaves_autocommit_as_the_url_has_it(url: str) -> None:
     database = Database(parse_addresses([f"{url}?autocommit=on"]), durability="process")
-    for open_session in (database.session, database.snapshot, database.session):
+    for open_session in (database.open_session, database.open_snapshot, database.open_session):
         async with open_session() as connection:
             assert (await connection.execute(text("SELECT @@autocommit"))).scalar_one() == 1
     await database.close()
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.parametrize("backend", SERVERS)
-async def test_i20_closing_does_not_wait_for_a_server_that_does_not_answer(
+async def test_closing_does_not_wait_for_a_server_that_does_not_answer(
     database: Database,
     backend: str,
     request: pytest.FixtureRequest,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server: PostgresServer | MariaDBServer = request.getfixturevalue(f"{backend}_server")
-    async with database.session() as connection:
+    async with database.open_session() as connection:
         await connection.execute(text("SELECT 1"))
     server.pause()
     try:

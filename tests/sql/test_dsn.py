@@ -24,6 +24,7 @@ def problem_of(*urls: str) -> str:
     return str(refused.value)
 
 
+@pytest.mark.proves("R4.1")
 @pytest.mark.parametrize(
     ("scheme", "driver"),
     [
@@ -36,10 +37,11 @@ def problem_of(*urls: str) -> str:
         ("mariadb+aiomysql", "mysql"),
     ],
 )
-def test_r4_1_each_scheme_leads_to_its_driver(scheme: str, driver: str) -> None:
+def test_each_scheme_leads_to_its_driver(scheme: str, driver: str) -> None:
     assert parse(f"{scheme}://ann@db.example/headway").driver == driver
 
 
+@pytest.mark.proves("R4.2")
 @pytest.mark.parametrize(
     ("url", "database"),
     [
@@ -50,25 +52,28 @@ def test_r4_1_each_scheme_leads_to_its_driver(scheme: str, driver: str) -> None:
         ("sqlite+aiosqlite:///headway.db", "headway.db"),
     ],
 )
-def test_r4_2_sqlite_is_a_file_or_memory(url: str, database: str) -> None:
+def test_sqlite_is_a_file_or_memory(url: str, database: str) -> None:
     assert parse(url).driver == "sqlite"
     assert parse(url).database == database
     assert parse(url).is_memory == (database == ":memory:")
     assert parse(url).file == (None if database == ":memory:" else Path(database))
 
 
-def test_r4_2_two_slashes_are_not_taken_for_a_file() -> None:
+@pytest.mark.proves("R4.2")
+def test_two_slashes_are_not_taken_for_a_file() -> None:
     assert "sqlite:///headway.db" in problem_of("sqlite://headway.db")
 
 
+@pytest.mark.proves("R4.1")
 @pytest.mark.parametrize("url", ["oracle://ann@db.example/headway", "mysql+asyncmy://h/headway"])
-def test_r4_1_an_unknown_scheme_is_named_with_the_known_ones(url: str) -> None:
+def test_an_unknown_scheme_is_named_with_the_known_ones(url: str) -> None:
     problem = problem_of(url)
     assert repr(url.partition(":")[0]) in problem
     assert "postgresql+asyncpg" in problem
 
 
-def test_r4_5_an_unknown_parameter_names_itself_and_the_allowed_ones() -> None:
+@pytest.mark.proves("R4.5")
+def test_an_unknown_parameter_names_itself_and_the_allowed_ones() -> None:
     problem = problem_of(f"{POSTGRES}?statement_cache_size=0")
     assert "'statement_cache_size'" in problem
     for name in ("application_name", "command_timeout", "ssl_ca", "ssl_cert", "ssl_key", "sslmode"):
@@ -79,57 +84,64 @@ def test_r4_5_an_unknown_parameter_names_itself_and_the_allowed_ones() -> None:
         assert name in problem
 
 
-def test_r4_5_a_parameter_is_checked_in_the_second_url_too() -> None:
+@pytest.mark.proves("R4.5")
+def test_a_parameter_is_checked_in_the_second_url_too() -> None:
     problem = problem_of(POSTGRES, "postgresql://other.example/headway?host=elsewhere")
     assert "database URL 2" in problem
     assert "'host'" in problem
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.parametrize("query", ["mode=memory", "cache=shared", "timeout=5"])
-def test_r4_5_sqlite_takes_no_parameters(query: str) -> None:
+def test_sqlite_takes_no_parameters(query: str) -> None:
     assert "allowed: none" in problem_of(f"sqlite:///headway.db?{query}")
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.parametrize("url", [POSTGRES, MYSQL])
 @pytest.mark.parametrize("name", ["connect_timeout", "read_timeout", "write_timeout"])
-def test_r4_5_the_drivers_timeouts_are_refused_with_the_reason(url: str, name: str) -> None:
+def test_the_drivers_timeouts_are_refused_with_the_reason(url: str, name: str) -> None:
     problem = problem_of(f"{url}?{name}=3")
     assert f"{name!r}, which is refused: " in problem
     assert "unknown" not in problem
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.parametrize("query", ["application_name", "application_name=", "sslmode=&ssl_ca="])
-def test_r4_5_a_parameter_without_a_value_is_not_dropped(query: str) -> None:
+def test_a_parameter_without_a_value_is_not_dropped(query: str) -> None:
     assert "no value" in problem_of(f"{POSTGRES}?{query}")
 
 
-def test_r4_5_a_parameter_is_given_once() -> None:
+@pytest.mark.proves("R4.5")
+def test_a_parameter_is_given_once() -> None:
     assert "more than once" in problem_of(f"{MYSQL}?charset=utf8mb4&charset=latin1")
 
 
-def test_r4_5_sslmode_keeps_the_drivers_own_meaning() -> None:
+@pytest.mark.proves("R4.5")
+def test_sslmode_keeps_the_drivers_own_meaning() -> None:
     assert parse(f"{POSTGRES}?sslmode=verify-full").arguments["ssl"] == "verify-full"
     assert "ssl" not in parse(POSTGRES).arguments
     assert "verify-ca" in problem_of(f"{POSTGRES}?sslmode=on")
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.parametrize("files", ["ssl_ca=ca.pem", "ssl_cert=c.pem&ssl_key=k.pem"])
-def test_r4_5_sslmode_and_files_are_two_answers_to_one_question(files: str) -> None:
+def test_sslmode_and_files_are_two_answers_to_one_question(files: str) -> None:
     assert "both 'sslmode' and 'ssl_*'" in problem_of(f"{POSTGRES}?sslmode=prefer&{files}")
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.parametrize("url", [POSTGRES, MYSQL])
 @pytest.mark.parametrize("name", ["ssl_cert", "ssl_key"])
-def test_r4_5_a_certificate_and_its_key_come_together(url: str, name: str) -> None:
+def test_a_certificate_and_its_key_come_together(url: str, name: str) -> None:
     problem = problem_of(f"{url}?{name}=client.pem")
     assert "'ssl_cert'" in problem
     assert "'ssl_key'" in problem
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.parametrize("url", [POSTGRES, MYSQL])
-def test_r4_5_a_file_that_cannot_be_read_is_named_with_its_parameter(
-    url: str, tmp_path: Path
-) -> None:
+def test_a_file_that_cannot_be_read_is_named_with_its_parameter(url: str, tmp_path: Path) -> None:
     missing, present = tmp_path / "missing.pem", tmp_path / "present.pem"
     present.touch()
     assert f"'ssl_ca' '{missing}'" in problem_of(f"{url}?ssl_ca={missing}")
@@ -137,8 +149,9 @@ def test_r4_5_a_file_that_cannot_be_read_is_named_with_its_parameter(
     assert f"'ssl_key' '{missing}'" in problem
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.parametrize("url", [POSTGRES, MYSQL])
-def test_r4_5_a_file_that_is_no_certificate_is_named_with_its_parameter(
+def test_a_file_that_is_no_certificate_is_named_with_its_parameter(
     url: str, tmp_path: Path
 ) -> None:
     text = tmp_path / "notes.txt"
@@ -147,23 +160,27 @@ def test_r4_5_a_file_that_is_no_certificate_is_named_with_its_parameter(
     assert "'ssl_cert'" in problem_of(f"{url}?ssl_cert={text}&ssl_key={text}")
 
 
-def test_r4_5_files_are_refused_where_the_driver_would_use_a_socket_without_tls() -> None:
+@pytest.mark.proves("R4.5")
+def test_files_are_refused_where_the_driver_would_use_a_socket_without_tls() -> None:
     assert "no host" in problem_of("postgresql:///headway?ssl_ca=/etc/hostname")
 
 
-def test_r4_5_command_timeout_is_a_number_of_seconds() -> None:
+@pytest.mark.proves("R4.5")
+def test_command_timeout_is_a_number_of_seconds() -> None:
     assert parse(f"{POSTGRES}?command_timeout=2.5").arguments["command_timeout"] == 2.5
     for text in ("soon", "0", "-1", "nan", "inf"):
         assert "'command_timeout'" in problem_of(f"{POSTGRES}?command_timeout={text}")
 
 
-def test_r4_5_application_name_is_a_setting_of_the_session() -> None:
+@pytest.mark.proves("R4.5")
+def test_application_name_is_a_setting_of_the_session() -> None:
     arguments = parse(f"{POSTGRES}?application_name=night%20shift").arguments
     assert arguments["server_settings"] == {"application_name": "night shift"}
     assert "application_name" not in arguments
 
 
-def test_r4_5_the_texts_of_mysql_reach_the_driver_unchanged() -> None:
+@pytest.mark.proves("R4.5")
+def test_the_texts_of_mysql_reach_the_driver_unchanged() -> None:
     given = "charset=latin1&unix_socket=/run/my.sock&init_command=SET%20%40a=1&program_name=headway"
     arguments = parse(f"{MYSQL}?{given}").arguments
     assert arguments["charset"] == "latin1"
@@ -172,28 +189,33 @@ def test_r4_5_the_texts_of_mysql_reach_the_driver_unchanged() -> None:
     assert arguments["program_name"] == "headway"
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.parametrize("word", ["true", "1", "yes", "on", "TRUE"])
-def test_r4_5_autocommit_is_true_in_many_words(word: str) -> None:
+def test_autocommit_is_true_in_many_words(word: str) -> None:
     assert parse(f"{MYSQL}?autocommit={word}").arguments["autocommit"] is True
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.parametrize("word", ["false", "0", "no", "off", "Off"])
-def test_r4_5_autocommit_is_false_in_many_words(word: str) -> None:
+def test_autocommit_is_false_in_many_words(word: str) -> None:
     assert parse(f"{MYSQL}?autocommit={word}").arguments["autocommit"] is False
 
 
-def test_r4_5_autocommit_is_nothing_else() -> None:
+@pytest.mark.proves("R4.5")
+def test_autocommit_is_nothing_else() -> None:
     assert "'autocommit'" in problem_of(f"{MYSQL}?autocommit=maybe")
 
 
-def test_r4_5_mysql_counts_found_rows_and_speaks_all_of_unicode() -> None:
+@pytest.mark.proves("R4.5")
+def test_mysql_counts_found_rows_and_speaks_all_of_unicode() -> None:
     arguments = parse(MYSQL).arguments
     assert arguments["client_flag"] & CLIENT.FOUND_ROWS
     assert arguments["charset"] == "utf8mb4"
     assert "'klingon'" in problem_of(f"{MYSQL}?charset=klingon")
 
 
-def test_r4_5_what_the_url_says_is_what_the_driver_gets() -> None:
+@pytest.mark.proves("R4.5")
+def test_what_the_url_says_is_what_the_driver_gets() -> None:
     arguments = parse("postgresql://ann:p%40ss%2Fw@[::1]:5433/headway").arguments
     assert arguments == {
         "host": "::1",
@@ -204,44 +226,52 @@ def test_r4_5_what_the_url_says_is_what_the_driver_gets() -> None:
     }
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.parametrize("url", [POSTGRES, MYSQL])
-def test_r4_5_beside_others_a_url_means_what_it_means_alone(url: str) -> None:
+def test_beside_others_a_url_means_what_it_means_alone(url: str) -> None:
     other = url.replace("db.example", "other.example")
     first, _ = parse_addresses([url, other])
     assert first == parse(url)
     assert first.arguments == parse(url).arguments
 
 
-def test_r4_4_there_is_at_least_one_address() -> None:
+@pytest.mark.proves("R4.4")
+def test_there_is_at_least_one_address() -> None:
     assert "at least one" in problem_of()
 
 
-def test_r4_4_all_addresses_have_one_driver() -> None:
+@pytest.mark.proves("R4.4")
+def test_all_addresses_have_one_driver() -> None:
     problem = problem_of(POSTGRES, MYSQL)
     assert "mysql, postgres" in problem
 
 
-def test_r4_4_sqlite_has_no_second_address() -> None:
+@pytest.mark.proves("R4.4")
+def test_sqlite_has_no_second_address() -> None:
     assert "one database URL" in problem_of("sqlite:///a.db", "sqlite:///b.db")
 
 
-def test_r4_4_an_address_is_given_once() -> None:
+@pytest.mark.proves("R4.4")
+def test_an_address_is_given_once() -> None:
     assert "twice" in problem_of(POSTGRES, f"{POSTGRES}?application_name=other")
 
 
+@pytest.mark.proves("R4.4")
 @pytest.mark.parametrize("hosts", ["a.example,b.example", "a.example:1,b.example:2"])
-def test_r4_4_several_hosts_are_several_urls(hosts: str) -> None:
+def test_several_hosts_are_several_urls(hosts: str) -> None:
     problem_of(f"postgresql://{hosts}/headway")
 
 
+@pytest.mark.proves("R4.1")
 @pytest.mark.parametrize(
     "rest", ["db.example", "db.example/", "db.example:0/x", "db.example:99999/x"]
 )
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
-def test_r4_1_a_server_needs_a_possible_port_and_a_database(scheme: str, rest: str) -> None:
+def test_a_server_needs_a_possible_port_and_a_database(scheme: str, rest: str) -> None:
     problem_of(f"{scheme}://{rest}")
 
 
+@pytest.mark.proves("S4")
 @pytest.mark.parametrize(
     "url",
     [
@@ -257,22 +287,24 @@ def test_r4_1_a_server_needs_a_possible_port_and_a_database(scheme: str, rest: s
         "hush",
     ],
 )
-def test_s4_no_refusal_repeats_a_password(url: str) -> None:
+def test_no_refusal_repeats_a_password(url: str) -> None:
     assert "hush" not in problem_of(url)
 
 
+@pytest.mark.proves("S4")
 @pytest.mark.parametrize("url", [POSTGRES, f"{MYSQL}?init_command=SET%20%40a='secret'"])
-def test_s4_an_address_does_not_show_its_password(url: str) -> None:
+def test_an_address_does_not_show_its_password(url: str) -> None:
     address = parse(url)
     assert address.display == url.replace("secret", "***", 1).partition("?")[0]
     assert "secret" not in repr(address)
 
 
+@pytest.mark.proves("R4.1")
 @pytest.mark.parametrize(
     ("module", "url", "extra"),
     [("asyncpg", POSTGRES, "headway[postgres]"), ("aiomysql", MYSQL, "headway[mysql]")],
 )
-def test_r4_1_a_missing_driver_names_its_extra(
+def test_a_missing_driver_names_its_extra(
     module: str, url: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)

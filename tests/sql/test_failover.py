@@ -33,7 +33,7 @@ async def port_of(database: Database) -> int:
     async def ask(connection: AsyncConnection) -> int:
         return int((await connection.execute(text(query))).scalar_one())
 
-    return await database.with_retry(ask, sleep=_at_once)
+    return await database.read_with_retry(ask, sleep=_at_once)
 
 
 async def _at_once(delay_s: float) -> None:
@@ -78,8 +78,9 @@ def mariadb_nodes(mariadb_pair: MariaDBPair) -> Iterator[list[MariaDBNode]]:
         node.drop()
 
 
+@pytest.mark.proves("R4.4")
 @pytest.mark.backend("postgres")
-async def test_r4_4_a_standby_is_skipped_wherever_it_stands(
+async def test_a_standby_is_skipped_wherever_it_stands(
     postgres_nodes: list[PostgresNode],
 ) -> None:
     primary, standby = postgres_nodes
@@ -89,8 +90,9 @@ async def test_r4_4_a_standby_is_skipped_wherever_it_stands(
         assert await reasons_of(database) == ["is a standby"]
 
 
+@pytest.mark.proves("R4.4")
 @pytest.mark.backend("mariadb")
-async def test_r4_4_a_read_only_node_is_skipped_wherever_it_stands(
+async def test_a_read_only_node_is_skipped_wherever_it_stands(
     mariadb_nodes: list[MariaDBNode],
 ) -> None:
     primary, standby = mariadb_nodes
@@ -100,8 +102,9 @@ async def test_r4_4_a_read_only_node_is_skipped_wherever_it_stands(
         assert await reasons_of(database) == ["is read-only (read_only)"]
 
 
+@pytest.mark.proves("I21")
 @pytest.mark.backend("postgres")
-async def test_i21_a_pair_fails_over_and_its_old_primary_is_refused(
+async def test_a_pair_fails_over_and_its_old_primary_is_refused(
     postgres_pair: PostgresPair, postgres_nodes: list[PostgresNode]
 ) -> None:
     first, second = postgres_nodes
@@ -134,8 +137,9 @@ async def test_i21_a_pair_fails_over_and_its_old_primary_is_refused(
         assert epoch_of(first) == 2
 
 
+@pytest.mark.proves("I21")
 @pytest.mark.backend("mariadb")
-async def test_i21_a_pooled_connection_to_the_old_primary_is_not_used_again(
+async def test_a_pooled_connection_to_the_old_primary_is_not_used_again(
     mariadb_pair: MariaDBPair, mariadb_nodes: list[MariaDBNode]
 ) -> None:
     first, second = mariadb_nodes
@@ -144,10 +148,10 @@ async def test_i21_a_pooled_connection_to_the_old_primary_is_not_used_again(
         assert await port_of(database) == first.server.port
         mariadb_pair.promote()  # The connection in the pool is as good as before.
         try:
-            database.connector.lost()
-            async with database.session(), database.session():
+            database.connector.note_disconnect()
+            async with database.open_session(), database.open_session():
                 pass
-            async with database.session() as one, database.session() as other:
+            async with database.open_session() as one, database.open_session() as other:
                 for connection in (one, other):
                     port = (await connection.execute(text("SELECT @@port"))).scalar_one()
                     assert port == second.server.port
@@ -156,7 +160,8 @@ async def test_i21_a_pooled_connection_to_the_old_primary_is_not_used_again(
         assert (epoch_of(first), epoch_of(second)) == (0, 1)
 
 
-async def test_i21_a_connection_that_broke_in_the_pool_makes_the_next_look_at_all(
+@pytest.mark.proves("I21")
+async def test_a_connection_that_broke_in_the_pool_makes_the_next_look_at_all(
     a_node: Callable[[], Node], backend: str
 ) -> None:
     home, other = a_node(), a_node()
@@ -170,16 +175,17 @@ async def test_i21_a_connection_that_broke_in_the_pool_makes_the_next_look_at_al
         "mariadb": ("SELECT connection_id()", "KILL {}", "SELECT database()"),
     }[backend]
     async with opened(home, other) as database:
-        async with database.session() as connection:
+        async with database.open_session() as connection:
             session_id = (await connection.execute(text(own_id))).scalar_one()
         make_stream(other, epoch=1)  # Others saw a failover, and this process did not.
         home.execute(end.format(session_id))
-        async with database.session() as connection:
+        async with database.open_session() as connection:
             assert (await connection.execute(text(where))).scalar_one() == other.database
 
 
+@pytest.mark.proves("I21")
 @pytest.mark.backend("mariadb")
-async def test_i21_a_primary_that_was_left_is_refused_although_it_takes_writes_again(
+async def test_a_primary_that_was_left_is_refused_although_it_takes_writes_again(
     mariadb_pair: MariaDBPair, mariadb_nodes: list[MariaDBNode]
 ) -> None:
     first, second = mariadb_nodes
@@ -188,8 +194,8 @@ async def test_i21_a_primary_that_was_left_is_refused_although_it_takes_writes_a
         assert await port_of(database) == first.server.port
         mariadb_pair.promote()
         try:
-            database.connector.lost()
-            async with database.session(), database.session():
+            database.connector.note_disconnect()
+            async with database.open_session(), database.open_session():
                 pass
         finally:
             mariadb_pair.fail_back()

@@ -11,11 +11,11 @@ from pymysql.err import MySQLError
 from sqlalchemy.exc import DBAPIError
 
 from headway.adapters.sql.connect.driver_errors import (
-    explained,
     is_disconnect,
     is_duplicate,
     is_read_only,
     is_serialization_conflict,
+    to_store_error,
 )
 from headway.adapters.sql.connect.server_check import Purpose, RawConnection
 from headway.adapters.sql.connect.sqlite import open_sqlite
@@ -48,23 +48,27 @@ async def connection(node: Node) -> AsyncIterator[RawConnection]:
         yield connection
 
 
-async def test_r4_6_a_row_that_is_there_already_is_a_duplicate(connection: RawConnection) -> None:
+@pytest.mark.proves("R4.6")
+async def test_a_row_that_is_there_already_is_a_duplicate(connection: RawConnection) -> None:
     insert = "INSERT INTO stream VALUES (1, 'ours', 0, 0)"
     assert await meanings(connection, insert) == ["is_duplicate"]
 
 
-def test_i20_a_lock_that_nobody_lets_go_of_is_an_outage_and_not_a_refusal() -> None:
-    told = explained(MySQLError(1205, "Lock wait timeout exceeded"))
+@pytest.mark.proves("I20")
+def test_a_lock_that_nobody_lets_go_of_is_an_outage_and_not_a_refusal() -> None:
+    told = to_store_error(MySQLError(1205, "Lock wait timeout exceeded"))
     assert isinstance(told, DatabaseUnavailable)
     assert "Lock wait timeout" in str(told)
-    assert isinstance(explained(MySQLError(1062, "Duplicate entry")), StoreFailed)
+    assert isinstance(to_store_error(MySQLError(1062, "Duplicate entry")), StoreFailed)
 
 
-async def test_r4_6_a_wrong_statement_means_nothing_of_this(connection: RawConnection) -> None:
+@pytest.mark.proves("R4.6")
+async def test_a_wrong_statement_means_nothing_of_this(connection: RawConnection) -> None:
     assert await meanings(connection, "SELECT * FROM nowhere") == []
 
 
-async def test_r4_6_a_row_that_others_hold_is_a_conflict(
+@pytest.mark.proves("R4.6")
+async def test_a_row_that_others_hold_is_a_conflict(
     node: Node, connection: RawConnection, backend: str
 ) -> None:
     patience = {
@@ -78,7 +82,8 @@ async def test_r4_6_a_row_that_others_hold_is_a_conflict(
     assert found == ["is_serialization_conflict"]
 
 
-async def test_r4_6_a_deadlock_is_a_conflict_for_one(node: Node, connection: RawConnection) -> None:
+@pytest.mark.proves("R4.6")
+async def test_a_deadlock_is_a_conflict_for_one(node: Node, connection: RawConnection) -> None:
     node.execute("INSERT INTO stream VALUES (2, 'ours', 0, 0)")
     change = "UPDATE stream SET seq = seq + 1 WHERE id = {}"
     async with connected(connector_to(node)) as other:
@@ -93,7 +98,8 @@ async def test_r4_6_a_deadlock_is_a_conflict_for_one(node: Node, connection: Raw
     assert [meanings_of(error) for error in errors] == [["is_serialization_conflict"]]
 
 
-async def test_i21_a_node_that_stopped_taking_writes_says_so(
+@pytest.mark.proves("I21")
+async def test_a_node_that_stopped_taking_writes_says_so(
     connection: RawConnection, backend: str
 ) -> None:
     demote = {
@@ -104,8 +110,9 @@ async def test_i21_a_node_that_stopped_taking_writes_says_so(
     assert await meanings(connection, "UPDATE stream SET seq = 1") == ["is_read_only"]
 
 
+@pytest.mark.proves("I21")
 @pytest.mark.parametrize("backend", ["mariadb"])
-async def test_i21_a_server_that_was_made_read_only_says_so(
+async def test_a_server_that_was_made_read_only_says_so(
     connection: RawConnection, mariadb_server: MariaDBServer
 ) -> None:
     mariadb_server.set_read_only(True)
@@ -115,7 +122,8 @@ async def test_i21_a_server_that_was_made_read_only_says_so(
         mariadb_server.set_read_only(False)
 
 
-async def test_r4_6_a_connection_that_was_ended_is_gone_at_once_and_afterwards(
+@pytest.mark.proves("R4.6")
+async def test_a_connection_that_was_ended_is_gone_at_once_and_afterwards(
     connection: RawConnection, backend: str
 ) -> None:
     end = {
@@ -127,9 +135,10 @@ async def test_r4_6_a_connection_that_was_ended_is_gone_at_once_and_afterwards(
         assert await meanings(connection, "SELECT 1") == ["is_disconnect"]
 
 
+@pytest.mark.proves("R4.6")
 @pytest.mark.parametrize("backend", ["postgres"])
 @pytest.mark.parametrize("turn_count", range(5))
-async def test_r4_6_a_goodbye_that_was_read_before_the_end_of_the_line_is_its_end(
+async def test_a_goodbye_that_was_read_before_the_end_of_the_line_is_its_end(
     node: Node, connection: RawConnection, turn_count: int
 ) -> None:
     """A process that was paused finds both, and reads the one some turns before the other."""
@@ -140,6 +149,7 @@ async def test_r4_6_a_goodbye_that_was_read_before_the_end_of_the_line_is_its_en
     assert await meanings(connection, "SELECT 1") == ["is_disconnect"]
 
 
+@pytest.mark.proves("R4.6")
 @pytest.mark.parametrize(
     "error",
     [
@@ -150,11 +160,12 @@ async def test_r4_6_a_goodbye_that_was_read_before_the_end_of_the_line_is_its_en
         DBAPIError("SELECT 1", None, Exception("odd"), connection_invalidated=True),
     ],
 )
-def test_r4_6_a_broken_network_is_a_lost_connection(error: Exception) -> None:
+def test_a_broken_network_is_a_lost_connection(error: Exception) -> None:
     assert meanings_of(error) == ["is_disconnect"]
 
 
-def test_r4_6_a_limit_that_ran_out_is_not_a_lost_connection() -> None:
+@pytest.mark.proves("R4.6")
+def test_a_limit_that_ran_out_is_not_a_lost_connection() -> None:
     assert meanings_of(TimeoutError()) == []
 
 
@@ -170,9 +181,10 @@ def files(tmp_path: Path) -> Iterator[tuple[sqlite3.Connection, sqlite3.Connecti
     other.close()
 
 
+@pytest.mark.proves("R4.6")
 @pytest.mark.backend("sqlite")
 @pytest.mark.parametrize("row", ["(1, 'plum')", "(2, 'fig')"])
-def test_r4_6_sqlite_tells_a_duplicate(
+def test_sqlite_tells_a_duplicate(
     files: tuple[sqlite3.Connection, sqlite3.Connection], row: str
 ) -> None:
     with pytest.raises(sqlite3.IntegrityError) as failed:
@@ -180,8 +192,9 @@ def test_r4_6_sqlite_tells_a_duplicate(
     assert meanings_of(failed.value) == ["is_duplicate"]
 
 
+@pytest.mark.proves("R4.6")
 @pytest.mark.backend("sqlite")
-def test_r4_6_sqlite_tells_a_conflict(
+def test_sqlite_tells_a_conflict(
     files: tuple[sqlite3.Connection, sqlite3.Connection],
 ) -> None:
     one, other = files
@@ -193,8 +206,9 @@ def test_r4_6_sqlite_tells_a_conflict(
     one.execute("ROLLBACK")
 
 
+@pytest.mark.proves("R4.6")
 @pytest.mark.backend("sqlite")
-def test_r4_6_sqlite_tells_a_conflict_of_snapshots(
+def test_sqlite_tells_a_conflict_of_snapshots(
     files: tuple[sqlite3.Connection, sqlite3.Connection],
 ) -> None:
     one, other = files
@@ -207,8 +221,9 @@ def test_r4_6_sqlite_tells_a_conflict_of_snapshots(
     other.execute("ROLLBACK")
 
 
+@pytest.mark.proves("R4.6")
 @pytest.mark.backend("sqlite")
-def test_r4_6_sqlite_tells_that_it_may_not_write(
+def test_sqlite_tells_that_it_may_not_write(
     files: tuple[sqlite3.Connection, sqlite3.Connection],
 ) -> None:
     files[0].execute("PRAGMA query_only = ON")

@@ -7,7 +7,7 @@ import pytest
 
 from headway.adapters.sql.connect import addresses as connect
 from headway.adapters.sql.connect.addresses import Connector
-from headway.adapters.sql.connect.lineage import OLD_PRIMARY, Stream
+from headway.adapters.sql.connect.lineage import OLD_PRIMARY, StreamState
 from headway.adapters.sql.connect.server_check import Purpose, RawConnection
 from headway.core.errors import DatabaseUnavailable
 from tests.sql.nodes import (
@@ -30,7 +30,8 @@ async def refused_by(connector: Connector) -> list[str]:
     return list(refused.value.reasons.values())
 
 
-async def test_i21_before_the_tables_are_made_the_check_is_passed_over(a_node: MakeNode) -> None:
+@pytest.mark.proves("I21")
+async def test_before_the_tables_are_made_the_check_is_passed_over(a_node: MakeNode) -> None:
     node = a_node()
     connector = connector_to(node)
     assert await database_of(connector) == node.database
@@ -39,7 +40,8 @@ async def test_i21_before_the_tables_are_made_the_check_is_passed_over(a_node: M
     assert epoch_of(node) == 3
 
 
-async def test_i21_another_cluster_is_refused(a_node: MakeNode) -> None:
+@pytest.mark.proves("I21")
+async def test_another_cluster_is_refused(a_node: MakeNode) -> None:
     node = a_node()
     make_stream(node)
     connector = connector_to(node)
@@ -48,7 +50,8 @@ async def test_i21_another_cluster_is_refused(a_node: MakeNode) -> None:
     assert await refused_by(connector) == ["belongs to another cluster"]
 
 
-async def test_i21_an_emptied_database_is_refused(a_node: MakeNode) -> None:
+@pytest.mark.proves("I21")
+async def test_an_emptied_database_is_refused(a_node: MakeNode) -> None:
     node = a_node()
     make_stream(node)
     connector = connector_to(node)
@@ -57,7 +60,8 @@ async def test_i21_an_emptied_database_is_refused(a_node: MakeNode) -> None:
     assert await refused_by(connector) == ["belongs to another cluster"]
 
 
-async def test_i21_a_new_process_does_not_guess_between_two_clusters(a_node: MakeNode) -> None:
+@pytest.mark.proves("I21")
+async def test_a_new_process_does_not_guess_between_two_clusters(a_node: MakeNode) -> None:
     first, second = a_node(), a_node()
     make_stream(first)
     make_stream(second, cluster_id="theirs")
@@ -66,12 +70,13 @@ async def test_i21_a_new_process_does_not_guess_between_two_clusters(a_node: Mak
     assert all("belongs to another cluster" in reason for reason in reasons)
 
 
-async def test_i21_a_database_restored_from_a_backup_is_refused(a_node: MakeNode) -> None:
+@pytest.mark.proves("I21")
+async def test_a_database_restored_from_a_backup_is_refused(a_node: MakeNode) -> None:
     node = a_node()
     make_stream(node, seq=50)
     connector = connector_to(node)
     async with connected(connector, Purpose.WRITE) as connection:
-        connector.saw(60, epoch=0, on=connection)
+        connector.note_commit(60, epoch=0, connection=connection)
     make_stream(node, seq=59)
     (reason,) = await refused_by(connector)
     assert "is behind" in reason
@@ -80,7 +85,8 @@ async def test_i21_a_database_restored_from_a_backup_is_refused(a_node: MakeNode
     assert await database_of(connector) == node.database
 
 
-async def test_i21_a_failover_raises_the_epoch_and_the_old_home_is_refused_for_ever(
+@pytest.mark.proves("I21")
+async def test_a_failover_raises_the_epoch_and_the_old_home_is_refused_for_ever(
     a_node: MakeNode,
 ) -> None:
     first, second = a_node(), a_node()
@@ -102,7 +108,8 @@ async def test_i21_a_failover_raises_the_epoch_and_the_old_home_is_refused_for_e
     assert epoch_of(first) == 0
 
 
-async def test_i21_a_new_process_takes_the_new_primary_beside_the_old_one(a_node: MakeNode) -> None:
+@pytest.mark.proves("I21")
+async def test_a_new_process_takes_the_new_primary_beside_the_old_one(a_node: MakeNode) -> None:
     old, new = a_node(), a_node()
     make_stream(old, epoch=0, seq=99)
     make_stream(new, epoch=1, seq=50)
@@ -110,7 +117,8 @@ async def test_i21_a_new_process_takes_the_new_primary_beside_the_old_one(a_node
     assert (epoch_of(old), epoch_of(new)) == (0, 1)
 
 
-async def test_i21_two_writable_nodes_of_one_epoch_are_told_apart_once(a_node: MakeNode) -> None:
+@pytest.mark.proves("I21")
+async def test_two_writable_nodes_of_one_epoch_are_told_apart_once(a_node: MakeNode) -> None:
     old, new = a_node(), a_node()
     make_stream(old, seq=50)
     make_stream(new, seq=60)
@@ -119,17 +127,19 @@ async def test_i21_two_writable_nodes_of_one_epoch_are_told_apart_once(a_node: M
         assert (epoch_of(old), epoch_of(new)) == (0, 1)
 
 
-async def test_i21_with_one_address_the_epoch_is_never_raised(a_node: MakeNode) -> None:
+@pytest.mark.proves("I21")
+async def test_with_one_address_the_epoch_is_never_raised(a_node: MakeNode) -> None:
     node = a_node()
     make_stream(node, epoch=4)
     connector = connector_to(node)
     for _ in range(3):
-        connector.lost()
+        connector.note_disconnect()
         await database_of(connector)
     assert epoch_of(node) == 4
 
 
-async def test_i21_home_as_expected_ends_the_walk(a_node: MakeNode) -> None:
+@pytest.mark.proves("I21")
+async def test_home_as_expected_ends_the_walk(a_node: MakeNode) -> None:
     home, other = a_node(), a_node()
     make_stream(home)
     connector = connector_to(home, other)
@@ -138,7 +148,8 @@ async def test_i21_home_as_expected_ends_the_walk(a_node: MakeNode) -> None:
     assert await database_of(connector) == home.database
 
 
-async def test_i21_after_a_loss_a_failover_that_others_have_marked_is_followed(
+@pytest.mark.proves("I21")
+async def test_after_a_loss_a_failover_that_others_have_marked_is_followed(
     a_node: MakeNode,
 ) -> None:
     home, other = a_node(), a_node()
@@ -146,12 +157,13 @@ async def test_i21_after_a_loss_a_failover_that_others_have_marked_is_followed(
     connector = connector_to(home, other)
     await database_of(connector)
     make_stream(other, epoch=1, seq=40)
-    connector.lost()
+    connector.note_disconnect()
     assert await database_of(connector) == other.database
     assert epoch_of(other) == 1
 
 
-async def test_i21_an_old_home_is_not_trusted_again_when_it_was_away(a_node: MakeNode) -> None:
+@pytest.mark.proves("I21")
+async def test_an_old_home_is_not_trusted_again_when_it_was_away(a_node: MakeNode) -> None:
     home, other = a_node(), a_node()
     make_stream(home, seq=50)
     other.leave()
@@ -165,7 +177,8 @@ async def test_i21_an_old_home_is_not_trusted_again_when_it_was_away(a_node: Mak
     assert await database_of(connector) == other.database
 
 
-async def test_i21_while_an_address_is_silent_it_is_asked_again_from_time_to_time(
+@pytest.mark.proves("I21")
+async def test_while_an_address_is_silent_it_is_asked_again_from_time_to_time(
     a_node: MakeNode,
 ) -> None:
     now_s = 0.0
@@ -176,28 +189,32 @@ async def test_i21_while_an_address_is_silent_it_is_asked_again_from_time_to_tim
     assert await database_of(connector) == home.database
     other.come_back()
     make_stream(other, epoch=1)
-    now_s = connect.LOOK_AGAIN_S - 1
+    now_s = connect.PROBE_ALL_INTERVAL_S - 1
     assert await database_of(connector) == home.database
-    now_s = connect.LOOK_AGAIN_S
+    now_s = connect.PROBE_ALL_INTERVAL_S
     assert await database_of(connector) == other.database
 
 
-async def test_i21_a_connection_to_the_old_home_is_no_longer_current(a_node: MakeNode) -> None:
+@pytest.mark.proves("I21")
+async def test_a_connection_to_the_old_home_is_no_longer_current(a_node: MakeNode) -> None:
     home, other = a_node(), a_node()
     make_stream(home)
     connector = connector_to(home, other)
     async with connected(connector, Purpose.WRITE) as before:
         assert connector.is_current(before)
         make_stream(other, epoch=1, seq=7)
-        connector.lost()
+        connector.note_disconnect()
         async with connected(connector, Purpose.WRITE) as after:
             assert connector.is_current(after)
             assert not connector.is_current(before)
-            connector.saw(99, epoch=0, on=before)  # Too late: it says nothing about the new home.
+            connector.note_commit(
+                99, epoch=0, connection=before
+            )  # Too late: it says nothing about the new home.
     assert await database_of(connector) == other.database
 
 
-async def test_i21_of_many_who_see_a_failover_at_once_one_raises_the_epoch(
+@pytest.mark.proves("I21")
+async def test_of_many_who_see_a_failover_at_once_one_raises_the_epoch(
     a_node: MakeNode, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = a_node(), a_node()
@@ -215,7 +232,8 @@ async def test_i21_of_many_who_see_a_failover_at_once_one_raises_the_epoch(
     assert [vars(record)["event"] for record in caplog.records] == ["database_moved"]
 
 
-async def test_i21_a_commit_during_a_connect_does_not_make_the_node_look_behind(
+@pytest.mark.proves("I21")
+async def test_a_commit_during_a_connect_does_not_make_the_node_look_behind(
     a_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = a_node()
@@ -224,9 +242,9 @@ async def test_i21_a_commit_during_a_connect_does_not_make_the_node_look_behind(
     async with connected(connector, Purpose.WRITE) as writer:
         read_stream = connector._server.read_stream
 
-        async def read_and_be_overtaken(connection: RawConnection) -> Stream | None:
+        async def read_and_be_overtaken(connection: RawConnection) -> StreamState | None:
             found = await read_stream(connection)
-            connector.saw(51, epoch=0, on=writer)
+            connector.note_commit(51, epoch=0, connection=writer)
             return found
 
         monkeypatch.setattr(connector._server, "read_stream", read_and_be_overtaken)
@@ -236,7 +254,8 @@ async def test_i21_a_commit_during_a_connect_does_not_make_the_node_look_behind(
     assert "is behind" in reason
 
 
-async def test_i21_a_connector_serves_a_writer_in_a_loop_of_its_own(a_node: MakeNode) -> None:
+@pytest.mark.proves("I21")
+async def test_a_connector_serves_a_writer_in_a_loop_of_its_own(a_node: MakeNode) -> None:
     node = a_node()
     make_stream(node)
     connector = connector_to(node)
@@ -245,7 +264,7 @@ async def test_i21_a_connector_serves_a_writer_in_a_loop_of_its_own(a_node: Make
         async with connected(connector, Purpose.WRITE) as connection:
             for seq in range(1, 200):
                 await run(connection, f"UPDATE stream SET seq = {seq}")  # noqa: S608
-                connector.saw(seq, epoch=0, on=connection)
+                connector.note_commit(seq, epoch=0, connection=connection)
 
     writing = asyncio.get_running_loop().run_in_executor(None, lambda: asyncio.run(write()))
     while not writing.done():
@@ -253,7 +272,8 @@ async def test_i21_a_connector_serves_a_writer_in_a_loop_of_its_own(a_node: Make
     await writing
 
 
-async def test_i21_a_loss_during_a_look_is_not_forgotten_by_it(
+@pytest.mark.proves("I21")
+async def test_a_loss_during_a_look_is_not_forgotten_by_it(
     a_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, other = a_node(), a_node()
@@ -261,8 +281,8 @@ async def test_i21_a_loss_during_a_look_is_not_forgotten_by_it(
     connector = connector_to(home, other)
     read_stream = connector._server.read_stream
 
-    async def read_and_lose_another(connection: RawConnection) -> Stream | None:
-        connector.lost()
+    async def read_and_lose_another(connection: RawConnection) -> StreamState | None:
+        connector.note_disconnect()
         return await read_stream(connection)
 
     monkeypatch.setattr(connector._server, "read_stream", read_and_lose_another)
@@ -271,7 +291,8 @@ async def test_i21_a_loss_during_a_look_is_not_forgotten_by_it(
     assert await database_of(connector) == other.database
 
 
-async def test_i8_a_node_that_falls_silent_during_the_check_keeps_no_connection(
+@pytest.mark.proves("I8")
+async def test_a_node_that_falls_silent_during_the_check_keeps_no_connection(
     a_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connector = connector_to(a_node())
@@ -286,14 +307,15 @@ async def test_i8_a_node_that_falls_silent_during_the_check_keeps_no_connection(
     assert [is_closed(connection) for connection in opened] == [True]
 
 
-async def test_i8_the_nodes_that_were_not_chosen_keep_no_connection(
+@pytest.mark.proves("I8")
+async def test_the_nodes_that_were_not_chosen_keep_no_connection(
     a_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connector = connector_to(a_node(), a_node())
     read_stream = connector._server.read_stream
     opened: list[RawConnection] = []
 
-    async def note(connection: RawConnection) -> Stream | None:
+    async def note(connection: RawConnection) -> StreamState | None:
         opened.append(connection)
         return await read_stream(connection)
 
@@ -303,7 +325,8 @@ async def test_i8_the_nodes_that_were_not_chosen_keep_no_connection(
         assert [is_closed(connection) for connection in opened] == [False, True]
 
 
-async def test_i21_a_failover_that_cannot_be_marked_is_not_made(
+@pytest.mark.proves("I21")
+async def test_a_failover_that_cannot_be_marked_is_not_made(
     a_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = a_node(), a_node()

@@ -152,7 +152,7 @@ async def test_work_goes_on_when_the_same_file_is_moved_back(url: str, path: Pat
 async def stored_ids(url: str) -> set[str]:
     store = await open_store([url])
     try:
-        async with store._database.session() as session:
+        async with store._database.open_session() as session:
             rows = await session.exec_driver_sql("SELECT id FROM runs")
             return {str(run_id) for (run_id,) in rows}
     finally:

@@ -14,7 +14,7 @@ from headway.core.command.run.settle import Complete, Settled
 from headway.core.command.run.submit import Accepted
 from headway.core.ids import InstanceId, RunId
 from headway.core.run.status import RunStatus
-from headway.services.upkeep.examination import examined
+from headway.services.upkeep.examination import run_doctor
 from headway.testing import a_submit, claim_of
 from tests.contract.backends import run_apart, upgrade
 from tests.contract.scenes import claimed_one, events, instance, moves, status
@@ -101,6 +101,6 @@ async def test_cut_at_any_packet_loses_nothing_doubles_nothing_and_tells_the_tru
         assert accepted == {
             run_id for told in stories for run_id in (told.completed, told.canceled)
         }
-        examination = await examined(beside.doctor, SystemClock())
+        examination = await run_doctor(beside.doctor, SystemClock())
         assert examination.findings == ()
         assert examination.run_count == 2 * number

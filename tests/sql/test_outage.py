@@ -8,11 +8,11 @@ import pytest
 
 from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.adapters.sql.write import writer
-from headway.adapters.sql.write.writer_row import lock_own_row
+from headway.adapters.sql.write.writer_row import lock_writer_row
 from headway.core.command.admin.set_lane import SetLane
 from headway.core.errors import DatabaseUnavailable
 from headway.core.ids import MAIN_LANE
-from headway.core.lane_row import Lane
+from headway.core.lane_row import LaneRow
 from tests.contract.backends import run_apart, upgrade
 from tests.sql.nodes import MariaDBNode, Node, PostgresNode
 
@@ -34,7 +34,8 @@ async def store(node: Node) -> AsyncIterator[SqlStore]:
         await opened.close()
 
 
-async def test_r4_7_a_long_outage_is_told_to_each_who_waits_and_then_it_heals(
+@pytest.mark.proves("R4.7")
+async def test_a_long_outage_is_told_to_each_who_waits_and_then_it_heals(
     node: Node, store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "OUTAGE_S_MAX", 0.5)
@@ -46,10 +47,11 @@ async def test_r4_7_a_long_outage_is_told_to_each_who_waits_and_then_it_heals(
     assert [type(answer) for answer in answers] == [DatabaseUnavailable] * 3
     assert len({id(answer) for answer in answers}) == 3, "each needs a traceback of its own"
     node.come_back()
-    assert isinstance(await store.apply(change), Lane)
+    assert isinstance(await store.apply(change), LaneRow)
 
 
-async def test_i20_a_server_that_is_silent_does_not_keep_who_wants_to_close(
+@pytest.mark.proves("I20")
+async def test_a_server_that_is_silent_does_not_keep_who_wants_to_close(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "RETIRE_S_MAX", 0.1)
@@ -63,7 +65,8 @@ async def test_i20_a_server_that_is_silent_does_not_keep_who_wants_to_close(
         node.server.resume()
 
 
-async def test_i20_a_session_that_ends_while_a_store_is_opened_is_made_anew(
+@pytest.mark.proves("I20")
+async def test_a_session_that_ends_while_a_store_is_opened_is_made_anew(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the process is stopped in the midst of it, for longer than the server waits."""
@@ -73,12 +76,12 @@ async def test_i20_a_session_that_ends_while_a_store_is_opened_is_made_anew(
         if not cuts:
             cuts.append("cut")
             node.cut()
-        return await lock_own_row(*given, **more)
+        return await lock_writer_row(*given, **more)
 
     monkeypatch.setattr(writer, "lock_own_row", cut_once)
     store = await open_store([node.url])
     try:
         assert cuts
-        assert isinstance(await store.apply(SetLane(name=MAIN_LANE, max_concurrent=5)), Lane)
+        assert isinstance(await store.apply(SetLane(name=MAIN_LANE, max_concurrent=5)), LaneRow)
     finally:
         await store.close()

@@ -7,12 +7,12 @@ import pytest
 
 from headway import Headway
 from headway.adapters.sql.connect.dsn import parse_addresses
-from headway.adapters.sql.connect.postgres import SESSION_SETTINGS, WRITE_SETTINGS, Postgres
+from headway.adapters.sql.connect.postgres import SESSION_SETTINGS, WRITE_SETTINGS, PostgresDriver
 from headway.adapters.sql.connect.server_check import Purpose
 from headway.adapters.sql.sql_store import open_store
 from headway.core.errors import ConfigurationError
 from headway.core.run.status import RunStatus
-from headway.ports.store import Whose
+from headway.ports.store import EventOrigin
 from headway.services.context.run_context import RunContext
 from headway.testing import a_submit
 from tests.contract.backends import database_on
@@ -80,7 +80,7 @@ async def test_transaction_mode_is_noticed_while_others_use_the_pooler(
 
     async def open_one() -> str:
         with pytest.raises(ConfigurationError) as refused:
-            await Postgres().open(address, Purpose.READ)
+            await PostgresDriver().open(address, Purpose.READ)
         return str(refused.value)
 
     async with asyncio.timeout(BOUND_S):
@@ -93,7 +93,7 @@ async def test_session_settings_hold_behind_a_pooler_in_session_mode(
     a_pooler: MakePooler, database: str, more: str
 ) -> None:
     (address,) = parse_addresses([a_pooler("session", more=more).url(database)])
-    connection = await Postgres().open(address, Purpose.WRITE)
+    connection = await PostgresDriver().open(address, Purpose.WRITE)
     try:
         for name, value in (SESSION_SETTINGS | WRITE_SETTINGS).items():
             assert await connection.fetchval(f"SHOW {name}") == value
@@ -124,7 +124,7 @@ async def test_hints_arrive_behind_a_pooler_in_session_mode(
     writer, listener = await open_store([url]), await open_store([url])
     try:
         told = asyncio.Event()
-        stop = listener.listen(lambda _: told.set(), of=Whose.OTHERS)
+        stop = listener.listen(lambda _: told.set(), origin=EventOrigin.OTHERS)
         async with asyncio.timeout(BOUND_S):
             number = 0
             while not told.is_set():  # The listener receives nothing until it has connected.

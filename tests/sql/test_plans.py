@@ -46,9 +46,10 @@ async def connection(tmp_path: Path) -> AsyncIterator[sqlite3.Connection]:
     connection.close()
 
 
+@pytest.mark.proves("I19")
 @pytest.mark.backend("sqlite-file")
 @pytest.mark.parametrize("name", sorted(QUERIES))
-def test_i19_no_query_reads_a_whole_table(connection: sqlite3.Connection, name: str) -> None:
+def test_no_query_reads_a_whole_table(connection: sqlite3.Connection, name: str) -> None:
     compiled = compile_query(QUERIES[name], SqliteLink.dialect)
     arguments: list[Any] = [
         compiled.constants.get(parameter, json.dumps(["a"])) for parameter in compiled.names
@@ -56,9 +57,10 @@ def test_i19_no_query_reads_a_whole_table(connection: sqlite3.Connection, name: 
     assert scanned(connection, compiled.sql, arguments) == []
 
 
+@pytest.mark.proves("I19")
 @pytest.mark.backend("sqlite-file")
 @pytest.mark.parametrize("name", sorted(DOCTORS_QUERIES))
-def test_i19_no_page_of_the_doctor_reads_a_whole_table(
+def test_no_page_of_the_doctor_reads_a_whole_table(
     connection: sqlite3.Connection, name: str
 ) -> None:
     query = DOCTORS_QUERIES[name]

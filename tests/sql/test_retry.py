@@ -38,7 +38,8 @@ async def lose_connection(connection: AsyncConnection) -> None:
     await connection.execute(text("SELECT 1"))
 
 
-async def test_r4_6_a_lost_connection_is_tried_four_times_in_sessions_of_their_own(
+@pytest.mark.proves("R4.6")
+async def test_a_lost_connection_is_tried_four_times_in_sessions_of_their_own(
     database: Database,
 ) -> None:
     waits = Waits()
@@ -49,14 +50,15 @@ async def test_r4_6_a_lost_connection_is_tried_four_times_in_sessions_of_their_o
         await lose_connection(connection)
 
     with pytest.raises(DatabaseUnavailable) as lost:
-        await database.with_retry(read, sleep=waits)
+        await database.read_with_retry(read, sleep=waits)
     assert isinstance(lost.value.__cause__, DBAPIError)
     assert lost.value.__cause__.connection_invalidated
     assert waits.delays_s == [1, 2, 4]
     assert len({id(session) for session in sessions}) == 4
 
 
-async def test_r4_6_it_ends_with_the_first_success(database: Database) -> None:
+@pytest.mark.proves("R4.6")
+async def test_it_ends_with_the_first_success(database: Database) -> None:
     waits = Waits()
 
     async def read(connection: AsyncConnection) -> str:
@@ -64,21 +66,23 @@ async def test_r4_6_it_ends_with_the_first_success(database: Database) -> None:
             await lose_connection(connection)
         return "done"
 
-    assert await database.with_retry(read, sleep=waits) == "done"
+    assert await database.read_with_retry(read, sleep=waits) == "done"
     assert waits.delays_s == [1, 2]
 
 
-async def test_r4_6_an_address_that_does_not_answer_is_tried_four_times(silent_url: str) -> None:
+@pytest.mark.proves("R4.6")
+async def test_an_address_that_does_not_answer_is_tried_four_times(silent_url: str) -> None:
     waits = Waits()
     database = Database(parse_addresses([silent_url]), durability="process")
     with pytest.raises(DatabaseUnavailable):
-        await database.with_retry(lose_connection, sleep=waits)
+        await database.read_with_retry(lose_connection, sleep=waits)
     assert waits.delays_s == [1, 2, 4]
     await database.close()
 
 
+@pytest.mark.proves("R4.6")
 @pytest.mark.parametrize("backend", ["postgres"])
-async def test_r4_6_a_server_that_dies_under_a_session_is_survived(
+async def test_a_server_that_dies_under_a_session_is_survived(
     database: Database, postgres_server: PostgresServer
 ) -> None:
     waits = Waits(then=postgres_server.restart)
@@ -98,23 +102,25 @@ async def test_r4_6_a_server_that_dies_under_a_session_is_survived(
             failures.append(type(error))
             raise
 
-    assert await database.with_retry(read, sleep=waits) == 7
+    assert await database.read_with_retry(read, sleep=waits) == 7
     assert failures == [InterfaceError]  # Not an OperationalError, and still a lost connection.
     assert waits.delays_s == [1]
 
 
-async def test_r4_6_what_would_fail_again_is_not_tried_again(database: Database) -> None:
+@pytest.mark.proves("R4.6")
+async def test_what_would_fail_again_is_not_tried_again(database: Database) -> None:
     waits = Waits()
 
     async def read(connection: AsyncConnection) -> None:
         await connection.execute(text("SELECT * FROM nowhere"))
 
     with pytest.raises(DBAPIError):
-        await database.with_retry(read, sleep=waits)
+        await database.read_with_retry(read, sleep=waits)
     assert waits.delays_s == []
 
 
-async def test_r4_6_an_error_of_the_work_itself_is_not_taken_for_the_databases(
+@pytest.mark.proves("R4.6")
+async def test_an_error_of_the_work_itself_is_not_taken_for_the_databases(
     database: Database,
 ) -> None:
     waits = Waits()
@@ -123,12 +129,13 @@ async def test_r4_6_an_error_of_the_work_itself_is_not_taken_for_the_databases(
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
-        await database.with_retry(read, sleep=waits)
+        await database.read_with_retry(read, sleep=waits)
     assert waits.delays_s == []
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.parametrize("backend", ["postgres"])
-async def test_i20_a_statement_beyond_the_limit_of_its_url_is_an_outage(url: str) -> None:
+async def test_a_statement_beyond_the_limit_of_its_url_is_an_outage(url: str) -> None:
     waits = Waits()
     limited = f"{url}{'&' if '?' in url else '?'}command_timeout=0.2"
     database = Database(parse_addresses([limited]), durability="process")
@@ -137,25 +144,27 @@ async def test_i20_a_statement_beyond_the_limit_of_its_url_is_an_outage(url: str
         await connection.execute(text("SELECT pg_sleep(60)"))
 
     with pytest.raises(DatabaseUnavailable, match="command_timeout"):
-        await database.with_retry(read, sleep=waits)
+        await database.read_with_retry(read, sleep=waits)
     with pytest.raises(DatabaseUnavailable, match="command_timeout"):
-        async with database.session() as session:
+        async with database.open_session() as session:
             await read(session)
     assert waits.delays_s == []
     await database.close()
 
 
+@pytest.mark.proves("I20")
 @pytest.mark.parametrize("backend", ["postgres"])
-async def test_i20_a_statement_beyond_the_servers_limit_is_an_outage(database: Database) -> None:
+async def test_a_statement_beyond_the_servers_limit_is_an_outage(database: Database) -> None:
     async def read(connection: AsyncConnection) -> None:
         await connection.execute(text("SET statement_timeout = 100"))
         await connection.execute(text("SELECT pg_sleep(60)"))
 
     with pytest.raises(DatabaseUnavailable, match="statement timeout"):
-        await database.with_retry(read)
+        await database.read_with_retry(read)
 
 
-async def test_i20_who_gets_no_connection_from_the_pool_is_told_of_an_outage(
+@pytest.mark.proves("I20")
+async def test_who_gets_no_connection_from_the_pool_is_told_of_an_outage(
     database: Database,
 ) -> None:
     pool = database.engine.pool
@@ -163,15 +172,16 @@ async def test_i20_who_gets_no_connection_from_the_pool_is_told_of_an_outage(
     pool._timeout = 0.01
 
     async def read(connection: AsyncConnection) -> None:
-        await asyncio.gather(*(database.with_retry(wait) for _ in range(20)))
+        await asyncio.gather(*(database.read_with_retry(wait) for _ in range(20)))
 
     async def wait(connection: AsyncConnection) -> None:
         await asyncio.sleep(0.2)
 
     with pytest.raises(DatabaseUnavailable, match="all connections are in use"):
-        await database.with_retry(read)
+        await database.read_with_retry(read)
 
 
+@pytest.mark.proves("R4.6")
 @pytest.mark.parametrize("backend", ["postgres"])
 @pytest.mark.parametrize(
     "error",
@@ -180,7 +190,7 @@ async def test_i20_who_gets_no_connection_from_the_pool_is_told_of_an_outage(
         asyncpg.InterfaceError("connection is closed"),
     ],
 )
-async def test_r4_6_a_drivers_own_word_for_a_lost_connection_is_one(
+async def test_a_drivers_own_word_for_a_lost_connection_is_one(
     database: Database, error: Exception
 ) -> None:
     """Most come wrapped; what a driver raises beside the statements does not."""
@@ -190,7 +200,7 @@ async def test_r4_6_a_drivers_own_word_for_a_lost_connection_is_one(
         raise error
 
     with pytest.raises(DatabaseUnavailable):
-        await database.with_retry(read, sleep=waits)
+        await database.read_with_retry(read, sleep=waits)
     assert waits.delays_s == [1, 2, 4]
 
 
@@ -205,7 +215,8 @@ async def insert(connection: AsyncConnection) -> str:
     return "written"
 
 
-async def test_r4_6_a_duplicate_on_repeat_is_the_first_attempts_success(
+@pytest.mark.proves("R4.6")
+async def test_a_duplicate_on_repeat_is_the_first_attempts_success(
     database: Database,
 ) -> None:
     await make_table(database)
@@ -221,7 +232,8 @@ async def test_r4_6_a_duplicate_on_repeat_is_the_first_attempts_success(
     assert waits.delays_s == [1]
 
 
-async def test_r4_6_a_write_that_did_not_land_is_written_by_the_repeat(database: Database) -> None:
+@pytest.mark.proves("R4.6")
+async def test_a_write_that_did_not_land_is_written_by_the_repeat(database: Database) -> None:
     await make_table(database)
     waits = Waits()
 
@@ -234,7 +246,8 @@ async def test_r4_6_a_write_that_did_not_land_is_written_by_the_repeat(database:
     assert written == "written"
 
 
-async def test_r4_6_a_duplicate_at_the_first_attempt_is_somebody_elses_row(
+@pytest.mark.proves("R4.6")
+async def test_a_duplicate_at_the_first_attempt_is_somebody_elses_row(
     database: Database,
 ) -> None:
     await make_table(database)
@@ -243,7 +256,8 @@ async def test_r4_6_a_duplicate_at_the_first_attempt_is_somebody_elses_row(
         await database.write_with_retry(insert)
 
 
-async def test_r4_6_an_attempt_that_never_connected_does_not_count_as_the_first(
+@pytest.mark.proves("R4.6")
+async def test_an_attempt_that_never_connected_does_not_count_as_the_first(
     a_node: Callable[[], Node],
 ) -> None:
     node = a_node()

@@ -26,10 +26,11 @@ PRAGMAS = {
 }
 
 
+@pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite"])
-async def test_r4_2_every_new_connection_has_the_pragmas(database: Database) -> None:
+async def test_every_new_connection_has_the_pragmas(database: Database) -> None:
     async with AsyncExitStack() as stack:
-        sessions = [await stack.enter_async_context(database.session()) for _ in range(7)]
+        sessions = [await stack.enter_async_context(database.open_session()) for _ in range(7)]
         for connection in sessions:
             found = {
                 name: (await connection.execute(text(f"PRAGMA {name}"))).scalar_one()
@@ -38,18 +39,20 @@ async def test_r4_2_every_new_connection_has_the_pragmas(database: Database) -> 
             assert found == PRAGMAS
 
 
+@pytest.mark.proves("R4.2")
 @pytest.mark.parametrize(("durability", "synchronous"), [("process", 1), ("power", 2)])
-async def test_r4_2_durability_says_what_a_commit_survives(
+async def test_durability_says_what_a_commit_survives(
     durability: Durability, synchronous: int, tmp_path: Path
 ) -> None:
     database = Database(parse_addresses([f"sqlite:///{tmp_path}/a.db"]), durability=durability)
-    async with database.session() as connection:
+    async with database.open_session() as connection:
         assert (await connection.execute(text("PRAGMA synchronous"))).scalar_one() == synchronous
     await database.close()
 
 
+@pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite"])
-async def test_r4_2_a_read_and_the_write_that_builds_on_it_are_one(database: Database) -> None:
+async def test_a_read_and_the_write_that_builds_on_it_are_one(database: Database) -> None:
     async with database.engine.begin() as connection:
         await connection.execute(text("CREATE TABLE counter (value INTEGER)"))
         await connection.execute(text("INSERT INTO counter VALUES (0)"))
@@ -63,23 +66,25 @@ async def test_r4_2_a_read_and_the_write_that_builds_on_it_are_one(database: Dat
                 await connection.execute(changed, {"value": value + 1})
 
     await asyncio.gather(*(add_one() for _ in range(4)))
-    async with database.session() as connection:
+    async with database.open_session() as connection:
         assert (await connection.execute(text("SELECT value FROM counter"))).scalar_one() == 120
 
 
+@pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite"])
-async def test_r4_2_a_reader_does_not_wait_for_a_writer(database: Database, tmp_path: Path) -> None:
+async def test_a_reader_does_not_wait_for_a_writer(database: Database, tmp_path: Path) -> None:
     writer = open_sqlite(f"{tmp_path}/headway.db", durability="process")
     writer.execute("BEGIN IMMEDIATE")
     writer.execute("CREATE TABLE fruit (name TEXT)")
-    async with asyncio.timeout(2), database.session() as connection:
+    async with asyncio.timeout(2), database.open_session() as connection:
         tables = await connection.execute(text("SELECT count(*) FROM sqlite_schema"))
         assert tables.scalar_one() == 0
     writer.rollback()
     writer.close()
 
 
-def test_s10_a_new_database_is_its_owners_alone(tmp_path: Path) -> None:
+@pytest.mark.proves("S10")
+def test_a_new_database_is_its_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "data" / "headway.db"
     connection = open_sqlite(str(path), durability="process")
     connection.execute("CREATE TABLE fruit (name TEXT)")
@@ -89,7 +94,8 @@ def test_s10_a_new_database_is_its_owners_alone(tmp_path: Path) -> None:
     connection.close()
 
 
-def test_s10_an_existing_database_keeps_its_mode(tmp_path: Path) -> None:
+@pytest.mark.proves("S10")
+def test_an_existing_database_keeps_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "headway.db"
     path.touch()
     path.chmod(0o640)
@@ -97,13 +103,15 @@ def test_s10_an_existing_database_keeps_its_mode(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
-def test_r4_2_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+@pytest.mark.proves("R4.2")
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
     with pytest.raises(ConfigurationError, match=r"taken/headway\.db"):
         open_sqlite(f"{tmp_path}/taken/headway.db", durability="process")
 
 
-def test_r4_2_a_file_that_is_something_else_is_named_and_left_alone(tmp_path: Path) -> None:
+@pytest.mark.proves("R4.2")
+def test_a_file_that_is_something_else_is_named_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear Ann, " * 200)
     with pytest.raises(ConfigurationError, match=r"letter\.txt"):
@@ -111,30 +119,33 @@ def test_r4_2_a_file_that_is_something_else_is_named_and_left_alone(tmp_path: Pa
     assert path.read_text().startswith("Dear Ann")
 
 
-def test_r4_2_in_memory_no_file_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.proves("R4.2")
+def test_in_memory_no_file_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     open_sqlite(":memory:", durability="process").close()
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite-memory"])
-async def test_r4_2_in_memory_there_is_one_connection_for_all(database: Database) -> None:
+async def test_in_memory_there_is_one_connection_for_all(database: Database) -> None:
     assert database.memory_connection is not None
     database.memory_connection.execute("CREATE TABLE fruit (name TEXT)")
     for _ in range(3):
-        async with database.session() as connection:
+        async with database.open_session() as connection:
             await connection.execute(text("SELECT * FROM fruit"))
 
 
+@pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite-memory"])
-async def test_r4_2_in_memory_nobody_sees_what_is_not_committed(database: Database) -> None:
-    writer, gate = database.memory_connection, database.memory_gate
+async def test_in_memory_nobody_sees_what_is_not_committed(database: Database) -> None:
+    writer, gate = database.memory_connection, database.memory_lock
     assert writer is not None
     assert gate is not None
     writer.execute("CREATE TABLE fruit (name TEXT)")
 
     async def count() -> int:
-        async with database.session() as connection:
+        async with database.open_session() as connection:
             return int((await connection.execute(text("SELECT count(*) FROM fruit"))).scalar_one())
 
     gate.acquire()
@@ -149,15 +160,16 @@ async def test_r4_2_in_memory_nobody_sees_what_is_not_committed(database: Databa
     assert counting.result() == 0
 
 
+@pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite-memory"])
-async def test_r4_2_in_memory_a_session_that_gives_up_leaves_the_gate_as_it_was(
+async def test_in_memory_a_session_that_gives_up_leaves_the_gate_as_it_was(
     database: Database,
 ) -> None:
-    gate = database.memory_gate
+    gate = database.memory_lock
     assert gate is not None
 
     async def open_and_close() -> None:
-        async with database.session():
+        async with database.open_session():
             assert gate.locked()
 
     gate.acquire()
@@ -176,15 +188,17 @@ async def test_r4_2_in_memory_a_session_that_gives_up_leaves_the_gate_as_it_was(
     assert not gate.locked()
 
 
+@pytest.mark.proves("R4.2")
 @pytest.mark.parametrize("backend", ["sqlite-memory"])
-async def test_r4_2_a_closed_memory_is_closed_for_the_writer_too(database: Database) -> None:
+async def test_a_closed_memory_is_closed_for_the_writer_too(database: Database) -> None:
     assert database.memory_connection is not None
     await database.close()
     with pytest.raises(sqlite3.ProgrammingError):
         database.memory_connection.execute("SELECT 1")
 
 
-async def test_i19_a_log_of_few_but_large_rows_is_copied_back_too(tmp_path: Path) -> None:
+@pytest.mark.proves("I19")
+async def test_a_log_of_few_but_large_rows_is_copied_back_too(tmp_path: Path) -> None:
     path = tmp_path / "headway.db"
     store = await open_store([f"sqlite:///{path}"])
     try:

@@ -74,21 +74,24 @@ async def reason_of(url: str) -> str:
     return reason
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.backend("postgres")
-async def test_r4_5_sslmode_require_encrypts_and_asks_for_no_certificate(
+async def test_sslmode_require_encrypts_and_asks_for_no_certificate(
     postgres_with_tls: PostgresServer,
 ) -> None:
     assert await is_encrypted(f"{postgres_with_tls.url()}?sslmode=require")
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.backend("postgres")
-async def test_r4_5_sslmode_disable_does_not_encrypt(postgres_with_tls: PostgresServer) -> None:
+async def test_sslmode_disable_does_not_encrypt(postgres_with_tls: PostgresServer) -> None:
     reason = await reason_of(f"{postgres_with_tls.url()}?sslmode=disable")
     assert "no encryption" in reason
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.backend("postgres")
-async def test_r4_5_postgres_is_verified_by_the_authority_that_was_named(
+async def test_postgres_is_verified_by_the_authority_that_was_named(
     postgres_with_tls: PostgresServer, other_authority: Path
 ) -> None:
     url = postgres_with_tls.url()
@@ -96,8 +99,9 @@ async def test_r4_5_postgres_is_verified_by_the_authority_that_was_named(
     assert "CERTIFICATE_VERIFY_FAILED" in await reason_of(f"{url}?ssl_ca={other_authority}")
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.backend("postgres")
-async def test_r4_5_a_client_certificate_proves_who_asks(postgres_with_tls: PostgresServer) -> None:
+async def test_a_client_certificate_proves_who_asks(postgres_with_tls: PostgresServer) -> None:
     server = postgres_with_tls
     url = f"{server.url(user='app')}?ssl_ca={server.ca_file}"
     files = f"ssl_cert={server.client_cert_file}&ssl_key={server.client_key_file}"
@@ -105,8 +109,9 @@ async def test_r4_5_a_client_certificate_proves_who_asks(postgres_with_tls: Post
     assert "certificate" in await reason_of(url)
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.backend("postgres")
-async def test_r4_5_files_never_fall_back_to_clear_text_on_postgres(
+async def test_files_never_fall_back_to_clear_text_on_postgres(
     postgres_server: PostgresServer, other_authority: Path
 ) -> None:
     reason = await reason_of(f"{postgres_server.url()}?ssl_ca={other_authority}")
@@ -114,8 +119,9 @@ async def test_r4_5_files_never_fall_back_to_clear_text_on_postgres(
     assert not await is_encrypted(f"{postgres_server.url()}?sslmode=prefer")
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.backend("mariadb")
-async def test_r4_5_mariadb_is_verified_by_the_authority_that_was_named(
+async def test_mariadb_is_verified_by_the_authority_that_was_named(
     mariadb_with_tls: tuple[MariaDBServer, Path], other_authority: Path
 ) -> None:
     server, authority = mariadb_with_tls
@@ -126,8 +132,9 @@ async def test_r4_5_mariadb_is_verified_by_the_authority_that_was_named(
     )
 
 
+@pytest.mark.proves("R4.5")
 @pytest.mark.backend("mariadb")
-async def test_r4_5_files_never_fall_back_to_clear_text_on_mariadb(
+async def test_files_never_fall_back_to_clear_text_on_mariadb(
     mariadb_server: MariaDBServer, other_authority: Path
 ) -> None:
     reason = await reason_of(f"{mariadb_server.url()}?ssl_ca={other_authority}")

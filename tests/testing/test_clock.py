@@ -9,7 +9,7 @@ import pytest
 
 from headway import Backoff, Headway, InvalidInput, RunContext, RunFailed, RunStatus
 from headway.adapters.files.part import OpenPart
-from headway.core.ids import SECOND, Instant
+from headway.core.ids import SECOND_US, Instant
 from headway.core.run.admission import OnConflict
 from headway.testing import SteppingClock
 from headway.testing.plugin import headway, headway_clock, open_headway
@@ -41,7 +41,7 @@ async def test_a_job_that_sleeps_goes_on_when_its_time_has_come_and_not_before(
     assert woken == []
     await headway_clock.advance(seconds=3 * HOUR_S)
     assert await run.result() == "rested"
-    assert [(at - began) / SECOND for at in woken] == [HOUR_S, 2 * HOUR_S, 3 * HOUR_S]
+    assert [(at - began) / SECOND_US for at in woken] == [HOUR_S, 2 * HOUR_S, 3 * HOUR_S]
 
 
 async def test_the_clock_waits_for_the_files_that_jobs_write(
@@ -67,7 +67,8 @@ async def test_the_clock_waits_for_the_files_that_jobs_write(
     assert await run.status() is RunStatus.SUCCEEDED
 
 
-async def test_r2_8_timeouts_of_the_queue_and_of_the_work_come_when_the_clock_is_moved(
+@pytest.mark.proves("R2.8")
+async def test_timeouts_of_the_queue_and_of_the_work_come_when_the_clock_is_moved(
     headway: Headway, headway_clock: SteppingClock
 ) -> None:
     begun = asyncio.Event()
@@ -123,7 +124,7 @@ async def test_a_question_that_nobody_answers_is_over_when_the_clock_says_so(
     assert await run.result() is None
     ended_at = (await run.record()).run.ended_at
     assert ended_at is not None
-    assert ended_at - began == 360 * SECOND, "the next wait began when the question was over"
+    assert ended_at - began == 360 * SECOND_US, "the next wait began when the question was over"
 
 
 async def test_an_answer_in_time_counts(headway: Headway, headway_clock: SteppingClock) -> None:
@@ -137,7 +138,8 @@ async def test_an_answer_in_time_counts(headway: Headway, headway_clock: Steppin
     assert await run.result() == {"approved": True}
 
 
-async def test_i18_a_schedule_fires_at_each_of_its_slots(
+@pytest.mark.proves("I18")
+async def test_a_schedule_fires_at_each_of_its_slots(
     open_headway: Callable[[Headway], AbstractAsyncContextManager[Headway]],
     headway_clock: SteppingClock,
 ) -> None:
@@ -151,10 +153,11 @@ async def test_i18_a_schedule_fires_at_each_of_its_slots(
     async with open_headway(hw):
         await headway_clock.advance(seconds=HOUR_S)
     assert len(fired) == 6
-    assert {at % (600 * SECOND) for at in fired} == {0}
+    assert {at % (600 * SECOND_US) for at in fired} == {0}
 
 
-async def test_i1_a_run_whose_time_is_not_over_is_left_alone_by_the_leases(
+@pytest.mark.proves("I1")
+async def test_a_run_whose_time_is_not_over_is_left_alone_by_the_leases(
     headway: Headway, headway_clock: SteppingClock
 ) -> None:
     release = asyncio.Event()
@@ -168,7 +171,7 @@ async def test_i1_a_run_whose_time_is_not_over_is_left_alone_by_the_leases(
     await headway_clock.advance(seconds=30 * 24 * HOUR_S)
     release.set()
     assert await run.result() == 1
-    assert (await headway.doctor()).is_well
+    assert (await headway.doctor()).is_healthy
 
 
 async def test_a_canceled_run_is_forced_when_its_grace_is_over(

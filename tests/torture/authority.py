@@ -67,8 +67,10 @@ class Authority:
                 self._hear(story, int(said["call_id"].partition(".")[0]))
             case EventType.PERMISSION_RESULT:
                 # A question keeps the name under which an earlier execution asked it first.
-                asked_by = int(said["call_id"].partition(".")[0])
-                self.findings.stale_words += story.in_force is None or asked_by > story.in_force
+                asked_generation = int(said["call_id"].partition(".")[0])
+                self.findings.stale_words += (
+                    story.in_force is None or asked_generation > story.in_force
+                )
             case _ if event.type == STEPPED:
                 self._hear(story, said["generation"])
             case _ if event.type in SLOT_GIVEN_BACK:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from headway.adapters.sql.sql_store import SqlStore, open_store
-from headway.bootstrap import SystemClock, opened_readers
+from headway.bootstrap import SystemClock, open_readers
 from headway.core.command.admin.set_lane import SetLane
 from headway.core.command.run.submit import Submit
-from headway.core.doctor.finding import Weight
-from headway.core.errors import InboxOverflow, QuestionNotOpen, RunNotActive
+from headway.core.doctor.finding import Severity
+from headway.core.errors import InboxOverflow, InterruptNotOpen, RunNotActive
 from headway.core.ids import Key, LaneName, RunId
 from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
@@ -26,8 +26,8 @@ from headway.core.run.transitions import ACTIVE
 from headway.ports.run_reader import RunFilter
 from headway.services.engine.engine import SWEEP_S
 from headway.services.submit.run_handle import RunHandle
-from headway.services.submit.run_watcher import RunNews
-from headway.services.upkeep.examination import Checked, examine
+from headway.services.submit.run_watcher import RunWatcher
+from headway.services.upkeep.examination import DoctorProgress, examine
 from tests.torture.at_work import AtWork, Pause
 from tests.torture.authority import POISON, Authority
 from tests.torture.claims import Size, Step, seq_of, until_quiet
@@ -216,14 +216,14 @@ class Torment:
                     call_id = json.loads(event.payload)["call_id"]
                     try:
                         await self._handle(event.run_id).answer(call_id, random.random())
-                    except (RunNotActive, QuestionNotOpen, InboxOverflow):
+                    except (RunNotActive, InterruptNotOpen, InboxOverflow):
                         continue
             await asyncio.sleep(0.2)
 
     def _handle(self, run_id: RunId) -> RunHandle:
         store = self._store
-        news = RunNews(store, store.runs)  # Nobody waits for the end of any.
-        return RunHandle(run_id, store=store, runs=store.runs, events=store.events, news=news)
+        news = RunWatcher(store, store.runs)  # Nobody waits for the end of any.
+        return RunHandle(run_id, store=store, runs=store.runs, events=store.events, watcher=news)
 
 
 async def judge(store: SqlStore, folder: Path, torment: Torment) -> Findings:
@@ -269,9 +269,11 @@ async def _check_records(store: SqlStore, authority: Authority, canceled: set[Ru
 
 async def _examined(urls: Sequence[str]) -> list[str]:
     """What the doctor says."""
-    async with opened_readers(urls) as readers:
+    async with open_readers(urls) as readers:
         return [
-            f"doctor: {finding.promise}, {finding.place}: {finding.sentence}"
-            async for finding in examine(readers.doctor, SystemClock(), Checked(), lambda: None)
-            if finding.weight is Weight.VIOLATION
+            f"doctor: {finding.promise}, {finding.subject}: {finding.sentence}"
+            async for finding in examine(
+                readers.doctor, SystemClock(), DoctorProgress(), lambda: None
+            )
+            if finding.severity is Severity.VIOLATION
         ]

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from headway.adapters.sql.sql_store import SqlStore, open_store
 from headway.core.command.admin.set_lane import SetLane
 from headway.core.errors import InfrastructureError
-from headway.core.ids import MAIN_LANE, Instant, later
+from headway.core.ids import MAIN_LANE, Instant, add_seconds
 from tests.torture.claims import LANE_LIMIT, Size, Step, until_quiet
 from tests.torture.crowd import Crowd, crowd
 from tests.torture.load import Load
@@ -94,7 +94,7 @@ async def _until_all_moved(store: SqlStore, them: Crowd) -> None:
             instances = await store.runs.instances()
         except (InfrastructureError, DBAPIError, OSError):
             instances = []
-        seen_at = [later(one.lease_expires_at, seconds=-TTL_S) for one in instances]
+        seen_at = [add_seconds(one.lease_expires_at, seconds=-TTL_S) for one in instances]
         if sum(at > since for at in seen_at) >= them.count:
             return
         await asyncio.sleep(0.1)

@@ -26,7 +26,7 @@ from headway.core.command.admin.instance import (
     ReleaseOrphan,
     RenewInstance,
 )
-from headway.core.command.run.claim import Claimed, ClaimRuns, NotAlive
+from headway.core.command.run.claim import ClaimedRun, ClaimRuns, InstanceLost
 from headway.core.command.run.settle import Complete, Settled
 from headway.core.command.run.submit import Accepted, Submit
 from headway.core.errors import DatabaseUnavailable, OutcomeUnknown
@@ -179,7 +179,7 @@ class Worker:
         while True:  # Ends by cancellation only.
             self._wake.clear()
             claimed = await self._unless_out(self._claim_some)
-            if isinstance(claimed, NotAlive):
+            if isinstance(claimed, InstanceLost):
                 if not self._load.outage_s:
                     raise SystemExit("declared dead although it lives: the machine is too slow")
                 await self._unless_out(self._register)
@@ -193,7 +193,7 @@ class Worker:
                 except TimeoutError:
                     continue
 
-    async def _claim_some(self) -> tuple[Claimed, ...] | NotAlive:
+    async def _claim_some(self) -> tuple[ClaimedRun, ...] | InstanceLost:
         try:
             return await self._store.apply(
                 ClaimRuns(
@@ -206,9 +206,9 @@ class Worker:
             )
         except OutcomeUnknown:
             # It may hold runs now of which it does not know. A new life does not.
-            return NotAlive()
+            return InstanceLost()
 
-    async def _execute(self, claimed: Claimed) -> None:
+    async def _execute(self, claimed: ClaimedRun) -> None:
         self._write("started", claimed.run_id, claimed.generation)
         await asyncio.sleep(self._random.uniform(0, 0.004))
         claim = Claim(claimed.run_id, claimed.token)

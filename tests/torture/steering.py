@@ -21,7 +21,7 @@ from uuid import uuid4
 from headway import Headway, RunHandle
 from headway.core.command.admin.set_lane import SetLane
 from headway.core.command.run.submit import Submit
-from headway.core.errors import MessageRefused, QuestionNotOpen
+from headway.core.errors import InterruptNotOpen, MessageRefused
 from headway.core.ids import MAIN_LANE, Instant, Key, RunId
 from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
@@ -73,7 +73,7 @@ class Talk:
         run = await self._begun(kind)
         await asyncio.sleep(random.uniform(0, PAUSE_S_MAX))
         said = await self._say(kind, run)
-        record = await run.ended()
+        record = await run.wait_for_end()
         if kind == "hanging":
             self.findings.lost += record.run.status is not RunStatus.CANCELED
         else:
@@ -104,10 +104,10 @@ class Talk:
 
     async def _answer(self, run: RunHandle, word: str) -> None:
         while True:  # Who was taken over in this moment asks once more.
-            for call_id in await run.questions():
+            for call_id in await run.interrupts():
                 try:
                     return await run.answer(call_id, word)
-                except QuestionNotOpen:
+                except InterruptNotOpen:
                     continue
             await asyncio.sleep(0.05)
 
@@ -131,7 +131,7 @@ def compare(said: Sequence[str], heard: Sequence[Any], findings: Findings) -> No
 
 async def _is_ready(kind: str, run: RunHandle) -> bool:
     if kind == "asking":
-        return bool(await run.questions())
+        return bool(await run.interrupts())
     if kind == "hearing":
         return await run.is_streaming()
     return await run.status() is RunStatus.RUNNING

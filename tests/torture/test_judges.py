@@ -48,7 +48,8 @@ def authority(*events: Event) -> Authority:
     return told
 
 
-def test_i4_one_that_ran_on_while_its_process_slept_is_excused_for_a_heartbeat() -> None:
+@pytest.mark.proves("I4")
+def test_one_that_ran_on_while_its_process_slept_is_excused_for_a_heartbeat() -> None:
     findings = Findings()
     began, other = line(BEGIN, 200), line(BEGIN, 2_200, run="r2", pid=2)
     in_time = (began, other, line(END, 3_050), line(END, 3_200, run="r2", pid=2))
@@ -61,7 +62,8 @@ def test_i4_one_that_ran_on_while_its_process_slept_is_excused_for_a_heartbeat()
     assert findings.two_at_work == 3  # A second one of the key, and of the lane.
 
 
-def test_r4_13_it_is_measured_from_when_it_woke() -> None:
+@pytest.mark.proves("R4.13")
+def test_it_is_measured_from_when_it_woke() -> None:
     findings = Findings()
     lines = (line(BEGIN, 200), line(STEP, 3_040), line(STEP, 3_101))
     at_work(*lines).check_claims(authority(), findings)
@@ -74,7 +76,8 @@ def test_r4_13_it_is_measured_from_when_it_woke() -> None:
     assert findings.ran_on == 1
 
 
-def test_i5_work_before_the_claim_or_without_a_slot_is_found() -> None:
+@pytest.mark.proves("I5")
+def test_work_before_the_claim_or_without_a_slot_is_found() -> None:
     told = authority(
         event(EventType.WAITING, 2_500), event(EventType.RESUMED, 2_900, '{"generation":2}')
     )
@@ -87,15 +90,15 @@ def test_i5_work_before_the_claim_or_without_a_slot_is_found() -> None:
     assert findings.unclaimed == 3
 
 
+@pytest.mark.proves("I2")
 @pytest.mark.parametrize(("generation", "count"), [(1, 1), (2, 0), (3, 1)])
-def test_i2_a_word_from_any_claim_but_the_one_in_force_is_found(
-    generation: int, count: int
-) -> None:
+def test_a_word_from_any_claim_but_the_one_in_force_is_found(generation: int, count: int) -> None:
     said = event(STEPPED, 2_300, json.dumps({"generation": generation}))
     assert authority(said).findings.stale_words == count
 
 
-def test_i4_a_claim_beside_another_is_found() -> None:
+@pytest.mark.proves("I4")
+def test_a_claim_beside_another_is_found() -> None:
     told = authority(event(EventType.RESUMED, 2_400, '{"generation":3}'))
     assert told.findings.two_of_a_key == 1
 
@@ -113,6 +116,7 @@ def test_a_record_keeps_the_columns_of_others(
     assert table[3:] == ["| runs | 1,000 | 8 |", "| lost | 0 | 0 |"]
 
 
+@pytest.mark.proves("I3")
 @pytest.mark.parametrize(
     ("heard", "found"),
     [
@@ -128,7 +132,7 @@ def test_a_record_keeps_the_columns_of_others(
     ],
     ids=["all is well", "one is lost", "all are lost", "twice", "out of order", "a stranger"],
 )
-def test_i3_what_a_job_was_told_is_what_was_accepted(heard: list[Any], found: Findings) -> None:
+def test_what_a_job_was_told_is_what_was_accepted(heard: list[Any], found: Findings) -> None:
     findings = Findings()
     compare(["a", "b", "c"], heard, findings)
     assert findings == found

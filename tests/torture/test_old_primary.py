@@ -50,8 +50,9 @@ def nodes(request: pytest.FixtureRequest, backend: str) -> Iterator[list[Node]]:
         yield [stack.enter_context(a_node(server)) for _ in range(2)]
 
 
+@pytest.mark.proves("I21")
 @pytest.mark.parametrize("backend", ["postgres", "mariadb"])
-async def test_i21_who_came_before_the_failover_was_marked_learns_of_it(nodes: list[Node]) -> None:
+async def test_who_came_before_the_failover_was_marked_learns_of_it(nodes: list[Node]) -> None:
     first, second = nodes
     second.leave()
     veteran = connector_to(first, second)

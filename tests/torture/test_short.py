@@ -26,18 +26,20 @@ def _no_step(_: int) -> None:
     """Nobody watches."""
 
 
+@pytest.mark.proves("I4", "I5", "I9", "I13")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("place", BACKENDS)
-async def test_i4_i5_i9_i13_processes_share_a_database(urls: list[str]) -> None:
+async def test_processes_share_a_database(urls: list[str]) -> None:
     size = Size(run_count=400, process_count=4, key_count=50)
     findings = await torture(urls, size, _no_step)
     assert (findings.violations, findings.faults) == (0, [])
     assert findings.accepted == findings.runs == size.run_count
 
 
+@pytest.mark.proves("I3", "I8")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("place", BACKENDS)
-async def test_i3_i8_nothing_is_lost_when_processes_are_killed(urls: list[str]) -> None:
+async def test_nothing_is_lost_when_processes_are_killed(urls: list[str]) -> None:
     size = Size(run_count=100_000, kill_count=3, process_count=4, key_count=50)
     findings = await torture(urls, size, _no_step)
     assert (findings.violations, findings.faults) == (0, [])
@@ -50,25 +52,28 @@ def pair(place: str) -> Iterator[Pair]:
         yield pair
 
 
+@pytest.mark.proves("I3", "I13", "I21")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "place", [pytest.param(place, marks=pytest.mark.backend(place)) for place in PAIRS]
 )
-async def test_i3_i13_i21_a_database_fails_over_under_load(pair: Pair) -> None:
+async def test_a_database_fails_over_under_load(pair: Pair) -> None:
     size = Size(run_count=100_000, failover_count=2, process_count=3, key_count=50)
     findings = await fail_over(pair, size, _no_step)
     assert (findings.violations, findings.faults) == (0, [])
     assert findings.accepted > 0
 
 
+@pytest.mark.proves("R1.5")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("place", BACKENDS)
-async def test_r1_5_of_a_hundred_from_four_processes_one_is_accepted(urls: list[str]) -> None:
+async def test_of_a_hundred_from_four_processes_one_is_accepted(urls: list[str]) -> None:
     findings = await hundred(urls, 5, _no_step)
     assert (findings.faults, findings.accepted, findings.told) == ([], 5, 5 * (CALLER_COUNT - 1))
 
 
+@pytest.mark.proves("R1.5")
 @pytest.mark.backend("sqlite-memory")
-async def test_r1_5_of_a_hundred_in_memory_one_is_accepted() -> None:
+async def test_of_a_hundred_in_memory_one_is_accepted() -> None:
     findings = await hundred_in_memory(5, _no_step)
     assert (findings.faults, findings.accepted, findings.told) == ([], 5, 5 * (CALLER_COUNT - 1))

@@ -24,8 +24,9 @@ def _no_step(_: int) -> None:
     """Nobody watches."""
 
 
+@pytest.mark.proves("I3", "I22")
 @pytest.mark.timeout(240)
-async def test_i3_i22_nothing_that_was_accepted_is_lost_with_redis(urls: list[str]) -> None:
+async def test_nothing_that_was_accepted_is_lost_with_redis(urls: list[str]) -> None:
     size = Size(run_count=0, kill_count=len(FAULTS))
     findings = await steering(urls, size, _no_step)
     assert (findings.violations, findings.faults) == (0, [])
@@ -33,16 +34,18 @@ async def test_i3_i22_nothing_that_was_accepted_is_lost_with_redis(urls: list[st
     assert findings.accepted > 0
 
 
+@pytest.mark.proves("I3", "I22")
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-async def test_i3_i22_nothing_that_was_accepted_is_lost_with_a_master(urls: list[str]) -> None:
+async def test_nothing_that_was_accepted_is_lost_with_a_master(urls: list[str]) -> None:
     findings = await steering(urls, Size(run_count=0, failover_count=1), _no_step)
     assert (findings.violations, findings.faults) == (0, [])
     assert findings.outages == 1
 
 
+@pytest.mark.proves("R4.13")
 @pytest.mark.timeout(240)
-async def test_r4_13_an_instance_that_was_paused_past_its_lease_lets_go(
+async def test_an_instance_that_was_paused_past_its_lease_lets_go(
     urls: list[str], redis_server: RedisServer
 ) -> None:
     size = Size(run_count=30, pause_count=1, process_count=3, key_count=50)

@@ -10,15 +10,15 @@ from starlette.routing import Match
 
 from headway.api.docs_page import reference_router
 from headway.api.events_script import script_router
-from headway.api.headway_api import Face
+from headway.api.headway_api import HeadwayApi
 from headway.api.http.access import Access
 from headway.api.http.origin import Origins
-from headway.api.http.problem import Problem, internal, problem_of, unfit
-from headway.api.http.request_guard import Guard
-from headway.api.openapi import Described
+from headway.api.http.problem import Problem, internal_error, invalid_request, to_problem
+from headway.api.http.request_guard import GuardMiddleware
+from headway.api.openapi import DocumentedFastAPI
 from headway.api.routes.board_routes import board_router
 from headway.api.routes.config_routes import config_router
-from headway.api.routes.event_routes import Packed, events_router
+from headway.api.routes.event_routes import EncodedEvent, events_router
 from headway.api.routes.flow_routes import flows_router
 from headway.api.routes.health import health_router
 from headway.api.routes.interrupt_routes import interrupts_router
@@ -26,7 +26,7 @@ from headway.api.routes.metrics import Metrics, metrics_router
 from headway.api.routes.run_routes import runs_router
 from headway.api.routes.schedule_routes import schedules_router
 from headway.api.routes.session import session_router
-from headway.api.routes.submit_fast_path import SubmitFirst
+from headway.api.routes.submit_fast_path import SubmitFastPath
 from headway.api.routes.task_routes import tasks_router
 from headway.api.routes.v1_routes import wire_v1_router
 from headway.api.web_page import add_page
@@ -38,29 +38,31 @@ DESCRIPTION: Final = (
     " people watch, steer, stop and approve it."
 )
 
-SHOWN_LENGTH_MAX: Final = 200
+SHOWN_PATH_LENGTH_MAX: Final = 200
 """Of a path, in a sentence."""
 
 
 def build_application(
-    face: Face,
-    feed: EventFeed[Packed],
+    face: HeadwayApi,
+    feed: EventFeed[EncodedEvent],
     metrics: Metrics,
     *,
     access: Access,
     origins: Origins,
     version: str,
-) -> Guard:
+) -> GuardMiddleware:
     app = build_routes(
         face, feed, metrics, access=access, is_secure=origins.is_secure, version=version
     )
-    first = SubmitFirst(app, face)
-    return Guard(first, access=access, origins=origins, on_answer=metrics.note_answer)
+    first = SubmitFastPath(app, face)
+    return GuardMiddleware(
+        first, access=access, origins=origins, on_response=metrics.record_response
+    )
 
 
 def build_routes(
-    face: Face,
-    feed: EventFeed[Packed],
+    face: HeadwayApi,
+    feed: EventFeed[EncodedEvent],
     metrics: Metrics,
     *,
     access: Access,
@@ -68,7 +70,7 @@ def build_routes(
     version: str,
 ) -> FastAPI:
     """All that can be called, without the guard. `is_secure`: browsers come by TLS."""
-    app = Described(
+    app = DocumentedFastAPI(
         cookie_name=access.cookie_name,
         title="headway",
         version=version,
@@ -98,10 +100,10 @@ def build_routes(
         app.include_router(router)
     app.state.routes = [route for router in routers for route in router.routes]
     add_page(app)
-    app.add_exception_handler(HTTPException, _http_exception)
-    app.add_exception_handler(RequestValidationError, _invalid_request)
-    app.add_exception_handler(Error, _error)
-    app.add_exception_handler(Exception, _mistake)
+    app.add_exception_handler(HTTPException, _handle_http_exception)
+    app.add_exception_handler(RequestValidationError, _handle_invalid_request)
+    app.add_exception_handler(Error, _handle_error)
+    app.add_exception_handler(Exception, _handle_unexpected_error)
     return app
 
 
@@ -109,27 +111,27 @@ def _operation_id(route: APIRoute) -> str:
     return route.name
 
 
-def _answered(problem: Problem) -> Response:
+def _to_response(problem: Problem) -> Response:
     return Response(problem.body(), status_code=problem.status_code, headers=problem.all_headers)
 
 
-async def _http_exception(request: Request, error: Exception) -> Response:
+async def _handle_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error, Problem):
-        return _answered(error)
+        return _to_response(error)
     if error.status_code == 404:
-        place = request.url.path[:SHOWN_LENGTH_MAX]
-        return _answered(
+        place = request.url.path[:SHOWN_PATH_LENGTH_MAX]
+        return _to_response(
             Problem(404, "not_found", f"there is nothing at {place!r}; /docs lists all calls")
         )
     code = "method_not_allowed" if error.status_code == 405 else "bad_request"
     headers = {name.lower(): value for name, value in (error.headers or {}).items()}
     if error.status_code == 405:
-        headers["allow"] = ", ".join(sorted(_methods(request)))
-    return _answered(Problem(error.status_code, code, str(error.detail), headers=headers))
+        headers["allow"] = ", ".join(sorted(_allowed_methods(request)))
+    return _to_response(Problem(error.status_code, code, str(error.detail), headers=headers))
 
 
-def _methods(request: Request) -> set[str]:
+def _allowed_methods(request: Request) -> set[str]:
     """What can be done at this path, by whichever route."""
     methods = {
         method
@@ -140,15 +142,15 @@ def _methods(request: Request) -> set[str]:
     return methods | {"HEAD"} if "GET" in methods else methods
 
 
-async def _error(_: Request, error: Exception) -> Response:
+async def _handle_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, Error)
-    return _answered(problem_of(error))
+    return _to_response(to_problem(error))
 
 
-async def _mistake(_: Request, error: Exception) -> Response:
-    return _answered(internal(error))
+async def _handle_unexpected_error(_: Request, error: Exception) -> Response:
+    return _to_response(internal_error(error))
 
 
-async def _invalid_request(_: Request, error: Exception) -> Response:
+async def _handle_invalid_request(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return _answered(unfit(error.errors()))
+    return _to_response(invalid_request(error.errors()))

@@ -35,19 +35,21 @@ def reference_router(app: FastAPI) -> APIRouter:
     @router.get("/docs")
     async def docs() -> Response:
         """What can be called, for people."""
-        return Response(reference_page(app.openapi()), media_type="text/html", headers=HEADERS)
+        return Response(render_reference(app.openapi()), media_type="text/html", headers=HEADERS)
 
     return router
 
 
-def reference_page(document: Mapping[str, Any]) -> str:
+def render_reference(document: Mapping[str, Any]) -> str:
     """An OpenAPI document as HTML. Whatever it holds is shown, and never taken as HTML (S8)."""
     title = escape(f"{document['info']['title']} {document['info']['version']}")
     groups: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             group = operation.get("tags", ["other"])[0]
-            groups.setdefault(group, []).append(_operation(document, path, method, operation))
+            groups.setdefault(group, []).append(
+                _render_operation(document, path, method, operation)
+            )
     parts = "".join(f"<h2>{escape(name)}</h2>{''.join(found)}" for name, found in groups.items())
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
@@ -59,16 +61,16 @@ def reference_page(document: Mapping[str, Any]) -> str:
     )
 
 
-def _operation(
+def _render_operation(
     document: Mapping[str, Any], path: str, method: str, operation: Mapping[str, Any]
 ) -> str:
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     sections = [
         f"<p>{escape(operation.get('description', ''))}</p>",
-        _table("Parameters", _parameters(operation)),
-        _table("Body", _fields(document, body.get("schema", {}))),
-        _example(document, path, method, body.get("schema")),
-        _table("Answers", _answers(operation)),
+        _render_table("Parameters", _parameter_rows(operation)),
+        _render_table("Body", _field_rows(document, body.get("schema", {}))),
+        _render_example(document, path, method, body.get("schema")),
+        _render_table("Answers", _response_rows(operation)),
     ]
     return (
         f'<details><summary><code><span class="m">{method.upper()}</span>{escape(path)}</code>'
@@ -76,7 +78,7 @@ def _operation(
     )
 
 
-def _table(title: str, rows: Iterator[tuple[str, str]]) -> str:
+def _render_table(title: str, rows: Iterator[tuple[str, str]]) -> str:
     lines = "".join(
         f"<tr><td><code>{escape(name)}</code></td><td>{escape(words)}</td></tr>"
         for name, words in rows
@@ -84,42 +86,44 @@ def _table(title: str, rows: Iterator[tuple[str, str]]) -> str:
     return f"<h4>{title}</h4><table>{lines}</table>" if lines else ""
 
 
-def _parameters(operation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _parameter_rows(operation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for one in operation.get("parameters", ()):
         needed = ", required" if one.get("required") else ""
-        words = f"{one['in']}{needed}: {_kind(one['schema'])}. {one.get('description', '')}"
+        words = f"{one['in']}{needed}: {_type_name(one['schema'])}. {one.get('description', '')}"
         yield one["name"], words
 
 
-def _fields(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    found = resolved(document, schema)
+def _field_rows(
+    document: Mapping[str, Any], schema: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    found = resolve_schema(document, schema)
     for name, field in found.get("properties", {}).items():
         needed = "required: " if name in found.get("required", ()) else ""
-        yield name, f"{needed}{_kind(field)}. {field.get('description', '')}"
+        yield name, f"{needed}{_type_name(field)}. {field.get('description', '')}"
 
 
-def _answers(operation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _response_rows(operation: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for status, answer in operation.get("responses", {}).items():
         yield status, answer.get("description", "")
 
 
-def _example(
+def _render_example(
     document: Mapping[str, Any], path: str, method: str, schema: Mapping[str, Any] | None
 ) -> str:
     words = [f"curl -X {method.upper()} http://127.0.0.1:8070{path}"]
     if schema is not None:
-        said = json.dumps(example_of(document, schema))
+        said = json.dumps(example_body(document, schema))
         words.append(f"-H 'Content-Type: application/json' -d '{said}'")
     return f"<pre>{escape(' '.join(words))}</pre>"
 
 
-def example_of(document: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+def example_body(document: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
     """A body that can be sent as it is: every member of which an example is known."""
-    fields = resolved(document, schema).get("properties", {})
+    fields = resolve_schema(document, schema).get("properties", {})
     return {name: one["examples"][0] for name, one in fields.items() if one.get("examples")}
 
 
-def resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def resolve_schema(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The schema itself, where one is only named, or may be null."""
     for one in (schema, *schema.get("anyOf", ())):
         if "$ref" in one:
@@ -130,9 +134,9 @@ def resolved(document: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[
     return schema
 
 
-def _kind(schema: Mapping[str, Any]) -> str:
+def _type_name(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
     if "anyOf" in schema:
-        return " or ".join(_kind(one) for one in schema["anyOf"])
+        return " or ".join(_type_name(one) for one in schema["anyOf"])
     return str(schema.get("type", "any"))

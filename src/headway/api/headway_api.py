@@ -18,10 +18,10 @@ from headway.services.flow.flows import Flows
 from headway.services.flow.workers import Workers
 from headway.services.submit.active_runs import ActiveRuns
 from headway.services.submit.job import Job
-from headway.services.submit.lane_control import Lanes
+from headway.services.submit.lane_control import LaneSettings
 from headway.services.submit.run_handle import RunHandle
 from headway.services.submit.saved_keys import Keys
-from headway.services.upkeep.configuration import Reloaded
+from headway.services.upkeep.configuration import ReloadResult
 
 
 class ReadableStore(Store, Protocol):
@@ -48,7 +48,7 @@ class ReadableStore(Store, Protocol):
         ...
 
 
-class Face(Protocol):
+class HeadwayApi(Protocol):
     def note_stop(self) -> None: ...
 
     @property
@@ -73,7 +73,7 @@ class Face(Protocol):
     def schedules(self) -> Mapping[str, Schedule]: ...
 
     @property
-    def lanes(self) -> Lanes: ...
+    def lanes(self) -> LaneSettings: ...
 
     @property
     def keys(self) -> Keys: ...
@@ -83,11 +83,11 @@ class Face(Protocol):
 
     def run(self, run_id: str) -> RunHandle: ...
 
-    async def admit(self, submission: Submit) -> RunHandle: ...
+    async def submit_command(self, submission: Submit) -> RunHandle: ...
 
     async def explain(self, run_id: str) -> Explanation: ...
 
-    async def reload(self) -> Reloaded: ...
+    async def reload(self) -> ReloadResult: ...
 
     async def submit(
         self,
@@ -100,7 +100,7 @@ class Face(Protocol):
         timeout_s: TimeLimit = UNSET,
         queue_timeout_s: float | None = None,
         on_conflict: str = "reject",
-        existing: str | None = None,
+        on_existing_output: str | None = None,
         idempotency_key: str | None = None,
         by: str = "",
     ) -> RunHandle: ...

@@ -5,12 +5,12 @@ from typing import Any, Final
 from fastapi import FastAPI
 from pydantic.json_schema import models_json_schema
 
-from headway.api.http.origin import is_page
+from headway.api.http.origin import is_page_path
 from headway.api.http.request_guard import OPEN_PATHS, body_byte_count_max
-from headway.api.http.strict import CURSOR
+from headway.api.http.strict import CURSOR_PARAMETER
 from headway.api.wire.api_models import ProblemView
 
-TOKENS: Final = {
+TOKEN_SCHEMES: Final = {
     "bearer": {
         "type": "http",
         "scheme": "bearer",
@@ -23,29 +23,29 @@ TOKENS: Final = {
     },
 }
 
-LINK: Final = {
+LINK_HEADER: Final = {
     "Link": {
         "description": '`rel="next"`: the next page, if there is one, as `cursor` has it.',
         "schema": {"type": "string"},
     }
 }
-OF_BODIES: Final = ("408", "413", "415")
+BODY_STATUSES: Final = ("408", "413", "415")
 """What only the body of a request can bring about."""
 
 
-class Described(FastAPI):
+class DocumentedFastAPI(FastAPI):
     def __init__(self, *, cookie_name: str, **options: Any) -> None:
         super().__init__(**options)
         self._cookie_name = cookie_name
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
-            _complete(super().openapi(), self._cookie_name)
+            _complete_document(super().openapi(), self._cookie_name)
         assert self.openapi_schema is not None
         return self.openapi_schema
 
 
-def _complete(document: dict[str, Any], cookie_name: str) -> None:
+def _complete_document(document: dict[str, Any], cookie_name: str) -> None:
     _, problem = models_json_schema(
         [(ProblemView, "serialization")], ref_template="#/components/schemas/{model}"
     )
@@ -56,16 +56,16 @@ def _complete(document: dict[str, Any], cookie_name: str) -> None:
         "name": cookie_name,
         "description": "What a browser keeps instead, from `POST /api/session`.",
     }
-    schemes = {**TOKENS, "session": session}
+    schemes = {**TOKEN_SCHEMES, "session": session}
     document["components"]["securitySchemes"] = schemes
     document["security"] = [{name: []} for name in schemes]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             if body_byte_count_max(method.upper(), path) == 0:
-                for status in OF_BODIES:
+                for status in BODY_STATUSES:
                     operation["responses"].pop(status, None)
-            if any(one["name"] == CURSOR for one in operation.get("parameters", ())):
-                operation["responses"]["200"]["headers"] = LINK
-        if path in OPEN_PATHS or is_page(path):
+            if any(one["name"] == CURSOR_PARAMETER for one in operation.get("parameters", ())):
+                operation["responses"]["200"]["headers"] = LINK_HEADER
+        if path in OPEN_PATHS or is_page_path(path):
             for operation in operations.values():
                 operation["security"] = []

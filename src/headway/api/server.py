@@ -12,11 +12,11 @@ from typing import Final
 import uvicorn
 
 from headway.api.application import build_application
-from headway.api.headway_api import Face
+from headway.api.headway_api import HeadwayApi
 from headway.api.http.access import Access
-from headway.api.http.connection import Connection, Connections
+from headway.api.http.connection import Connection, ConnectionTracker
 from headway.api.http.origin import Origins, PublicAddress
-from headway.api.routes.event_routes import pack
+from headway.api.routes.event_routes import encode_event
 from headway.api.routes.metrics import Metrics
 from headway.core.errors import ConfigurationError
 from headway.process import open_file_count_max
@@ -33,7 +33,7 @@ HEAD_BYTE_COUNT_MAX: Final = 64 << 10
 
 
 async def serve(
-    face: Face,
+    face: HeadwayApi,
     *,
     host: str,
     port: int,
@@ -41,7 +41,7 @@ async def serve(
     allowed_hosts: Sequence[str],
     version: str,
     on_ready: Callable[[str], None],
-    public: PublicAddress | None = None,
+    public_address: PublicAddress | None = None,
     listener: socket.socket | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; `on_ready` is told its address here. Open streams end first.
@@ -51,13 +51,15 @@ async def serve(
     """
     check_exposure(host, access)
     own_names = () if is_any_address(host) else (host,)
-    origins = Origins((*allowed_hosts, *own_names), public=public)
-    connections = Connections(open_file_count_max=open_file_count_max())
+    origins = Origins((*allowed_hosts, *own_names), public_address=public_address)
+    connections = ConnectionTracker(open_file_count_max=open_file_count_max())
     listener = listener or open_listener(host, port)
     bound_port = listener.getsockname()[1]
     try:
         metrics = Metrics()
-        async with EventFeed(face.store, face.store.events, pack=pack, note=metrics.note) as feed:
+        async with EventFeed(
+            face.store, face.store.events, pack=encode_event, on_event=metrics.record_event
+        ) as feed:
             app = build_application(
                 face, feed, metrics, access=access, origins=origins, version=version
             )
@@ -74,9 +76,9 @@ async def serve(
                 h11_max_incomplete_event_size=HEAD_BYTE_COUNT_MAX,
                 ws="none",
             )
-            on_ready(f"http://{_name_here(host)}:{bound_port}")
+            on_ready(f"http://{_local_host(host)}:{bound_port}")
             server = _Server(config, connections, before_exit=(face.note_stop, feed.close))
-            await _serve_to_the_end(server, listener)
+            await _serve_until_stopped(server, listener)
     finally:
         listener.close()
 
@@ -85,7 +87,7 @@ def is_any_address(host: str) -> bool:
     return host.strip("[]") in ANY_ADDRESS
 
 
-def _name_here(host: str) -> str:
+def _local_host(host: str) -> str:
     """How the server is called on its own machine; nothing answers to the name of all addresses."""
     bare = host.strip("[]")
     name = ANY_ADDRESS.get(bare, bare)
@@ -128,7 +130,7 @@ def open_listener(host: str, port: int) -> socket.socket:
     return listener
 
 
-async def _serve_to_the_end(server: "_Server", listener: socket.socket) -> None:
+async def _serve_until_stopped(server: "_Server", listener: socket.socket) -> None:
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         await asyncio.shield(serving)
@@ -144,7 +146,7 @@ class _Server(uvicorn.Server):
     def __init__(
         self,
         config: uvicorn.Config,
-        connections: Connections,
+        connections: ConnectionTracker,
         *,
         before_exit: Sequence[Callable[[], None]],
     ) -> None:
@@ -153,7 +155,7 @@ class _Server(uvicorn.Server):
         self._before_exit = before_exit
 
     async def on_tick(self, counter: int) -> bool:
-        self._connections.look(now_s=asyncio.get_running_loop().time())
+        self._connections.abort_silent(now_s=asyncio.get_running_loop().time())
         return await super().on_tick(counter)
 
     @contextmanager
@@ -173,9 +175,9 @@ class _Server(uvicorn.Server):
             tell()
         self.force_exit = self.should_exit  # A second time: at once.
         self.should_exit = True
-        asyncio.get_running_loop().call_later(UNREAD_S_MAX, self._leave_stalled)
+        asyncio.get_running_loop().call_later(UNREAD_S_MAX, self._abort_stalled)
 
-    def _leave_stalled(self) -> None:
+    def _abort_stalled(self) -> None:
         """Who does not read cannot be told that this is the end, and would keep all others."""
         for connection in list(self.server_state.connections):
             if connection.transport.get_write_buffer_size() > 0:

@@ -23,15 +23,15 @@ CONTENT_POLICY: Final = (
 
 def add_page(app: FastAPI, folder: Path = BUILT_FOLDER) -> None:
     """Serve the page of `folder`, and lead `/` and `/ui` there."""
-    app.include_router(_lead())
+    app.include_router(_redirect_router())
     if (folder / "index.html").is_file():
         files = _PageFiles(directory=folder, html=True)
         app.mount(PAGE_PATH, GZipMiddleware(files, minimum_size=COMPRESSED_BYTE_COUNT_MIN))
     else:
-        app.include_router(_regret())
+        app.include_router(_missing_page_router())
 
 
-def _lead() -> APIRouter:
+def _redirect_router() -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     @router.get("/")
@@ -43,7 +43,7 @@ def _lead() -> APIRouter:
     return router
 
 
-def _regret() -> APIRouter:
+def _missing_page_router() -> APIRouter:
     router = APIRouter(include_in_schema=False)
 
     @router.get(f"{PAGE_PATH}/")

@@ -10,10 +10,10 @@ from typing import Final
 
 from headway.app import Headway
 from headway.core.errors import ConfigurationError, Error
-from headway.services.job_errors import in_words
+from headway.services.job_errors import describe_error
 from headway.settings import load_settings
 
-_NOT_THEIRS: Final = (
+_NON_USER_PATHS: Final = (
     "<frozen ",
     str(Path(__file__).parents[1]),
     *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
@@ -30,7 +30,7 @@ def load_app(place: str | None) -> Headway:
     if place is None:
         return Headway()
     said = f"--app {place!r}"
-    module, name = module_at(place, said=said, example="jobs:hw")
+    module, name = import_target(place, label=said, example="jobs:hw")
     found = getattr(module, name, None)
     if not isinstance(found, Headway):
         there = [key for key, value in vars(module).items() if isinstance(value, Headway)]
@@ -39,7 +39,7 @@ def load_app(place: str | None) -> Headway:
     return found
 
 
-def module_at(place: str, *, said: str, example: str) -> tuple[ModuleType, str]:
+def import_target(place: str, *, label: str, example: str) -> tuple[ModuleType, str]:
     """The module of `module:name` in this folder, and the name to look for in it.
 
     `said` is how the place was given: with it ConfigurationError begins. If the module itself is
@@ -47,28 +47,28 @@ def module_at(place: str, *, said: str, example: str) -> tuple[ModuleType, str]:
     """
     module_name, _, name = place.partition(":")
     if not module_name or not name:
-        raise ConfigurationError(f"{said} must be module:name, such as {example}")
+        raise ConfigurationError(f"{label} must be module:name, such as {example}")
     if module_name.endswith(".py"):
         meant = module_name.removesuffix(".py").replace("/", ".")
-        raise ConfigurationError(f"{said} must be {meant}:{name}, without .py")
+        raise ConfigurationError(f"{label} must be {meant}:{name}, without .py")
     sys.path.insert(0, str(Path.cwd()))
     try:
         return importlib.import_module(module_name), name
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise _at_fault(said, error) from None  # A module that theirs wants.
-        raise ConfigurationError(f"{said}: there is no module {error.name!r}") from None
+            raise _to_configuration_error(label, error) from None  # A module that theirs wants.
+        raise ConfigurationError(f"{label}: there is no module {error.name!r}") from None
     except Error:
         raise  # Their Headway cannot be made: a sentence of our own says why.
     except Exception as error:  # It is their program, which may do anything.
-        raise _at_fault(said, error) from None
+        raise _to_configuration_error(label, error) from None
 
 
-def _at_fault(said: str, error: Exception) -> ConfigurationError:
+def _to_configuration_error(said: str, error: Exception) -> ConfigurationError:
     """What is wrong, and as notes where: only what the user has written, not what leads to it."""
-    fault = ConfigurationError(f"{said} cannot be imported: {in_words(error)}")
+    fault = ConfigurationError(f"{said} cannot be imported: {describe_error(error)}")
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [one for one in frames if not one.filename.startswith(_NOT_THEIRS)]
+    theirs = [one for one in frames if not one.filename.startswith(_NON_USER_PATHS)]
     if isinstance(error, SyntaxError):  # Its place is not yet a frame.
         lines = traceback.format_list(theirs) + traceback.format_exception_only(error)[:-1]
     else:  # Theirs may be installed, as others are: then at least where it went wrong.

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from headway.core.errors import InvalidInput
 
-Fault = tuple[str, str]
+Mismatch = tuple[str, str]
 """The place, and the problem."""
 
 
@@ -27,53 +27,55 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "array": lambda value: isinstance(value, list),
     "object": lambda value: isinstance(value, dict),
 }
-_NOTES: Final = frozenset(
+_ANNOTATIONS: Final = frozenset(
     {"$schema", "title", "description", "default", "examples", "format", "x-order"}
 )
 """For whoever draws the form: they check nothing."""
 
 
-def check_schema(schema: Any, *, place: str = "schema") -> None:
+def check_schema(schema: Any, *, field: str = "schema") -> None:
     """InvalidInput that names the first thing in `schema` that cannot be used."""
     if not isinstance(schema, dict):
-        raise InvalidInput(place, "must be an object")
+        raise InvalidInput(field, "must be an object")
     for word, said in schema.items():
-        if word in _NOTES:
+        if word in _ANNOTATIONS:
             continue
-        check = _WORDS.get(word)
+        check = _KEYWORD_CHECKS.get(word)
         if check is None:
-            known = ", ".join(sorted(_WORDS))
-            raise InvalidInput(f"{place}.{word}", f"is not understood; known are {known}")
-        problem = check(said, f"{place}.{word}")
+            known = ", ".join(sorted(_KEYWORD_CHECKS))
+            raise InvalidInput(f"{field}.{word}", f"is not understood; known are {known}")
+        problem = check(said, f"{field}.{word}")
         if problem is not None:
-            raise InvalidInput(f"{place}.{word}", problem)
+            raise InvalidInput(f"{field}.{word}", problem)
 
 
-def misfit(schema: Mapping[str, Any], value: Any, *, place: str = "answer") -> Fault | None:
+def find_mismatch(
+    schema: Mapping[str, Any], value: Any, *, field: str = "answer"
+) -> Mismatch | None:
     """The first place at which `value` does not fit `schema`, which was checked; None: it fits."""
-    fault = _misfit_itself(schema, value, place)
+    fault = _find_own_mismatch(schema, value, field)
     if fault is not None:
         return fault
     if isinstance(value, dict):
-        return _misfit_members(schema, value, place)
+        return _find_member_mismatch(schema, value, field)
     if isinstance(value, list) and "items" in schema:
         for index, item in enumerate(value):
-            fault = misfit(schema["items"], item, place=f"{place}[{index}]")
+            fault = find_mismatch(schema["items"], item, field=f"{field}[{index}]")
             if fault is not None:
                 return fault
     return None
 
 
-def _misfit_itself(schema: Mapping[str, Any], value: Any, place: str) -> Fault | None:
+def _find_own_mismatch(schema: Mapping[str, Any], value: Any, place: str) -> Mismatch | None:
     types = schema.get("type", [])
     types = [types] if isinstance(types, str) else types
     if types and not any(_TYPES[name](value) for name in types):
         return place, f"must be of type {' or '.join(types)}"
-    if "enum" in schema and not any(_same(value, one) for one in schema["enum"]):
-        return place, f"must be one of: {', '.join(map(_shown, schema['enum']))}"
-    if "const" in schema and not _same(value, schema["const"]):
-        return place, f"must be {_shown(schema['const'])}"
-    if "anyOf" in schema and all(misfit(one, value) is not None for one in schema["anyOf"]):
+    if "enum" in schema and not any(_is_equal(value, one) for one in schema["enum"]):
+        return place, f"must be one of: {', '.join(map(_to_json, schema['enum']))}"
+    if "const" in schema and not _is_equal(value, schema["const"]):
+        return place, f"must be {_to_json(schema['const'])}"
+    if "anyOf" in schema and all(find_mismatch(one, value) is not None for one in schema["anyOf"]):
         return place, "fits none of what it may be"
     for word, (measure, is_right, problem) in _LIMITS.items():
         size = measure(value)
@@ -82,16 +84,16 @@ def _misfit_itself(schema: Mapping[str, Any], value: Any, place: str) -> Fault |
     return None
 
 
-def _misfit_members(
+def _find_member_mismatch(
     schema: Mapping[str, Any], value: Mapping[str, Any], place: str
-) -> Fault | None:
+) -> Mismatch | None:
     properties = schema.get("properties", {})
     for name in schema.get("required", ()):
         if name not in value:
             return f"{place}.{name}", "is missing"
     for name, member in value.items():
         if name in properties:
-            fault = misfit(properties[name], member, place=f"{place}.{name}")
+            fault = find_mismatch(properties[name], member, field=f"{place}.{name}")
             if fault is not None:
                 return fault
         elif schema.get("additionalProperties", True) is False:
@@ -99,41 +101,45 @@ def _misfit_members(
     return None
 
 
-def _same(one: Any, other: Any) -> bool:
-    return _shown(one) == _shown(other)  # In Python, but not in JSON, true equals 1.
+def _is_equal(one: Any, other: Any) -> bool:
+    return _to_json(one) == _to_json(other)  # In Python, but not in JSON, true equals 1.
 
 
-def _shown(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def _number_of(value: Any) -> Any:
+def _measure_number(value: Any) -> Any:
     return value if _is_number(value) else None
 
 
-def _length_of(kind: type[str] | type[list[Any]]) -> Callable[[Any], Any]:
+def _length_measure(kind: type[str] | type[list[Any]]) -> Callable[[Any], Any]:
     return lambda value: len(value) if isinstance(value, kind) else None
 
 
 _LIMITS: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[Any, Any], bool], str]]] = {
-    "minimum": (_number_of, lambda size, limit: size >= limit, "must be at least {}"),
-    "maximum": (_number_of, lambda size, limit: size <= limit, "must be at most {}"),
+    "minimum": (_measure_number, lambda size, limit: size >= limit, "must be at least {}"),
+    "maximum": (_measure_number, lambda size, limit: size <= limit, "must be at most {}"),
     "minLength": (
-        _length_of(str),
+        _length_measure(str),
         lambda size, limit: size >= limit,
         "must have at least {} characters",
     ),
     "maxLength": (
-        _length_of(str),
+        _length_measure(str),
         lambda size, limit: size <= limit,
         "must have at most {} characters",
     ),
     "minItems": (
-        _length_of(list),
+        _length_measure(list),
         lambda size, limit: size >= limit,
         "must have at least {} items",
     ),
-    "maxItems": (_length_of(list), lambda size, limit: size <= limit, "must have at most {} items"),
+    "maxItems": (
+        _length_measure(list),
+        lambda size, limit: size <= limit,
+        "must have at most {} items",
+    ),
 }
 
 
@@ -147,7 +153,7 @@ def _check_properties(said: Any, place: str) -> str | None:
     if not isinstance(said, dict):
         return "must be an object"
     for name, schema in said.items():
-        check_schema(schema, place=f"{place}.{name}")
+        check_schema(schema, field=f"{place}.{name}")
     return None
 
 
@@ -155,12 +161,12 @@ def _check_any_of(said: Any, place: str) -> str | None:
     if not isinstance(said, list) or not said:
         return "must be a list of schemas"
     for index, schema in enumerate(said):
-        check_schema(schema, place=f"{place}[{index}]")
+        check_schema(schema, field=f"{place}[{index}]")
     return None
 
 
 def _check_items(said: Any, place: str) -> str | None:
-    check_schema(said, place=place)
+    check_schema(said, field=place)
     return None
 
 
@@ -181,7 +187,7 @@ def _check_number(said: Any, _: str) -> str | None:
     return None if _is_number(said) else "must be a number"
 
 
-_WORDS: Final[Mapping[str, Callable[[Any, str], str | None]]] = {
+_KEYWORD_CHECKS: Final[Mapping[str, Callable[[Any, str], str | None]]] = {
     "type": _check_type,
     "properties": _check_properties,
     "required": _check_required,

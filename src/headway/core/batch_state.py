@@ -14,21 +14,21 @@ from typing import Any, Final, NamedTuple, Protocol
 from headway.core.document import NULL, Document, encode_document
 from headway.core.flow.engine.records import FlowChanges, LoadedTasks, SavedFlow
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
-from headway.core.lane_row import Lane
-from headway.core.run.deadlines import changed
+from headway.core.lane_row import LaneRow
+from headway.core.run.deadlines import apply_changes
 from headway.core.run.events import Event, EventType, state_payload
 from headway.core.run.run import NO_TOKEN, Claim, QueueRank, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL, TRANSITIONS, Trigger
 from headway.core.schedule import SavedSchedule
-from headway.core.secret import veiled
-from headway.core.stored_file import FilePlace, KeyOutput, StoredFile
+from headway.core.secret import redact
+from headway.core.stored_file import FileAddress, KeyOutput, StoredFile
 from headway.core.worker.saved_worker import SavedWorker
 
 MESSAGE: Final = "message"
 """The kind of an inbox item that a person or a program has sent to a job."""
-CARRIED: Final = 0
-"""The `consumed_by` of a message that was carried to a replacing run. Claims begin at 1."""
+CARRIED_GENERATION: Final = 0
+"""The `consumed_generation` of a message that was carried to a replacing run. Claims begin at 1."""
 UNREAD_SHOWN_COUNT_MAX: Final = 20
 UNREAD_SHOWN_LENGTH_MAX: Final = 65_536
 """Limits of the events that report unread messages and answers."""
@@ -53,11 +53,11 @@ class InboxItem(NamedTuple):
     payload: str
     by: str
     at: Instant
-    consumed_by: int | None
+    consumed_generation: int | None
     """The generation that consumed it, or CARRIED."""
 
 
-class Question(NamedTuple):
+class Interrupt(NamedTuple):
     """What a job asks people, until it is closed."""
 
     run_id: RunId
@@ -66,7 +66,7 @@ class Question(NamedTuple):
     """The generation of the execution that asked last, or 0 if the question is withdrawn."""
     question: Document
     asked_at: Instant
-    answer_by: Instant
+    answer_deadline_at: Instant
     """When whoever asks will wait no longer."""
     answer_schema: Document | None
     """What an answer must look like."""
@@ -87,7 +87,7 @@ class SavedKey(NamedTuple):
     updated_at: Instant
 
 
-class Remembered(NamedTuple):
+class IdempotencyRecord(NamedTuple):
     """The first answer to what carried an idempotency key."""
 
     idempotency_key: str
@@ -98,7 +98,7 @@ class Remembered(NamedTuple):
 
 @dataclass(slots=True)
 class LaneQueue:
-    lane: Lane
+    lane: LaneRow
     held_count: int = 0
     queued_count: int = 0
     """Runs that have not started; counted only when the lane limits them."""
@@ -116,57 +116,57 @@ class Changes:
     """With the columns that have changed, documents included."""
     runs_removed: dict[RunId, None] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
-    lanes: dict[LaneName, Lane] = field(default_factory=dict)
+    lanes: dict[LaneName, LaneRow] = field(default_factory=dict)
     instances_added: dict[InstanceId, Instance] = field(default_factory=dict)
     instances: dict[InstanceId, Instance | None] = field(default_factory=dict)
     keys: dict[Key, SavedKey | None] = field(default_factory=dict)
     schedules: dict[str, SavedSchedule] = field(default_factory=dict)
-    remembered: dict[str, Remembered] = field(default_factory=dict)
-    forgotten: dict[str, None] = field(default_factory=dict)
-    posted: list[InboxItem] = field(default_factory=list)
-    consumed: list[InboxItem] = field(default_factory=list)
-    questions: dict[tuple[RunId, str], Question | None] = field(default_factory=dict)
-    files: dict[FilePlace, StoredFile | None] = field(default_factory=dict)
-    events_pruned_to: int | None = None
+    idempotency_records_added: dict[str, IdempotencyRecord] = field(default_factory=dict)
+    idempotency_keys_removed: dict[str, None] = field(default_factory=dict)
+    inbox_items_added: list[InboxItem] = field(default_factory=list)
+    inbox_items_consumed: list[InboxItem] = field(default_factory=list)
+    interrupts: dict[tuple[RunId, str], Interrupt | None] = field(default_factory=dict)
+    files: dict[FileAddress, StoredFile | None] = field(default_factory=dict)
+    pruned_seq: int | None = None
     flow: FlowChanges | None = None
-    is_probed: bool = False
+    is_probe: bool = False
     """Whether to commit without other changes, because a caller checks that the store can."""
 
 
-class Concludes(Protocol):
+class DeferredResult(Protocol):
     """An answer that depends on later decisions of the same batch."""
 
-    def conclude(self, world: "World") -> None: ...
+    def finalize(self, world: "BatchState") -> None: ...
 
 
-class World:
+class BatchState:
     def __init__(self, *, now: Instant, seq: int) -> None:
         self.now = now
         self.seq = seq
         self.pruned_seq = 0
         self.runs: dict[RunId, Run] = {}
-        self.loaded: dict[RunId, Run] = {}
+        self.loaded_runs: dict[RunId, Run] = {}
         """As the rows were when they were locked; the guards of the updates come from here."""
-        self.heads: dict[Key, RunId] = {}
-        self.waiting: dict[Key, list[RunId]] = {}
-        self.latest: dict[Key, RunId] = {}
+        self.head_run_ids: dict[Key, RunId] = {}
+        self.waiting_run_ids: dict[Key, list[RunId]] = {}
+        self.latest_run_ids: dict[Key, RunId] = {}
         """The newest run of a key that is active, or has started."""
-        self.previous: dict[RunId, RunId] = {}
+        self.previous_run_ids: dict[RunId, RunId] = {}
         """For a run that continues: the newest one before it that has started."""
-        self.started: dict[Key, RunId] = {}
+        self.latest_started_ids: dict[Key, RunId] = {}
         """The newest run of a key that has started."""
-        self.started_beside: dict[Key, int] = {}
+        self.other_started_seqs: dict[Key, int] = {}
         """The `seq` of the newest that has started, besides those that may be pruned."""
-        self.lanes: dict[LaneName, LaneQueue] = {}
-        self.known_lanes: dict[LaneName, Lane] = {}
-        self.loaded_lanes: dict[LaneName, Lane] = {}
+        self.lane_queues: dict[LaneName, LaneQueue] = {}
+        self.lane_rows: dict[LaneName, LaneRow] = {}
+        self.loaded_lane_rows: dict[LaneName, LaneRow] = {}
         self.instances: dict[InstanceId, Instance] = {}
-        self.remembered: dict[str, Remembered] = {}
+        self.idempotency_records: dict[str, IdempotencyRecord] = {}
         self.inbox: dict[RunId, list[InboxItem]] = {}
-        self.consumed: dict[RunId, list[InboxItem]] = {}
+        self.consumed_items: dict[RunId, list[InboxItem]] = {}
         """What was consumed already, where somebody asks for it once more."""
-        self.questions: dict[RunId, dict[str, Question]] = {}
-        self.loaded_questions: set[tuple[RunId, str]] = set()
+        self.interrupts: dict[RunId, dict[str, Interrupt]] = {}
+        self.loaded_interrupts: set[tuple[RunId, str]] = set()
         self.keys: dict[Key, SavedKey] = {}
         self.loaded_keys: dict[Key, SavedKey] = {}
         self.schedules: dict[str, SavedSchedule] = {}
@@ -176,54 +176,54 @@ class World:
         self.workers: dict[str, SavedWorker] = {}
         self.child_counts: dict[RunId, int] = {}
         """Active children of the runs that may start another."""
-        self.active_ids: set[RunId] = set()
+        self.active_unlocked_ids: set[RunId] = set()
         """Runs that were not locked, and were active."""
-        self.files: dict[FilePlace, StoredFile] = {}
-        self.loaded_files: dict[FilePlace, StoredFile] = {}
+        self.files: dict[FileAddress, StoredFile] = {}
+        self.loaded_files: dict[FileAddress, StoredFile] = {}
         self.outputs: dict[Key, KeyOutput] = {}
         self.params: dict[RunId, str] = {}
         """Of the runs that may be claimed."""
         self.checkpoints: dict[RunId, str] = {}
         """Of the runs that may be claimed, and of those they continue from."""
-        self.accepted: list[Concludes] = []
+        self.deferred_results: list[DeferredResult] = []
         """The answers that show a run at the end of the batch."""
         self.changes = Changes()
 
-    def conclude(self) -> None:
+    def finalize_results(self) -> None:
         """Update these answers. Call after the last decision of the batch."""
-        for answer in self.accepted:
-            answer.conclude(self)
+        for answer in self.deferred_results:
+            answer.finalize(self)
 
     @property
     def has_changed(self) -> bool:
-        return self.changes != _NOTHING
+        return self.changes != _NO_CHANGES
 
     # Loading: the store tells what it has found.
 
     def load_run(self, run: Run) -> None:
-        if run.id in self.loaded:
+        if run.id in self.loaded_runs:
             return
-        self.runs[run.id] = self.loaded[run.id] = run
+        self.runs[run.id] = self.loaded_runs[run.id] = run
         if run.head_key is not None:
-            self.heads[run.head_key] = run.id
+            self.head_run_ids[run.head_key] = run.id
 
     def load_ready(self, run: Run) -> None:
         """`run` may be claimed, unless the batch changes it before."""
         self.load_run(run)
         assert run.queue_rank is not None
         assert run.ready_seq is not None
-        heappush(self.lanes[run.lane].ready, (run.queue_rank, run.ready_seq, run.id))
+        heappush(self.lane_queues[run.lane].ready, (run.queue_rank, run.ready_seq, run.id))
 
     # Reading.
 
     def run(self, run_id: RunId) -> Run | None:
         return self.runs.get(run_id)
 
-    def head_of(self, key: Key) -> Run | None:
-        run_id = self.heads.get(key)
+    def head_run(self, key: Key) -> Run | None:
+        run_id = self.head_run_ids.get(key)
         return None if run_id is None else self.runs[run_id]
 
-    def held(self, claim: Claim) -> Run | None:
+    def held_run(self, claim: Claim) -> Run | None:
         """The run, if `claim` is the one in force: the fence that every executor's word passes."""
         run = self.runs.get(claim.run_id)
         if run is None or run.token == NO_TOKEN or run.token != claim.token:
@@ -233,30 +233,30 @@ class World:
     def is_active(self, run_id: RunId) -> bool:
         """Whether it is active, of a run that is here, or of which that alone was asked."""
         run = self.runs.get(run_id)
-        return run_id in self.active_ids if run is None else run.is_active
+        return run_id in self.active_unlocked_ids if run is None else run.is_active
 
-    def active_of(self, key: Key) -> Iterator[Run]:
+    def active_runs(self, key: Key) -> Iterator[Run]:
         """The head and all that wait behind it; only for a key that was loaded whole."""
-        head = self.head_of(key)
+        head = self.head_run(key)
         if head is not None:
             yield head
-            for run_id in list(self.waiting[key]):
+            for run_id in list(self.waiting_run_ids[key]):
                 yield self.runs[run_id]
 
     def unread_messages(self, run: Run) -> list[InboxItem]:
         """Return the unread messages of a run. It must have been loaded as one that may end."""
         return [item for item in self.inbox.get(run.id, ()) if item.kind == MESSAGE]
 
-    def unread_answers(self, run: Run) -> list[Question]:
+    def unread_answers(self, run: Run) -> list[Interrupt]:
         """Return the answered questions of a run whose answers its job has not received.
 
         A job that receives an answer closes the question, which removes its row.
         """
-        return [one for one in self.questions.get(run.id, {}).values() if one.answer is not None]
+        return [one for one in self.interrupts.get(run.id, {}).values() if one.answer is not None]
 
     def pop_ready(self, lane: LaneName) -> Run | None:
         """The next run that may be claimed, taken off the queue; stale entries are dropped."""
-        ready = self.lanes[lane].ready
+        ready = self.lane_queues[lane].ready
         while ready:
             rank, ready_seq, run_id = heappop(ready)
             run = self.runs[run_id]
@@ -271,7 +271,7 @@ class World:
         changes["run_seq"] = self._append(run, run.run_seq + 1, kind, payload)
         return self._record(run, changes)
 
-    def announce(
+    def emit_global(
         self, kind: EventType, payload: str, *, key: Key | None = None, lane: LaneName | None = None
     ) -> None:
         """Append an event that is about no run."""
@@ -286,17 +286,17 @@ class World:
         self.changes.runs_added[run.id] = {"params": params}
         self.params[run.id] = params
         if run.head_key is not None:
-            self.heads[run.head_key] = run.id
-            self.waiting.setdefault(run.head_key, [])
-        elif run.waiting_key is not None and run.waiting_key in self.waiting:
-            self.waiting[run.waiting_key].append(run.id)
-        self._count(None, run)
+            self.head_run_ids[run.head_key] = run.id
+            self.waiting_run_ids.setdefault(run.head_key, [])
+        elif run.waiting_key is not None and run.waiting_key in self.waiting_run_ids:
+            self.waiting_run_ids[run.waiting_key].append(run.id)
+        self._update_lane_counts(None, run)
         self._count_child(run.child_of, +1)
 
     def update(self, run: Run, documents: dict[str, Any] | None = None, **changes: Any) -> Run:
         """Change `run` without moving its state; `documents` are columns that no decision reads."""
         after = self._record(run, changes, documents)
-        self._count(run, after)
+        self._update_lane_counts(run, after)
         return after
 
     def move(
@@ -323,40 +323,40 @@ class World:
         changes["status"] = status
         run_seq = run.run_seq + 1
         changes["run_seq"] = self._append(run, run_seq, EventType.STATE_CHANGED, payload)
-        if run.is_parent and run.children_by is None and status is not RunStatus.RUNNING:
-            changes["children_by"] = self.now
+        if run.is_parent and run.children_ending_since is None and status is not RunStatus.RUNNING:
+            changes["children_ending_since"] = self.now
         if status in TERMINAL:
-            changes = _ENDED | changes
+            changes = _CLEARED_AT_END | changes
             changes["ended_at"] = self.now
             self._count_child(run.child_of, -1)
-        if status is RunStatus.CANCELED and run.deletes_files:
+        if status is RunStatus.CANCELED and run.delete_files_on_cancel:
             # Or who continues it would take for done what is not there any more.
             documents = {**(documents or {}), "checkpoint": None}
             self.checkpoints.pop(run.id, None)
         after = self._record(run, changes, documents)
-        self._count(run, after)
+        self._update_lane_counts(run, after)
         if status in TERMINAL:
-            self._leave_key(run)
+            self._release_key(run)
         return after
 
     def _report_unread(self, run: Run) -> Run:
         if messages := self.unread_messages(run):
-            shown = _shown(map(describe_message, messages))
+            shown = _join_fitting(map(encode_message, messages))
             payload = f'{{"count":{len(messages)},"messages":[{shown}]}}'
             run = self.emit(run, EventType.MESSAGES_UNREAD, payload)
         if answers := self.unread_answers(run):
-            shown = _shown(map(_describe_answer, answers))
+            shown = _join_fitting(map(_encode_answer, answers))
             payload = f'{{"count":{len(answers)},"answers":[{shown}]}}'
             run = self.emit(run, EventType.ANSWERS_UNREAD, payload)
         return run
 
     def put_file(self, file: StoredFile) -> None:
-        if file.place not in self.files:
+        if file.address not in self.files:
             count, example = self.outputs.get(file.key, (0, file.path))
             self.outputs[file.key] = KeyOutput(count + 1, example)
-        self.files[file.place] = self.changes.files[file.place] = file
+        self.files[file.address] = self.changes.files[file.address] = file
 
-    def drop_file(self, place: FilePlace) -> None:
+    def remove_file(self, place: FileAddress) -> None:
         del self.files[place]
         self.changes.files[place] = None
         count, example = self.outputs.pop(place.key, (0, ""))
@@ -370,16 +370,16 @@ class World:
         )
         return run_seq
 
-    def _leave_key(self, run: Run) -> None:
+    def _release_key(self, run: Run) -> None:
         if run.waiting_key is not None:
-            waiting = self.waiting.get(run.key)
+            waiting = self.waiting_run_ids.get(run.key)
             if waiting and run.id in waiting:
                 waiting.remove(run.id)
             return
         if run.head_key is None:
             return
-        del self.heads[run.key]
-        waiting = self.waiting[run.key]
+        del self.head_run_ids[run.key]
+        waiting = self.waiting_run_ids[run.key]
         if waiting:
             heir = self.runs[waiting.pop(0)]
             # Ready since the end of the one before it: `self.seq` is the seq of that event.
@@ -390,14 +390,14 @@ class World:
                 queue_rank=int(QueueRank.READY),
                 ready_seq=self.seq,
             )
-            self.heads[run.key] = heir.id
+            self.head_run_ids[run.key] = heir.id
 
     def _record(
         self, run: Run, changes: dict[str, Any], documents: dict[str, Any] | None = None
     ) -> Run:
         changes["revision"] = run.revision + 1
         changes["updated_at"] = self.now
-        after, changes = changed(run, changes)
+        after, changes = apply_changes(run, changes)
         self.runs[run.id] = after
         documents_added = self.changes.runs_added.get(run.id)
         if documents_added is not None:
@@ -414,9 +414,9 @@ class World:
         if parent_id is not None and parent_id in self.child_counts:
             self.child_counts[parent_id] += change
 
-    def _count(self, before: Run | None, after: Run) -> None:
+    def _update_lane_counts(self, before: Run | None, after: Run) -> None:
         """Keep the lane's figures true within the batch."""
-        queue = self.lanes.get(after.lane)
+        queue = self.lane_queues.get(after.lane)
         if queue is None:
             return
         slot_before = before is not None and before.slot is not None
@@ -428,19 +428,19 @@ class World:
             heappush(queue.ready, (after.queue_rank, after.ready_seq, after.id))
 
 
-def describe_message(item: InboxItem) -> str:
+def encode_message(item: InboxItem) -> str:
     """Encode a message for events and answers, without the secrets in it."""
-    by = encode_document(item.by, place="by")
-    return f'{{"seq":{item.seq},"by":{by},"message":{veiled(item.payload)}}}'
+    by = encode_document(item.by, field="by")
+    return f'{{"seq":{item.seq},"by":{by},"message":{redact(item.payload)}}}'
 
 
-def _describe_answer(question: Question) -> str:
+def _encode_answer(question: Interrupt) -> str:
     names = {"call_id": question.call_id, "by": question.answered_by}
-    answer = veiled(question.answer or NULL)
-    return f'{encode_document(names, place="call_id")[:-1]},"answer":{answer}}}'
+    answer = redact(question.answer or NULL)
+    return f'{encode_document(names, field="call_id")[:-1]},"answer":{answer}}}'
 
 
-def _shown(described: Iterator[str]) -> str:
+def _join_fitting(described: Iterator[str]) -> str:
     """Return the first of these that fit into an event."""
     shown: list[str] = []
     length = 0
@@ -452,7 +452,7 @@ def _shown(described: Iterator[str]) -> str:
     return ",".join(shown)
 
 
-_ENDED: dict[str, Any] = {
+_CLEARED_AT_END: dict[str, Any] = {
     "head_key": None,
     "waiting_key": None,
     "queue_rank": None,
@@ -460,10 +460,10 @@ _ENDED: dict[str, Any] = {
     "slot": None,
     "instance_id": None,
     "token": NO_TOKEN,
-    "is_interactive": 0,
-    "run_by": None,
+    "window": 0,
+    "run_deadline_at": None,
     "wake_at": None,
-    "cancel_by": None,
+    "cancel_deadline_at": None,
     "child_of": None,
 }
-_NOTHING = Changes()
+_NO_CHANGES = Changes()

@@ -31,7 +31,7 @@ _encode: Final = json.JSONEncoder(
 ).encode
 
 
-def encode_document(value: object, *, place: str, byte_count_max: int = BYTE_COUNT_MAX) -> Document:
+def encode_document(value: object, *, field: str, byte_count_max: int = BYTE_COUNT_MAX) -> Document:
     """`value` as JSON text, or InvalidInput that names the place of the first fault."""
     if value is None:  # Most jobs return nothing.
         return NULL
@@ -39,21 +39,21 @@ def encode_document(value: object, *, place: str, byte_count_max: int = BYTE_COU
         text = _encode(value)
         size = byte_count(text)
     except (TypeError, ValueError, RecursionError):
-        fault_place, problem = _first_fault(value, place)
+        fault_place, problem = _first_error(value, field)
         raise InvalidInput(fault_place, problem) from None
     if size > byte_count_max:
-        raise TooLarge(place, f"is {size:,} bytes; the limit is {byte_count_max:,}")
+        raise TooLarge(field, f"is {size:,} bytes; the limit is {byte_count_max:,}")
     # Cheap tests first: only a suspicious document is walked with its places.
     is_deep = text.count("[") + text.count("{") > DEPTH_MAX
-    if _ESCAPED_NUL in text or is_deep or ("{" in text and not _names_are_text(value)):
-        fault = _find_fault(value, place)
+    if _ESCAPED_NUL in text or is_deep or ("{" in text and not _has_text_names(value)):
+        fault = _find_error(value, field)
         if fault is not None:
             raise InvalidInput(*fault)
     return Document(text)
 
 
 def decode_document(
-    text: str, *, place: str, byte_count_max: int = BYTE_COUNT_MAX, depth_max: int = DEPTH_MAX
+    text: str, *, field: str, byte_count_max: int = BYTE_COUNT_MAX, depth_max: int = DEPTH_MAX
 ) -> Any:
     """What strict JSON text holds (S6), or InvalidInput that names the place of the first fault.
 
@@ -61,14 +61,14 @@ def decode_document(
     """
     size = len(text.encode(errors="surrogatepass"))
     if size > byte_count_max:
-        raise TooLarge(place, f"is {size:,} bytes; the limit is {byte_count_max:,}")
+        raise TooLarge(field, f"is {size:,} bytes; the limit is {byte_count_max:,}")
     try:
         value = _decode(text)
     except RecursionError:
-        raise InvalidInput(place, f"is nested deeper than {depth_max} levels") from None
+        raise InvalidInput(field, f"is nested deeper than {depth_max} levels") from None
     except ValueError as error:
-        raise InvalidInput(place, f"is not strict JSON: {error}") from None
-    check_value(value, place=place, depth_max=depth_max)
+        raise InvalidInput(field, f"is not strict JSON: {error}") from None
+    check_value(value, field=field, depth_max=depth_max)
     return value
 
 
@@ -77,48 +77,48 @@ def byte_count(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def check_value(value: object, *, place: str, depth_max: int = DEPTH_MAX) -> None:
+def check_value(value: object, *, field: str, depth_max: int = DEPTH_MAX) -> None:
     """InvalidInput that names the first place at which `value` is not storable JSON."""
-    fault = _find_fault(value, place, depth_max)
+    fault = _find_error(value, field, depth_max)
     if fault is not None:
         raise InvalidInput(*fault)
 
 
-def check_name(name: str, *, place: str, length_max: int = NAME_LENGTH_MAX) -> str:
+def check_name(name: str, *, field: str, length_max: int = NAME_LENGTH_MAX) -> str:
     """`name` trimmed, if it is 1 to 255 storable characters; else InvalidInput."""
     if not isinstance(name, str):
-        raise InvalidInput(place, "must be text")
+        raise InvalidInput(field, "must be text")
     trimmed = name.strip()
     if not trimmed:
-        raise InvalidInput(place, "must not be empty")
-    return check_text(trimmed, place=place, length_max=length_max)
+        raise InvalidInput(field, "must not be empty")
+    return check_text(trimmed, field=field, length_max=length_max)
 
 
-def check_word(kind: type[E], word: str, *, place: str) -> E:
+def parse_enum(kind: type[E], word: str, *, field: str) -> E:
     """The member of `kind` that `word` names; else InvalidInput lists what there is."""
     try:
         return kind(word)
     except ValueError:
-        raise InvalidInput(place, f"must be one of: {', '.join(kind)}") from None
+        raise InvalidInput(field, f"must be one of: {', '.join(kind)}") from None
 
 
-def check_text(text: str, *, place: str, length_max: int = NAME_LENGTH_MAX) -> str:
+def check_text(text: str, *, field: str, length_max: int = NAME_LENGTH_MAX) -> str:
     """`text` as it is, if it is storable and no longer than that; else InvalidInput."""
     if not isinstance(text, str):
-        raise InvalidInput(place, "must be text")
+        raise InvalidInput(field, "must be text")
     if len(text) > length_max:
-        raise InvalidInput(place, f"is {len(text):,} characters; the limit is {length_max}")
+        raise InvalidInput(field, f"is {len(text):,} characters; the limit is {length_max}")
     if _UNSTORABLE.search(text):
-        raise InvalidInput(place, "contains NUL or a lone surrogate")
+        raise InvalidInput(field, "contains NUL or a lone surrogate")
     return text
 
 
-def storable(text: str) -> str:
+def replace_unstorable(text: str) -> str:
     """`text` with NUL and lone surrogates replaced, which `check_text` refuses."""
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _parse_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         twice = next(
@@ -128,32 +128,32 @@ def _unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _whole_number(digits: str) -> int:
+def _parse_int(digits: str) -> int:
     if len(digits) > _DIGIT_COUNT_MAX:
         raise ValueError(f"a number has {len(digits):,} digits")
     return int(digits)
 
 
-def _finite_number(text: str) -> float:
+def _parse_float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:40]} is beyond the range of numbers")
     return number
 
 
-def _no_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
 _decode: Final = json.JSONDecoder(
-    object_pairs_hook=_unique_members,
-    parse_int=_whole_number,
-    parse_float=_finite_number,
-    parse_constant=_no_constant,
+    object_pairs_hook=_parse_object,
+    parse_int=_parse_int,
+    parse_float=_parse_float,
+    parse_constant=_reject_constant,
 ).decode
 
 
-def _names_are_text(value: object) -> bool:
+def _has_text_names(value: object) -> bool:
     """False when some object has a name that JSON would silently turn into text, such as 1."""
     waiting: list[Any] = [value] if isinstance(value, _CONTAINERS) else []
     while waiting:
@@ -166,11 +166,11 @@ def _names_are_text(value: object) -> bool:
     return True
 
 
-def _first_fault(value: object, place: str) -> tuple[str, str]:
-    return _find_fault(value, place) or (place, "cannot be written as JSON")
+def _first_error(value: object, place: str) -> tuple[str, str]:
+    return _find_error(value, place) or (place, "cannot be written as JSON")
 
 
-def _find_fault(value: object, place: str, depth_max: int = DEPTH_MAX) -> tuple[str, str] | None:
+def _find_error(value: object, place: str, depth_max: int = DEPTH_MAX) -> tuple[str, str] | None:
     """Walk without recursion; the deepest document we accept is far below Python's own limit."""
     waiting: list[tuple[object, str, int]] = [(value, place, 1)]
     while waiting:

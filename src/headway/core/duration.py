@@ -20,24 +20,24 @@ SECONDS_MAX: Final = 100 * 366 * 24 * 60 * 60
 """A century: what is added to the present still fits everywhere."""
 
 
-def limit_or(given: TimeLimit, usual_s: float | None) -> float | None:
+def resolve_limit(given: TimeLimit, usual_s: float | None) -> float | None:
     """Return the given limit, or `usual_s` if it is UNSET."""
     return usual_s if given is UNSET else given
 
 
-def check_limit(seconds: float | None, *, place: str) -> None:
+def check_limit(seconds: float | None, *, field: str) -> None:
     """InvalidInput unless `seconds` is a time in which something can be done, or None."""
     if seconds is None:
         return
-    check_seconds(seconds, place=place)
+    check_seconds(seconds, field=field)
     if seconds <= 0:
-        raise InvalidInput(place, "must be more than 0 seconds; leave it out for no limit")
+        raise InvalidInput(field, "must be more than 0 seconds; leave it out for no limit")
 
 
-def check_seconds(seconds: float, *, place: str) -> None:
+def check_seconds(seconds: float, *, field: str) -> None:
     """InvalidInput unless `seconds` is a number from 0 to a century."""
     given: object = seconds
     if not isinstance(given, int | float) or isinstance(given, bool):
-        raise InvalidInput(place, "must be a number of seconds")
+        raise InvalidInput(field, "must be a number of seconds")
     if not 0 <= seconds <= SECONDS_MAX:  # NaN is neither.
-        raise InvalidInput(place, f"must be 0 to {SECONDS_MAX:,} seconds")
+        raise InvalidInput(field, f"must be 0 to {SECONDS_MAX:,} seconds")

@@ -39,7 +39,7 @@ from typing import Any, Final
 
 from headway.core.ids import Key, LaneName, RunId
 
-ACCEPT_PRIMARY: Final = "headway db accept-primary"
+ACCEPT_PRIMARY_COMMAND: Final = "headway db accept-primary"
 
 
 class Error(Exception):
@@ -47,17 +47,17 @@ class Error(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Not by `__init__`: that takes the parts of the sentence, and `args` is the whole of it.
-        return _made_again, (type(self), self.args), self.__dict__
+        return _rebuild, (type(self), self.args), self.__dict__
 
 
-def _made_again(kind: type[Error], args: tuple[Any, ...]) -> Error:
+def _rebuild(kind: type[Error], args: tuple[Any, ...]) -> Error:
     return kind.__new__(kind, *args)
 
 
 class InvalidInput(Error):
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(f"{place}: {problem}")
-        self.place = place
+        self.field = place
         self.problem = problem
 
 
@@ -70,7 +70,7 @@ class InvalidFlow(InvalidInput):
 
     def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
         super().__init__(*faults[0])
-        self.faults = tuple(faults)
+        self.errors = tuple(faults)
         self.args = ("; ".join(f"{place}: {problem}" for place, problem in faults),)
 
 
@@ -106,7 +106,7 @@ class OutputExists(ConflictError):
         files = "a file" if file_count == 1 else f"{file_count:,} files, such as"
         super().__init__(
             f"key {key!r} has output already ({files} {example!r}); start it with "
-            "existing='replace', 'archive' or 'delete', or continue it"
+            "on_existing_output='replace', 'archive' or 'delete', or continue it"
         )
         self.key = key
         self.file_count = file_count
@@ -116,7 +116,7 @@ class OutputExists(ConflictError):
 class RevisionConflict(ConflictError):
     def __init__(self, what: str, revision: int) -> None:
         super().__init__(f"{what} has changed since it was read; it is at revision {revision} now")
-        self.what = what
+        self.resource = what
         self.revision = revision
 
 
@@ -134,15 +134,15 @@ class MessageRefused(ConflictError):
     """
 
     def __init__(self, run_id: RunId, reason: str, *, can_wait: bool = False) -> None:
-        problem = _NOT_TAKEN.get(reason, "does not listen for messages now").format(run_id)
-        remedy = "; to deliver it as soon as the run listens, send it with " + _WAITS
+        problem = _REFUSAL_TEXTS.get(reason, "does not listen for messages now").format(run_id)
+        remedy = "; to deliver it as soon as the run listens, send it with " + _WAIT_OPTION
         super().__init__(f"run {run_id} {problem}{remedy if can_wait else ''}")
         self.run_id = run_id
         self.reason = reason
         self.can_wait = can_wait
 
 
-_NOT_TAKEN: Mapping[str, str] = {
+_REFUSAL_TEXTS: Mapping[str, str] = {
     "not_started": "has not started, and accepts no messages yet",
     "compacting": "is compacting, and accepts no messages until it has finished",
     "flow_task": (
@@ -150,10 +150,10 @@ _NOT_TAKEN: Mapping[str, str] = {
         " send one with `headway task signal {0} KEY VALUE` or POST /api/tasks/{0}/signal"
     ),
 }
-_WAITS = 'deliver="when_listening" (command line: --when-listening)'
+_WAIT_OPTION = 'deliver="when_listening" (command line: --when-listening)'
 
 
-class QuestionNotOpen(ConflictError):
+class InterruptNotOpen(ConflictError):
     def __init__(
         self, run_id: RunId, call_id: str, *, is_answered: bool, open_call_ids: tuple[str, ...]
     ) -> None:
@@ -169,11 +169,11 @@ class QuestionNotOpen(ConflictError):
         self.open_call_ids = open_call_ids
 
 
-class NotWaiting(ConflictError):
-    def __init__(self, run_id: RunId, *, is_answered: bool, is_within: bool = False) -> None:
+class ApprovalNotOpen(ConflictError):
+    def __init__(self, run_id: RunId, *, is_answered: bool, needs_signal: bool = False) -> None:
         """`is_within`: it waits for one that is only a part of what a signal would have to set."""
         problem = "it has an answer already" if is_answered else "it waits for none"
-        if is_within:
+        if needs_signal:
             problem = "it waits for one that only a signal can bring; `headway explain` says which"
         super().__init__(f"task {run_id} takes no approval now: {problem}")
         self.run_id = run_id
@@ -201,8 +201,8 @@ class LaneFull(Error):
 
 
 class RunNotFound(Error):
-    def __init__(self, run_id: RunId, *, what: str = "run") -> None:
-        super().__init__(f"there is no {what} {run_id!r}")
+    def __init__(self, run_id: RunId, *, kind: str = "run") -> None:
+        super().__init__(f"there is no {kind} {run_id!r}")
         self.run_id = run_id
 
 
@@ -261,7 +261,7 @@ class DatabaseBehind(DatabaseUnavailable):
     ADVICE: Final = (
         "the database was restored or failed over to a node that lacks commits which this server"
         " has seen, so it is not used; bring back the node that has them, or give them up with:"
-        f" {ACCEPT_PRIMARY}"
+        f" {ACCEPT_PRIMARY_COMMAND}"
     )
     """The cause and the remedy, without addresses."""
 
@@ -274,7 +274,7 @@ class DatabaseFileLost(InfrastructureError):
             f"the database file was {what_happened} while headway used it; nothing is read or"
             " stored until the same file is back or headway is restarted"
         )
-        self.what_happened = what_happened
+        self.change = what_happened
 
 
 class OutcomeUnknown(InfrastructureError):

@@ -15,9 +15,9 @@ CRON_LANE: Final = LaneName("cron")
 """Where the runs of schedules go."""
 FLOW_LANE: Final = LaneName("flow")
 """Where the tasks of flows go: they mostly wait for others."""
-SECOND: Final = 1_000_000
+SECOND_US: Final = 1_000_000
 
 
-def later(instant: Instant, *, seconds: float) -> Instant:
+def add_seconds(instant: Instant, *, seconds: float) -> Instant:
     """The instant `seconds` after `instant`."""
-    return Instant(instant + round(seconds * SECOND))
+    return Instant(instant + round(seconds * SECOND_US))

@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 from headway.core.ids import CRON_LANE, FLOW_LANE, MAIN_LANE, LaneName
 
 DEFAULT_LIMITS: Final = {MAIN_LANE: 3, CRON_LANE: 1, LaneName("subagent"): 1, FLOW_LANE: 64}
-OTHER_LIMIT: Final = 1
+FALLBACK_LIMIT: Final = 1
 
 
-class Lane(NamedTuple):
+class LaneRow(NamedTuple):
     name: LaneName
     max_concurrent: int
     """How many of its runs may hold a slot at once; 0 pauses the lane."""
@@ -25,6 +25,6 @@ class Lane(NamedTuple):
         return 0 if self.is_paused else self.max_concurrent
 
 
-def default_lane(name: LaneName) -> Lane:
+def default_lane(name: LaneName) -> LaneRow:
     """A lane that nobody has configured."""
-    return Lane(name, DEFAULT_LIMITS.get(name, OTHER_LIMIT))
+    return LaneRow(name, DEFAULT_LIMITS.get(name, FALLBACK_LIMIT))

@@ -18,7 +18,7 @@ from cronsim import CronSim, CronSimError
 from headway.core.document import EMPTY_OBJECT, Document, check_name
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
-from headway.core.ids import CRON_LANE, SECOND, Instant, Key, LaneName, later
+from headway.core.ids import CRON_LANE, SECOND_US, Instant, Key, LaneName, add_seconds
 from headway.core.run.run import Recovery
 
 GRACE_S: Final = 60.0
@@ -27,11 +27,11 @@ FIELD_COUNT: Final = 5
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 # Some moment: an expression that never comes after it never comes.
-_SOMETIME: Final = Instant(1_700_000_000 * SECOND)
+_REFERENCE_AT: Final = Instant(1_700_000_000 * SECOND_US)
 _HOUR_S: Final = 3_600.0
 
 
-class Missed(StrEnum):
+class MissedPolicy(StrEnum):
     SKIP = "skip"
     """A missed slot is dropped."""
     ONCE = "once"
@@ -39,8 +39,8 @@ class Missed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    slot_at: Instant
+class DueTime:
+    fire_at: Instant
     """This slot is decided now, and with it all before it."""
     is_dropped: bool = False
 
@@ -54,7 +54,7 @@ class Schedule:
     key: Key
     params: Document = EMPTY_OBJECT
     time_zone: str = "UTC"
-    missed: Missed = Missed.SKIP
+    missed: MissedPolicy = MissedPolicy.SKIP
     timeout_s: float | None = None
     queue_timeout_s: float | None = None
     recovery: Recovery = Recovery.RESUME
@@ -63,14 +63,14 @@ class Schedule:
 
     def __post_init__(self) -> None:
         for place in ("name", "expression", "job", "key", "time_zone"):
-            object.__setattr__(self, place, check_name(getattr(self, place), place=place))
+            object.__setattr__(self, place, check_name(getattr(self, place), field=place))
         for place in ("timeout_s", "queue_timeout_s"):
             if (seconds := getattr(self, place)) is not None:
-                check_seconds(seconds, place=place)
-        if self.missed not in list(Missed):
-            raise InvalidInput("missed", f"must be one of: {', '.join(Missed)}")
-        object.__setattr__(self, "missed", Missed(self.missed))
-        object.__setattr__(self, "_zone", _zone_of(self.time_zone))
+                check_seconds(seconds, field=place)
+        if self.missed not in list(MissedPolicy):
+            raise InvalidInput("missed", f"must be one of: {', '.join(MissedPolicy)}")
+        object.__setattr__(self, "missed", MissedPolicy(self.missed))
+        object.__setattr__(self, "_zone", _load_zone(self.time_zone))
         # Blanks have no meaning: more or fewer of them are not another expression.
         object.__setattr__(self, "expression", " ".join(self.expression.split()))
         self._check_expression()
@@ -81,66 +81,66 @@ class Schedule:
             wanted = f"{FIELD_COUNT} fields (minute hour day month weekday)"
             raise InvalidInput("expression", f"must have {wanted}, and not {count}")
         try:
-            next(self.slots(after=_SOMETIME))
+            next(self.fire_times(after=_REFERENCE_AT))
         except CronSimError as error:
             problem = f"{self.expression!r} cannot be read: {str(error).lower()}"
             raise InvalidInput("expression", problem) from None
         except StopIteration:
             raise InvalidInput("expression", f"{self.expression!r} never comes") from None
 
-    def slots(self, *, after: Instant) -> Iterator[Instant]:
+    def fire_times(self, *, after: Instant) -> Iterator[Instant]:
         """All slots after this instant, in order."""
-        for moment in CronSim(self.expression, _moment(after).astimezone(self._zone)):
-            slot_at = _instant(moment)
+        for moment in CronSim(self.expression, _to_datetime(after).astimezone(self._zone)):
+            fire_at = _to_instant(moment)
             # Seen from within an hour that comes twice, the first of the two may seem to be ahead.
-            if slot_at > after:
-                after = slot_at
-                yield slot_at
+            if fire_at > after:
+                after = fire_at
+                yield fire_at
 
-    def next_slot(self, *, after: Instant) -> Instant:
-        return next(self.slots(after=after))
+    def next_fire_at(self, *, after: Instant) -> Instant:
+        return next(self.fire_times(after=after))
 
-    def due(self, *, after: Instant, now: Instant) -> Due | None:
+    def find_due(self, *, after: Instant, now: Instant) -> DueTime | None:
         """What is to be decided now, if all slots up to `after` have been."""
-        first_at = self.next_slot(after=after)
+        first_at = self.next_fire_at(after=after)
         if first_at > now:
             return None
-        timely_from = later(now, seconds=-GRACE_S)
+        timely_from = add_seconds(now, seconds=-GRACE_S)
         if first_at >= timely_from:
-            return Due(first_at)
-        if self.missed is Missed.ONCE:
-            return Due(self._last_slot(after=after, now=now))
-        timely_at = self.next_slot(after=Instant(timely_from - 1))
+            return DueTime(first_at)
+        if self.missed is MissedPolicy.ONCE:
+            return DueTime(self._last_fire_at(after=after, now=now))
+        timely_at = self.next_fire_at(after=Instant(timely_from - 1))
         if timely_at <= now:
-            return Due(timely_at)
-        return Due(self._last_slot(after=after, now=now), is_dropped=True)
+            return DueTime(timely_at)
+        return DueTime(self._last_fire_at(after=after, now=now), is_dropped=True)
 
-    def _last_slot(self, *, after: Instant, now: Instant) -> Instant:
+    def _last_fire_at(self, *, after: Instant, now: Instant) -> Instant:
         """The newest slot until now, of which there is one; without a walk over all of them."""
         back_s = _HOUR_S
         while True:  # Until the search begins at `after`, behind which there is a slot.
             last_at = None
-            for slot_at in self.slots(after=max(after, later(now, seconds=-back_s))):
-                if slot_at > now:
+            for fire_at in self.fire_times(after=max(after, add_seconds(now, seconds=-back_s))):
+                if fire_at > now:
                     break
-                last_at = slot_at
+                last_at = fire_at
             if last_at is not None:
                 return last_at
             back_s *= 24
 
 
-def _zone_of(name: str) -> ZoneInfo:
+def _load_zone(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # Unknown; no name at all; a folder.
         raise InvalidInput("time_zone", f"{name!r} is not known here") from None
 
 
-def _moment(instant: Instant) -> datetime:
+def _to_datetime(instant: Instant) -> datetime:
     return _EPOCH + timedelta(microseconds=instant)
 
 
-def _instant(moment: datetime) -> Instant:
+def _to_instant(moment: datetime) -> Instant:
     return Instant((moment - _EPOCH) // _MICROSECOND)
 
 
@@ -150,7 +150,7 @@ class SavedSchedule(NamedTuple):
     name: str
     expression: str
     time_zone: str
-    last_slot_at: Instant
+    last_fire_at: Instant
     """The last slot that was decided; before there is one, the instant from which they count."""
     revision: int
     is_paused: int = 0

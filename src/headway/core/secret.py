@@ -10,56 +10,56 @@ from typing import Any, Final
 
 from headway.core.errors import InvalidInput
 
-MARK: Final = "$secret"
-SHOWN: Final = {"secret": "set"}
-_MARK_TEXT: Final = f'"{MARK}"'
+SECRET_MARKER: Final = "$secret"
+REDACTED: Final = {"secret": "set"}
+_MARKER_TEXT: Final = f'"{SECRET_MARKER}"'
 
 
-def sealed(
-    params: Mapping[str, Any], names: Iterable[str], *, kept: Mapping[str, Any]
+def mark_secrets(
+    params: Mapping[str, Any], names: Iterable[str], *, stored: Mapping[str, Any]
 ) -> dict[str, Any]:
     """`params`, those of `names` marked as secret; what is only shown as set is as in `kept`."""
     after = dict(params)
     for name in names:
         value = after.get(name)
-        if value == SHOWN:
-            if name not in kept:
+        if value == REDACTED:
+            if name not in stored:
                 raise InvalidInput(f"params.{name}", "is only shown as set: give it once more")
-            value = after[name] = kept[name]
+            value = after[name] = stored[name]
         if isinstance(value, str):
-            after[name] = {MARK: value}
+            after[name] = {SECRET_MARKER: value}
     return after
 
 
-def opened(document: str) -> Any:
+def reveal(document: str) -> Any:
     """What the document holds, for the job itself."""
-    if _MARK_TEXT not in document:
+    if _MARKER_TEXT not in document:
         return json.loads(document)
-    return json.loads(document, object_hook=_open)
+    return json.loads(document, object_hook=_reveal_object)
 
 
-def opened_text(document: str) -> str:
+def reveal_text(document: str) -> str:
     """The document for whoever works on it elsewhere."""
-    if _MARK_TEXT not in document:
+    if _MARKER_TEXT not in document:
         return document
-    return json.dumps(opened(document), ensure_ascii=False)
+    return json.dumps(reveal(document), ensure_ascii=False)
 
 
-def veiled(document: str) -> str:
+def redact(document: str) -> str:
     """The document as it may be shown."""
-    if _MARK_TEXT not in document:
+    if _MARKER_TEXT not in document:
         return document
-    return json.dumps(veiled_value(json.loads(document)), ensure_ascii=False)
+    return json.dumps(redact_value(json.loads(document)), ensure_ascii=False)
 
 
 def secret_values(document: str) -> list[str]:
     """Return the values of all secrets in the document."""
-    if _MARK_TEXT not in document:
+    if _MARKER_TEXT not in document:
         return []
     found: list[str] = []
 
     def note(value: dict[str, Any]) -> dict[str, Any]:
-        secret = value.get(MARK)
+        secret = value.get(SECRET_MARKER)
         if isinstance(secret, str) and secret:
             found.append(secret)
         return value
@@ -68,17 +68,21 @@ def secret_values(document: str) -> list[str]:
     return found
 
 
-def is_veiled(params: Mapping[str, Any]) -> bool:
+def has_redacted(params: Mapping[str, Any]) -> bool:
     """Whether it says of a secret only that it is set."""
-    return SHOWN in params.values()
+    return REDACTED in params.values()
 
 
-def veiled_value(value: Any) -> Any:
+def redact_value(value: Any) -> Any:
     """The same, of what was taken out of a document."""
     if isinstance(value, dict):
-        return SHOWN if MARK in value else {name: veiled_value(one) for name, one in value.items()}
-    return [veiled_value(one) for one in value] if isinstance(value, list) else value
+        return (
+            REDACTED
+            if SECRET_MARKER in value
+            else {name: redact_value(one) for name, one in value.items()}
+        )
+    return [redact_value(one) for one in value] if isinstance(value, list) else value
 
 
-def _open(value: dict[str, Any]) -> Any:
-    return value[MARK] if len(value) == 1 and MARK in value else value
+def _reveal_object(value: dict[str, Any]) -> Any:
+    return value[SECRET_MARKER] if len(value) == 1 and SECRET_MARKER in value else value

@@ -16,10 +16,10 @@ FOLDER_LENGTH_MAX: Final = 150
 # What some file system cannot have in a name, or takes for something else.
 _FORBIDDEN: Final = re.compile(r'[\x00-\x1f\x7f\\<>:"|?*]')
 _DEVICES: Final = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
-_PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-.")
+_UNESCAPED_BYTES: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-.")
 
 
-class FilePlace(NamedTuple):
+class FileAddress(NamedTuple):
     """Where a file is: the ledger has one entry for it."""
 
     key: Key
@@ -49,25 +49,25 @@ class StoredFile(NamedTuple):
     at: Instant
 
     @property
-    def place(self) -> FilePlace:
-        return FilePlace(self.key, self.data_id, self.path)
+    def address(self) -> FileAddress:
+        return FileAddress(self.key, self.data_id, self.path)
 
 
-def check_path(path: str, *, place: str = "file") -> str:
+def check_path(path: str, *, field: str = "file") -> str:
     """`path`, if it names a file below the run's folder on every file system; else InvalidInput."""
-    check_text(path, place=place, length_max=PATH_LENGTH_MAX)
+    check_text(path, field=field, length_max=PATH_LENGTH_MAX)
     if path.startswith("/"):
-        raise InvalidInput(place, f"{path!r} is absolute; name it from the run's folder on")
+        raise InvalidInput(field, f"{path!r} is absolute; name it from the run's folder on")
     if path.lower().endswith(PART_SUFFIX):
-        raise InvalidInput(place, f"{path!r} ends in {PART_SUFFIX}, as only unfinished files do")
+        raise InvalidInput(field, f"{path!r} ends in {PART_SUFFIX}, as only unfinished files do")
     for name in path.split("/"):
-        problem = _problem_of(name)
+        problem = _find_problem(name)
         if problem:
-            raise InvalidInput(place, f"{path!r} {problem}")
+            raise InvalidInput(field, f"{path!r} {problem}")
     return path
 
 
-def _problem_of(name: str) -> str:
+def _find_problem(name: str) -> str:
     """What is wrong with one name of a path; nothing, if it is well."""
     if not name:
         return "has an empty name in it"
@@ -95,7 +95,7 @@ def folder_name(key: str) -> str:
     edges = (0, len(encoded) - 1)
     parts = [
         chr(byte)
-        if byte in _PLAIN and not (byte == ord(".") and place in edges)
+        if byte in _UNESCAPED_BYTES and not (byte == ord(".") and place in edges)
         else f"%{byte:02x}"
         for place, byte in enumerate(encoded)
     ]

@@ -13,7 +13,7 @@ Before the program ends:
     lanes.refuse_new_work()
     has_drained = await lanes.wait_for_active(timeout_s=30)
 
-`ActiveRuns` knows which run is active in which session, so that others can reach it. Nothing but
+`ActiveRunRegistry` knows which run is active in which session, so that others can reach it. Nothing but
 the standard library is needed.
 """
 
@@ -29,12 +29,17 @@ from headway.lanes.errors import (
 from headway.lanes.lanes import Lanes
 from headway.lanes.limits import DEFAULT_LIMITS
 from headway.lanes.names import global_lane, is_probe_lane, session_lane
-from headway.lanes.registry import ActiveRun, ActiveRuns, Queueing, Refusal
+from headway.lanes.registry import (
+    ActiveRun,
+    ActiveRunRegistry,
+    QueueMessageRefusal,
+    QueueMessageResult,
+)
 
 __all__ = [
     "DEFAULT_LIMITS",
     "ActiveRun",
-    "ActiveRuns",
+    "ActiveRunRegistry",
     "ActiveTask",
     "InvalidLimits",
     "InvalidWork",
@@ -45,8 +50,8 @@ __all__ = [
     "LanesDraining",
     "OnWait",
     "Priority",
-    "Queueing",
-    "Refusal",
+    "QueueMessageRefusal",
+    "QueueMessageResult",
     "TaskId",
     "TaskTimedOut",
     "global_lane",

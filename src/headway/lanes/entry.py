@@ -28,7 +28,7 @@ OnWait = Callable[[float, int, tuple[ActiveTask, ...]], object]
 """Called as `on_wait(waited_s, ahead_count, active)`."""
 
 
-class Wait(NamedTuple):
+class WaitReport(NamedTuple):
     """Somebody has waited for long: for how long, behind how many, and for whom."""
 
     waited_s: float

@@ -16,7 +16,7 @@ class Fifo:
         self._entries: dict[TaskId, Entry] = {}
         self._ids: list[TaskId] = []
         """Rising, since the entries are numbered as they come; with gaps where somebody left."""
-        self._first = 0
+        self._head_index = 0
         """Where in `_ids` the head is, or a gap before it."""
 
     def __len__(self) -> int:
@@ -35,9 +35,9 @@ class Fifo:
 
     def head(self) -> Entry:
         """The queue must not be empty."""
-        while self._ids[self._first] not in self._entries:
-            self._first += 1
-        return self._entries[self._ids[self._first]]
+        while self._ids[self._head_index] not in self._entries:
+            self._head_index += 1
+        return self._entries[self._ids[self._head_index]]
 
     def pop(self) -> Entry:
         entry = self.head()
@@ -46,13 +46,13 @@ class Fifo:
 
     def count_before(self, entry: Entry) -> int:
         self.head()
-        if len(self._ids) - self._first > len(self._entries):
+        if len(self._ids) - self._head_index > len(self._entries):
             self._close_gaps()
-        return bisect_left(self._ids, entry.task_id) - self._first
+        return bisect_left(self._ids, entry.task_id) - self._head_index
 
     def entries(self) -> list[Entry]:
         return list(self._entries.values())
 
     def _close_gaps(self) -> None:
         self._ids = list(self._entries)
-        self._first = 0
+        self._head_index = 0

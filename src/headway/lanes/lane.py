@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from headway.lanes.entry import ActiveTask, Entry, LaneView, TaskId, Wait
-from headway.lanes.priority_queue import Line
+from headway.lanes.entry import ActiveTask, Entry, LaneView, TaskId, WaitReport
+from headway.lanes.priority_queue import PriorityQueue
 
 
 class Lane:
@@ -11,13 +11,13 @@ class Lane:
         self.name = name
         self.max_concurrent = max_concurrent
         self.generation = generation
-        self._line = Line()
+        self._queue = PriorityQueue()
         self._active: dict[TaskId, Entry] = {}
         self._is_draining = False
 
     @property
     def is_idle(self) -> bool:
-        return not self._active and not self._line
+        return not self._active and not self._queue
 
     @property
     def active_ids(self) -> list[TaskId]:
@@ -30,10 +30,10 @@ class Lane:
         """Whether it is active at once; if not, it waits until a drain gives it."""
         # While a drain is under way, somebody whom it gave may not know yet: stand behind them.
         if self._is_draining or len(self._active) >= self.max_concurrent:
-            self._line.add(entry)
+            self._queue.add(entry)
             return False
-        assert not self._line  # Every change that makes room is followed by a drain.
-        self._begin(entry, now_s)
+        assert not self._queue  # Every change that makes room is followed by a drain.
+        self._activate(entry, now_s)
         return True
 
     def drain(self, now_s: float) -> Iterator[Entry]:
@@ -45,16 +45,16 @@ class Lane:
             return
         self._is_draining = True
         try:
-            while self._line and len(self._active) < self.max_concurrent:
-                entry = self._line.pop()
-                self._begin(entry, now_s)
+            while self._queue and len(self._active) < self.max_concurrent:
+                entry = self._queue.pop()
+                self._activate(entry, now_s)
                 yield entry
         finally:
             self._is_draining = False
 
     def withdraw(self, entry: Entry) -> None:
         """It does not want to wait any more. The others keep their places."""
-        self._line.discard(entry)
+        self._queue.discard(entry)
 
     def finish(self, task_id: TaskId, generation: int | None) -> None:
         """It has ended, well or not. One that was started before a reset is not counted here."""
@@ -63,8 +63,8 @@ class Lane:
 
     def clear(self) -> list[Entry]:
         """Send away all who wait, and say who they were. Those who are active stay."""
-        cleared = self._line.entries()
-        self._line = Line()
+        cleared = self._queue.entries()
+        self._queue = PriorityQueue()
         return cleared
 
     def reset(self, generation: int) -> None:
@@ -72,12 +72,12 @@ class Lane:
         self.generation = generation
         self._active.clear()
 
-    def wait_of(self, entry: Entry, now_s: float) -> Wait:
+    def wait_report(self, entry: Entry, now_s: float) -> WaitReport:
         """How it stands with somebody who waits, or who has just started."""
         waits = entry.generation is None
-        return Wait(
+        return WaitReport(
             waited_s=now_s - entry.enqueued_s,
-            ahead_count=self._line.count_ahead_of(entry) if waits else 0,
+            ahead_count=self._queue.count_ahead_of(entry) if waits else 0,
             active=tuple(
                 ActiveTask(other.task_id, other.name, now_s - other.started_s)
                 for other in self._active.values()
@@ -85,7 +85,7 @@ class Lane:
             ),
         )
 
-    def _begin(self, entry: Entry, now_s: float) -> None:
+    def _activate(self, entry: Entry, now_s: float) -> None:
         entry.generation = self.generation
         entry.started_s = now_s
         self._active[entry.task_id] = entry
@@ -95,6 +95,6 @@ class Lane:
             name=self.name,
             max_concurrent=self.max_concurrent,
             generation=self.generation,
-            waiting=tuple(entry.task_id for entry in self._line.entries()),
+            waiting=tuple(entry.task_id for entry in self._queue.entries()),
             active=tuple(self._active),
         )

@@ -7,19 +7,19 @@ generation, is kept here: a million sessions that came and went have left nothin
 from collections.abc import Iterable, Mapping
 from itertools import chain
 
-from headway.lanes.entry import Entry, LaneView, TaskId, Wait
+from headway.lanes.entry import Entry, LaneView, TaskId, WaitReport
 from headway.lanes.lane import Lane
-from headway.lanes.limits import Limits
+from headway.lanes.limits import LaneLimits
 from headway.lanes.names import global_lane
 
 
-class Board:
+class LaneTable:
     """Whoever is given is active from that moment; callers go through all who are given."""
 
     def __init__(self) -> None:
         self.generation = 0
         """How many resets there were."""
-        self._limits = Limits()
+        self._limits = LaneLimits()
         self._lanes: dict[str, Lane] = {}
 
     def enqueue(self, entry: Entry, now_s: float) -> bool:
@@ -29,7 +29,7 @@ class Board:
             lane = self._lanes[entry.lane] = self._new_lane(entry.lane)
         return lane.enqueue(entry, now_s)
 
-    def leave(self, entry: Entry, now_s: float) -> Iterable[Entry]:
+    def remove(self, entry: Entry, now_s: float) -> Iterable[Entry]:
         """It ends here, whether it waited or worked, and whether or not its lane still knows it."""
         lane = self._lanes.get(entry.lane)
         if lane is None:
@@ -38,14 +38,14 @@ class Board:
             lane.withdraw(entry)
         else:
             lane.finish(entry.task_id, entry.generation)
-        return () if self._forget_if_idle(lane) else lane.drain(now_s)
+        return () if self._remove_if_idle(lane) else lane.drain(now_s)
 
     def clear(self, name: str) -> list[Entry]:
         lane = self._lanes.get(global_lane(name))
         if lane is None:
             return []
         cleared = lane.clear()
-        self._forget_if_idle(lane)
+        self._remove_if_idle(lane)
         return cleared
 
     def reset(self, now_s: float) -> Iterable[Entry]:
@@ -53,12 +53,12 @@ class Board:
         lanes = list(self._lanes.values())
         for lane in lanes:
             lane.reset(self.generation)
-            self._forget_if_idle(lane)
+            self._remove_if_idle(lane)
         return self._drain(lanes, now_s)
 
     def set_limit(self, name: str, limit: int, now_s: float) -> Iterable[Entry]:
         """Raises InvalidLimits, and nothing has changed."""
-        self._limits.set_one(name, limit)
+        self._limits.set_limit(name, limit)
         lane = self._lanes.get(global_lane(name))
         return self._apply_limits([] if lane is None else [lane], now_s)
 
@@ -67,12 +67,12 @@ class Board:
         self._limits.replace(limits)
         return self._apply_limits(list(self._lanes.values()), now_s)
 
-    def warning_about(self, entry: Entry, now_s: float) -> Wait | None:
+    def take_wait_warning(self, entry: Entry, now_s: float) -> WaitReport | None:
         """How long it has waited, if that is too long and nobody has been told yet."""
         if entry.has_warned or now_s - entry.enqueued_s < entry.warn_after_s:
             return None
         entry.has_warned = True
-        return self._lanes[entry.lane].wait_of(entry, now_s)
+        return self._lanes[entry.lane].wait_report(entry, now_s)
 
     def is_active(self, entry: Entry) -> bool:
         lane = self._lanes.get(entry.lane)
@@ -90,17 +90,17 @@ class Board:
         return [self.view(name) for name in sorted(self._limits.names | self._lanes.keys())]
 
     def _new_lane(self, name: str) -> Lane:
-        return Lane(name, max_concurrent=self._limits.of(name), generation=self.generation)
+        return Lane(name, max_concurrent=self._limits.limit_for(name), generation=self.generation)
 
     def _apply_limits(self, lanes: list[Lane], now_s: float) -> Iterable[Entry]:
         for lane in lanes:
-            lane.max_concurrent = self._limits.of(lane.name)
+            lane.max_concurrent = self._limits.limit_for(lane.name)
         return self._drain(lanes, now_s)
 
     def _drain(self, lanes: list[Lane], now_s: float) -> Iterable[Entry]:
         return chain.from_iterable(lane.drain(now_s) for lane in lanes)
 
-    def _forget_if_idle(self, lane: Lane) -> bool:
+    def _remove_if_idle(self, lane: Lane) -> bool:
         if lane.is_idle:
             del self._lanes[lane.name]
         return lane.is_idle

@@ -13,15 +13,15 @@ from contextvars import ContextVar
 from itertools import count
 from typing import Final, TypeVar
 
-from headway.lanes.end_watcher import Watch
+from headway.lanes.end_watcher import TaskEndWatcher
 from headway.lanes.entry import WARN_AFTER_S, Entry, LaneView, OnWait, Priority, TaskId
 from headway.lanes.errors import LaneCleared, LanesDraining
-from headway.lanes.lane_table import Board
+from headway.lanes.lane_table import LaneTable
 from headway.lanes.limits import DEFAULT_LIMITS
 from headway.lanes.names import global_lane, is_probe_lane, session_lane
-from headway.lanes.start_signals import Turns
-from headway.lanes.timeout_runner import Deadlines
-from headway.lanes.wanted import check_wanted
+from headway.lanes.start_signals import StartSignals
+from headway.lanes.timeout_runner import TimeoutRunner
+from headway.lanes.wanted import check_work_arguments
 from headway.log import event_log
 
 GRACE_S: Final = 5.0
@@ -30,7 +30,7 @@ T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
 
 log = event_log(__name__)
-_around: ContextVar[Entry | None] = ContextVar("headway_lanes_around", default=None)
+_current_entry: ContextVar[Entry | None] = ContextVar("headway_lanes_around", default=None)
 
 
 class Lanes:
@@ -48,10 +48,10 @@ class Lanes:
     ) -> None:
         """Raises InvalidLimits. A lane without a limit has its default; most have 1."""
         self._clock = clock
-        self._board = Board()
-        self._deadlines = Deadlines(grace_s=grace_s)
-        self._turns = Turns(self._board, clock)
-        self._watch = Watch()
+        self._table = LaneTable()
+        self._timeout_runner = TimeoutRunner(grace_s=grace_s)
+        self._start_signals = StartSignals(self._table, clock)
+        self._end_watcher = TaskEndWatcher()
         self._task_ids = count(1)
         self._is_refusing = False
         self.set_limits(limits)
@@ -74,7 +74,7 @@ class Lanes:
         `on_wait`, once; what that raises goes to the loop's exception handler. `timeout_s` counts
         from the start of the work. InvalidWork: something of it cannot be.
         """
-        check_wanted(work, lane, priority, warn_after_s, on_wait, timeout_s=timeout_s)
+        check_work_arguments(work, lane, priority, warn_after_s, on_wait, timeout_s=timeout_s)
         entry = Entry(
             task_id=TaskId(next(self._task_ids)),
             lane=global_lane(lane),
@@ -84,21 +84,21 @@ class Lanes:
             warn_after_s=warn_after_s,
             on_wait=on_wait,
         )
-        around = _around.get()
-        is_inner = around is not None and self._board.is_active(around)
+        around = _current_entry.get()
+        is_inner = around is not None and self._table.is_active(around)
         # Work within work was accepted with it: to refuse it now would break what is under way.
         if self._is_refusing and not is_inner:
             raise LanesDraining(entry.lane)
         try:
-            if not self._board.enqueue(entry, entry.enqueued_s):
-                await self._turns.wait(entry)
-            return await self._do(entry, work, timeout_s)
+            if not self._table.enqueue(entry, entry.enqueued_s):
+                await self._start_signals.wait(entry)
+            return await self._run_work(entry, work, timeout_s)
         except BaseException as error:
             if not is_inner:  # Or the same failure would be told once by every layer.
                 _log_failure(entry, error)
             raise
         finally:
-            self._leave(entry)
+            self._release(entry)
 
     async def run_in_session(
         self,
@@ -117,7 +117,7 @@ class Lanes:
 
         As `run`. A session keeps its order whatever the priority, which counts in the global lane.
         """
-        check_wanted(work, lane, priority, warn_after_s, on_wait, timeout_s=timeout_s)
+        check_work_arguments(work, lane, priority, warn_after_s, on_wait, timeout_s=timeout_s)
 
         def gated() -> Awaitable[T]:
             return self.run(
@@ -135,9 +135,9 @@ class Lanes:
 
     def clear(self, lane: str | None) -> int:
         """Fail all that wait in the lane with LaneCleared; how many. What is active goes on."""
-        cleared = self._board.clear(global_lane(lane))
+        cleared = self._table.clear(global_lane(lane))
         for entry in cleared:
-            self._turns.send_away(entry)
+            self._start_signals.reject(entry)
         return len(cleared)
 
     def reset_all(self) -> None:
@@ -147,8 +147,8 @@ class Lanes:
         task from before that ends after all still answers its caller, and frees no place.
         """
         self._is_refusing = False
-        self._watch.note_ends(self._board.active_ids())
-        self._start(self._board.reset(self._clock()))
+        self._end_watcher.note_ends(self._table.active_ids())
+        self._start(self._table.reset(self._clock()))
 
     @contextmanager
     def reset_on_signal(self) -> Iterator[None]:
@@ -169,14 +169,14 @@ class Lanes:
 
         Raises InvalidLimits.
         """
-        self._start(self._board.set_limit(global_lane(lane), limit, self._clock()))
+        self._start(self._table.set_limit(global_lane(lane), limit, self._clock()))
 
     def set_limits(self, limits: Mapping[str, int]) -> None:
         """Apply a whole configuration: what it does not name has its default again.
 
         Raises InvalidLimits with all that is wrong, and then nothing has changed.
         """
-        self._start(self._board.set_limits(limits, self._clock()))
+        self._start(self._table.set_limits(limits, self._clock()))
 
     def refuse_new_work(self) -> None:
         """Before a shutdown: what was accepted goes on, new work gets LanesDraining."""
@@ -184,37 +184,37 @@ class Lanes:
 
     async def wait_for_active(self, timeout_s: float) -> bool:
         """Whether all that is active now, in any lane, has ended in time. It never raises."""
-        return await self._watch.wait(self._board.active_ids(), timeout_s)
+        return await self._end_watcher.wait(self._table.active_ids(), timeout_s)
 
     def view(self, lane: str | None) -> LaneView:
-        return self._board.view(global_lane(lane))
+        return self._table.view(global_lane(lane))
 
     def views(self) -> list[LaneView]:
         """Every lane that has a limit of its own, or work."""
-        return self._board.views()
+        return self._table.views()
 
     @property
     def left_behind_count(self) -> int:
         """How many tasks have timed out and still run, because they do not heed the cancel."""
-        return self._deadlines.left_count
+        return self._timeout_runner.left_behind_count
 
-    async def _do(self, entry: Entry, work: Work[T], timeout_s: float | None) -> T:
-        token = _around.set(entry)
+    async def _run_work(self, entry: Entry, work: Work[T], timeout_s: float | None) -> T:
+        token = _current_entry.set(entry)
         try:
             if timeout_s is None:
                 return await work()
-            return await self._deadlines.run(work, lane=entry.lane, timeout_s=timeout_s)
+            return await self._timeout_runner.run(work, lane=entry.lane, timeout_s=timeout_s)
         finally:
-            _around.reset(token)
+            _current_entry.reset(token)
 
-    def _leave(self, entry: Entry) -> None:
-        self._turns.forget(entry)
-        self._watch.note_ends((entry.task_id,))
-        self._start(self._board.leave(entry, self._clock()))
+    def _release(self, entry: Entry) -> None:
+        self._start_signals.discard(entry)
+        self._end_watcher.note_ends((entry.task_id,))
+        self._start(self._table.remove(entry, self._clock()))
 
     def _start(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            self._turns.call(entry)
+            self._start_signals.start(entry)
 
 
 def _log_failure(entry: Entry, error: BaseException) -> None:

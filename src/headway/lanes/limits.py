@@ -5,7 +5,7 @@ from typing import Final
 
 from headway.core.ids import FLOW_LANE
 from headway.core.lane_row import DEFAULT_LIMITS as CORE_LIMITS
-from headway.core.lane_row import OTHER_LIMIT
+from headway.core.lane_row import FALLBACK_LIMIT
 from headway.lanes.errors import InvalidLimits
 from headway.lanes.names import global_lane
 
@@ -15,33 +15,33 @@ DEFAULT_LIMITS: Final[Mapping[str, int]] = {
 LIMIT_MAX: Final = 1_000_000
 
 
-class Limits:
+class LaneLimits:
     """The limits in force. A lane that nobody named has `OTHER_LIMIT`, and costs nothing here."""
 
     def __init__(self) -> None:
-        self._named: dict[str, int] = dict(DEFAULT_LIMITS)
+        self._limits: dict[str, int] = dict(DEFAULT_LIMITS)
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset(self._named)
+        return frozenset(self._limits)
 
-    def of(self, lane: str) -> int:
-        return self._named.get(lane, OTHER_LIMIT)
+    def limit_for(self, lane: str) -> int:
+        return self._limits.get(lane, FALLBACK_LIMIT)
 
-    def set_one(self, lane: str, limit: int) -> None:
+    def set_limit(self, lane: str, limit: int) -> None:
         """Raises InvalidLimits."""
-        name, checked = next(iter(checked_limits({lane: limit}).items()))
-        if checked == OTHER_LIMIT and name not in DEFAULT_LIMITS:
-            self._named.pop(name, None)  # As if it had never been named, or names would pile up.
+        name, checked = next(iter(validate_limits({lane: limit}).items()))
+        if checked == FALLBACK_LIMIT and name not in DEFAULT_LIMITS:
+            self._limits.pop(name, None)  # As if it had never been named, or names would pile up.
         else:
-            self._named[name] = checked
+            self._limits[name] = checked
 
     def replace(self, limits: Mapping[str, int]) -> None:
         """What is not named has its default. Raises InvalidLimits, and nothing has changed."""
-        self._named = {**DEFAULT_LIMITS, **checked_limits(limits)}
+        self._limits = {**DEFAULT_LIMITS, **validate_limits(limits)}
 
 
-def checked_limits(limits: Mapping[str, int]) -> dict[str, int]:
+def validate_limits(limits: Mapping[str, int]) -> dict[str, int]:
     """The same with trimmed names, or InvalidLimits that lists everything that is wrong."""
     problems: list[str] = []
     checked: dict[str, int] = {}

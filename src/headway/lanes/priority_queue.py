@@ -16,11 +16,11 @@ from headway.lanes.fifo import Fifo
 PASSES_PER_LEVEL: Final = 8
 
 
-class Line:
+class PriorityQueue:
     def __init__(self) -> None:
         self._queues: dict[Priority, Fifo] = {}
         """Only those in which somebody stands."""
-        self._passes: dict[Priority, int] = {}
+        self._pass_counts: dict[Priority, int] = {}
         """How often the head of that priority has seen a more urgent one start."""
 
     def __bool__(self) -> bool:
@@ -34,7 +34,7 @@ class Line:
         queue = self._queues.get(entry.priority)
         if queue is not None:
             queue.discard(entry)
-            self._forget_if_empty(entry.priority)
+            self._remove_if_empty(entry.priority)
 
     def pop(self) -> Entry:
         """The next one. The line must not be empty."""
@@ -42,9 +42,9 @@ class Line:
         entry = self._queues[priority].pop()
         for other in self._queues:
             if other > priority:
-                self._passes[other] = self._passes.get(other, 0) + 1
-        self._passes.pop(priority, None)  # Who is the head now has not been passed over yet.
-        self._forget_if_empty(priority)
+                self._pass_counts[other] = self._pass_counts.get(other, 0) + 1
+        self._pass_counts.pop(priority, None)  # Who is the head now has not been passed over yet.
+        self._remove_if_empty(priority)
         return entry
 
     def count_ahead_of(self, entry: Entry) -> int:
@@ -58,10 +58,10 @@ class Line:
         return sorted(everybody, key=lambda entry: entry.task_id)
 
     def _rank(self, priority: Priority) -> tuple[int, int]:
-        level = max(0, priority - self._passes.get(priority, 0) // PASSES_PER_LEVEL)
+        level = max(0, priority - self._pass_counts.get(priority, 0) // PASSES_PER_LEVEL)
         return level, self._queues[priority].head().task_id
 
-    def _forget_if_empty(self, priority: Priority) -> None:
+    def _remove_if_empty(self, priority: Priority) -> None:
         if not self._queues[priority]:
             del self._queues[priority]
-            self._passes.pop(priority, None)
+            self._pass_counts.pop(priority, None)

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple, Protocol
 
 from headway.log import event_log
 
-WAIT_S: Final = 15.0
-WAIT_S_MIN: Final = 0.1
+WAIT_TIMEOUT_S: Final = 15.0
+WAIT_TIMEOUT_S_MIN: Final = 0.1
 
 log = event_log(__name__)
 
@@ -28,7 +28,7 @@ class ActiveRun(Protocol):
     def abort(self) -> None: ...
 
 
-class Refusal(StrEnum):
+class QueueMessageRefusal(StrEnum):
     NO_ACTIVE_RUN = "no_active_run"
     NOT_STREAMING = "not_streaming"
     COMPACTING = "compacting"
@@ -36,16 +36,16 @@ class Refusal(StrEnum):
     """The run itself said no, or failed when it was asked."""
 
 
-class Queueing(NamedTuple):
+class QueueMessageResult(NamedTuple):
     """True if the message was queued; else it says why not."""
 
-    refusal: Refusal | None = None
+    refusal: QueueMessageRefusal | None = None
 
     def __bool__(self) -> bool:
         return self.refusal is None
 
 
-class ActiveRuns:
+class ActiveRunRegistry:
     """At most one active run per session: the one that was registered last."""
 
     def __init__(self) -> None:
@@ -82,16 +82,16 @@ class ActiveRuns:
     def get(self, session_id: str) -> ActiveRun | None:
         return self._runs.get(session_id)
 
-    def queue_message(self, session_id: str, text: str) -> Queueing:
+    def queue_message(self, session_id: str, text: str) -> QueueMessageResult:
         """Give the message to the active run, if it takes one now. Never blocks, never raises."""
         run = self._runs.get(session_id)
         if run is None:
-            return Queueing(Refusal.NO_ACTIVE_RUN)
+            return QueueMessageResult(QueueMessageRefusal.NO_ACTIVE_RUN)
         try:
-            return Queueing(_offer(run, text))
+            return QueueMessageResult(_try_queue_message(run, text))
         except Exception:  # The run is not ours, and the sender is not to suffer for it.
             log.exception("run_failed_when_asked", extra={"session_id": session_id})
-            return Queueing(Refusal.REFUSED)
+            return QueueMessageResult(QueueMessageRefusal.REFUSED)
 
     def abort(self, session_id: str) -> bool:
         """Ask the active run to stop; False if there is none. It is active until it is cleared."""
@@ -100,7 +100,7 @@ class ActiveRuns:
             run.abort()
         return run is not None
 
-    async def wait_for_end(self, session_id: str, timeout_s: float = WAIT_S) -> bool:
+    async def wait_for_end(self, session_id: str, timeout_s: float = WAIT_TIMEOUT_S) -> bool:
         """Whether the session has come to have no active run, within at least 100 ms.
 
         It never raises, and all who wait are woken. To replace a run does not end the wait.
@@ -110,24 +110,24 @@ class ActiveRuns:
         ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.setdefault(session_id, set()).add(ended)
         try:
-            async with asyncio.timeout(max(timeout_s, WAIT_S_MIN)):
+            async with asyncio.timeout(max(timeout_s, WAIT_TIMEOUT_S_MIN)):
                 await ended
         except TimeoutError:
             return ended.done() and not ended.cancelled()  # It may have ended in that instant.
         finally:
-            self._forget(session_id, ended)
+            self._remove_waiter(session_id, ended)
         return True
 
-    def _forget(self, session_id: str, ended: asyncio.Future[None]) -> None:
+    def _remove_waiter(self, session_id: str, ended: asyncio.Future[None]) -> None:
         waiters = self._waiters.get(session_id, set())
         waiters.discard(ended)
         if not waiters:
             self._waiters.pop(session_id, None)
 
 
-def _offer(run: ActiveRun, text: str) -> Refusal | None:
+def _try_queue_message(run: ActiveRun, text: str) -> QueueMessageRefusal | None:
     if not run.is_streaming:
-        return Refusal.NOT_STREAMING
+        return QueueMessageRefusal.NOT_STREAMING
     if run.is_compacting:
-        return Refusal.COMPACTING
-    return None if run.queue_message(text) else Refusal.REFUSED
+        return QueueMessageRefusal.COMPACTING
+    return None if run.queue_message(text) else QueueMessageRefusal.REFUSED

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Final, NamedTuple
 
-from headway.lanes.entry import Entry, TaskId, Wait
+from headway.lanes.entry import Entry, TaskId, WaitReport
 from headway.lanes.errors import LaneCleared
-from headway.lanes.lane_table import Board
+from headway.lanes.lane_table import LaneTable
 from headway.log import event_log
 
 TIMER_S_MIN: Final = 0.001
@@ -16,14 +16,14 @@ log = event_log(__name__)
 
 
 class _Waiter(NamedTuple):
-    turn: asyncio.Future[bool]
+    may_start: asyncio.Future[bool]
     """True when it may start, False when its lane was cleared."""
     timer: asyncio.TimerHandle
     context: Context
 
 
-class Turns:
-    def __init__(self, board: Board, clock: Callable[[], float]) -> None:
+class StartSignals:
+    def __init__(self, board: LaneTable, clock: Callable[[], float]) -> None:
         self._board = board
         self._clock = clock
         self._waiters: dict[TaskId, _Waiter] = {}
@@ -34,28 +34,28 @@ class Turns:
         timer = loop.call_later(entry.warn_after_s, self._on_timer, entry)
         waiter = _Waiter(loop.create_future(), timer, copy_context())
         self._waiters[entry.task_id] = waiter
-        if not await waiter.turn:
+        if not await waiter.may_start:
             raise LaneCleared(entry.lane)
 
-    def call(self, entry: Entry) -> None:
+    def start(self, entry: Entry) -> None:
         """It may start. One that never had to wait hears nothing."""
         if entry.task_id in self._waiters:
             self._warn_if_due(entry)
-            self._answer(entry, may_start=True)
+            self._resolve(entry, may_start=True)
 
-    def send_away(self, entry: Entry) -> None:
-        self._answer(entry, may_start=False)
+    def reject(self, entry: Entry) -> None:
+        self._resolve(entry, may_start=False)
 
-    def forget(self, entry: Entry) -> None:
+    def discard(self, entry: Entry) -> None:
         waiter = self._waiters.pop(entry.task_id, None)
         if waiter is not None:
             waiter.timer.cancel()
 
-    def _answer(self, entry: Entry, *, may_start: bool) -> None:
+    def _resolve(self, entry: Entry, *, may_start: bool) -> None:
         waiter = self._waiters[entry.task_id]
-        self.forget(entry)
-        if not waiter.turn.done():  # Or its caller was cancelled, and is about to leave.
-            waiter.turn.set_result(may_start)
+        self.discard(entry)
+        if not waiter.may_start.done():  # Or its caller was cancelled, and is about to leave.
+            waiter.may_start.set_result(may_start)
 
     def _on_timer(self, entry: Entry) -> None:
         self._warn_if_due(entry)
@@ -66,7 +66,7 @@ class Turns:
             self._waiters[entry.task_id] = waiter._replace(timer=timer)
 
     def _warn_if_due(self, entry: Entry) -> None:
-        wait = self._board.warning_about(entry, self._clock())
+        wait = self._board.take_wait_warning(entry, self._clock())
         if wait is None:
             return
         # Each in a turn of its own on the loop: whatever a callback or a log handler does, and
@@ -78,6 +78,6 @@ class Turns:
             loop.call_soon(entry.on_wait, *wait, context=context)
 
 
-def _log_wait(entry: Entry, wait: Wait) -> None:
+def _log_wait(entry: Entry, wait: WaitReport) -> None:
     told = {"waited_s": wait.waited_s, "ahead_count": wait.ahead_count}
     log.warning("lane_waited", extra={"lane": entry.lane, "task_name": entry.name, **told})

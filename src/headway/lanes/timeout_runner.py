@@ -17,16 +17,16 @@ T = TypeVar("T")
 log = event_log(__name__)
 
 
-class Deadlines:
+class TimeoutRunner:
     def __init__(self, *, grace_s: float) -> None:
         self._grace_s = grace_s
         """How long a cancelled task may take to clean up, before it is left behind."""
-        self._left: set[asyncio.Task[object]] = set()
+        self._left_behind: set[asyncio.Task[object]] = set()
 
     @property
-    def left_count(self) -> int:
+    def left_behind_count(self) -> int:
         """How many tasks were left behind and still run."""
-        return len(self._left)
+        return len(self._left_behind)
 
     async def run(self, work: Callable[[], Awaitable[T]], *, lane: str, timeout_s: float) -> T:
         """The work's result or error, or TaskTimedOut at `timeout_s` plus the grace at the latest.
@@ -34,7 +34,7 @@ class Deadlines:
         As with `asyncio.timeout`, work that answers the cancel with a result or an error of its own
         has had the last word. A cancel of the caller is passed on to the work.
         """
-        task = asyncio.get_running_loop().create_task(_called(work))
+        task = asyncio.get_running_loop().create_task(_await_work(work))
         try:
             await asyncio.wait([task], timeout=timeout_s)
             if task.done():
@@ -57,15 +57,15 @@ class Deadlines:
         await asyncio.wait([task], timeout=self._grace_s)
 
     def _leave_behind(self, task: asyncio.Task[T], lane: str) -> None:
-        self._left.add(task)
+        self._left_behind.add(task)
         task.add_done_callback(self._on_late_end)
         log.warning("lane_task_left_behind", extra={"lane": lane, "grace_s": self._grace_s})
 
     def _on_late_end(self, task: asyncio.Task[T]) -> None:
-        self._left.discard(task)
+        self._left_behind.discard(task)
         error = None if task.cancelled() else task.exception()
         log.info("lane_task_ended_late", exc_info=error)
 
 
-async def _called(work: Callable[[], Awaitable[T]]) -> T:
+async def _await_work(work: Callable[[], Awaitable[T]]) -> T:
     return await work()

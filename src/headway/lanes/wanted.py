@@ -7,7 +7,7 @@ from headway.lanes.entry import Priority
 from headway.lanes.errors import InvalidWork
 
 
-def check_wanted(
+def check_work_arguments(
     work: object,
     lane: object,
     priority: object,

@@ -4,32 +4,32 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from headway.core.batch_state import Question
+from headway.core.batch_state import Interrupt
 from headway.core.ids import Instant, Key, LaneName, RunId
 from headway.core.schedule import SavedSchedule
-from headway.ports.run_reader import LaneView
+from headway.ports.run_reader import LaneCounts
 
 
 @dataclass(frozen=True, slots=True)
-class Interrupt:
+class ListedInterrupt:
     """A question that a run asks and nobody has answered."""
 
-    question: Question
+    interrupt: Interrupt
     key: Key
     job: str
     lane: LaneName
 
     @property
-    def place(self) -> tuple[Instant, RunId, str]:
+    def cursor(self) -> tuple[Instant, RunId, str]:
         """In the order in which they are listed."""
-        return self.question.asked_at, self.question.run_id, self.question.call_id
+        return self.interrupt.asked_at, self.interrupt.run_id, self.interrupt.call_id
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class MetricsSnapshot:
     """Counts of what is live, for those who draw them over time."""
 
-    lanes: Sequence[LaneView]
+    lanes: Sequence[LaneCounts]
     interrupt_count: int
     instance_count: int
     """Those with a lease that has not expired."""
@@ -37,7 +37,7 @@ class Figures:
 
 
 class BoardReader(Protocol):
-    async def lane(self, name: LaneName) -> LaneView | None: ...
+    async def lane(self, name: LaneName) -> LaneCounts | None: ...
 
     def interrupts(
         self,
@@ -45,7 +45,7 @@ class BoardReader(Protocol):
         limit: int,
         run_id: RunId | None = None,
         after: tuple[Instant, RunId, str] | None = None,
-    ) -> AsyncIterator[Interrupt]:
+    ) -> AsyncIterator[ListedInterrupt]:
         """What waits for a person, the longest first; of one run, if that is wanted.
 
         Each is read when its turn is near. The next page begins `after` the last one's `place`.
@@ -54,4 +54,4 @@ class BoardReader(Protocol):
 
     async def schedules(self) -> Sequence[SavedSchedule]: ...
 
-    async def figures(self) -> Figures: ...
+    async def metrics(self) -> MetricsSnapshot: ...

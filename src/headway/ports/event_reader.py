@@ -9,7 +9,7 @@ from headway.core.run.events import Event
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class EventSlice:
     events: Sequence[Event]
     last_seq: int
     """Of the whole stream."""
@@ -17,7 +17,7 @@ class Page:
     """What was asked for begins before this: events are missing, take a snapshot instead."""
     has_more: bool
     """There may be more than were asked for."""
-    after_at: Instant | None = None
+    after_seq_written_at: Instant | None = None
     """When the event `after_seq` was written, or None if there is no such event (any more).
 
     A different time means a different history: a backup was restored, and other events have been
@@ -37,7 +37,7 @@ class EventReader(Protocol):
         limit: int,
         length_max: int | None = None,
         run_id: RunId | None = None,
-    ) -> Page:
+    ) -> EventSlice:
         """What came after `after_seq`, in order; without gaps if nothing of it was pruned.
 
         Payloads together are no longer than `length_max`, unless the first alone is, and no more

@@ -48,21 +48,21 @@ class FileFolder(Protocol):
 
     def has_run(self, run_id: RunId) -> bool: ...
 
-    def enter_run(self, run_id: RunId) -> Hold:
+    def hold_run_shared(self, run_id: RunId) -> Hold:
         """Make the folder, and say that a runner is in there. Several may be."""
         ...
 
-    def hold_run(self, run_id: RunId) -> Hold | None:
+    def hold_run_exclusive(self, run_id: RunId) -> Hold | None:
         """Be alone with it; None: a runner is still in there, or it is gone."""
         ...
 
-    def forget_run(self, run_id: RunId) -> None:
+    def remove_run_folder(self, run_id: RunId) -> None:
         """Remove the folder, if it is empty."""
         ...
 
     def parts(self, run_id: RunId) -> list[str]: ...
 
-    def begin(self, run_id: RunId, part: str) -> PartFile:
+    def create_part(self, run_id: RunId, part: str) -> PartFile:
         """A new file there; `part` must not have been used before."""
         ...
 
@@ -74,13 +74,13 @@ class FileFolder(Protocol):
         """Whoever removes files of the key must be alone; None: another is at it."""
         ...
 
-    def check_place(self, key: Key, path: str) -> None:
+    def check_path(self, key: Key, path: str) -> None:
         """InvalidInput: the path leads through a link or a file, or is a folder itself."""
         ...
 
     def has_file(self, key: Key, path: str) -> bool: ...
 
-    def place(self, run_id: RunId, part: str, key: Key, path: str) -> None:
+    def publish_part(self, run_id: RunId, part: str, key: Key, path: str) -> None:
         """Give `part` its final name, at once; nothing happens if it is gone. Into a thread.
 
         InvalidInput as for `check_place`.

@@ -16,7 +16,7 @@ class FileReader(Protocol):
         self, run_id: RunId, *, data_id: str, limit: int
     ) -> Sequence[StoredFile]: ...
 
-    async def files_made(
+    async def list_run_files(
         self, run_id: RunId, *, limit: int, after: str = ""
     ) -> Sequence[StoredFile]:
         """In whatever data directory: by path, from the one after `after` on."""

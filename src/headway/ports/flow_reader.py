@@ -4,20 +4,20 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from headway.core.command.flow.load_task import KeptTask
-from headway.core.flow.engine.records import FlowRun, ListedVersion, SavedFlow, SavedVersion
+from headway.core.command.flow.load_task import StoredTask
+from headway.core.flow.engine.records import FlowRun, SavedFlow, SavedVersion, VersionSummary
 from headway.core.flow.engine.state import NodeRun
 from headway.core.ids import Instant, RunId
 from headway.core.run.run import RunRecord
 from headway.core.run.status import RunStatus
 
 
-class Task(NamedTuple):
+class FlowTask(NamedTuple):
     """A flow task: its run, and what it has beside it."""
 
     record: RunRecord
     flow_run: FlowRun
-    place: tuple[Instant, RunId]
+    cursor: tuple[Instant, RunId]
     """In the order in which tasks are listed."""
 
 
@@ -54,15 +54,15 @@ class FlowReader(Protocol):
 
     async def versions(
         self, flow: str, *, limit: int, before: int | None = None
-    ) -> Sequence[ListedVersion]:
+    ) -> Sequence[VersionSummary]:
         """The newest first, from the one before `before` on."""
         ...
 
-    async def task(self, run_id: RunId) -> Task | None: ...
+    async def task(self, run_id: RunId) -> FlowTask | None: ...
 
     def tasks(
         self, wanted: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
-    ) -> AsyncIterator[Task]:
+    ) -> AsyncIterator[FlowTask]:
         """Those that moved last come first; the next page begins `after` the last one's `place`.
 
         Their order is that of the first look. Each is read when its turn is near, so that few are
@@ -70,9 +70,9 @@ class FlowReader(Protocol):
         """
         ...
 
-    async def kept(self, run_id: RunId) -> KeptTask | None: ...
+    async def stored_task(self, run_id: RunId) -> StoredTask | None: ...
 
-    async def shared(self, run_id: RunId) -> SharedState:
+    async def shared_state(self, run_id: RunId) -> SharedState:
         """As of one instant. It is empty for what is no task."""
         ...
 

@@ -10,7 +10,7 @@ class LifeLock(Protocol):
     What cannot be proven is denied: then the lease decides.
     """
 
-    def take(self) -> str | None:
+    def acquire(self) -> str | None:
         """Hold the lock from now on; its name, the same at every call, or None: it has none."""
         ...
 
@@ -22,6 +22,6 @@ class LifeLock(Protocol):
         """Leave no trace of a lock that is free, and keep one that is not."""
         ...
 
-    def clean(self, known: Collection[str]) -> None:
+    def remove_stale(self, known: Collection[str]) -> None:
         """Remove what dead processes have left behind, but for those `known` to the database."""
         ...

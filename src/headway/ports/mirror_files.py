@@ -12,11 +12,11 @@ class MirrorFiles(Protocol):
         """Replace the run's file, at once."""
         ...
 
-    def read_place(self) -> tuple[int, Instant | None]:
+    def read_position(self) -> tuple[int, Instant | None]:
         """Return the last mirrored event, and when it was written, if that is known.
 
         0 means that nothing is known to be mirrored.
         """
         ...
 
-    def write_place(self, seq: int, at: Instant) -> None: ...
+    def write_position(self, seq: int, at: Instant) -> None: ...

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from headway.core.batch_state import InboxItem, Instance, Question, SavedKey
+from headway.core.batch_state import InboxItem, Instance, Interrupt, SavedKey
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
-from headway.core.lane_row import Lane
+from headway.core.lane_row import LaneRow
 from headway.core.run.explain import Situation
 from headway.core.run.recent import RecentKey
 from headway.core.run.run import Claim, Run, RunRecord
@@ -22,8 +22,8 @@ class RunFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneView:
-    lane: Lane
+class LaneCounts:
+    lane: LaneRow
     held_count: int
     queued_count: int
     waiting_count: int
@@ -37,7 +37,7 @@ class Snapshot:
     seq: int
     epoch: int
     """Of which `seq` is: after a failover numbers may stand for other events."""
-    lanes: Sequence[LaneView]
+    lanes: Sequence[LaneCounts]
     keys: Sequence[SavedKey]
     runs: Sequence[RunRecord]
     """The active ones."""
@@ -48,7 +48,7 @@ class Snapshot:
     """
     instances: Sequence[Instance]
     """Those that nobody has declared dead."""
-    at: Instant | None = None
+    seq_written_at: Instant | None = None
     """When the event `seq` was written, or None if there is no such event (any more)."""
     recent_keys: Sequence[RecentKey] = ()
     """The recent keys, the newest first. They include saved keys and keys with an active run."""
@@ -92,7 +92,7 @@ class RunReader(Protocol):
         """The run and what it may be waiting for, as of one instant; None: there is no such run."""
         ...
 
-    async def lanes(self) -> Sequence[LaneView]: ...
+    async def lanes(self) -> Sequence[LaneCounts]: ...
 
     async def lane_names(self) -> list[LaneName]: ...
 
@@ -110,7 +110,7 @@ class RunReader(Protocol):
         """Yield the messages sent to a run, read or not, in the order of arrival."""
         ...
 
-    async def questions(self, run_id: RunId) -> Sequence[Question]:
+    async def interrupts(self, run_id: RunId) -> Sequence[Interrupt]:
         """What its job asks people now and nobody has answered, in order."""
         ...
 
@@ -122,7 +122,7 @@ class RunReader(Protocol):
 
     async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[HeldRun]: ...
 
-    async def held_among(
+    async def filter_held_runs(
         self, instance_id: InstanceId, run_ids: Collection[RunId]
     ) -> Sequence[HeldRun]:
         """Those of `run_ids` that the instance holds, in any order."""
@@ -136,7 +136,7 @@ class RunReader(Protocol):
         """Its parent, the parent's parent and so on, as far as they are still there."""
         ...
 
-    async def children_to_end(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
+    async def children_to_cancel(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
         """Its active children that nobody has asked to end yet, the oldest first."""
         ...
 
@@ -154,10 +154,10 @@ class RunReader(Protocol):
         """In the order in which they were accepted: where retention begins."""
         ...
 
-    async def oldest_submissions(self, *, before: Instant, limit: int) -> Sequence[str]:
+    async def oldest_idempotency_keys(self, *, before: Instant, limit: int) -> Sequence[str]:
         """Idempotency keys that were used then or earlier, the oldest first."""
         ...
 
-    async def count_submissions(self, *, before: Instant) -> int:
+    async def count_idempotency_keys(self, *, before: Instant) -> int:
         """How many idempotency keys were used then or earlier."""
         ...

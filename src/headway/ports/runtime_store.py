@@ -16,9 +16,9 @@ from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
 from headway.core.timeouts import EXECUTION_TIMEOUT_S, LEASE_TTL_S, PERMISSION_TIMEOUT_S
 
-CANCELLED: Final = Document('{"approved":false,"reason":"cancelled"}')
+CANCELED_ANSWER: Final = Document('{"approved":false,"reason":"cancelled"}')
 """What an open question is answered with when its run is to be cancelled."""
-SHUTDOWN: Final = Document('{"approved":false,"reason":"shutdown"}')
+SHUTDOWN_ANSWER: Final = Document('{"approved":false,"reason":"shutdown"}')
 """What a wait ends with when its process stops."""
 
 
@@ -54,12 +54,12 @@ class Hint(StrEnum):
     CANCEL = "cancel"
     MESSAGE = "message"
     ANSWER = "answer"
-    LOOK = "look"
+    RESYNC = "look"
     """Hints may have been missed: look at everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeTerms:
+class RuntimeLimits:
     """How long things live, and how many there may be. Memory keeps things until they are removed.
 
     A lease, the time a run may take and the time a person may take are three separate clocks.

@@ -11,7 +11,7 @@ from headway.core.run.events import Event
 A = TypeVar("A")
 
 
-class Whose(Enum):
+class EventOrigin(Enum):
     ALL = "all"
     OWN = "own"
     """Committed by this process."""
@@ -47,9 +47,9 @@ class Store(Protocol):
         """Have the lease that is kept renewed at once, and not only when it is due."""
         ...
 
-    def accompany(
+    def piggyback(
         self,
-        company: Callable[[Command[Any]], Sequence[Command[A]]],
+        source: Callable[[Command[Any]], Sequence[Command[A]]],
         on_answer: Callable[[Any, A], None],
     ) -> Callable[[], None]:
         """Have more decided in the batches of this process, until the returned function is called.
@@ -62,7 +62,7 @@ class Store(Protocol):
         ...
 
     def listen(
-        self, listener: Callable[[Sequence[Event]], None], *, of: Whose = Whose.ALL
+        self, listener: Callable[[Sequence[Event]], None], *, origin: EventOrigin = EventOrigin.ALL
     ) -> Callable[[], None]:
         """Call `listener` with the events of each commit; returns the way to stop.
 

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class WorkerUnreachable(Exception):
+class WorkerCallFailed(Exception):
     """It could not be asked, or did not answer as it should; the message says why."""
 
 
-class WorkerNotReached(WorkerUnreachable):
+class WorkerConnectFailed(WorkerCallFailed):
     """There was no connection to it: it has not heard a word."""
 
 
-class WorkerAnswerUnusable(WorkerUnreachable):
+class InvalidWorkerResponse(WorkerCallFailed):
     """The worker's answer is not HTTP, is for another call, or is too long."""
 
 
@@ -24,7 +24,7 @@ class WorkerClient(Protocol):
         *,
         headers: dict[str, str],
         timeout_s: float,
-        hear: Callable[[bytes], bool] | None = None,
+        on_line: Callable[[bytes], bool] | None = None,
     ) -> tuple[int, bytes]:
         """The status and the body of its answer; WorkerUnreachable when there is none.
 

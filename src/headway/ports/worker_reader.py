@@ -8,12 +8,12 @@ from headway.core.worker.saved_worker import LiveWorker
 
 
 class WorkerReader(Protocol):
-    async def workers(self, *, heard_since: Instant) -> Sequence[LiveWorker]:
+    async def workers(self, *, heartbeat_since: Instant) -> Sequence[LiveWorker]:
         """Those that were heard of then or later, by id; of very many the last heard of."""
         ...
 
-    async def silent_workers(self, *, heard_before: Instant, limit: int) -> Sequence[str]:
+    async def stale_workers(self, *, heartbeat_before: Instant, limit: int) -> Sequence[str]:
         """Ids of those that were only heard of earlier, the longest silent first."""
         ...
 
-    async def count_silent_workers(self, *, heard_before: Instant) -> int: ...
+    async def count_stale_workers(self, *, heartbeat_before: Instant) -> int: ...

@@ -22,12 +22,12 @@ class Threads:
         """Call `function` in a thread, as `in_thread` does."""
         self._running_count += 1
         try:
-            return await in_thread(function, *arguments, **named)
+            return await run_in_thread(function, *arguments, **named)
         finally:
             self._running_count -= 1
 
 
-async def in_thread(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
+async def run_in_thread(function: Callable[..., T], *arguments: Any, **named: Any) -> T:
     """What `function` returns. Also when this is cancelled, it is over when this ends."""
     work = asyncio.get_running_loop().run_in_executor(None, partial(function, *arguments, **named))
     try:

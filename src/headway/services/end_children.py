@@ -9,29 +9,29 @@ import json
 from contextlib import suppress
 from typing import Final
 
-from headway.core.command.run.cancel import CancelAnswer
-from headway.core.command.run.child import CancelChild, ForgetChildren
+from headway.core.command.run.cancel import CancelResult
+from headway.core.command.run.child import CancelChild, ConfirmChildrenEnded
 from headway.core.errors import InfrastructureError
 from headway.core.ids import RunId
-from headway.core.run.run import Files
+from headway.core.run.run import FilesOnCancel
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 
-CHILD_COUNT: Final = 100
+CHILD_BATCH_SIZE: Final = 100
 """How many are asked to end in one transaction."""
 STEP_COUNT_MAX: Final = 100
 """What is left over after so many waits for the next sweep."""
-_ENDING: Final = (CancelAnswer.CANCELED, CancelAnswer.REQUESTED)
+_CANCEL_ACCEPTED: Final = (CancelResult.CANCELED, CancelResult.REQUESTED)
 
 
-async def end_children_of_cancelled(
-    store: Store, runs: RunReader, run_id: RunId, answer: CancelAnswer
+async def end_children_after_cancel(
+    store: Store, runs: RunReader, run_id: RunId, answer: CancelResult
 ) -> None:
     """End the children of a run at once, if `answer` says that its cancel was accepted.
 
     A failure is not reported, because the answer stays right and the sweep also ends the children.
     """
-    if answer in _ENDING:
+    if answer in _CANCEL_ACCEPTED:
         with suppress(InfrastructureError):
             await end_children(store, runs, run_id)
 
@@ -44,15 +44,15 @@ async def end_children(store: Store, runs: RunReader, parent_id: RunId) -> None:
             return
         # Read before the children are: what has ended then starts no more of them.
         parent = await runs.run(waiting[-1])
-        if parent is None or parent.run.children_by is None:
+        if parent is None or parent.run.children_ending_since is None:
             waiting.pop()
             continue
-        children = await runs.children_to_end(parent.run.id, limit=CHILD_COUNT)
+        children = await runs.children_to_cancel(parent.run.id, limit=CHILD_BATCH_SIZE)
         if not children:
-            await store.apply(ForgetChildren(waiting.pop()))
+            await store.apply(ConfirmChildrenEnded(waiting.pop()))
             continue
         intent = {} if parent.cancel is None else json.loads(parent.cancel)
-        files, by = Files(intent.get("files", Files.KEEP)), intent.get("by", "")
+        files, by = FilesOnCancel(intent.get("files", FilesOnCancel.KEEP)), intent.get("by", "")
         answers = await asyncio.gather(
             *(
                 store.apply(CancelChild(run_id=child, parent_id=parent.run.id, files=files, by=by))
@@ -60,4 +60,4 @@ async def end_children(store: Store, runs: RunReader, parent_id: RunId) -> None:
             )
         )
         told = zip(children, answers, strict=True)
-        waiting += [child for child, answer in told if answer in _ENDING]
+        waiting += [child for child, answer in told if answer in _CANCEL_ACCEPTED]

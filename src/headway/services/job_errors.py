@@ -11,12 +11,12 @@ from types import CodeType, TracebackType
 from typing import Final
 
 from headway.core.command.run.end_run import Ended
-from headway.core.document import storable
-from headway.log import HIDDEN, event_log, hide_named
+from headway.core.document import replace_unstorable
+from headway.log import HIDDEN, event_log, hide_named_secrets
 
 TRACEBACK_LENGTH_MAX: Final = 16_000
 FRAME_COUNT_MAX: Final = 60
-_CUT: Final = "(the beginning is left out)\n"
+_TRUNCATED: Final = "(the beginning is left out)\n"
 
 
 log = event_log(__name__)
@@ -30,13 +30,13 @@ class JobExited(Exception):
         self.__cause__ = error
 
 
-def in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Its name and what it says of itself, as text that can be stored."""
     try:
         words = str(error)
     except Exception:  # Its own words go wrong; its name does not.
         words = ""
-    return storable(f"{type(error).__name__}: {words}" if words else type(error).__name__)
+    return replace_unstorable(f"{type(error).__name__}: {words}" if words else type(error).__name__)
 
 
 def format_traceback(error: BaseException, *, secrets: Iterable[str] = ()) -> str:
@@ -44,10 +44,10 @@ def format_traceback(error: BaseException, *, secrets: Iterable[str] = ()) -> st
     try:
         text = "".join(traceback.format_exception(error, limit=-FRAME_COUNT_MAX))
     except Exception:  # The error's own code may raise.
-        text = in_words(error)
-    text = storable(hide_named(hide_secrets(text, secrets)))
+        text = describe_error(error)
+    text = replace_unstorable(hide_named_secrets(hide_secrets(text, secrets)))
     if len(text) > TRACEBACK_LENGTH_MAX:
-        text = _CUT + text[len(_CUT) - TRACEBACK_LENGTH_MAX :]
+        text = _TRUNCATED + text[len(_TRUNCATED) - TRACEBACK_LENGTH_MAX :]
     return text
 
 
@@ -65,7 +65,7 @@ def log_if_ended(answer: object) -> None:
         log.error("run_ended", extra={**fields, "error": answer.error})
 
 
-def is_own(error: BaseException, task: "asyncio.Task[object] | None") -> bool:
+def is_function_error(error: BaseException, task: "asyncio.Task[object] | None") -> bool:
     """Return whether a function that `task` executes raised `error` by itself.
 
     If not, it came from outside through the function's frame and must propagate: GeneratorExit
@@ -74,7 +74,7 @@ def is_own(error: BaseException, task: "asyncio.Task[object] | None") -> bool:
     if isinstance(error, GeneratorExit):
         return task is not None and _current_task() is task
     if isinstance(error, KeyboardInterrupt):
-        return not _is_interrupt(error)
+        return not _is_from_sigint(error)
     return True
 
 
@@ -85,7 +85,7 @@ def _current_task() -> "asyncio.Task[object] | None":
         return None
 
 
-def _is_interrupt(error: KeyboardInterrupt) -> bool:
+def _is_from_sigint(error: KeyboardInterrupt) -> bool:
     """Return whether the handler of SIGINT raised it. It runs in any frame of the main thread.
 
     A handler in Python has a frame of its own in the traceback. Python's default handler has none:
@@ -93,7 +93,7 @@ def _is_interrupt(error: KeyboardInterrupt) -> bool:
     """
     if threading.current_thread() is not threading.main_thread():
         return False
-    codes, innermost = _codes_of(error.__traceback__)
+    codes, innermost = _frame_codes(error.__traceback__)
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         if innermost is None:
@@ -104,7 +104,7 @@ def _is_interrupt(error: KeyboardInterrupt) -> bool:
     return getattr(function, "__code__", None) in codes
 
 
-def _codes_of(trace: TracebackType | None) -> tuple[set[CodeType], TracebackType | None]:
+def _frame_codes(trace: TracebackType | None) -> tuple[set[CodeType], TracebackType | None]:
     codes: set[CodeType] = set()
     innermost = None
     while trace is not None:

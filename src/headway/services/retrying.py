@@ -7,14 +7,14 @@ from typing import Final, TypeVar
 from headway.core.errors import InfrastructureError, StoreClosed
 from headway.log import event_log
 
-AGAIN_S: Final = 0.5
+RETRY_S: Final = 0.5
 
 T = TypeVar("T")
 
 log = event_log(__name__)
 
 
-async def is_set_within(event: asyncio.Event, seconds: float) -> bool:
+async def wait_until_set(event: asyncio.Event, seconds: float) -> bool:
     """Whether it was set in time. Who relies on it looks for itself when it was not."""
     try:
         async with asyncio.timeout(seconds):
@@ -23,7 +23,7 @@ async def is_set_within(event: asyncio.Event, seconds: float) -> bool:
         return False
 
 
-async def persistently(action: Callable[[], Awaitable[T]]) -> T:
+async def retry_until_available(action: Callable[[], Awaitable[T]]) -> T:
     """The answer, however long the database is away. To be ended, it is cancelled.
 
     Only for what may be done twice: whoever was too late the second time is told so.
@@ -35,4 +35,4 @@ async def persistently(action: Callable[[], Awaitable[T]]) -> T:
             raise
         except InfrastructureError as error:
             log.warning("database_awaited", extra={"reason": str(error)})
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(RETRY_S)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         document,
     )
     from headway.testing.fake_clock import FakeClock
-    from headway.testing.harness import opened_for_test
+    from headway.testing.harness import open_for_test
     from headway.testing.stepping import SteppingClock
 
 __all__ = [
@@ -33,18 +33,18 @@ __all__ = [
     "an_instance",
     "claim_of",
     "document",
-    "opened_for_test",
+    "open_for_test",
 ]
 
 # Loaded when first asked for: pytest loads the plugin beside them in every project.
-_HOMES: Final = {
+_MODULES: Final = {
     "FakeClock": "fake_clock",
     "SteppingClock": "stepping",
-    "opened_for_test": "harness",
+    "open_for_test": "harness",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"headway.testing.{_HOMES.get(name, 'builders')}"), name)
+    return getattr(import_module(f"headway.testing.{_MODULES.get(name, 'builders')}"), name)

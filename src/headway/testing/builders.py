@@ -11,16 +11,24 @@ from uuid_utils import uuid7
 
 from headway.core.batch_state import MESSAGE
 from headway.core.command.admin.instance import RegisterInstance
-from headway.core.command.run.claim import Claimed, ClaimRuns
+from headway.core.command.run.claim import ClaimedRun, ClaimRuns
 from headway.core.command.run.inbox import PostToInbox
 from headway.core.command.run.submit import Submit
 from headway.core.document import Document, encode_document
 from headway.core.ids import MAIN_LANE, InstanceId, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
-from headway.core.run.run import NO_TOKEN, Claim, Existing, Mode, QueueRank, Recovery, Run
+from headway.core.run.run import (
+    NO_TOKEN,
+    Claim,
+    OnExistingOutput,
+    QueueRank,
+    Recovery,
+    Run,
+    RunMode,
+)
 from headway.core.run.status import RunStatus
 from headway.core.run.window import Delivery
-from headway.core.schedule import Missed, Schedule
+from headway.core.schedule import MissedPolicy, Schedule
 from headway.core.timeouts import LEASE_TTL_S
 from headway.testing.fake_clock import NOON
 
@@ -28,9 +36,9 @@ JOB: Final = "mirror"
 KEY: Final = "ann"
 
 
-def document(value: object, *, place: str = "document") -> Document:
+def document(value: object, *, field: str = "document") -> Document:
     """`value` as the JSON text that commands take."""
-    return encode_document(value, place=place)
+    return encode_document(value, field=field)
 
 
 def a_run_id() -> RunId:
@@ -43,7 +51,7 @@ def a_submit(
     run_id: str | None = None,
     job: str = JOB,
     params: object = None,
-    mode: Mode = Mode.START,
+    mode: RunMode = RunMode.START,
     lane: str = MAIN_LANE,
     on_conflict: OnConflict = OnConflict.REJECT,
     idempotency_key: str | None = None,
@@ -51,7 +59,7 @@ def a_submit(
     queue_timeout_s: float | None = None,
     timeout_s: float | None = None,
     recovery: Recovery = Recovery.RESUME,
-    existing: Existing = Existing.REPLACE,
+    on_existing_output: OnExistingOutput = OnExistingOutput.REPLACE,
     parent_id: RunId | None = None,
     is_unattended: bool = False,
     by: str = "",
@@ -61,7 +69,7 @@ def a_submit(
         run_id=a_run_id() if run_id is None else RunId(run_id),
         key=Key(key),
         job=job,
-        params=document({} if params is None else params, place="params"),
+        params=document({} if params is None else params, field="params"),
         mode=mode,
         lane=LaneName(lane),
         on_conflict=on_conflict,
@@ -70,7 +78,7 @@ def a_submit(
         queue_timeout_s=queue_timeout_s,
         timeout_s=timeout_s,
         recovery=recovery,
-        existing=existing,
+        on_existing_output=on_existing_output,
         parent_id=parent_id,
         is_unattended=is_unattended,
         by=by,
@@ -87,7 +95,7 @@ def a_run(**wanted: Any) -> Run:
         key=key,
         lane=MAIN_LANE,
         job=JOB,
-        mode=Mode.START,
+        mode=RunMode.START,
         recovery=Recovery.RESUME,
         status=RunStatus.QUEUED,
         head_key=key,
@@ -100,16 +108,16 @@ def a_run(**wanted: Any) -> Run:
         token=NO_TOKEN,
         attempt=1,
         death_count=0,
-        is_interactive=0,
+        window=0,
         unread_count=0,
         queued_at=NOON,
         started_at=None,
         ended_at=None,
-        queue_by=None,
+        queue_deadline_at=None,
         timeout_us=None,
-        run_by=None,
+        run_deadline_at=None,
         wake_at=None,
-        cancel_by=None,
+        cancel_deadline_at=None,
         due_at=None,
         run_seq=1,
         revision=1,
@@ -127,7 +135,7 @@ def a_schedule(
     key: str = KEY,
     params: object = None,
     time_zone: str = "UTC",
-    missed: Missed = Missed.SKIP,
+    missed: MissedPolicy = MissedPolicy.SKIP,
     timeout_s: float | None = None,
 ) -> Schedule:
     return Schedule(
@@ -135,7 +143,7 @@ def a_schedule(
         expression=expression,
         job=job,
         key=Key(key),
-        params=document({} if params is None else params, place="params"),
+        params=document({} if params is None else params, field="params"),
         time_zone=time_zone,
         missed=missed,
         timeout_s=timeout_s,
@@ -169,7 +177,7 @@ def a_claim(
     )
 
 
-def claim_of(claimed: Claimed) -> Claim:
+def claim_of(claimed: ClaimedRun) -> Claim:
     """What the executor of `claimed` shows with everything it writes."""
     return Claim(claimed.run_id, claimed.token)
 
@@ -188,7 +196,7 @@ def a_message(
     return PostToInbox(
         run_id=run_id,
         kind=kind,
-        payload=document(content, place="content"),
+        payload=document(content, field="content"),
         by=by,
         call_id=call_id,
         delivery=delivery,
@@ -197,4 +205,4 @@ def a_message(
 
 
 def an_error(code: str = "broken", message: str = "it broke") -> Document:
-    return document({"code": code, "message": message}, place="error")
+    return document({"code": code, "message": message}, field="error")

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from headway.core.ids import Instant, later
+from headway.core.ids import Instant, add_seconds
 
 NOON: Final = Instant(1_750_000_000_000_000)
 """Some moment; a test must not care which."""
@@ -22,5 +22,5 @@ class FakeClock:
 
     def advance(self, seconds: float) -> Instant:
         """Move on, and say what time it is then. Less than zero is a clock that jumps back."""
-        self._now = later(self._now, seconds=seconds)
+        self._now = add_seconds(self._now, seconds=seconds)
         return self._now

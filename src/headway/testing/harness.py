@@ -10,7 +10,7 @@ from headway.testing.stepping import SteppingClock
 
 
 @asynccontextmanager
-async def opened_for_test(
+async def open_for_test(
     hw: Headway, *, folder: Path, clock: SteppingClock
 ) -> AsyncIterator[Headway]:
     """`async with hw`, with its jobs and schedules, on a SQLite file in `folder`.
@@ -24,10 +24,10 @@ async def opened_for_test(
     hw._lease_ttl_s, hw._stop_wait_s = SECONDS_MAX, 0.0
     try:
         async with hw:
-            clock.drive(hw.store, hw._output.threads)
+            clock.attach_store(hw.store, hw._output.threads)
             try:
                 yield hw
             finally:
-                clock.drive(None)
+                clock.attach_store(None)
     finally:
         hw._urls, hw._clock, hw._lease_ttl_s, hw._stop_wait_s = before

@@ -5,7 +5,7 @@ from typing import Final
 
 
 class _NoLocks:
-    def take(self) -> str | None:
+    def acquire(self) -> str | None:
         return None
 
     def is_free(self, name: str) -> bool:  # noqa: ARG002
@@ -13,7 +13,7 @@ class _NoLocks:
 
     def remove(self, name: str) -> None: ...
 
-    def clean(self, known: Collection[str]) -> None: ...
+    def remove_stale(self, known: Collection[str]) -> None: ...
 
 
 NO_LOCKS: Final = _NoLocks()

@@ -33,9 +33,9 @@ def open_headway(
     tmp_path: Path, headway_clock: "SteppingClock"
 ) -> "Callable[[Headway], AbstractAsyncContextManager[Headway]]":
     """`async with open_headway(hw):` opens your own, on a new file, by `headway_clock`."""
-    from headway.testing.harness import opened_for_test  # noqa: PLC0415
+    from headway.testing.harness import open_for_test  # noqa: PLC0415
 
-    return lambda hw: opened_for_test(hw, folder=tmp_path, clock=headway_clock)
+    return lambda hw: open_for_test(hw, folder=tmp_path, clock=headway_clock)
 
 
 @async_fixture

@@ -13,15 +13,15 @@ from typing import Final
 
 from headway.bootstrap import SqlStore
 from headway.core.duration import check_seconds
-from headway.core.ids import SECOND, Instant, later
+from headway.core.ids import SECOND_US, Instant, add_seconds
 from headway.services.blocking_calls import Threads
-from headway.services.engine.sweep import COUNT_MAX, sweep
+from headway.services.engine.sweep import BATCH_SIZE, sweep
 from headway.testing.fake_clock import NOON
 from headway.testing.locks import NO_LOCKS
 
-QUIET_TURN_COUNT: Final = 50
+IDLE_TURN_COUNT: Final = 50
 """Of the event loop: when for so long nothing was written or read, everybody waits."""
-LOOK_AGAIN_S: Final = 0.001
+POLL_S: Final = 0.001
 
 
 class SteppingClock:
@@ -35,7 +35,7 @@ class SteppingClock:
         self._now = now
         self._store: SqlStore | None = None
         self._threads = Threads()
-        self._numbers = count()
+        self._timer_ids = count()
         self._timers: list[tuple[Instant, int, asyncio.Future[None]]] = []
         """A heap. Those whose caller is gone are dropped when their time comes."""
 
@@ -43,14 +43,14 @@ class SteppingClock:
         return self._now
 
     def monotonic_s(self) -> float:
-        return self._now / SECOND
+        return self._now / SECOND_US
 
     async def sleep(self, seconds: float) -> None:
-        await self._timer(seconds)
+        await self._add_timer(seconds)
 
     @asynccontextmanager
     async def timeout(self, seconds: float) -> AsyncIterator[None]:
-        loop, timer = asyncio.get_running_loop(), self._timer(seconds)
+        loop, timer = asyncio.get_running_loop(), self._add_timer(seconds)
         async with asyncio.timeout(None) as limit:
 
             def ring(_: object) -> None:
@@ -69,17 +69,17 @@ class SteppingClock:
         All that was due meanwhile has happened, one after the other, as far as headway is
         concerned: what a job does beside it may still go on.
         """
-        check_seconds(seconds, place="seconds")
-        goal = later(self._now, seconds=seconds)
-        await self._quiet()
-        while (due_at := await self._next_due(goal)) is not None:
+        check_seconds(seconds, field="seconds")
+        goal = add_seconds(self._now, seconds=seconds)
+        await self._wait_until_idle()
+        while (due_at := await self._next_due_at(goal)) is not None:
             self._now = due_at
-            await self._ring()
+            await self._fire_due_timers()
         self._now = goal
-        await self._ring()
+        await self._fire_due_timers()
         return goal
 
-    def drive(self, store: SqlStore | None, threads: Threads | None = None) -> None:
+    def attach_store(self, store: SqlStore | None, threads: Threads | None = None) -> None:
         """Carry out what is due in this store whenever the clock moves, for `opened_for_test`.
 
         `threads` are those in which jobs write files. The clock waits until they are done.
@@ -87,39 +87,42 @@ class SteppingClock:
         self._store = store
         self._threads = threads or Threads()
 
-    def _timer(self, seconds: float) -> "asyncio.Future[None]":
+    def _add_timer(self, seconds: float) -> "asyncio.Future[None]":
         timer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if seconds <= 0:
             timer.set_result(None)
         else:
-            heappush(self._timers, (later(self._now, seconds=seconds), next(self._numbers), timer))
+            heappush(
+                self._timers,
+                (add_seconds(self._now, seconds=seconds), next(self._timer_ids), timer),
+            )
         return timer
 
-    async def _next_due(self, goal: Instant) -> Instant | None:
+    async def _next_due_at(self, goal: Instant) -> Instant | None:
         while self._timers and self._timers[0][2].done():
             heappop(self._timers)
         due = [due_at for due_at, _, _ in self._timers[:1]]
         if self._store is not None:
-            runs = await self._store.runs.runs_due(goal, limit=COUNT_MAX)
+            runs = await self._store.runs.runs_due(goal, limit=BATCH_SIZE)
             due += [run.due_at for run in runs if run.due_at is not None and run.due_at > self._now]
         return min((due_at for due_at in due if due_at <= goal), default=None)
 
-    async def _ring(self) -> None:
+    async def _fire_due_timers(self) -> None:
         while self._timers and self._timers[0][0] <= self._now:
             _, _, timer = heappop(self._timers)
             if not timer.done():
                 timer.set_result(None)
         if self._store is not None:
             await sweep(self._store, self._store.runs, NO_LOCKS)
-        await self._quiet()
+        await self._wait_until_idle()
 
-    async def _quiet(self) -> None:
+    async def _wait_until_idle(self) -> None:
         """Return when everybody waits for the clock, or for something that is not headway's."""
         turn_count = 0
-        while turn_count < QUIET_TURN_COUNT:
+        while turn_count < IDLE_TURN_COUNT:
             if self._threads.is_idle and (self._store is None or self._store.is_idle):
                 turn_count += 1
                 await asyncio.sleep(0)
             else:
                 turn_count = 0
-                await asyncio.sleep(LOOK_AGAIN_S)
+                await asyncio.sleep(POLL_S)

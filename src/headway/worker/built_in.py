@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from headway.worker.service_registry import ServiceError, Services
 
-built_in: Final = Services()
+builtin_services: Final = Services()
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _BAD_INPUT: Final = "bad input"
 
 
-@built_in
+@builtin_services
 async def transform(given: Any, params: Mapping[str, Any]) -> Any:
     """Text in upper or lower case, by `op`; a number times `mul`."""
     if isinstance(given, str):
@@ -33,18 +33,18 @@ async def add_up(given: Any) -> Any:
     """The numbers of a list, those that are written as text too; what else is in it is skipped."""
     if not isinstance(given, list):
         raise ServiceError(_BAD_INPUT)
-    return sum(number for one in given if (number := _number(one)) is not None)
+    return sum(number for one in given if (number := _parse_number(one)) is not None)
 
 
-built_in(add_up, name="sum")
+builtin_services(add_up, name="sum")
 
 
-@built_in
+@builtin_services
 async def route(given: Any, params: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG001
     return {"action": params.get("action") or "goB"}
 
 
-@built_in
+@builtin_services
 async def echo(given: Any) -> Any:
     return given
 
@@ -53,7 +53,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _number(value: Any) -> int | float | None:
+def _parse_number(value: Any) -> int | float | None:
     if _is_number(value):
         found: int | float = value
         return found

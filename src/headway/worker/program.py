@@ -19,23 +19,23 @@ from aiohttp import web
 from headway.core.errors import ConfigurationError
 from headway.core.worker.worker_address import check_worker_url
 from headway.log import event_log
-from headway.worker.built_in import built_in
+from headway.worker.built_in import builtin_services
 from headway.worker.service_registry import Services
-from headway.worker.worker_guard import Guard
+from headway.worker.worker_guard import WorkerGuard
 from headway.worker.worker_server import THREAD_COUNT_MAX, CallServer
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 DEFAULT_REGISTRY_URL: Final = "http://127.0.0.1:8070"
-REGISTER_AGAIN_S: Final = 2.0
-REGISTER_ANEW_S: Final = 60.0
+REGISTER_RETRY_S: Final = 2.0
+REREGISTER_S: Final = 60.0
 """A registry that has lost or forgotten it answers its heartbeats as ever."""
 HEARTBEAT_S: Final = 5.0
-LEAVE_S: Final = 2.0
+DEREGISTER_TIMEOUT_S: Final = 2.0
 """For so long it waits until the registry has heard that it leaves."""
 DRAIN_S: Final = 10.0
-REQUEST_S: Final = 5.0
+REQUEST_TIMEOUT_S: Final = 5.0
 TOKEN_LENGTH_MIN: Final = 16
-REFUSAL_BYTE_COUNT_MAX: Final = 2_000
+ERROR_BYTE_COUNT_MAX: Final = 2_000
 
 log = event_log(__name__)
 
@@ -58,9 +58,9 @@ class Worker:
     ) -> None:
         """`token` is for the registry; `worker_token` is what whoever calls it must send."""
         self._services = Services() if services is None else services
-        self._services.include(built_in)
+        self._services.include(builtin_services)
         wanted_url = url or os.environ.get("WORKER_URL") or DEFAULT_URL
-        self.wanted_url = _address_to_listen_at(wanted_url)
+        self.requested_url = _check_listen_url(wanted_url)
         registry = registry_url or os.environ.get("REGISTRY_URL") or DEFAULT_REGISTRY_URL
         self.registry_url = registry.rstrip("/")
         self.id = worker_id or f"worker-{uuid4().hex[:12]}"
@@ -75,30 +75,30 @@ class Worker:
         self._thread_count_max = thread_count_max
         self._drain_s = drain_s
         self._heartbeat_s = heartbeat_s
-        self._is_registered = asyncio.Event()
+        self._registered = asyncio.Event()
         self._is_leaving = False
-        self._saying = asyncio.Lock()
-        self._problem = ""
+        self._register_lock = asyncio.Lock()
+        self._last_error = ""
         """Why the registry did not hear its last word."""
 
     async def __aenter__(self) -> Self:
-        host = urlsplit(self.wanted_url).hostname or ""
-        guard = Guard(hosts=[host], token=self._worker_token)
-        bound = self._bound()
+        host = urlsplit(self.requested_url).hostname or ""
+        guard = WorkerGuard(hosts=[host], token=self._worker_token)
+        bound = self._bind()
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
         self._server = CallServer(self._services, thread_count_max=self._thread_count_max)
         self._runner = web.AppRunner(
-            self._server.application(guard), handler_cancellation=True, access_log=None
+            self._server.build_application(guard), handler_cancellation=True, access_log=None
         )
         await self._runner.setup()
         await web.SockSite(self._runner, bound).start()
         self._session = aiohttp.ClientSession(
             headers=self._headers,
-            timeout=aiohttp.ClientTimeout(total=REQUEST_S),
+            timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S),
             trust_env=False,
         )
         self._group = await asyncio.TaskGroup().__aenter__()
-        self._telling = self._group.create_task(self._tell())
+        self._registration_task = self._group.create_task(self._keep_registered())
         return self
 
     async def __aexit__(
@@ -111,11 +111,11 @@ class Worker:
             # First it offers nothing any more, so that few come who have to be sent away.
             self._is_leaving = True
             with suppress(TimeoutError):
-                async with asyncio.timeout(LEAVE_S):
+                async with asyncio.timeout(DEREGISTER_TIMEOUT_S):
                     await self._register()
             await self._server.drain(self._drain_s)
         finally:
-            self._telling.cancel()
+            self._registration_task.cancel()
             await self._group.__aexit__(None, None, None)
             await self._session.close()
             await self._runner.cleanup()
@@ -126,15 +126,15 @@ class Worker:
         """How many calls are under way."""
         return self._server.load
 
-    async def registered(self) -> None:
+    async def wait_until_registered(self) -> None:
         """Return once the registry knows it."""
-        await self._is_registered.wait()
+        await self._registered.wait()
 
-    def _bound(self) -> socket.socket:
+    def _bind(self) -> socket.socket:
         """At the port that was wanted, or a free one if taken; ConfigurationError if it may not."""
-        parts = urlsplit(self.wanted_url)
+        parts = urlsplit(self.requested_url)
         host = parts.hostname or ""
-        bound = _bound(host, parts.port or 80)
+        bound = _bind_socket(host, parts.port or 80)
         address = str(bound.getsockname()[0])
         if self._worker_token is None and not ipaddress.ip_address(address).is_loopback:
             bound.close()
@@ -144,45 +144,45 @@ class Worker:
             )
         return bound
 
-    async def _tell(self) -> None:
+    async def _keep_registered(self) -> None:
         """Register until it is heard; then say now and then that it lives, and what it does."""
         is_known = False
         while True:  # Until it is left.
             while not await self._register():
                 is_known = False
-                await asyncio.sleep(REGISTER_AGAIN_S)
+                await asyncio.sleep(REGISTER_RETRY_S)
             if not is_known:
                 log.info("worker_registered", extra={"worker_id": self.id, "url": self.url})
-            self._is_registered.set()
-            until_s = time.monotonic() + REGISTER_ANEW_S
-            while (is_known := await self._lives()) and time.monotonic() < until_s:  # noqa: ASYNC110
+            self._registered.set()
+            until_s = time.monotonic() + REREGISTER_S
+            while (is_known := await self._send_heartbeat()) and time.monotonic() < until_s:  # noqa: ASYNC110
                 await asyncio.sleep(self._heartbeat_s)
 
     async def _register(self) -> bool:
-        async with self._saying:  # What was said last is what counts: nothing overtakes it.
+        async with self._register_lock:  # What was said last is what counts: nothing overtakes it.
             services = [] if self._is_leaving else self._services.names
             told = {"id": self.id, "url": self.url, "services": services, "load": 0}
-            return await self._said("register", told)
+            return await self._post("register", told)
 
-    async def _lives(self) -> bool:
-        return await self._said("heartbeat", {"id": self.id, "url": self.url, "load": self.load})
+    async def _send_heartbeat(self) -> bool:
+        return await self._post("heartbeat", {"id": self.id, "url": self.url, "load": self.load})
 
-    async def _said(self, word: str, body: dict[str, object]) -> bool:
+    async def _post(self, word: str, body: dict[str, object]) -> bool:
         """Whether it was heard. Why not is logged once, and again when it is another reason."""
         try:
             async with self._session.post(f"{self.registry_url}/{word}", json=body) as answer:
-                problem = "" if answer.status == 200 else await _refusal(answer)
+                problem = "" if answer.status == 200 else await _read_error(answer)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             problem = f"{type(error).__name__}: {error}"
-        if problem and problem != self._problem:
+        if problem and problem != self._last_error:
             log.warning("registry_awaited", extra={"reason": problem, "url": self.registry_url})
-        self._problem = problem
+        self._last_error = problem
         return not problem
 
 
-async def _refusal(answer: aiohttp.ClientResponse) -> str:
+async def _read_error(answer: aiohttp.ClientResponse) -> str:
     """Its status, and the sentence that comes with it."""
-    text = (await answer.content.read(REFUSAL_BYTE_COUNT_MAX)).decode(errors="replace")
+    text = (await answer.content.read(ERROR_BYTE_COUNT_MAX)).decode(errors="replace")
     try:
         said = json.loads(text)
     except ValueError:
@@ -192,7 +192,7 @@ async def _refusal(answer: aiohttp.ClientResponse) -> str:
     return f"HTTP {answer.status}: {text}"
 
 
-def _address_to_listen_at(url: str) -> str:
+def _check_listen_url(url: str) -> str:
     checked = check_worker_url(url)
     parts = urlsplit(checked)
     if parts.scheme != "http" or parts.path:
@@ -201,7 +201,7 @@ def _address_to_listen_at(url: str) -> str:
     return checked
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for number in (port, 0):
         bound = socket.socket(family, socket.SOCK_STREAM)

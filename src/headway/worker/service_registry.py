@@ -24,7 +24,7 @@ class Call:
     """The same when the call is repeated after a crash; empty when the caller gave none."""
     generation: int
     """Of the task that calls. Pass it on to whatever must not hear an older one."""
-    tell: Callable[[Document], None]
+    send_progress: Callable[[Document], None]
     """For `progress`."""
     cancelled: bool = False
     """Whether the result is no longer needed. A long plain `def` checks it from time to time.
@@ -39,7 +39,7 @@ class Call:
         figures are not JSON, or too many.
         """
         limit = PROGRESS_BYTE_COUNT_MAX
-        self.tell(encode_document(figures, place="progress", byte_count_max=limit))
+        self.send_progress(encode_document(figures, field="progress", byte_count_max=limit))
 
 
 class ServiceError(Exception):
@@ -61,7 +61,7 @@ class Services:
 
         def register(function: F) -> F:
             own_name: str = getattr(function, "__name__", "")
-            named = check_name(own_name if name is None else name, place="service")
+            named = check_name(own_name if name is None else name, field="service")
             if named in self._functions:
                 raise InvalidInput("service", f"{named!r} is the name of two services")
             takes = len(inspect.signature(function).parameters)

@@ -17,7 +17,7 @@ JSON: Final = "application/json"
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Guard:
+class WorkerGuard:
     def __init__(self, *, hosts: Iterable[str] = (), token: str | None = None) -> None:
         """`hosts` are the names by which it may be called besides those of this host."""
         self._hosts = frozenset(host.lower() for host in hosts) | LOOPBACK_HOSTS

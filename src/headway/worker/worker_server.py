@@ -15,11 +15,11 @@ from headway.core.worker.worker_protocol import (
     DRAINING,
     GENERATION_HEADER,
 )
-from headway.log import about, event_log
-from headway.trace import TRACEPARENT, adopted_span
-from headway.worker.call_response import Answering
+from headway.log import event_log, log_context
+from headway.trace import TRACEPARENT, open_adopted_span
+from headway.worker.call_response import CallResponse
 from headway.worker.service_registry import Call, ServiceError, Services
-from headway.worker.worker_guard import Guard
+from headway.worker.worker_guard import WorkerGuard
 
 THREAD_COUNT_MAX: Final = 64
 SUPERSEDED: Final = "superseded: a newer claim makes this call"
@@ -40,10 +40,10 @@ class CallServer:
         self.load = 0
         self.is_draining = False
 
-    def application(self, guard: Guard | None = None) -> web.Application:
-        admit = (guard or Guard()).admit
+    def build_application(self, guard: WorkerGuard | None = None) -> web.Application:
+        admit = (guard or WorkerGuard()).admit
         app = web.Application(client_max_size=CALL_BYTE_COUNT_MAX, middlewares=[admit])
-        app.on_response_prepare.append(_name_call)
+        app.on_response_prepare.append(_add_call_id_header)
         app.router.add_post("/exec/{service}", self._exec)
         app.router.add_post("/cancel/{call_id}", self._cancel)
         return app
@@ -57,7 +57,7 @@ class CallServer:
         except TimeoutError:
             log.warning("calls_cancelled", extra={"count": self.load})
             for call_id in list(self._calls):
-                self._stop(call_id)
+                self._cancel_call(call_id)
 
     def close(self) -> None:
         """A thread that does not look whether it is cancelled is left to itself."""
@@ -71,33 +71,40 @@ class CallServer:
             return web.json_response({"error": f"unknown service {name!r}"}, status=404)
         try:
             text = (await request.read()).decode()
-            given = decode_document(text, place="body", byte_count_max=CALL_BYTE_COUNT_MAX)
+            given = decode_document(text, field="body", byte_count_max=CALL_BYTE_COUNT_MAX)
         except (InvalidInput, UnicodeDecodeError) as error:
             return web.json_response({"error": f"bad request: {error}"}, status=400)
         if not isinstance(given, dict) or not isinstance(given.get("params") or {}, dict):
             return web.json_response({"error": "bad request: must be an object"}, status=400)
-        call_id, generation = request.headers.get(CALL_ID_HEADER, ""), _generation(request) or 0
+        call_id, generation = (
+            request.headers.get(CALL_ID_HEADER, ""),
+            _parse_generation(request) or 0,
+        )
         if not self._may_stop(call_id, generation):
             return web.json_response({"error": SUPERSEDED}, status=409)
         async with asyncio.TaskGroup() as group:
-            answering = Answering(request, group)
-            call = Call(call_id, generation, answering.tell)
-            about.set({"run_id": call.id.partition(".")[0], "call_id": call.id, "service": name})
-            traced = adopted_span(f"serve {name}", request.headers.get(TRACEPARENT), about.get())
+            answering = CallResponse(request, group)
+            call = Call(call_id, generation, answering.send_progress)
+            log_context.set(
+                {"run_id": call.id.partition(".")[0], "call_id": call.id, "service": name}
+            )
+            traced = open_adopted_span(
+                f"serve {name}", request.headers.get(TRACEPARENT), log_context.get()
+            )
             try:
                 with traced as span:
-                    said = await self._called(name, given, call)
+                    said = await self._call(name, given, call)
                     if "error" in said:
                         span.fail(said["error"])
             finally:
-                answering.end()
-        return await answering.answer(said)
+                answering.close_progress()
+        return await answering.respond(said)
 
-    async def _called(self, name: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    async def _call(self, name: str, given: Mapping[str, Any], call: Call) -> dict[str, Any]:
         self.load += 1
         self._idle.clear()
         # Who asks again was away, and wants the answer of this call, not of the one before.
-        self._stop(call.id)
+        self._cancel_call(call.id)
         entry = (call, asyncio.current_task())
         if call.id:
             self._calls[call.id] = entry
@@ -105,7 +112,7 @@ class CallServer:
             result = await self._services.call(
                 name, given.get("input"), given.get("params") or {}, call, threads=self._threads
             )
-            encode_document(result, place="result")
+            encode_document(result, field="result")
         except ServiceError as error:
             return {"error": str(error) or "failed"}
         except InvalidInput as error:
@@ -127,9 +134,9 @@ class CallServer:
         return {"result": result}
 
     async def _cancel(self, request: web.Request) -> web.Response:
-        call_id, generation = request.match_info["call_id"], _generation(request)
+        call_id, generation = request.match_info["call_id"], _parse_generation(request)
         if generation is None or self._may_stop(call_id, generation):
-            self._stop(call_id)
+            self._cancel_call(call_id)
         return web.json_response({"ok": "1"})
 
     def _may_stop(self, call_id: str, generation: int) -> bool:
@@ -137,7 +144,7 @@ class CallServer:
         call, _ = self._calls.get(call_id, (None, None))
         return call is None or call.generation <= generation
 
-    def _stop(self, call_id: str) -> None:
+    def _cancel_call(self, call_id: str) -> None:
         call, task = self._calls.pop(call_id, (None, None))
         if call is not None:
             call.cancelled = True
@@ -145,14 +152,14 @@ class CallServer:
                 task.cancel()
 
 
-async def _name_call(request: web.Request, response: web.StreamResponse) -> None:
+async def _add_call_id_header(request: web.Request, response: web.StreamResponse) -> None:
     """Who has asked can be sure that it is answered, and not another (I1)."""
     call_id = request.headers.get(CALL_ID_HEADER)
     if call_id is not None:
         response.headers[CALL_ID_HEADER] = call_id
 
 
-def _generation(request: web.Request) -> int | None:
+def _parse_generation(request: web.Request) -> int | None:
     """None when it is not said: whoever asks knows nothing of claims."""
     said = request.headers.get(GENERATION_HEADER, "")
     return int(said) if said.isdecimal() and len(said) < 10 else None

@@ -57,7 +57,14 @@ class Feed:
         at = _now()
         nothing = dict.fromkeys(
             (
-                *("started_at", "ended_at", "wake_at", "run_by", "cancel_by", "continued_from"),
+                *(
+                    "started_at",
+                    "ended_at",
+                    "wake_at",
+                    "run_deadline_at",
+                    "cancel_deadline_at",
+                    "continued_from",
+                ),
                 *("parent_id", "traceparent", "checkpoint", "result", "error", "cancel"),
             )
         )

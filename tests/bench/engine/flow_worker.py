@@ -22,7 +22,7 @@ async def add_one(given: Any) -> int:
 
 
 async def main() -> None:
-    runner = web.AppRunner(CallServer(services).application(), access_log=None)
+    runner = web.AppRunner(CallServer(services).build_application(), access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

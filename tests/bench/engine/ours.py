@@ -117,7 +117,7 @@ async def submit_when_told(order: Order) -> None:
     print("ready", flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         run_id = RunId(f"apart-{line.strip()}")
-        params = encode_document({"number": int(line)}, place="params")
+        params = encode_document({"number": int(line)}, field="params")
         print(time.perf_counter(), flush=True)
         await admit(store, Submit(run_id=run_id, key=Key(run_id), job="job", params=params))
 

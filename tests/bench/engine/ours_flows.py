@@ -171,7 +171,7 @@ async def _worker(headway: Headway) -> AsyncIterator[None]:
     async def live() -> None:
         while True:  # Until it is cancelled.
             await asyncio.sleep(HEARTBEAT_S)
-            await headway.workers.heard("worker", 0)
+            await headway.workers.record_heartbeat("worker", 0)
 
     living = asyncio.create_task(live())
     try:

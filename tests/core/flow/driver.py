@@ -9,24 +9,29 @@ from typing import Any, NamedTuple
 
 from headway.core.flow.definition.definition import Flow
 from headway.core.flow.engine.effects import (
+    CallFlow,
     CallFunction,
     CallService,
     CancelCall,
-    Command,
-    StartChild,
+    Effect,
 )
 from headway.core.flow.engine.inputs import (
     Answered,
+    CalleeUnavailable,
     Failed,
-    Happened,
+    FlowInput,
     Signalled,
-    Untaken,
     Woken,
-    Worker,
+    WorkerRef,
 )
-from headway.core.flow.engine.state import Commit, NodeRun, NodeRunStatus, State
-from headway.core.flow.engine.step import begin, step, wake_at
-from headway.core.flow.engine.stored_state import Stored, cursor_of, first_row_needed, load_state
+from headway.core.flow.engine.state import FlowState, NodeRun, NodeRunStatus, StepResult
+from headway.core.flow.engine.step import create_state, next_wake_at, step
+from headway.core.flow.engine.stored_state import (
+    StoredState,
+    first_row_needed,
+    load_state,
+    to_cursor,
+)
 from headway.core.ids import Instant
 from headway.core.run.status import RunStatus
 
@@ -48,7 +53,7 @@ class Reply(NamedTuple):
     """Whether the worker could not be reached, so that it has done nothing."""
 
 
-Call = CallService | CallFunction | StartChild
+Call = CallService | CallFunction | CallFlow
 Answer = Callable[[Call], Reply | None]
 """None: it never ends by itself."""
 
@@ -71,7 +76,7 @@ class Store:
     written_count: int = 0
     """Characters, over all commits."""
 
-    def keep(self, state: State, commit: Commit) -> None:
+    def keep(self, state: FlowState, commit: StepResult) -> None:
         parts = stored_of(state)
         self.cursor = self._text(parts.cursor)
         for key in commit.shared_keys:
@@ -90,9 +95,9 @@ class Store:
         self.written_count += len(text)
         return text
 
-    def load(self, flow: Flow, params: Mapping[str, Any]) -> State:
+    def load(self, flow: Flow, params: Mapping[str, Any]) -> FlowState:
         cursor = json.loads(self.cursor)
-        stored = Stored(
+        stored = StoredState(
             cursor,
             {key: json.loads(text) for key, text in self.shared.items()},
             json.loads(self.inner_shared),
@@ -106,27 +111,27 @@ class Store:
         return [_node_run(json.loads(text)) for text in self.rows]
 
 
-def stored_of(state: State) -> Stored:
+def stored_of(state: FlowState) -> StoredState:
     frozen = state.frozen_input
-    return Stored(
-        cursor_of(state),
+    return StoredState(
+        to_cursor(state),
         state.shared,
         [frame.shared for frame in state.frames[1:]],
         None if frozen is None else list(frozen),
     )
 
 
-def has_calls(state: State) -> bool:
+def has_calls(state: FlowState) -> bool:
     """Whether something is under way that the driver has to hear the end of."""
     return not state.is_over and any(
-        branch.call_at is None for branch in state.frames[-1].open.values()
+        branch.call_at is None for branch in state.frames[-1].open_branches.values()
     )
 
 
 def _node_run(values: dict[str, Any]) -> NodeRun:
     values["path"] = tuple(values["path"])
     values["status"] = NodeRunStatus(values["status"])
-    values["worker"] = None if values["worker"] is None else Worker(*values["worker"])
+    values["worker"] = None if values["worker"] is None else WorkerRef(*values["worker"])
     return NodeRun(**values)
 
 
@@ -149,16 +154,16 @@ class Driver:
         self.crash = crash
         self.now = START
         self.store = Store(shared={key: json.dumps(one) for key, one in (shared or {}).items()})
-        self.state = begin(flow, self.params, shared=shared, node_key=node_key)
-        self.commands: list[Command] = []
+        self.state = create_state(flow, self.params, shared=shared, node_key=node_key)
+        self.commands: list[Effect] = []
         self.under_way: dict[str, Call] = {}
-        self._ends: list[tuple[Instant, int, int, Happened]] = []
+        self._ends: list[tuple[Instant, int, int, FlowInput]] = []
         self._counter = 0
         self._is_loaded = False
 
     # What a test says.
 
-    def happen(self, happened: Happened) -> Commit:
+    def happen(self, happened: FlowInput) -> StepResult:
         """Let it happen now; store it; perform what is wanted; perhaps crash."""
         is_first_wake = self._is_loaded and isinstance(happened, Woken)
         self._is_loaded = False
@@ -210,17 +215,17 @@ class Driver:
 
     # The loop.
 
-    def _step(self, happened: Happened) -> Commit:
-        if isinstance(happened, Answered | Failed | Untaken):
+    def _step(self, happened: FlowInput) -> StepResult:
+        if isinstance(happened, Answered | Failed | CalleeUnavailable):
             self.under_way.pop(happened.call_id, None)
         commit = step(self.state, happened, self.now)
         self._wake_at = commit.wake_at
         if not commit.is_changed:
             assert not commit.rows
-            assert not commit.commands
+            assert not commit.effects
             return commit
         self.store.keep(self.state, commit)
-        for command in commit.commands:
+        for command in commit.effects:
             self._perform(command)
         if self.crash is not Crash.RELOAD:
             assert has_calls(self.state) == bool(self.under_way)
@@ -230,19 +235,19 @@ class Driver:
         if self.crash is Crash.NEVER:
             return
         if self.crash is Crash.LOSE:
-            lost = [key for key, call in self.under_way.items() if not isinstance(call, StartChild)]
+            lost = [key for key, call in self.under_way.items() if not isinstance(call, CallFlow)]
             for call_id in lost:
                 self._forget(call_id)
         self.state = self.store.load(self.flow, self.params)
-        self._wake_at = wake_at(self.state)
+        self._wake_at = next_wake_at(self.state)
         self._is_loaded = True
         if self.crash is Crash.LOSE:
             self.happen(Woken())
 
-    def _perform(self, command: Command) -> None:
+    def _perform(self, command: Effect) -> None:
         self.commands.append(command)
         match command:
-            case CallService() | CallFunction() | StartChild():
+            case CallService() | CallFunction() | CallFlow():
                 if command.call_id not in self.under_way:
                     self._call(command)
             case CancelCall(call_id):
@@ -259,18 +264,18 @@ class Driver:
         reply = self.answer(call)
         if reply is None:
             return
-        worker = None if reply.worker_id is None else Worker(reply.worker_id, "http://w")
+        worker = None if reply.worker_id is None else WorkerRef(reply.worker_id, "http://w")
         at = Instant(self.now + reply.after_ms * MS)
         is_missing = worker is None or reply.is_untaken
         if reply.error and isinstance(call, CallService) and is_missing:
-            end: Happened = Untaken(call.call_id, reply.error, worker)
+            end: FlowInput = CalleeUnavailable(call.call_id, reply.error, worker)
         elif reply.error:
             end = Failed(call.call_id, reply.error, worker, reply.is_final, reply.is_last)
         else:
             end = Answered(call.call_id, reply.result, worker)
         self._push(at, 1, end)
 
-    def _push(self, at: Instant, rank: int, happened: Happened) -> None:
+    def _push(self, at: Instant, rank: int, happened: FlowInput) -> None:
         self._counter += 1
         heappush(self._ends, (at, rank, self._counter, happened))
 

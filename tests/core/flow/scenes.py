@@ -6,7 +6,7 @@ from typing import Any
 from headway.core.flow.definition.definition import Flow
 from headway.core.flow.engine.effects import CallService
 from headway.core.flow.engine.state import NodeRun
-from headway.core.flow.parse import read_flow
+from headway.core.flow.parse import parse_flow
 from tests.core.flow.driver import Answer, Call, Driver, Reply
 from tests.core.flow.reference_values import Json
 
@@ -26,7 +26,7 @@ def a_definition(nodes: Mapping[str, Json], edges: Edges | None = None) -> Json:
 
 
 def a_flow(nodes: Mapping[str, Json], edges: Edges | None = None, **settings: Any) -> Flow:
-    return read_flow(a_definition(nodes, edges) | settings).flow
+    return parse_flow(a_definition(nodes, edges) | settings).flow
 
 
 def a_driver(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headway.core.flow.engine import step_context as walk
 from headway.core.flow.engine.effects import CallFunction, CallService
 from headway.core.flow.engine.state import NodeRun
-from headway.core.flow.parse import read_flow
+from headway.core.flow.parse import parse_flow
 from tests.core.flow.drawing import PARAMS, Feature, a_definition, signals, world_of
 from tests.core.flow.driver import MS, START, Call, Crash, Driver, Reply
 from tests.core.flow.reference import Reference
@@ -64,7 +64,7 @@ def both(chance: Random, feature: Feature, crash: Crash) -> tuple[Driver, Refere
         reference.run()
     except (Huge, Tie):
         reject()
-    driver = Driver(read_flow(definition).flow, PARAMS, answer, crash=crash)
+    driver = Driver(parse_flow(definition).flow, PARAMS, answer, crash=crash)
     for after_ms, key, value in told:
         driver.signal_after(after_ms, key, value)
     return driver.run(), reference
@@ -99,29 +99,32 @@ def ends_alike(driver: Driver, reference: Reference) -> None:
     assert [run.seq for run in driver.rows] == list(range(1, len(driver.rows) + 1))
 
 
+@pytest.mark.proves("R5.4")
 @pytest.mark.timeout(0 if EXAMPLE_COUNT else 120)
 @SETTINGS
 @given(CHANCES)
-def test_r5_4_a_run_is_what_its_flow_means_in_every_row(chance: Random) -> None:
+def test_a_run_is_what_its_flow_means_in_every_row(chance: Random) -> None:
     driver, reference = both(chance, ALL, Crash.NEVER)
     assert [as_row(run) for run in driver.rows] == reference.rows
     ends_alike(driver, reference)
 
 
+@pytest.mark.proves("R5.5")
 @pytest.mark.timeout(0 if EXAMPLE_COUNT else 120)
 @SETTINGS
 @given(CHANCES)
-def test_r5_5_a_state_loaded_again_after_every_commit_makes_no_difference(chance: Random) -> None:
+def test_a_state_loaded_again_after_every_commit_makes_no_difference(chance: Random) -> None:
     """But to when a try began, and so to how long it may still take."""
     driver, reference = both(chance, UNEVEN, Crash.RELOAD)
     assert without_beginnings(driver) == [row._replace(started=0) for row in reference.rows]
     ends_alike(driver, reference)
 
 
+@pytest.mark.proves("R5.5")
 @pytest.mark.timeout(0 if EXAMPLE_COUNT else 120)
 @SETTINGS
 @given(CHANCES)
-def test_r5_5_a_process_that_dies_after_every_commit_repeats_only_what_had_not_ended(
+def test_a_process_that_dies_after_every_commit_repeats_only_what_had_not_ended(
     chance: Random,
 ) -> None:
     driver, reference = both(chance, UNEVEN, Crash.LOSE)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from headway.core.flow.engine.effects import CallFunction, CallService, CancelCall, StartChild
-from headway.core.flow.engine.inputs import Answered, Failed, Woken, Worker
+from headway.core.flow.engine.effects import CallFlow, CallFunction, CallService, CancelCall
+from headway.core.flow.engine.inputs import Answered, Failed, Woken, WorkerRef
 from headway.core.run.status import RunStatus
 from tests.core.flow.driver import MS, START, Crash, Reply
 from tests.core.flow.reference_values import Json
@@ -15,7 +15,8 @@ NO_WORKER = Reply(1, error="no worker", worker_id=None)
 BROKEN = Reply(1, error="broken")
 
 
-def test_r5_4_an_executor_gets_its_input_and_both_parameters() -> None:
+@pytest.mark.proves("R5.4")
+def test_an_executor_gets_its_input_and_both_parameters() -> None:
     node = executor(prep={"input_key": "$params.text"}, params={"op": "upper", "both": "node"})
     params = {"text": "hi", "both": "run"}
     driver = a_driver({"a": node}, params=params).run()
@@ -26,7 +27,8 @@ def test_r5_4_an_executor_gets_its_input_and_both_parameters() -> None:
     assert (call.service, call.try_no, call.attempt, call.excluded) == ("s", 1, 1, ())
 
 
-def test_r5_12_maps_pick_the_input_and_spread_the_output() -> None:
+@pytest.mark.proves("R5.12")
+def test_maps_pick_the_input_and_spread_the_output() -> None:
     prep = {"input_map": {"x": "$params.deep.list[1]", "y": "kept", "z": "$shared.gone.far"}}
     post = {"output_map": {"one": "first", "none": "gone"}, "output_key": "whole"}
     node = executor(prep=prep, post=post)
@@ -38,8 +40,9 @@ def test_r5_12_maps_pick_the_input_and_spread_the_output() -> None:
     assert driver.shared == {"kept": True, "one": 1, "none": None, "whole": whole}
 
 
+@pytest.mark.proves("R5.4")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_4_a_node_is_tried_again_after_a_wait_with_a_node_run_each(crash: Crash) -> None:
+def test_a_node_is_tried_again_after_a_wait_with_a_node_run_each(crash: Crash) -> None:
     node = executor(max_retries=2, wait_ms=50)
 
     def answer(call: Any) -> Reply:
@@ -57,13 +60,15 @@ def test_r5_4_a_node_is_tried_again_after_a_wait_with_a_node_run_each(crash: Cra
     assert [row.is_settled for row in driver.rows] == [False, False, True]
 
 
-def test_r5_4_without_an_edge_a_failure_fails_the_run_and_a_success_completes_it() -> None:
+@pytest.mark.proves("R5.4")
+def test_without_an_edge_a_failure_fails_the_run_and_a_success_completes_it() -> None:
     failed = a_driver({"a": executor()}, {}, replies(BROKEN)).run()
     assert failed.end == (RunStatus.FAILED, "broken")
     done = a_driver({"a": executor()}, {}, replies(Reply(1, 1))).run()
     assert done.end == (RunStatus.SUCCEEDED, "")
 
 
+@pytest.mark.proves("R5.10")
 @pytest.mark.parametrize(
     ("edges", "way", "status"),
     [
@@ -74,7 +79,7 @@ def test_r5_4_without_an_edge_a_failure_fails_the_run_and_a_success_completes_it
         ({("a", "default"): ""}, "a", RunStatus.FAILED),
     ],
 )
-def test_r5_10_a_failure_follows_its_error_edge_else_the_default_edge(
+def test_a_failure_follows_its_error_edge_else_the_default_edge(
     edges: dict[tuple[str, str], str], way: str, status: RunStatus
 ) -> None:
     nodes = {"a": executor(), "b": executor(), "c": executor()}
@@ -83,6 +88,7 @@ def test_r5_10_a_failure_follows_its_error_edge_else_the_default_edge(
     assert driver.state.status == status
 
 
+@pytest.mark.proves("R5.10")
 @pytest.mark.parametrize(
     ("on_error", "error", "action"),
     [
@@ -93,9 +99,7 @@ def test_r5_10_a_failure_follows_its_error_edge_else_the_default_edge(
         ({"bad": "mend"}, "other", "error"),
     ],
 )
-def test_r5_10_on_error_gives_an_error_its_action(
-    on_error: str | Json, error: str, action: str
-) -> None:
+def test_on_error_gives_an_error_its_action(on_error: str | Json, error: str, action: str) -> None:
     nodes = {"a": executor(on_error=on_error, post={"error_key": "why"}), "b": executor()}
     driver = a_driver(nodes, {("a", action): "b"}, replies(Reply(1, error=error))).run()
     assert driver.state.frames[0].node.key == "b"
@@ -103,8 +107,9 @@ def test_r5_10_on_error_gives_an_error_its_action(
     assert driver.shared == {"why": error}
 
 
+@pytest.mark.proves("R5.4")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_4_within_a_try_other_workers_are_asked_and_the_last_error_counts(crash: Crash) -> None:
+def test_within_a_try_other_workers_are_asked_and_the_last_error_counts(crash: Crash) -> None:
     node = executor(max_attempts=3, attempt_delay_ms=20, weighted_by_load=True)
 
     def answer(call: Any) -> Reply:
@@ -116,7 +121,7 @@ def test_r5_4_within_a_try_other_workers_are_asked_and_the_last_error_counts(cra
     assert driver.end == (RunStatus.FAILED, "broken 2")
     assert len(driver.rows) == 1
     calls = {call.call_id: call for call in driver.calls() if isinstance(call, CallService)}
-    seen = [(one.attempt, one.excluded, one.is_weighted) for one in calls.values()]
+    seen = [(one.attempt, one.excluded, one.prefers_least_load) for one in calls.values()]
     assert seen == [(1, (), True), (2, ("w1",), True), (3, ("w1", "w2"), True)]
 
 
@@ -136,7 +141,7 @@ def test_without_max_attempts_every_live_worker_is_asked_in_one_try(
     driver = a_driver({"a": node}, {}, answer, crash=crash).run()
     assert driver.end == (RunStatus.SUCCEEDED, "")
     ((row,), calls) = driver.rows, {call.call_id: call for call in driver.calls()}
-    assert (row.attempt, row.output, row.worker) == (1, "done", Worker("w150", "http://w"))
+    assert (row.attempt, row.output, row.worker) == (1, "done", WorkerRef("w150", "http://w"))
     last = list(calls.values())[-1]
     assert isinstance(last, CallService)
     assert last.excluded == tuple(f"w{number}" for number in range(1, 150))
@@ -157,7 +162,7 @@ def test_when_no_worker_is_left_the_node_run_names_the_last_one_that_answered(
     driver = a_driver({"a": node}, {}, answer, crash=crash).run()
     (row,) = driver.rows
     asked = end.worker_id or "w1"
-    assert (row.error, row.worker) == ("broken", Worker(asked, "http://w"))
+    assert (row.error, row.worker) == ("broken", WorkerRef(asked, "http://w"))
     assert driver.end == (RunStatus.FAILED, "broken")
 
 
@@ -169,7 +174,8 @@ def test_when_a_failed_worker_was_the_only_one_the_try_ends_without_a_delay() ->
     assert (driver.end, driver.now - START) == ((RunStatus.FAILED, "broken"), MS)
 
 
-def test_r5_4_a_new_try_may_ask_every_worker_again() -> None:
+@pytest.mark.proves("R5.4")
+def test_a_new_try_may_ask_every_worker_again() -> None:
     node = executor(max_attempts=2, max_retries=1)
     driver = a_driver({"a": node}, {}, replies(BROKEN, BROKEN, BROKEN, BROKEN)).run()
     calls = [call for call in driver.calls() if isinstance(call, CallService)]
@@ -178,14 +184,16 @@ def test_r5_4_a_new_try_may_ask_every_worker_again() -> None:
     assert [(row.attempt, row.error) for row in driver.rows] == [(1, "broken"), (2, "broken")]
 
 
-def test_r5_4_a_final_failure_is_tried_no_more() -> None:
+@pytest.mark.proves("R5.4")
+def test_a_final_failure_is_tried_no_more() -> None:
     node = executor(max_retries=5, max_attempts=5)
     driver = a_driver({"a": node}, {}, replies(Reply(1, error="no", is_final=True))).run()
     assert told(driver.rows) == [("a", 1, "error", "no", "error")]
 
 
+@pytest.mark.proves("R5.10")
 @pytest.mark.parametrize("crash", [Crash.NEVER, Crash.LOSE])
-def test_r5_10_a_try_that_takes_too_long_is_given_up_and_the_worker_told(crash: Crash) -> None:
+def test_a_try_that_takes_too_long_is_given_up_and_the_worker_told(crash: Crash) -> None:
     node = executor(timeout_ms=100, max_retries=1, wait_ms=5, on_error={"timeout": "late"})
     driver = a_driver({"a": node, "b": executor()}, {("a", "late"): "b"}, crash=crash).run(300)
     assert told(driver.rows) == [
@@ -198,7 +206,8 @@ def test_r5_10_a_try_that_takes_too_long_is_given_up_and_the_worker_told(crash: 
     assert [one.call_id for one in driver.under_way.values()] == ["2.0.1.1"]
 
 
-def test_i1_an_answer_that_nobody_waits_for_changes_nothing() -> None:
+@pytest.mark.proves("I1")
+def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     driver = a_driver({"a": executor(max_retries=1)}).run()
     call_id = driver.calls()[0].call_id
     for stale in (
@@ -212,7 +221,7 @@ def test_i1_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     ):
         assert not driver.happen(Answered(stale, 1)).is_changed
         assert not driver.happen(Failed(stale, "late")).is_changed
-    driver.happen(Failed(call_id, "broken", Worker("w", "u")))
+    driver.happen(Failed(call_id, "broken", WorkerRef("w", "u")))
     assert not driver.happen(Answered(call_id, 1)).is_changed
     driver.happen(Answered(driver.calls()[1].call_id, 2))
     assert driver.state.status == RunStatus.SUCCEEDED
@@ -220,13 +229,15 @@ def test_i1_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     assert not driver.happen(Woken()).is_changed
 
 
-def test_r5_4_a_failure_without_a_word_is_a_failure() -> None:
+@pytest.mark.proves("R5.4")
+def test_a_failure_without_a_word_is_a_failure() -> None:
     driver = a_driver({"a": executor()}, {}, lambda _: None).run()
-    driver.happen(Failed(driver.calls()[0].call_id, "", Worker("w", "u")))
+    driver.happen(Failed(driver.calls()[0].call_id, "", WorkerRef("w", "u")))
     assert driver.end == (RunStatus.FAILED, "failed")
 
 
-def test_r5_3_local_calls_a_function() -> None:
+@pytest.mark.proves("R5.3")
+def test_local_calls_a_function() -> None:
     node = {"kind": "local", "function": "double", "prep": {"input_key": "$params.n"}}
     driver = a_driver({"a": node}, {}, replies(Reply(1, 4)), params={"n": 2}).run()
     [call] = driver.calls()
@@ -234,8 +245,9 @@ def test_r5_3_local_calls_a_function() -> None:
     assert (call.function, call.input, call.params) == ("double", 2, {"n": 2})
 
 
+@pytest.mark.proves("R5.3")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_3_flow_ref_starts_a_child_and_takes_its_shared_state(crash: Crash) -> None:
+def test_flow_ref_starts_a_child_and_takes_its_shared_state(crash: Crash) -> None:
     node = {
         "kind": "flow_ref",
         "flow": "resize",
@@ -247,14 +259,15 @@ def test_r5_3_flow_ref_starts_a_child_and_takes_its_shared_state(crash: Crash) -
     driver = a_driver(
         {"a": node}, {}, replies(Reply(50, {"done": 1})), params={"n": 2}, crash=crash
     ).run()
-    starts = [one for one in driver.commands if isinstance(one, StartChild)]
+    starts = [one for one in driver.commands if isinstance(one, CallFlow)]
     assert set(map(repr, starts)) == {
-        repr(StartChild("0.0.1.1", "resize", 3, {"n": 2, "size": 9, "input": 2}))
+        repr(CallFlow("0.0.1.1", "resize", 3, {"n": 2, "size": 9, "input": 2}))
     }
     assert driver.shared == {"child": {"done": 1}}
 
 
-def test_r5_5_the_time_of_a_child_goes_on_while_the_parent_is_away() -> None:
+@pytest.mark.proves("R5.5")
+def test_the_time_of_a_child_goes_on_while_the_parent_is_away() -> None:
     node = {"kind": "flow_ref", "flow": "slow", "timeout_ms": 100}
     driver = a_driver({"a": node}, {}, lambda _: None, crash=Crash.RELOAD).run(60)
     driver.happen(Woken())
@@ -264,6 +277,7 @@ def test_r5_5_the_time_of_a_child_goes_on_while_the_parent_is_away() -> None:
     assert driver.end == (RunStatus.FAILED, "timeout")
 
 
+@pytest.mark.proves("R5.12")
 @pytest.mark.parametrize(
     ("post", "default_action", "action"),
     [
@@ -278,7 +292,7 @@ def test_r5_5_the_time_of_a_child_goes_on_while_the_parent_is_away() -> None:
         ({}, "", "default"),
     ],
 )
-def test_r5_12_the_action_comes_from_the_first_place_that_has_one(
+def test_the_action_comes_from_the_first_place_that_has_one(
     post: Json, default_action: str, action: str
 ) -> None:
     result = {"k": "in result", "number": 3, "long": "x" * 300}

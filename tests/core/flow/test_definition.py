@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from headway.core.errors import InvalidFlow
 from headway.core.flow.canonical import canonical_json
-from headway.core.flow.definition.definition import Kind, Mode, Strategy
-from headway.core.flow.definition.diagnostics import FAULT_COUNT_MAX
-from headway.core.flow.definition.graph import Offered
+from headway.core.flow.definition.definition import FailureStrategy, Kind, ParallelMode
+from headway.core.flow.definition.diagnostics import DIAGNOSTIC_COUNT_MAX
+from headway.core.flow.definition.graph import AvailableCallees
 from headway.core.flow.definition.mermaid import to_mermaid
-from headway.core.flow.parse import EDGE_COUNT_MAX, NODE_COUNT_MAX, SUBFLOW_DEPTH_MAX, read_flow
+from headway.core.flow.parse import EDGE_COUNT_MAX, NODE_COUNT_MAX, SUBFLOW_DEPTH_MAX, parse_flow
 from tests.core.flow import drawing
 from tests.core.flow.reference_values import Json
 from tests.core.flow.scenes import a_definition, executor
@@ -27,16 +27,19 @@ ALL = drawing.Feature(
 
 def faults(definition: Any) -> list[str]:
     with pytest.raises(InvalidFlow) as raised:
-        read_flow(definition)
-    assert all(problem for _, problem in raised.value.faults)
-    return [place for place, _ in raised.value.faults]
+        parse_flow(definition)
+    assert all(problem for _, problem in raised.value.errors)
+    return [place for place, _ in raised.value.errors]
 
 
 def warnings(definition: Json, **offered: Any) -> list[tuple[str, str]]:
-    return list(read_flow(definition, offered=Offered(**offered) if offered else None).warnings)
+    return list(
+        parse_flow(definition, available=AvailableCallees(**offered) if offered else None).warnings
+    )
 
 
-def test_i15_every_fault_is_named_with_its_place() -> None:
+@pytest.mark.proves("I15")
+def test_every_fault_is_named_with_its_place() -> None:
     definition = {
         "start": "gone",
         "nodes": {
@@ -87,6 +90,7 @@ def test_i15_every_fault_is_named_with_its_place() -> None:
     ]
 
 
+@pytest.mark.proves("S6")
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -104,14 +108,15 @@ def test_i15_every_fault_is_named_with_its_place() -> None:
         ('"' + "x" * (1 << 20) + '"', "the limit is"),
     ],
 )
-def test_s6_json_is_strict(text: str, problem: str) -> None:
+def test_json_is_strict(text: str, problem: str) -> None:
     with pytest.raises(InvalidFlow, match=problem) as raised:
-        read_flow(text)
-    assert raised.value.faults[0][0].startswith("definition")
+        parse_flow(text)
+    assert raised.value.errors[0][0].startswith("definition")
 
 
+@pytest.mark.proves("R5.3")
 @pytest.mark.parametrize("kind", Kind)
-def test_r5_3_each_kind_is_taken_with_little(kind: Kind) -> None:
+def test_each_kind_is_taken_with_little(kind: Kind) -> None:
     needs: dict[Kind, Json] = {
         Kind.EXECUTOR: {"service": "s"},
         Kind.LOCAL: {"function": "f"},
@@ -121,7 +126,7 @@ def test_r5_3_each_kind_is_taken_with_little(kind: Kind) -> None:
         Kind.FAIL: {"params": {"message": "no"}},
     }
     node = {"kind": kind.value, **needs.get(kind, {})}
-    assert read_flow(a_definition({"a": node})).flow.nodes["a"].kind is kind
+    assert parse_flow(a_definition({"a": node})).flow.nodes["a"].kind is kind
     if kind in needs:
         assert faults(a_definition({"a": {"kind": kind.value}}))
 
@@ -150,8 +155,8 @@ def test_a_field_that_would_change_the_meaning_is_refused_with_its_place(
         place = f"nodes.s.subflow.{place}"
         definition = a_definition({"s": {"kind": "subflow", "subflow": definition}})
     with pytest.raises(InvalidFlow) as refused:
-        read_flow(definition)
-    assert [fault[0] for fault in refused.value.faults] == [place]
+        parse_flow(definition)
+    assert [fault[0] for fault in refused.value.errors] == [place]
 
 
 @pytest.mark.proves("R5.15")
@@ -163,21 +168,22 @@ def test_an_unsupported_field_that_says_nothing_is_as_good_as_absent() -> None:
         "parallel_execs": [],
         "x_execs": {},
     }
-    published = read_flow(a_definition({"a": executor(**nothing)}))
+    published = parse_flow(a_definition({"a": executor(**nothing)}))
     assert published.warnings == ()
-    assert published.flow == read_flow(a_definition({"a": executor()})).flow
+    assert published.flow == parse_flow(a_definition({"a": executor()})).flow
 
 
 @pytest.mark.proves("R5.15")
 def test_unknown_fields_are_listed_apart_from_other_warnings() -> None:
     nodes = {"a": executor(colour="red", prep={"colour": 1}), "b": executor()}
-    published = read_flow(a_definition(nodes))
+    published = parse_flow(a_definition(nodes))
     unknown = {place for place, _ in published.unknown_fields}
     assert unknown == {"nodes.a.colour", "nodes.a.prep.colour"}
     assert {place for place, _ in published.warnings} == unknown | {"nodes.b"}
 
 
-def test_r5_2_the_fields_are_what_the_definition_says() -> None:
+@pytest.mark.proves("R5.2")
+def test_the_fields_are_what_the_definition_says() -> None:
     node = {
         "kind": "parallel",
         "parallel_services": ["s", "t"],
@@ -194,15 +200,16 @@ def test_r5_2_the_fields_are_what_the_definition_says() -> None:
         "default_action": "d",
         "params": {"x": 1},
     }
-    made = read_flow(a_definition({"a": node}, {("a", ""): ""})).flow.nodes["a"]
-    assert made.parallel_mode is Mode.CONCURRENT
-    assert made.failure_strategy is Strategy.COLLECT_ERRORS
+    made = parse_flow(a_definition({"a": node}, {("a", ""): ""})).flow.nodes["a"]
+    assert made.parallel_mode is ParallelMode.CONCURRENT
+    assert made.failure_strategy is FailureStrategy.COLLECT_ERRORS
     assert (made.max_retries, made.wait_ms, made.max_attempts, made.timeout_ms) == (2, 3, 4, 6)
     assert made.edges == {"default": ""}
     assert made.on_error == {"*": "guard"}
 
 
-def test_r5_6_names_of_any_case_nulls_and_empty_texts_are_taken() -> None:
+@pytest.mark.proves("R5.6")
+def test_names_of_any_case_nulls_and_empty_texts_are_taken() -> None:
     definition = {
         "Start": "a",
         "NODES": {
@@ -218,25 +225,27 @@ def test_r5_6_names_of_any_case_nulls_and_empty_texts_are_taken() -> None:
         },
         "Edges": None,
     }
-    published = read_flow(definition)
+    published = parse_flow(definition)
     assert published.flow.nodes["a"].service == "s"
-    assert published.flow == read_flow(a_definition({"a": executor(max_attempts=0)})).flow
+    assert published.flow == parse_flow(a_definition({"a": executor(max_attempts=0)})).flow
     definition["start"] = "a"
     assert faults(definition) == ["start"]
 
 
-def test_r5_6_cases_of_a_choice_have_names_of_any_case_too() -> None:
+@pytest.mark.proves("R5.6")
+def test_cases_of_a_choice_have_names_of_any_case_too() -> None:
     def choosing(**case: Any) -> Json:
         return a_definition({"a": {"kind": "choice", "choice_cases": [case]}})
 
-    read = read_flow(choosing(Action="x", EXPR={"eq": [1, 1]}, note="n"))
-    assert read.flow == read_flow(choosing(**CHOICE_CASE)).flow
+    read = parse_flow(choosing(Action="x", EXPR={"eq": [1, 1]}, note="n"))
+    assert read.flow == parse_flow(choosing(**CHOICE_CASE)).flow
     assert [place for place, _ in read.warnings] == ["nodes.a.choice_cases[0].note"]
     assert faults(choosing(**CHOICE_CASE, Action="y")) == ["nodes.a.choice_cases[0].Action"]
     assert faults(choosing(action="x", expr=None)) == ["nodes.a.choice_cases[0].expr"]
 
 
-def test_r5_2_what_is_not_known_or_means_nothing_is_a_warning() -> None:
+@pytest.mark.proves("R5.2")
+def test_what_is_not_known_or_means_nothing_is_a_warning() -> None:
     node = executor(colour="red", choice_key="x", failure_strategy="retry", subflow={"nodes": 1})
     definition = a_definition({"a": node}) | {"title": "t"}
     definition["edges"] = [{"from": "a", "note": "n"}]
@@ -250,7 +259,8 @@ def test_r5_2_what_is_not_known_or_means_nothing_is_a_warning() -> None:
     ]
 
 
-def test_r5_2_what_is_never_reached_is_a_warning() -> None:
+@pytest.mark.proves("R5.2")
+def test_what_is_never_reached_is_a_warning() -> None:
     nodes = {"a": executor(), "b": executor(), "c": executor(), "d": executor()}
     definition = a_definition(nodes, {("a", "x"): "b", ("c", "x"): "d"})
     assert warnings(definition) == [
@@ -259,7 +269,8 @@ def test_r5_2_what_is_never_reached_is_a_warning() -> None:
     ]
 
 
-def test_r5_2_a_loop_without_a_wait_is_a_warning() -> None:
+@pytest.mark.proves("R5.2")
+def test_a_loop_without_a_wait_is_a_warning() -> None:
     timer = {"kind": "timer", "params": {"delay_ms": 1}}
     round_trip = {("a", "x"): "b", ("b", "x"): "a"}
     assert warnings(a_definition({"a": executor(), "b": timer}, round_trip)) == []
@@ -271,7 +282,8 @@ def test_r5_2_a_loop_without_a_wait_is_a_warning() -> None:
     assert "over itself" in problem
 
 
-def test_r5_2_what_nobody_offers_yet_is_a_warning() -> None:
+@pytest.mark.proves("R5.2")
+def test_what_nobody_offers_yet_is_a_warning() -> None:
     nodes = {
         "a": executor(),
         "b": {"kind": "local", "function": "f"},
@@ -288,7 +300,8 @@ def test_r5_2_what_nobody_offers_yet_is_a_warning() -> None:
     ]
 
 
-def test_r5_2_parameters_that_only_the_run_can_give_are_a_warning() -> None:
+@pytest.mark.proves("R5.2")
+def test_parameters_that_only_the_run_can_give_are_a_warning() -> None:
     nodes = {"a": {"kind": "timer"}, "b": {"kind": "approval"}, "c": {"kind": "parallel"}}
     definition = a_definition(nodes, {("a", "x"): "b", ("b", "x"): "c"})
     assert [place for place, _ in warnings(definition)] == [
@@ -298,8 +311,9 @@ def test_r5_2_parameters_that_only_the_run_can_give_are_a_warning() -> None:
     ]
 
 
+@pytest.mark.proves("R5.12")
 @pytest.mark.parametrize("name", ["output_key", "error_key"])
-def test_r5_12_nobody_writes_where_the_run_state_is_shown(name: str) -> None:
+def test_nobody_writes_where_the_run_state_is_shown(name: str) -> None:
     assert faults(a_definition({"a": executor(post={name: "_rt"})})) == [f"nodes.a.post.{name}"]
     mapped = executor(post={"output_map": {"_rt": "x"}})
     assert faults(a_definition({"a": mapped})) == ["nodes.a.post.output_map._rt"]
@@ -308,7 +322,8 @@ def test_r5_12_nobody_writes_where_the_run_state_is_shown(name: str) -> None:
 # Sizes.
 
 
-def test_s6_a_flow_has_so_many_nodes_and_no_more() -> None:
+@pytest.mark.proves("S6")
+def test_a_flow_has_so_many_nodes_and_no_more() -> None:
     keys = [f"n{at}" for at in range(NODE_COUNT_MAX)]
     edges = {(key, "x"): keys[(at + 1) % len(keys)] for at, key in enumerate(keys)}
     definition = a_definition({key: executor() for key in keys}, edges)
@@ -321,47 +336,52 @@ def test_s6_a_flow_has_so_many_nodes_and_no_more() -> None:
     ]
 
 
-def test_s6_a_flow_has_so_many_edges_and_no_more() -> None:
+@pytest.mark.proves("S6")
+def test_a_flow_has_so_many_edges_and_no_more() -> None:
     edges = {("a", f"x{at}"): "a" for at in range(EDGE_COUNT_MAX)}
-    assert read_flow(a_definition({"a": executor()}, edges)).flow.nodes["a"].edges["x9"] == "a"
+    assert parse_flow(a_definition({"a": executor()}, edges)).flow.nodes["a"].edges["x9"] == "a"
     edges["a", "one more"] = "a"
     assert faults(a_definition({"a": executor()}, edges)) == ["edges"]
 
 
-def test_s6_subflows_are_nested_so_deep_and_no_deeper() -> None:
+@pytest.mark.proves("S6")
+def test_subflows_are_nested_so_deep_and_no_deeper() -> None:
     definition = a_definition({"a": executor()})
     for _ in range(SUBFLOW_DEPTH_MAX):
         definition = a_definition({"s": {"kind": "subflow", "subflow": definition}})
-    read_flow(json.dumps(definition))
+    parse_flow(json.dumps(definition))
     definition = a_definition({"s": {"kind": "subflow", "subflow": definition}})
     assert len(faults(json.dumps(definition))) == 1
 
 
-def test_i15_of_very_many_faults_the_first_are_listed_and_the_rest_counted() -> None:
+@pytest.mark.proves("I15")
+def test_of_very_many_faults_the_first_are_listed_and_the_rest_counted() -> None:
     edges = {("a", f"x{at}"): "gone" for at in range(3_000)}
     listed = faults(a_definition({"a": executor()}, edges))
-    assert len(listed) == FAULT_COUNT_MAX + 1
+    assert len(listed) == DIAGNOSTIC_COUNT_MAX + 1
     assert listed[-1] == "definition"
 
 
 # Other forms.
 
 
+@pytest.mark.proves("R5.2")
 @settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(st.randoms(use_true_random=False))
-def test_r5_2_a_flow_survives_being_written_and_read(chance: Any) -> None:
-    flow = read_flow(drawing.a_flow(chance, ALL)).flow
+def test_a_flow_survives_being_written_and_read(chance: Any) -> None:
+    flow = parse_flow(drawing.a_flow(chance, ALL)).flow
     text = canonical_json(flow)
-    assert read_flow(text).flow == flow
-    assert canonical_json(read_flow(text).flow) == text
+    assert parse_flow(text).flow == flow
+    assert canonical_json(parse_flow(text).flow) == text
 
 
-def test_r5_2_the_canonical_form_has_only_what_means_something() -> None:
+@pytest.mark.proves("R5.2")
+def test_the_canonical_form_has_only_what_means_something() -> None:
     node = executor(
         max_retries=0, max_attempts=0, colour="red", post={"output_key": ""}, on_error={}
     )
     definition = a_definition({"a": node}, {("a", ""): ""})
-    assert json.loads(canonical_json(read_flow(definition).flow)) == {
+    assert json.loads(canonical_json(parse_flow(definition).flow)) == {
         "start": "a",
         "nodes": {"a": {"kind": "executor", "service": "s"}},
         "edges": [{"from": "a", "action": "default", "to": ""}],
@@ -369,12 +389,13 @@ def test_r5_2_the_canonical_form_has_only_what_means_something() -> None:
     }
 
 
-def test_s8_a_diagram_takes_nothing_of_a_key_as_its_own() -> None:
+@pytest.mark.proves("S8")
+def test_a_diagram_takes_nothing_of_a_key_as_its_own() -> None:
     evil = 'x"]; click a "javascript:alert(1)" %%{init}%% <b>&#35;\n end'
     inner = a_definition({evil: executor(service=evil)}, {(evil, evil): ""})
     nodes: dict[str, Json] = {evil: {"kind": "subflow", "subflow": inner}}
     nodes["ok"] = {"kind": "choice"}
-    drawn = to_mermaid(read_flow(a_definition(nodes, {(evil, "default"): "ok"})).flow)
+    drawn = to_mermaid(parse_flow(a_definition(nodes, {(evil, "default"): "ok"})).flow)
     lines = drawn.splitlines()
     assert lines[0] == "flowchart TD"
     labels = [part for line in lines for part in line.split('"')[1::2]]

@@ -7,10 +7,17 @@ import pytest
 from headway.core.errors import InvalidFlow
 from headway.core.flow.canonical import canonical_json
 from headway.core.flow.definition.definition import ErrorPolicy
-from headway.core.flow.engine.inputs import Answered, Failed, ServiceOffered, Untaken, Woken, Worker
-from headway.core.flow.engine.stored_state import awaited_services, cursor_of
-from headway.core.flow.parse import read_flow
-from headway.core.ids import SECOND, Instant
+from headway.core.flow.engine.inputs import (
+    Answered,
+    CalleeUnavailable,
+    Failed,
+    ServiceOffered,
+    Woken,
+    WorkerRef,
+)
+from headway.core.flow.engine.stored_state import awaited_services, to_cursor
+from headway.core.flow.parse import parse_flow
+from headway.core.ids import SECOND_US, Instant
 from headway.core.run.status import RunStatus
 from headway.services.flow.waiting_nodes import awaited_worker
 from tests.core.flow.driver import MS, START, Crash, Driver, Reply
@@ -123,21 +130,21 @@ def test_a_failure_within_a_subflow_names_the_inner_node() -> None:
 
 def test_a_definition_without_a_policy_takes_that_of_where_it_is_published() -> None:
     definition = a_definition({"a": INNER})
-    assert read_flow(definition).flow.error_policy is ErrorPolicy.FOLLOW_DEFAULT
-    strict = read_flow(definition, default_policy=ErrorPolicy.FAIL).flow
+    assert parse_flow(definition).flow.error_policy is ErrorPolicy.FOLLOW_DEFAULT
+    strict = parse_flow(definition, default_policy=ErrorPolicy.FAIL).flow
     inner = strict.nodes["a"].subflow
     assert (strict.error_policy, inner and inner.error_policy) == ("fail", "fail")
     stored = canonical_json(strict)
     assert '"error_policy":"fail"' in stored
-    assert read_flow(stored).flow == strict
+    assert parse_flow(stored).flow == strict
     named = definition | {"error_policy": "follow_default"}
-    assert not read_flow(named, default_policy=ErrorPolicy.FAIL).flow.fails_on_error
+    assert not parse_flow(named, default_policy=ErrorPolicy.FAIL).flow.fails_on_error
 
 
 def test_a_policy_that_does_not_exist_is_refused() -> None:
     for bad in ({"error_policy": "ignore"}, {"worker_wait_ms": -1}):
         with pytest.raises(InvalidFlow):
-            read_flow(a_definition({"a": executor()}) | bad)
+            parse_flow(a_definition({"a": executor()}) | bad)
 
 
 # The wait for a worker.
@@ -156,7 +163,7 @@ def waiting(node: Json | None = None, **more: Any) -> Driver:
 def test_a_missing_worker_is_a_failure_only_at_the_end_of_the_wait(crash: Crash) -> None:
     driver = waiting(crash=crash).run(until_ms=104)
     assert (driver.rows, driver.end) == ([], None)
-    assert awaited_services(cursor_of(driver.state)) == {"s"}
+    assert awaited_services(to_cursor(driver.state)) == {"s"}
     assert not driver.under_way
     driver.run()
     error = "no worker: none offered 's' within 0.1 s"
@@ -194,7 +201,7 @@ def test_a_worker_that_was_asked_begins_a_new_wait() -> None:
     driver = waiting(executor(max_retries=1), answer=answers).run(until_ms=90)
     driver.happen(ServiceOffered("s"))
     driver.run(until_ms=190)
-    assert awaited_services(cursor_of(driver.state)) == {"s"}
+    assert awaited_services(to_cursor(driver.state)) == {"s"}
     driver.happen(ServiceOffered("s"))
     assert driver.run().end == (RunStatus.SUCCEEDED, "")
 
@@ -209,7 +216,7 @@ def test_a_call_that_times_out_at_a_worker_begins_a_new_wait(crash: Crash) -> No
     driver.happen(ServiceOffered("s"))
     driver.run(until_ms=300)
     assert [row.error for row in driver.rows] == ["timeout"]
-    assert awaited_services(cursor_of(driver.state)) == {"s"}
+    assert awaited_services(to_cursor(driver.state)) == {"s"}
     assert driver.end is None
 
 
@@ -220,12 +227,12 @@ def test_a_timeout_after_a_wait_for_an_unreachable_worker_begins_a_new_wait() ->
     )
     driver = Driver(flow)
     driver.happen(Woken())
-    driver.happen(Untaken("0.0.1.1", "unreachable: refused", Worker("w", "http://w")))
+    driver.happen(CalleeUnavailable("0.0.1.1", "unreachable: refused", WorkerRef("w", "http://w")))
     for after_s in (1, 6):
-        driver.now = Instant(START + after_s * SECOND)
+        driver.now = Instant(START + after_s * SECOND_US)
         driver.happen(Woken())
     assert [row.error for row in driver.rows] == ["timeout"]
-    driver.happen(Untaken("0.0.2.1", "no worker"))
+    driver.happen(CalleeUnavailable("0.0.2.1", "no worker"))
     assert driver.end is None
 
 
@@ -240,7 +247,7 @@ def test_a_restart_during_a_call_after_a_wait_begins_a_new_wait() -> None:
     driver.happen(Woken())
     driver.run(until_ms=500)
     assert driver.end is None
-    assert awaited_services(cursor_of(driver.state)) == {"s"}
+    assert awaited_services(to_cursor(driver.state)) == {"s"}
 
 
 @pytest.mark.proves("R5.14")
@@ -251,22 +258,22 @@ def test_a_branch_still_waits_after_a_worker_has_ended_another_one(error: str) -
     settings = FAIL | {"worker_wait_ms": 2_000}
     driver = a_driver({"n": each}, params={"list": [1, 2, 3]}, settings=settings)
     driver.happen(Woken())
-    w = Worker("w", "http://w")
+    w = WorkerRef("w", "http://w")
     driver.happen(Answered("0.0.1.1", 1, w))
-    driver.happen(Untaken("0.2.1.1", "draining", w))
+    driver.happen(CalleeUnavailable("0.2.1.1", "draining", w))
     driver.now = Instant(START + 500 * MS)
     driver.happen(Failed("0.1.1.1", error, w) if error else Answered("0.1.1.1", 1, w))
     awaited = awaited_worker(driver.state)
     assert awaited is not None
     assert awaited.services == ("s",)
-    assert (awaited.since, awaited.until) == (driver.now, driver.now + 2 * SECOND)
+    assert (awaited.since, awaited.until) == (driver.now, driver.now + 2 * SECOND_US)
     driver.now = Instant(START + 2_100 * MS)
     driver.happen(Woken())
-    driver.happen(Untaken("0.2.1.1", "draining", w))
+    driver.happen(CalleeUnavailable("0.2.1.1", "draining", w))
     assert driver.end is None, "the worker took a call 1.6 s ago"
     driver.now = Instant(START + 2_600 * MS)
     driver.happen(Woken())
-    driver.happen(Untaken("0.2.1.1", "draining", w))
+    driver.happen(CalleeUnavailable("0.2.1.1", "draining", w))
     assert "draining" in [row.error for row in driver.rows]
 
 
@@ -280,16 +287,16 @@ def test_a_stored_wait_without_a_beginning_is_shown_from_when_the_node_was_enter
 
 @pytest.mark.proves("R5.14")
 def test_a_worker_that_cannot_be_reached_is_asked_again_until_the_wait_is_over() -> None:
-    gone = Untaken("0.0.1.1", "unreachable: refused", Worker("w", "http://w"))
+    gone = CalleeUnavailable("0.0.1.1", "unreachable: refused", WorkerRef("w", "http://w"))
     flow = a_flow({"n": executor()}, error_policy="fail", worker_wait_ms=2_500)
     driver = Driver(flow)
     driver.happen(Woken())
     for after_s in (0, 1, 2):
-        driver.now = Instant(START + after_s * SECOND)
+        driver.now = Instant(START + after_s * SECOND_US)
         driver.happen(gone)
         assert driver.end is None
-        assert awaited_services(cursor_of(driver.state)) == set(), "it asks again by itself"
-        driver.now = Instant(driver.now + SECOND)
+        assert awaited_services(to_cursor(driver.state)) == set(), "it asks again by itself"
+        driver.now = Instant(driver.now + SECOND_US)
         driver.happen(Woken())
     driver.happen(gone)
     assert driver.end == (RunStatus.FAILED, "unreachable: refused")
@@ -358,9 +365,9 @@ def test_a_fail_node_in_a_subflow_ends_the_whole_task(crash: Crash) -> None:
 def test_a_fail_node_says_why_and_leads_nowhere() -> None:
     for params in ({}, {"message": 3}, {"message": "$params."}, {"message": "x", "code": 7}):
         with pytest.raises(InvalidFlow):
-            read_flow(a_definition({"f": a_fail(**params)}))
+            parse_flow(a_definition({"f": a_fail(**params)}))
     definition = a_definition({"f": a_fail(message="no"), "on": DONE}, {("f", "default"): "on"})
-    places = dict(read_flow(definition).warnings)
+    places = dict(parse_flow(definition).warnings)
     assert "never followed" in places["nodes.f"]
     assert places["nodes.on"] == "is never reached"
 
@@ -369,7 +376,7 @@ def test_a_fail_node_says_why_and_leads_nowhere() -> None:
 
 
 def warned(definition: Json, **settings: Any) -> dict[str, str]:
-    return dict(read_flow(definition | settings).warnings)
+    return dict(parse_flow(definition | settings).warnings)
 
 
 @pytest.mark.proves("R5.14")
@@ -405,14 +412,14 @@ def test_publishing_warns_of_an_error_action_that_no_edge_is_drawn_for() -> None
 def test_a_bare_name_with_a_dot_is_refused_and_the_path_is_suggested() -> None:
     definition = a_definition({"a": executor(prep={"input_key": "order.total"})})
     with pytest.raises(InvalidFlow) as raised:
-        read_flow(definition | FAIL)
-    ((place, problem),) = raised.value.faults
+        parse_flow(definition | FAIL)
+    ((place, problem),) = raised.value.errors
     assert place == "nodes.a.prep.input_key"
     assert '"$shared.order.total" or "$params.order.total"' in problem
     assert warned(definition)[place] == problem, "programs that publish it are only warned"
     mapped = a_definition({"a": executor(prep={"input_map": {"x": "items[0]"}})})
     with pytest.raises(InvalidFlow, match=r"nodes\.a\.prep\.input_map\.x"):
-        read_flow(mapped | FAIL)
+        parse_flow(mapped | FAIL)
 
 
 @pytest.mark.proves("R5.14")
@@ -428,4 +435,4 @@ def test_a_bare_name_with_a_dot_is_a_key_if_a_node_or_a_signal_writes_it() -> No
         assert warned(a_definition(nodes, {("w", "default"): "a"}), **FAIL) == {}
     inner = {"kind": "subflow", "subflow": a_definition({"a": reading})}
     with pytest.raises(InvalidFlow, match="no node writes"):
-        read_flow(a_definition({"w": writers["output_key"], "sf": inner}) | FAIL)
+        parse_flow(a_definition({"w": writers["output_key"], "sf": inner}) | FAIL)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headway.core.flow.engine.effects import CallService, StartChild
+from headway.core.flow.engine.effects import CallFlow, CallService
 from headway.core.flow.engine.inputs import Answered
 from headway.core.run.status import RunStatus
 from tests.core.flow.driver import MS, START, Crash, Driver, Reply
@@ -38,8 +38,9 @@ def over(items: list[Any], node: Json, table: dict[Any, Reply] | None = None,
     return driver.run(10_000)
 
 
+@pytest.mark.proves("R5.12")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_12_results_stand_in_the_order_of_the_branches_not_of_their_ends(crash: Crash) -> None:
+def test_results_stand_in_the_order_of_the_branches_not_of_their_ends(crash: Crash) -> None:
     node = a_foreach(parallel_mode="concurrent", max_parallel=3)
     slow = {item: Reply(60 - 10 * item, item * item) for item in range(6)}
     driver = over(list(range(6)), node, slow, crash=crash)
@@ -49,13 +50,15 @@ def test_r5_12_results_stand_in_the_order_of_the_branches_not_of_their_ends(cras
     assert driver.rows[-1].output == driver.shared["out"]
 
 
-def test_r5_12_sequential_is_the_default_and_has_one_branch_under_way() -> None:
+@pytest.mark.proves("R5.12")
+def test_sequential_is_the_default_and_has_one_branch_under_way() -> None:
     driver = over([1, 2, 3], a_foreach(), {})
     assert [row.started_at - START for row in driver.rows] == [0, 5 * MS, 10 * MS, 0]
 
 
+@pytest.mark.proves("R5.12")
 @pytest.mark.parametrize(("limit", "most"), [(0, 100), (1, 1), (7, 7), (1_000, 300)])
-def test_r5_12_max_parallel_caps_what_is_under_way(limit: int, most: int) -> None:
+def test_max_parallel_caps_what_is_under_way(limit: int, most: int) -> None:
     node = a_foreach(parallel_mode="concurrent", max_parallel=limit)
     driver = over(list(range(300)), node, answer=lambda _: None)
     assert len(driver.under_way) == most
@@ -63,8 +66,9 @@ def test_r5_12_max_parallel_caps_what_is_under_way(limit: int, most: int) -> Non
     assert len(driver.under_way) == min(most, 299)
 
 
+@pytest.mark.proves("R5.12")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_12_fail_fast_starts_no_more_and_moves_on_with_the_successes(crash: Crash) -> None:
+def test_fail_fast_starts_no_more_and_moves_on_with_the_successes(crash: Crash) -> None:
     table = {2: Reply(5, error="broken")}
     driver = over([1, 2, 3], a_foreach(), table, crash=crash)
     assert driver.shared["out"] == [1]
@@ -72,7 +76,8 @@ def test_r5_12_fail_fast_starts_no_more_and_moves_on_with_the_successes(crash: C
     assert driver.state.frames[0].node.key == "z"
 
 
-def test_r5_12_after_a_failure_nothing_is_tried_again() -> None:
+@pytest.mark.proves("R5.12")
+def test_after_a_failure_nothing_is_tried_again() -> None:
     table = {1: Reply(5, error="weak"), 2: Reply(6, error="final", is_final=True)}
     table |= {3: Reply(30, error="slow")}
     node = a_foreach(parallel_mode="concurrent", max_retries=3, wait_ms=100)
@@ -87,21 +92,24 @@ def test_r5_12_after_a_failure_nothing_is_tried_again() -> None:
     assert driver.shared["out"] == [4]
 
 
-def test_r5_12_after_a_failure_no_other_worker_is_asked() -> None:
+@pytest.mark.proves("R5.12")
+def test_after_a_failure_no_other_worker_is_asked() -> None:
     table = {1: Reply(5, error="final", is_final=True), 2: Reply(10, error="weak")}
     driver = over([1, 2], a_foreach(parallel_mode="concurrent", max_attempts=3), table)
     assert [(row.branch, row.error) for row in driver.rows] == [(0, "final"), (1, "weak")]
     assert len(driver.calls()) == 2
 
 
-def test_r5_4_fail_fast_without_an_edge_fails_the_run() -> None:
+@pytest.mark.proves("R5.4")
+def test_fail_fast_without_an_edge_fails_the_run() -> None:
     nodes = {"p": a_foreach()}
     answer = by_item({1: Reply(5, error="broken")})
     driver = a_driver(nodes, {}, answer, params={"items": [1]}).run()
     assert driver.end == (RunStatus.FAILED, "broken")
 
 
-def test_r5_10_fail_fast_with_on_error_goes_where_the_error_says() -> None:
+@pytest.mark.proves("R5.10")
+def test_fail_fast_with_on_error_goes_where_the_error_says() -> None:
     nodes = {"p": a_foreach(on_error="guard", post={"error_key": "why"}), "g": executor()}
     answer = by_item({1: Reply(5, error="broken")})
     driver = a_driver(nodes, {("p", "guard"): "g"}, answer, params={"items": [1]}).run(5)
@@ -109,8 +117,9 @@ def test_r5_10_fail_fast_with_on_error_goes_where_the_error_says() -> None:
     assert driver.shared == {"why": "broken"}
 
 
+@pytest.mark.proves("R5.12")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_12_collect_errors_keeps_every_place_and_names_the_errors(crash: Crash) -> None:
+def test_collect_errors_keeps_every_place_and_names_the_errors(crash: Crash) -> None:
     node = a_foreach(failure_strategy="collect_errors", parallel_mode="concurrent")
     table = {2: Reply(5, error="broken")}
     driver = over([1, 2, 3], node, table, crash=crash)
@@ -118,8 +127,9 @@ def test_r5_12_collect_errors_keeps_every_place_and_names_the_errors(crash: Cras
     assert driver.rows[-1].status == "ok"
 
 
+@pytest.mark.proves("R5.5")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_5_a_branch_that_failed_for_good_is_not_tried_again_after_a_crash(crash: Crash) -> None:
+def test_a_branch_that_failed_for_good_is_not_tried_again_after_a_crash(crash: Crash) -> None:
     node = a_foreach(failure_strategy="collect_errors", max_retries=3)
     table = {2: Reply(5, error="final", is_final=True)}
     driver = over([1, 2, 3], node, table, crash=crash)
@@ -127,14 +137,16 @@ def test_r5_5_a_branch_that_failed_for_good_is_not_tried_again_after_a_crash(cra
     assert driver.shared["out"] == {"results": [1, None, 3], "errors": {"1": "final"}}
 
 
-def test_r5_12_ignore_errors_keeps_the_successes() -> None:
+@pytest.mark.proves("R5.12")
+def test_ignore_errors_keeps_the_successes() -> None:
     driver = over([1, 2, 3], a_foreach(failure_strategy="ignore_errors"), {2: Reply(5, error="x")})
     assert driver.shared["out"] == [1, 3]
     assert told(driver.rows)[-1] == ("p", 1, "ok", "", "next")
 
 
+@pytest.mark.proves("R5.4")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_4_a_branch_is_tried_again_by_itself(crash: Crash) -> None:
+def test_a_branch_is_tried_again_by_itself(crash: Crash) -> None:
     def answer(call: CallService) -> Reply:
         is_weak = call.input == 2 and call.try_no == 1
         return Reply(5, error="weak") if is_weak else Reply(5, call.input)
@@ -146,13 +158,15 @@ def test_r5_4_a_branch_is_tried_again_by_itself(crash: Crash) -> None:
     assert tried == [(0, 1), (1, 1), (1, 2), (2, 1)]
 
 
-def test_r5_12_an_empty_list_succeeds_with_an_empty_list() -> None:
+@pytest.mark.proves("R5.12")
+def test_an_empty_list_succeeds_with_an_empty_list() -> None:
     driver = over([], a_foreach())
     assert driver.shared["out"] == []
     assert told(driver.rows) == [("p", 1, "ok", "", "next")]
 
 
-def test_r5_12_after_an_empty_list_the_next_node_has_an_input_of_its_own() -> None:
+@pytest.mark.proves("R5.12")
+def test_after_an_empty_list_the_next_node_has_an_input_of_its_own() -> None:
     nodes = {"p": a_foreach(), "z": executor(prep={"input_key": "$params.word"})}
     params = {"items": [], "word": "hello"}
     driver = a_driver(nodes, NEXT, lambda _: Reply(1, 1), params=params).run()
@@ -162,16 +176,18 @@ def test_r5_12_after_an_empty_list_the_next_node_has_an_input_of_its_own() -> No
     ]
 
 
+@pytest.mark.proves("R5.12")
 @pytest.mark.parametrize("items", [None, 3, "text", {"a": 1}])
-def test_r5_12_what_is_no_list_is_an_error_of_the_node(items: Any) -> None:
+def test_what_is_no_list_is_an_error_of_the_node(items: Any) -> None:
     nodes = {"p": a_foreach(max_retries=3)}
     driver = a_driver(nodes, params={"items": items}).run()
     assert driver.end == (RunStatus.FAILED, "bad input: a foreach node needs a list")
     assert len(driver.rows) == 1
 
 
+@pytest.mark.proves("R5.12")
 @pytest.mark.parametrize("where", ["node", "run"])
-def test_r5_12_the_services_of_a_parallel_node_may_come_as_a_parameter(where: str) -> None:
+def test_the_services_of_a_parallel_node_may_come_as_a_parameter(where: str) -> None:
     services = {"services": ["a", "b"]}
     node: Json = {"kind": "parallel", "post": {"output_key": "out"}}
     node |= {"params": services} if where == "node" else {}
@@ -182,14 +198,16 @@ def test_r5_12_the_services_of_a_parallel_node_may_come_as_a_parameter(where: st
     assert driver.shared == {"out": ["a", "b"]}
 
 
+@pytest.mark.proves("R5.12")
 @pytest.mark.parametrize("services", [None, [], "s", [1], [""], [None]])
-def test_r5_12_a_parallel_node_without_services_fails(services: Any) -> None:
+def test_a_parallel_node_without_services_fails(services: Any) -> None:
     driver = a_driver({"p": {"kind": "parallel"}}, params={"services": services}).run()
     assert driver.state.status is RunStatus.FAILED
     assert "services" in driver.state.error
 
 
-def test_r5_12_a_service_that_is_listed_twice_has_two_results() -> None:
+@pytest.mark.proves("R5.12")
+def test_a_service_that_is_listed_twice_has_two_results() -> None:
     node = {
         "kind": "parallel",
         "parallel_services": ["s", "t", "s"],
@@ -206,22 +224,24 @@ def test_r5_12_a_service_that_is_listed_twice_has_two_results() -> None:
     }
 
 
+@pytest.mark.proves("R5.10")
 @pytest.mark.parametrize("crash", [Crash.NEVER, Crash.RELOAD])
-def test_r5_10_a_list_fans_out_into_child_runs_and_their_results_are_gathered(crash: Crash) -> None:
+def test_a_list_fans_out_into_child_runs_and_their_results_are_gathered(crash: Crash) -> None:
     node = a_foreach(flow="resize", parallel_mode="concurrent", max_parallel=4, params={"size": 9})
     del node["service"]
 
-    def answer(call: StartChild) -> Reply:
+    def answer(call: CallFlow) -> Reply:
         return Reply(10 + call.params["input"] % 7, {"out": call.params["input"]})
 
     driver = over(list(range(50)), node, answer=answer, crash=crash)
     assert driver.shared["out"] == [{"out": item} for item in range(50)]
-    started = {one.call_id: one for one in driver.commands if isinstance(one, StartChild)}
+    started = {one.call_id: one for one in driver.commands if isinstance(one, CallFlow)}
     assert len(started) == 50
     assert all(one.flow == "resize" and one.params["size"] == 9 for one in started.values())
 
 
-def test_r5_5_what_a_branch_writes_does_not_grow_with_the_number_of_branches() -> None:
+@pytest.mark.proves("R5.5")
+def test_what_a_branch_writes_does_not_grow_with_the_number_of_branches() -> None:
     """Each end writes its own node run and a small cursor, never the results so far."""
 
     def written(count: int) -> float:
@@ -232,7 +252,8 @@ def test_r5_5_what_a_branch_writes_does_not_grow_with_the_number_of_branches() -
     assert written(2_000) < 1.1 * written(200)
 
 
-def test_r5_10_thousands_of_child_runs_are_gathered() -> None:
+@pytest.mark.proves("R5.10")
+def test_thousands_of_child_runs_are_gathered() -> None:
     node = a_foreach(flow="child", parallel_mode="concurrent", max_parallel=1_000)
     del node["service"]
     answer = lambda call: Reply(5, call.params["input"])  # noqa: E731

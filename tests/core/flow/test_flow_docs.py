@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from headway.core.flow.definition.definition import ErrorPolicy
-from headway.core.flow.parse import read_flow
+from headway.core.flow.parse import parse_flow
 from headway.core.run.status import RunStatus
 from tests.core.flow.driver import Driver
 
@@ -19,7 +19,7 @@ CHOICE: Final = re.findall(r'^```json title="choice"\n(.*?)^```$', TEXT, re.DOTA
 
 def test_every_definition_of_the_page_can_be_published_without_a_warning() -> None:
     for text in BLOCKS:
-        read = read_flow(text, default_policy=ErrorPolicy.FAIL)
+        read = parse_flow(text, default_policy=ErrorPolicy.FAIL)
         assert [one for one in read.warnings if "loop" not in one.problem] == []
 
 
@@ -36,7 +36,7 @@ def test_every_definition_of_the_page_can_be_published_without_a_warning() -> No
 )
 def test_the_first_case_that_holds_gives_the_action(order: Any, nodes: list[str]) -> None:
     (text,) = CHOICE
-    driver = Driver(read_flow(json.loads(text)).flow, {"order": order}).run()
+    driver = Driver(parse_flow(json.loads(text)).flow, {"order": order}).run()
     assert [row.node_key for row in driver.rows] == nodes
     if nodes == ["size"]:
         assert (driver.end, driver.state.frames[0].node.key) == (None, "ask")

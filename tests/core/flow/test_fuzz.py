@@ -4,13 +4,14 @@ import json
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.errors import InvalidFlow
 from headway.core.flow.definition.definition import Flow
 from headway.core.flow.engine.fields import NODE_FIELDS
-from headway.core.flow.parse import read_flow
+from headway.core.flow.parse import parse_flow
 from tests.core.flow import drawing
 from tests.core.flow.scenes import a_definition
 
@@ -43,27 +44,30 @@ def answer(definition: Any) -> None:
 
 def told_of(definition: Any) -> tuple[Flow | None, tuple[tuple[str, str], ...]]:
     try:
-        return read_flow(definition).flow, ()
+        return parse_flow(definition).flow, ()
     except InvalidFlow as error:
-        return None, error.faults
+        return None, error.errors
 
 
+@pytest.mark.proves("I15")
 @SETTINGS
 @given(VALUES)
-def test_i15_any_value_gets_a_defined_answer(value: Any) -> None:
+def test_any_value_gets_a_defined_answer(value: Any) -> None:
     answer(value if isinstance(value, dict) else {"start": "a", "nodes": value})
     answer(a_definition({"a": value}))
 
 
+@pytest.mark.proves("I15")
 @SETTINGS
 @given(st.text())
-def test_i15_any_text_gets_a_defined_answer(text: str) -> None:
+def test_any_text_gets_a_defined_answer(text: str) -> None:
     answer(text)
 
 
+@pytest.mark.proves("I15")
 @SETTINGS
 @given(st.randoms(use_true_random=False), VALUES)
-def test_i15_a_good_flow_with_one_thing_replaced_gets_a_defined_answer(
+def test_a_good_flow_with_one_thing_replaced_gets_a_defined_answer(
     chance: Random, value: Any
 ) -> None:
     definition = drawing.a_flow(chance, ALL)
@@ -83,7 +87,8 @@ def test_i15_a_good_flow_with_one_thing_replaced_gets_a_defined_answer(
     answer(text)
 
 
-def test_s6_what_is_very_deep_is_answered_whatever_it_is_made_of() -> None:
+@pytest.mark.proves("S6")
+def test_what_is_very_deep_is_answered_whatever_it_is_made_of() -> None:
     deep: Any = 1
     for name in ["and", "x", "subflow", "nodes"] * 5_000:
         deep = {name: deep} if name != "and" else [deep]

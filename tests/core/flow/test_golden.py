@@ -71,20 +71,22 @@ SUBFLOW: Json = {
 }
 
 
+@pytest.mark.proves("R5.9")
 @pytest.mark.parametrize("crash", Crash)
 @pytest.mark.parametrize(
     ("action", "result", "nodes"),
     [("goB", "HELLO HEADWAY", ["decide", "B"]), ("goC", "hello headway", ["decide", "C"])],
 )
-def test_r5_9_the_branching_flow(crash: Crash, action: str, result: str, nodes: list[str]) -> None:
+def test_the_branching_flow(crash: Crash, action: str, result: str, nodes: list[str]) -> None:
     params = {"text": "Hello headway", "action": action}
     driver = a_driver(BRANCH, BRANCH_EDGES, worker, params=params, crash=crash).run()
     assert driver.shared == {"result": result}
     assert [(row.node_key, row.status.value) for row in driver.rows] == [(n, "ok") for n in nodes]
 
 
+@pytest.mark.proves("R5.6")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_6_parallel_branches_and_their_gathering_are_three_node_runs(crash: Crash) -> None:
+def test_parallel_branches_and_their_gathering_are_three_node_runs(crash: Crash) -> None:
     node = a_parallel(["transform", "route"], params={"mul": 3.0, "action": "goX"}, max_parallel=2)
     nodes = {"p": node, "end": END}
     driver = a_driver(nodes, TO_END, worker, params={"val": 2.0}, crash=crash).run()
@@ -97,8 +99,9 @@ def test_r5_6_parallel_branches_and_their_gathering_are_three_node_runs(crash: C
     ]
 
 
+@pytest.mark.proves("R5.6")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_6_a_subflow_is_seen_in_the_node_runs_of_its_own_nodes(crash: Crash) -> None:
+def test_a_subflow_is_seen_in_the_node_runs_of_its_own_nodes(crash: Crash) -> None:
     post = {"output_key": "sub_out", "action_static": "next"}
     nodes = {"sf": {"kind": "subflow", "subflow": SUBFLOW, "post": post}, "end": END}
     edges = {("sf", "next"): "end"}
@@ -108,8 +111,9 @@ def test_r5_6_a_subflow_is_seen_in_the_node_runs_of_its_own_nodes(crash: Crash) 
     assert [row.prep.get("sub") for row in driver.rows] == ["a", "b", None]
 
 
+@pytest.mark.proves("R5.6")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_6_fail_fast_waits_for_what_is_under_way_and_moves_on(crash: Crash) -> None:
+def test_fail_fast_waits_for_what_is_under_way_and_moves_on(crash: Crash) -> None:
     node = a_parallel(["transform", "bad"], params={"mul": 2.0}, failure_strategy="fail_fast")
     nodes = {"p": node, "end": END}
     driver = a_driver(nodes, TO_END, worker, params={"val": 2.0}, crash=crash).run()

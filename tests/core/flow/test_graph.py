@@ -8,7 +8,7 @@ import pytest
 from headway.core.flow.engine import step_context as walk
 from headway.core.flow.engine.effects import CancelCall
 from headway.core.flow.engine.inputs import Woken
-from headway.core.flow.engine.run_state import retry_state, shown_shared
+from headway.core.flow.engine.run_state import retry_state, visible_shared
 from headway.core.flow.engine.step import ENTERED_COUNT_MAX
 from headway.core.run.status import RunStatus
 from tests.core.flow.driver import MS, START, Crash, Reply
@@ -29,6 +29,7 @@ IS_BIG = {"gt": ["$input", 10]}
 IS_ODD = {"in": ["$input", [1, 3, 5]]}
 
 
+@pytest.mark.proves("R5.12")
 @pytest.mark.parametrize(
     ("value", "post", "action"),
     [
@@ -39,7 +40,7 @@ IS_ODD = {"in": ["$input", [1, 3, 5]]}
         (4, {}, "fallback"),
     ],
 )
-def test_r5_12_the_first_case_that_holds_wins_over_everything(
+def test_the_first_case_that_holds_wins_over_everything(
     value: int, post: Json, action: str
 ) -> None:
     node = a_choice(
@@ -54,8 +55,9 @@ def test_r5_12_the_first_case_that_holds_wins_over_everything(
     assert driver.shared["out"] == value
 
 
+@pytest.mark.proves("R5.4")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_4_a_chain_of_choices_is_walked_a_bounded_part_at_a_time(crash: Crash) -> None:
+def test_a_chain_of_choices_is_walked_a_bounded_part_at_a_time(crash: Crash) -> None:
     keys = [f"c{at}" for at in range(3 * ENTERED_COUNT_MAX)]
     edges = {(key, "default"): after for key, after in pairwise(keys)}
     driver = a_driver({key: a_choice() for key in keys}, edges, crash=crash)
@@ -65,7 +67,8 @@ def test_r5_4_a_chain_of_choices_is_walked_a_bounded_part_at_a_time(crash: Crash
     assert [row.path[0] for row in driver.run().rows] == keys
 
 
-def test_r5_4_a_loop_without_an_end_fails_when_there_are_too_many_node_runs(
+@pytest.mark.proves("R5.4")
+def test_a_loop_without_an_end_fails_when_there_are_too_many_node_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(walk, "ROW_COUNT_MAX", 1_000)
@@ -74,8 +77,9 @@ def test_r5_4_a_loop_without_an_end_fails_when_there_are_too_many_node_runs(
     assert len(driver.rows) == 1_000
 
 
+@pytest.mark.proves("R5.12")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_12_a_subflow_has_its_own_shared_state_and_its_parent_chooses_the_action(
+def test_a_subflow_has_its_own_shared_state_and_its_parent_chooses_the_action(
     crash: Crash,
 ) -> None:
     inner = {
@@ -101,8 +105,9 @@ def test_r5_12_a_subflow_has_its_own_shared_state_and_its_parent_chooses_the_act
     assert [row.path for row in driver.rows] == [("sf", "a"), ("sf", "b")]
 
 
+@pytest.mark.proves("R5.4")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_4_a_subflow_that_fails_is_tried_again_from_its_start(crash: Crash) -> None:
+def test_a_subflow_that_fails_is_tried_again_from_its_start(crash: Crash) -> None:
     node = a_subflow({"a": executor(post={"output_key": "x"}), "b": executor()},
                      {("a", "default"): "b"}, max_retries=1, wait_ms=10)  # fmt: skip
 
@@ -122,8 +127,9 @@ def test_r5_4_a_subflow_that_fails_is_tried_again_from_its_start(crash: Crash) -
     assert driver.shared == {}
 
 
+@pytest.mark.proves("R5.10")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_10_the_time_of_a_subflow_cuts_off_what_is_within(crash: Crash) -> None:
+def test_the_time_of_a_subflow_cuts_off_what_is_within(crash: Crash) -> None:
     inner = a_subflow({"a": executor()})
     node = a_subflow({"in": inner}, timeout_ms=50, on_error={"timeout": "late"})
     nodes = {"sf": node, "z": {"kind": "timer", "params": {"delay_ms": 10**6}}}
@@ -135,15 +141,17 @@ def test_r5_10_the_time_of_a_subflow_cuts_off_what_is_within(crash: Crash) -> No
     assert driver.store.inner_shared == "[]"
 
 
+@pytest.mark.proves("R5.10")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_10_at_the_same_instant_the_time_of_the_outer_flow_is_over_first(crash: Crash) -> None:
+def test_at_the_same_instant_the_time_of_the_outer_flow_is_over_first(crash: Crash) -> None:
     timer = {"kind": "timer", "params": {"delay_ms": 50}}
     node = a_subflow({"in": a_subflow({"t": timer}, timeout_ms=50)}, timeout_ms=50)
     driver = a_driver({"sf": node}, crash=crash).run()
     assert told(driver.rows) == [("sf", 1, "error", "timeout", "error")]
 
 
-def test_r5_12_the_run_state_shows_a_subflow_and_what_is_within() -> None:
+@pytest.mark.proves("R5.12")
+def test_the_run_state_shows_a_subflow_and_what_is_within() -> None:
     fan = {
         "kind": "foreach",
         "service": "s",
@@ -166,19 +174,21 @@ def test_r5_12_the_run_state_shows_a_subflow_and_what_is_within() -> None:
         "idx": 4,
     }
     within = {"curr": "f", "last": "go", "shared": {"x": 1, "_rt": {"fe:f": run_state}}}
-    assert shown_shared(driver.state) == {"_rt": {"sf:sf": within}}
+    assert visible_shared(driver.state) == {"_rt": {"sf:sf": within}}
     loaded = driver.store.load(driver.flow, driver.params)
-    assert shown_shared(loaded) == shown_shared(driver.state)
+    assert visible_shared(loaded) == visible_shared(driver.state)
 
 
-def test_r5_12_the_run_state_of_a_parallel_node_is_by_service() -> None:
+@pytest.mark.proves("R5.12")
+def test_the_run_state_of_a_parallel_node_is_by_service() -> None:
     node = {"kind": "parallel", "parallel_services": ["s", "t", "s"], "parallel_mode": "concurrent"}
     driver = a_driver({"p": node}, {}, replies(Reply(1, "one"), Reply(2, "two"))).run()
     run_state = {"done": {"s": "one", "t": "two"}, "errs": {}, "mode": "concurrent", "max": 0}
-    assert shown_shared(driver.state) == {"_rt": {"pl:p": run_state | {"strategy": "fail_fast"}}}
+    assert visible_shared(driver.state) == {"_rt": {"pl:p": run_state | {"strategy": "fail_fast"}}}
 
 
-def test_r5_1_the_retry_state_tells_which_try_it_is() -> None:
+@pytest.mark.proves("R5.1")
+def test_the_retry_state_tells_which_try_it_is() -> None:
     driver = a_driver({"a": executor(max_retries=1, wait_ms=50)}, {}, replies(Reply(1, error="x")))
     driver.run(20)
     at = START + 51 * MS

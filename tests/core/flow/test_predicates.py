@@ -6,19 +6,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.flow.definition.diagnostics import Report
-from headway.core.flow.definition.paths import BadPath, Path, Root, Scope, parse_path, resolve
-from headway.core.flow.definition.predicates import DEPTH_MAX, NODE_COUNT_MAX, read_predicate
+from headway.core.flow.definition.diagnostics import Diagnostics
+from headway.core.flow.definition.paths import BadPath, Path, PathScope, Root, parse_path, resolve
+from headway.core.flow.definition.predicates import DEPTH_MAX, NODE_COUNT_MAX, parse_predicate
 from tests.core.flow import drawing
 from tests.core.flow.reference_values import Json, holds
 
-SCOPE = Scope(
+SCOPE = PathScope(
     params={"n": 3, "text": "b", "list": [1, {"deep": "x"}]},
     shared={"a.b": "bare", "none": None, "flag": True},
     input={"v": "10", "list": ["p", "q"]},
 )
 
 
+@pytest.mark.proves("R5.2")
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -35,28 +36,31 @@ SCOPE = Scope(
         ("$input.list[1]", "q"),
     ],
 )
-def test_r5_2_a_path_points_at_a_value_or_at_nothing(text: str, value: Any) -> None:
+def test_a_path_points_at_a_value_or_at_nothing(text: str, value: Any) -> None:
     assert resolve(parse_path(text), SCOPE) == value
 
 
+@pytest.mark.proves("R5.2")
 @pytest.mark.parametrize(
     "text",
     ["", "$", "$x", "$params", "$params.", "$params..a", "$params.a[", "$params.a[-1]", "$inputs",
      "$shared.a[1]b", "$input.", "$shared.a]", "$params.a[1234567890]", "x" * 1_001,
      "$input" + "[0]" * 65],
 )  # fmt: skip
-def test_r5_2_what_is_no_path_is_refused(text: str) -> None:
+def test_what_is_no_path_is_refused(text: str) -> None:
     with pytest.raises(BadPath):
         parse_path(text)
 
 
-def test_r5_2_a_path_knows_the_shared_key_it_looks_under() -> None:
+@pytest.mark.proves("R5.2")
+def test_a_path_knows_the_shared_key_it_looks_under() -> None:
     assert parse_path("$shared.a.b[1]").shared_key == "a"
     assert parse_path("a.b").shared_key == "a.b"
     assert parse_path("$params.a").shared_key is None
     assert parse_path("$input") == Path(Root.INPUT, (), "$input")
 
 
+@pytest.mark.proves("R5.3")
 @pytest.mark.parametrize(
     ("expression", "is_true"),
     [
@@ -96,13 +100,14 @@ def test_r5_2_a_path_knows_the_shared_key_it_looks_under() -> None:
         ({"not": {"and": [{"eq": [1, 1]}, {"not": {"eq": [1, 2]}}]}}, False),
     ],
 )
-def test_r5_3_an_expression_means(expression: Json, is_true: bool) -> None:
-    report = Report()
-    predicate = read_predicate(expression, "expr", report)
-    assert report.faults == ()
-    assert predicate.holds(SCOPE) is is_true
+def test_an_expression_means(expression: Json, is_true: bool) -> None:
+    report = Diagnostics()
+    predicate = parse_predicate(expression, "expr", report)
+    assert report.errors == ()
+    assert predicate.evaluate(SCOPE) is is_true
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("expression", "place"),
     [
@@ -122,14 +127,14 @@ def test_r5_3_an_expression_means(expression: Json, is_true: bool) -> None:
         ({"exists": "$shared.a["}, "expr.exists"),
     ],
 )
-def test_i15_a_malformed_expression_is_refused_with_its_place(expression: Any, place: str) -> None:
+def test_a_malformed_expression_is_refused_with_its_place(expression: Any, place: str) -> None:
     assert faults_of(expression) == [place]
 
 
 def faults_of(expression: Any) -> list[str]:
-    report = Report()
-    read_predicate(expression, "expr", report)
-    return [fault.place for fault in report.faults]
+    report = Diagnostics()
+    parse_predicate(expression, "expr", report)
+    return [fault.path for fault in report.errors]
 
 
 def nested(depth: int, name: str = "not") -> Any:
@@ -139,27 +144,30 @@ def nested(depth: int, name: str = "not") -> Any:
     return expression
 
 
+@pytest.mark.proves("S6")
 @pytest.mark.parametrize("name", ["not", "and", "or"])
-def test_s6_an_expression_may_be_so_deep_and_no_deeper(name: str) -> None:
+def test_an_expression_may_be_so_deep_and_no_deeper(name: str) -> None:
     assert faults_of(nested(DEPTH_MAX, name)) == []
     assert len(faults_of(nested(DEPTH_MAX + 1, name))) == 1
     assert len(faults_of(nested(100_000, name))) == 1
 
 
-def test_s6_an_expression_may_be_so_wide_and_no_wider() -> None:
+@pytest.mark.proves("S6")
+def test_an_expression_may_be_so_wide_and_no_wider() -> None:
     assert faults_of({"or": [{"eq": [1, 1]}] * (NODE_COUNT_MAX - 1)}) == []
     assert faults_of({"or": [{"eq": [1, 1]}] * NODE_COUNT_MAX}) == ["expr"]
     assert len(faults_of({"or": [3] * 100_000})) <= NODE_COUNT_MAX + 1
 
 
+@pytest.mark.proves("R5.3")
 @settings(max_examples=300, deadline=None, database=None, derandomize=True)
 @given(st.randoms(use_true_random=False))
-def test_r5_3_random_expressions_mean_what_the_reference_says(chance: Any) -> None:
+def test_random_expressions_mean_what_the_reference_says(chance: Any) -> None:
     expression = drawing.expression(chance, depth=4)
     shared = {"a": [1, 2], "b": "3", "c": {"v": 2.5}}
     given_input = chance.choice([None, 3, "x", {"v": "3"}, [1, 2]])
-    report = Report()
-    predicate = read_predicate(expression, "e", report)
-    assert report.faults == ()
-    scope = Scope(drawing.PARAMS, shared, given_input)
-    assert predicate.holds(scope) == holds(expression, drawing.PARAMS, shared, given_input)
+    report = Diagnostics()
+    predicate = parse_predicate(expression, "e", report)
+    assert report.errors == ()
+    scope = PathScope(drawing.PARAMS, shared, given_input)
+    assert predicate.evaluate(scope) == holds(expression, drawing.PARAMS, shared, given_input)

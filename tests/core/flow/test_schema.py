@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headway.core.errors import InvalidFlow
 from headway.core.flow.definition_schema import definition_schema
 from headway.core.flow.engine.fields import NODE_FIELDS, POST, PREP
-from headway.core.flow.parse import read_flow
+from headway.core.flow.parse import parse_flow
 from tests.core.flow import drawing
 from tests.core.flow.scenes import a_definition, executor
 
@@ -89,25 +89,28 @@ WORDS: dict[str, Word] = {
 }
 
 
-def test_r5_2_the_schema_names_every_field() -> None:
+@pytest.mark.proves("R5.2")
+def test_the_schema_names_every_field() -> None:
     text = json.dumps(SCHEMA)
     for name in (*NODE_FIELDS, *PREP.fields, *POST.fields, "kind", "subflow", "from", "to"):
         assert f'"{name}"' in text
 
 
+@pytest.mark.proves("R5.2")
 @settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(st.randoms(use_true_random=False))
-def test_r5_2_what_is_published_fits_the_schema(chance: Random) -> None:
+def test_what_is_published_fits_the_schema(chance: Random) -> None:
     definition = drawing.a_flow(chance, ALL)
-    read_flow(definition)
+    parse_flow(definition)
     assert fits(definition, SCHEMA)
 
 
+@pytest.mark.proves("R5.2")
 @pytest.mark.parametrize(
     "bad", [None, "", "http", 0, -1, True, 1.5, "x", "x" * 300, [], [1], {}, {"x": 1}]
 )
 @pytest.mark.parametrize("name", [*NODE_FIELDS, "kind", "exec_type", "func", "script", "a_execs"])
-def test_r5_2_a_bad_field_is_refused_by_both_or_by_neither(name: str, bad: Any) -> None:
+def test_a_bad_field_is_refused_by_both_or_by_neither(name: str, bad: Any) -> None:
     """Of a node to which the field means something."""
     field = NODE_FIELDS.get(name)
     kinds = (
@@ -124,14 +127,15 @@ def test_r5_2_a_bad_field_is_refused_by_both_or_by_neither(name: str, bad: Any) 
 def _faulty(definition: Any, name: str) -> set[str]:
     """The fields of the node that cannot be read. That one is missing is no affair of a schema."""
     try:
-        read_flow(definition)
+        parse_flow(definition)
     except InvalidFlow as error:
-        faults = [(place, problem) for place, problem in error.faults if "missing" not in problem]
+        faults = [(place, problem) for place, problem in error.errors if "missing" not in problem]
         return {f"nodes.a.{name}" for place, _ in faults if place.startswith(f"nodes.a.{name}")}
     return set()
 
 
-def test_r5_2_edges_and_starts_are_in_the_schema_too() -> None:
+@pytest.mark.proves("R5.2")
+def test_edges_and_starts_are_in_the_schema_too() -> None:
     good = a_definition({"a": executor()}, {("a", "x"): "a"})
     assert fits(good, SCHEMA)
     assert not fits(good | {"start": 3}, SCHEMA)
@@ -140,7 +144,8 @@ def test_r5_2_edges_and_starts_are_in_the_schema_too() -> None:
     assert not fits({"nodes": good["nodes"]}, SCHEMA)
 
 
-def test_i15_the_schema_bounds_the_names_that_are_stored() -> None:
+@pytest.mark.proves("I15")
+def test_the_schema_bounds_the_names_that_are_stored() -> None:
     post = {"output_map": {"k" * 256: "x"}}
     assert not fits(a_definition({"a": executor(post=post)}), SCHEMA)
     case = {"action": "x" * 256, "expr": {"exists": "$shared.x"}}

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from headway.core.errors import InvalidInput
 from headway.core.flow.engine import step_context as walk
 from headway.core.flow.engine.effects import CancelCall
-from headway.core.flow.engine.inputs import Aborted, Answered, Happened, Signalled, Woken
+from headway.core.flow.engine.inputs import Aborted, Answered, FlowInput, Signalled, Woken
 from headway.core.flow.engine.state import NodeRunStatus
-from headway.core.flow.engine.step import begin, step
-from headway.core.flow.parse import read_flow
-from headway.core.ids import later
+from headway.core.flow.engine.step import create_state, step
+from headway.core.flow.parse import parse_flow
+from headway.core.ids import add_seconds
 from headway.core.run.status import RunStatus
 from tests.core.flow import drawing
 from tests.core.flow.driver import START, Call, Crash, Driver, Reply
@@ -29,16 +29,18 @@ def few_rows() -> Any:
         yield
 
 
-def test_i17_a_run_that_cannot_even_begin_fails_with_a_node_run_that_says_so() -> None:
-    state = begin(a_flow({"a": executor()}), {})
+@pytest.mark.proves("I17")
+def test_a_run_that_cannot_even_begin_fails_with_a_node_run_that_says_so() -> None:
+    state = create_state(a_flow({"a": executor()}), {})
     commit = step(state, Aborted("too_large"), START)
     assert (state.status, state.error) == (RunStatus.FAILED, "too_large")
     assert told(commit.rows) == [("a", 1, "error", "too_large", "")]
     assert commit.wake_at is None
 
 
+@pytest.mark.proves("I17")
 @pytest.mark.parametrize("crash", Crash)
-def test_i17_an_abort_reaches_every_call_and_child_and_is_for_ever(crash: Crash) -> None:
+def test_an_abort_reaches_every_call_and_child_and_is_for_ever(crash: Crash) -> None:
     fan = {
         "kind": "foreach",
         "flow": "child",
@@ -50,7 +52,7 @@ def test_i17_an_abort_reaches_every_call_and_child_and_is_for_ever(crash: Crash)
     driver = a_driver(nodes, params={"items": [1, 2, 3]}, crash=crash).run()
     driver.happen(Answered("0.1.1.1", "done"))
     commit = driver.happen(Aborted("too_large"))
-    assert commit.commands == [
+    assert commit.effects == [
         CancelCall("0.0.1.1", is_child=True),
         CancelCall("0.2.1.1", is_child=True),
     ]
@@ -68,12 +70,11 @@ ALL = drawing.Feature(
 )
 
 
+@pytest.mark.proves("I17")
 @settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(st.randoms(use_true_random=False), st.integers(0, 150), st.sampled_from(Crash))
-def test_i17_a_run_can_be_aborted_wherever_it_is(
-    chance: Random, after_ms: int, crash: Crash
-) -> None:
-    flow = read_flow(drawing.a_flow(chance, ALL)).flow
+def test_a_run_can_be_aborted_wherever_it_is(chance: Random, after_ms: int, crash: Crash) -> None:
+    flow = parse_flow(drawing.a_flow(chance, ALL)).flow
     world = drawing.world_of(1)
 
     def answer(call: Call) -> Reply:
@@ -91,15 +92,17 @@ def test_i17_a_run_can_be_aborted_wherever_it_is(
         assert "_rt" not in driver.shared
 
 
-def test_i17_what_cannot_go_on_fails_with_a_node_run() -> None:
+@pytest.mark.proves("I17")
+def test_what_cannot_go_on_fails_with_a_node_run() -> None:
     driver = a_driver({"a": executor()}).run()
     commit = driver.happen(Aborted("too_large"))
-    assert commit.commands == [CancelCall("0.0.1.1")]
+    assert commit.effects == [CancelCall("0.0.1.1")]
     assert driver.end == (RunStatus.FAILED, "too_large")
     assert told(driver.rows) == [("a", 1, "error", "too_large", "")]
 
 
-def test_r5_5_a_run_can_be_run_again_from_any_of_its_nodes() -> None:
+@pytest.mark.proves("R5.5")
+def test_a_run_can_be_run_again_from_any_of_its_nodes() -> None:
     nodes = {"a": executor(post={"output_key": "x"}), "b": executor(prep={"input_key": "x"})}
     edges = {("a", "default"): "b"}
     failed = a_driver(nodes, edges, replies(Reply(1, 5), Reply(1, error="broken"))).run()
@@ -111,29 +114,32 @@ def test_r5_5_a_run_can_be_run_again_from_any_of_its_nodes() -> None:
         a_driver(nodes, edges, node_key="c")
 
 
-def test_r5_5_an_answer_that_overtakes_the_wake_after_a_crash_is_heard() -> None:
+@pytest.mark.proves("R5.5")
+def test_an_answer_that_overtakes_the_wake_after_a_crash_is_heard() -> None:
     """A child may end while its parent is away, before the parent asks for it again."""
     nodes = {"a": {"kind": "flow_ref", "flow": "child", "post": {"output_key": "out"}}}
     driver = a_driver(nodes).run()
     loaded = driver.store.load(driver.flow, driver.params)
     commit = step(loaded, Answered("0.0.1.1", {"done": 1}), START)
-    assert commit.commands == []
+    assert commit.effects == []
     assert loaded.status is RunStatus.SUCCEEDED
     assert loaded.shared == {"out": {"done": 1}}
 
 
+@pytest.mark.proves("R5.10")
 @pytest.mark.parametrize("happened", [Woken(), Aborted("too_large")])
-def test_r5_10_a_child_is_canceled_also_by_a_parent_that_was_away(happened: Happened) -> None:
+def test_a_child_is_canceled_also_by_a_parent_that_was_away(happened: FlowInput) -> None:
     nodes = {"a": {"kind": "flow_ref", "flow": "child", "timeout_ms": 100}}
     driver = a_driver(nodes).run(0)
     loaded = driver.store.load(driver.flow, driver.params)
-    commit = step(loaded, happened, later(START, seconds=1))
-    assert commit.commands == [CancelCall("0.0.1.1", is_child=True)]
+    commit = step(loaded, happened, add_seconds(START, seconds=1))
+    assert commit.effects == [CancelCall("0.0.1.1", is_child=True)]
     assert loaded.status is RunStatus.FAILED
 
 
+@pytest.mark.proves("I3")
 @pytest.mark.parametrize("crash", Crash)
-def test_i3_a_signal_comes_into_a_success_that_is_not_stored_as_an_end(crash: Crash) -> None:
+def test_a_signal_comes_into_a_success_that_is_not_stored_as_an_end(crash: Crash) -> None:
     """R5.11: nothing else does; and a failure has no result."""
     approval = {"kind": "approval", "params": {"approval_key": "ok"}, "prep": {"input_key": "ok"}}
     driver = a_driver({"a": approval}, crash=crash)

@@ -6,9 +6,9 @@ import pytest
 
 from headway.core.errors import InvalidInput
 from headway.core.flow.engine.inputs import Signalled, Woken, check_signal_key
-from headway.core.flow.engine.run_state import shown_shared
+from headway.core.flow.engine.run_state import visible_shared
 from headway.core.run.status import RunStatus
-from headway.services.flow.waiting_nodes import APPROVAL, EVENT, awaited_key, waited_for
+from headway.services.flow.waiting_nodes import APPROVAL, EVENT, awaited_key, wait_reason
 from tests.core.flow.driver import MS, START, Crash, Reply
 from tests.core.flow.reference_values import Json
 from tests.core.flow.scenes import a_driver, executor, told
@@ -22,8 +22,9 @@ def an_approval(**fields: Any) -> Json:
     return {"kind": "approval", "params": {"approval_key": "$shared.ok"}, **fields}
 
 
+@pytest.mark.proves("I18")
 @pytest.mark.parametrize("crash", Crash)
-def test_i18_a_timer_goes_on_when_its_time_has_come_and_not_before(crash: Crash) -> None:
+def test_a_timer_goes_on_when_its_time_has_come_and_not_before(crash: Crash) -> None:
     node = {
         "kind": "timer",
         "params": {"delay_ms": 3_000},
@@ -40,18 +41,18 @@ def test_i18_a_timer_goes_on_when_its_time_has_come_and_not_before(crash: Crash)
     assert told(driver.rows) == [("a", 1, "ok", "", "next")]
 
 
+@pytest.mark.proves("R5.3")
 @pytest.mark.parametrize("delay", [-1, "5", True, None, 10**15])
-def test_r5_3_a_delay_that_is_none_fails_the_node(delay: Any) -> None:
+def test_a_delay_that_is_none_fails_the_node(delay: Any) -> None:
     driver = a_driver({"a": {"kind": "timer"}}, params={"delay_ms": delay}).run()
     assert driver.state.status is RunStatus.FAILED
     assert "delay_ms" in driver.state.error
 
 
+@pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("crash", Crash)
 @pytest.mark.parametrize("is_early", [True, False])
-def test_r5_11_a_signal_ends_the_wait_also_when_it_came_before(
-    crash: Crash, is_early: bool
-) -> None:
+def test_a_signal_ends_the_wait_also_when_it_came_before(crash: Crash, is_early: bool) -> None:
     nodes = {"a": executor(), "w": a_wait(post={"output_key": "got", "action_key": "act"})}
     answer = lambda _: Reply(100)  # noqa: E731
     driver = a_driver(nodes, {("a", "default"): "w"}, answer, crash=crash)
@@ -61,21 +62,23 @@ def test_r5_11_a_signal_ends_the_wait_also_when_it_came_before(
     assert told(driver.rows)[-1] == ("w", 1, "ok", "", "go")
 
 
+@pytest.mark.proves("R5.11")
 @pytest.mark.parametrize(
     ("value", "fires"),
     [(None, False), ("", False), (False, False), (0, True), ("no", True), ([], True)],
 )
-def test_r5_11_an_event_is_anything_but_null_false_and_empty_text(value: Any, fires: bool) -> None:
+def test_an_event_is_anything_but_null_false_and_empty_text(value: Any, fires: bool) -> None:
     driver = a_driver({"w": a_wait()}).run()
-    assert (waited_for(driver.state), awaited_key(driver.state)) == (EVENT, "flag")
+    assert (wait_reason(driver.state), awaited_key(driver.state)) == (EVENT, "flag")
     driver.happen(Signalled("other", True))
     driver.happen(Signalled("flag", value))
     assert driver.state.is_over == fires
     assert driver.shared == {"other": True, "flag": value}
 
 
+@pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_11_an_event_that_does_not_come_is_the_error_timeout(crash: Crash) -> None:
+def test_an_event_that_does_not_come_is_the_error_timeout(crash: Crash) -> None:
     node = a_wait(on_error={"timeout": "late"}, max_retries=1, wait_ms=10)
     node["params"]["timeout_ms"] = 60
     nodes = {"w": node, "z": executor()}
@@ -87,7 +90,8 @@ def test_r5_11_an_event_that_does_not_come_is_the_error_timeout(crash: Crash) ->
     assert [(row.finished_at - START) // MS for row in driver.rows] == [60, 130]
 
 
-def test_r5_11_an_event_at_the_last_instant_counts() -> None:
+@pytest.mark.proves("R5.11")
+def test_an_event_at_the_last_instant_counts() -> None:
     node = a_wait(timeout_ms=60)
     driver = a_driver({"w": node})
     driver.signal_after(60, "flag", 1)
@@ -95,7 +99,8 @@ def test_r5_11_an_event_at_the_last_instant_counts() -> None:
     assert told(driver.rows) == [("w", 1, "ok", "", "default")]
 
 
-def test_i3_signals_that_are_taken_in_late_are_all_heard_before_the_time_is() -> None:
+@pytest.mark.proves("I3")
+def test_signals_that_are_taken_in_late_are_all_heard_before_the_time_is() -> None:
     driver = a_driver({"w": a_wait(timeout_ms=60)}).run(0)
     driver.now += 100 * MS  # type: ignore[assignment]
     assert driver.happen(Signalled("other", 1)).wake_at == START + 60 * MS
@@ -103,6 +108,7 @@ def test_i3_signals_that_are_taken_in_late_are_all_heard_before_the_time_is() ->
     assert told(driver.rows) == [("w", 1, "ok", "", "default")]
 
 
+@pytest.mark.proves("R5.12")
 @pytest.mark.parametrize(
     ("answer", "post", "action"),
     [
@@ -119,10 +125,10 @@ def test_i3_signals_that_are_taken_in_late_are_all_heard_before_the_time_is() ->
         (7, {}, "default"),
     ],
 )
-def test_r5_12_what_a_person_answers_is_the_action(answer: Any, post: Json, action: str) -> None:
+def test_what_a_person_answers_is_the_action(answer: Any, post: Json, action: str) -> None:
     node = an_approval(post={"output_key": "answer", **post}, prep={"input_key": "$params.what"})
     driver = a_driver({"a": node}, params={"what": "delete 9"}).run()
-    assert (waited_for(driver.state), awaited_key(driver.state)) == (APPROVAL, "ok")
+    assert (wait_reason(driver.state), awaited_key(driver.state)) == (APPROVAL, "ok")
     assert driver.state.frames[-1].input == "delete 9"
     driver.happen(Signalled("ok", None))
     driver.happen(Signalled("ok", ""))
@@ -132,8 +138,9 @@ def test_r5_12_what_a_person_answers_is_the_action(answer: Any, post: Json, acti
     assert driver.shared == {"ok": answer, "answer": answer}
 
 
+@pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_11_consumed_answers_let_a_loop_ask_again(crash: Crash) -> None:
+def test_consumed_answers_let_a_loop_ask_again(crash: Crash) -> None:
     ask = an_approval(post={"output_key": "last"})
     ask["params"]["consume"] = True
     nodes = {"ask": ask, "mend": executor()}
@@ -146,8 +153,9 @@ def test_r5_11_consumed_answers_let_a_loop_ask_again(crash: Crash) -> None:
     assert driver.shared == {"last": True}
 
 
+@pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_11_a_wait_within_a_subflow_hears_the_signals_of_the_run(crash: Crash) -> None:
+def test_a_wait_within_a_subflow_hears_the_signals_of_the_run(crash: Crash) -> None:
     inner = {"start": "w", "nodes": {"w": a_wait(post={"output_key": "got"})}}
     nodes = {"sf": {"kind": "subflow", "subflow": inner, "post": {"output_key": "out"}}}
     driver = a_driver(nodes, crash=crash)
@@ -156,8 +164,9 @@ def test_r5_11_a_wait_within_a_subflow_hears_the_signals_of_the_run(crash: Crash
     assert driver.shared == {"flag": 5, "out": {"got": 5}}
 
 
+@pytest.mark.proves("R5.5")
 @pytest.mark.parametrize("crash", Crash)
-def test_r5_5_a_signal_does_not_change_the_input_of_a_node_under_way(crash: Crash) -> None:
+def test_a_signal_does_not_change_the_input_of_a_node_under_way(crash: Crash) -> None:
     node = {
         "kind": "foreach",
         "service": "s",
@@ -171,12 +180,14 @@ def test_r5_5_a_signal_does_not_change_the_input_of_a_node_under_way(crash: Cras
     assert driver.shared == {"items": "gone", "out": [2, 4, 6]}
 
 
+@pytest.mark.proves("R5.11")
 @pytest.mark.parametrize("key", ["", "  ", "_rt", "x" * 300, "a\x00", "\x01" * 87])
-def test_r5_11_not_every_key_can_be_signalled(key: str) -> None:
+def test_not_every_key_can_be_signalled(key: str) -> None:
     with pytest.raises(InvalidInput):
         check_signal_key(key)
 
 
+@pytest.mark.proves("R5.12")
 @pytest.mark.parametrize(
     ("node", "run_state"),
     [
@@ -185,12 +196,10 @@ def test_r5_11_not_every_key_can_be_signalled(key: str) -> None:
         (an_approval(), {"ap:a": {"start": START // MS}}),
     ],
 )
-def test_r5_12_the_run_state_of_a_wait_is_seen_until_it_is_over(
-    node: Json, run_state: Json
-) -> None:
+def test_the_run_state_of_a_wait_is_seen_until_it_is_over(node: Json, run_state: Json) -> None:
     driver = a_driver({"a": node}, shared={"x": 1}).run(0)
-    assert shown_shared(driver.state) == {"x": 1, "_rt": run_state}
+    assert visible_shared(driver.state) == {"x": 1, "_rt": run_state}
     driver.signal_after(9, "flag", 1)
     driver.signal_after(9, "ok", True)
     driver.run()
-    assert "_rt" not in shown_shared(driver.state)
+    assert "_rt" not in visible_shared(driver.state)

@@ -10,7 +10,8 @@ from tests.engine.flow.scenes import a_flow, local, told, until
 pytestmark = pytest.mark.backend("sqlite")
 
 
-async def test_r5_11_a_signal_that_comes_during_a_call_is_seen_at_once_and_taken_in_after_it(
+@pytest.mark.proves("R5.11")
+async def test_a_signal_that_comes_during_a_call_is_seen_at_once_and_taken_in_after_it(
     url: str,
 ) -> None:
     hw = Headway(url, stop_wait_s=0)
@@ -38,10 +39,11 @@ async def test_r5_11_a_signal_that_comes_during_a_call_is_seen_at_once_and_taken
         assert told(await hw.flows.node_runs(task.id)) == ["slow[0] ok", "after[0] ok"]
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("way", "error"), [("cancelled", "CancelledError"), ("late", "TimeoutError")]
 )
-async def test_i15_what_a_function_has_cancelled_itself_is_its_error_and_not_the_tasks_end(
+async def test_what_a_function_has_cancelled_itself_is_its_error_and_not_the_tasks_end(
     url: str, way: str, error: str
 ) -> None:
     hw = Headway(url, stop_wait_s=0)
@@ -72,7 +74,7 @@ async def test_dsgn_5_a_thousand_tasks_that_begin_together_read_their_flow_once(
 
     async with hw:
         await hw.flows.publish("f", a_flow({"only": local("double", "$params.n")}))
-        reader = hw.flows.desk.flows
+        reader = hw.flows.services.flow_reader
         read_count = 0
         version = reader.version
 

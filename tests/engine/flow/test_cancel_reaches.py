@@ -67,7 +67,8 @@ async def under_way(url: str) -> AsyncIterator[tuple[Headway, Unheeding, RunHand
         yield hw, worker, run
 
 
-async def test_i11_a_cancel_tells_the_worker_which_call_of_which_claim_and_hangs_up(
+@pytest.mark.proves("I11")
+async def test_a_cancel_tells_the_worker_which_call_of_which_claim_and_hangs_up(
     url: str,
 ) -> None:
     async with under_way(url) as (_, worker, run):
@@ -86,7 +87,7 @@ async def test_i11_a_cancel_tells_the_worker_which_call_of_which_claim_and_hangs
         assert worker.cancel.path == f"/cancel/{worker.call.headers[CALL_ID]}"
         assert worker.cancel.headers["headway-generation"] == "1"
         assert worker.call.headers["headway-generation"] == "1"
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
 
 
 @pytest.mark.proves("I11", "R5.7")
@@ -119,18 +120,19 @@ async def test_a_service_in_a_thread_reads_in_a_bool_that_it_is_cancelled(url: s
         await run.cancel()
         assert await asyncio.to_thread(seen.wait, DEADLINE_S)
         assert first_values == [False]
-        assert (await run.ended()).run.status is RunStatus.CANCELED
+        assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
 
 
-async def test_i2_what_a_worker_answers_that_heeds_nothing_changes_nothing(url: str) -> None:
+@pytest.mark.proves("I2")
+async def test_what_a_worker_answers_that_heeds_nothing_changes_nothing(url: str) -> None:
     async with under_way(url) as (hw, worker, run):
         await run.cancel()
-        record = await run.ended()
+        record = await run.wait_for_end()
         rows = await hw.flows.node_runs(run.id)
         assert (record.run.status, told(rows)) == (RunStatus.CANCELED, ["ask canceled"])
         worker.go.set()
         await worker.has_answered.wait()
         other = await hw.flows.start("asks")  # Whatever was to be heard is heard by then.
         assert await other.result(20) == {"out": "another"}
-        assert await run.ended() == record
+        assert await run.wait_for_end() == record
         assert await hw.flows.node_runs(run.id) == rows

@@ -51,9 +51,10 @@ async def finished(place: str, task_id: str) -> set[str]:
     return {row.output for row in rows if isinstance(row.output, str)} & set(EFFECTS)
 
 
+@pytest.mark.proves("I3")
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("number", range(1, COMMIT_COUNT + 1))
-async def test_i3_a_task_goes_on_where_its_program_was_killed(
+async def test_a_task_goes_on_where_its_program_was_killed(
     place: str, tmp_path: Path, number: int, when: str
 ) -> None:
     """Nothing is lost, and of what has an end that was stored nothing is done again (I1)."""

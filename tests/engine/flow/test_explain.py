@@ -26,7 +26,8 @@ async def explained(hw: Headway, node: dict[str, Any], **params: Any) -> tuple[s
     return run.id, await hw.explain(run.id)
 
 
-async def test_r5_8_a_service_that_nobody_offers_is_named(url: str) -> None:
+@pytest.mark.proves("R5.8")
+async def test_a_service_that_nobody_offers_is_named(url: str) -> None:
     async with Headway(url, stop_wait_s=0) as hw:
         _, found = await explained(hw, {"kind": "executor", "service": "paint", **AGAIN})
         assert found.gate is Gate.NO_WORKER
@@ -42,7 +43,8 @@ async def test_r5_8_a_service_that_nobody_offers_is_named(url: str) -> None:
         assert found.sentence.startswith("Its node 'n' needs the services 'paint', 'wash', which")
 
 
-async def test_r5_8_a_service_that_is_at_work_is_not_called_missing(url: str) -> None:
+@pytest.mark.proves("R5.8")
+async def test_a_service_that_is_at_work_is_not_called_missing(url: str) -> None:
     services, begun = Services(), asyncio.Event()
 
     @services
@@ -64,7 +66,8 @@ async def test_r5_8_a_service_that_is_at_work_is_not_called_missing(url: str) ->
         assert found.sentence.startswith("Its node 'n' is at work. It runs on instance ")
 
 
-async def test_r5_11_what_an_approval_and_an_event_wait_for_is_named(url: str) -> None:
+@pytest.mark.proves("R5.11")
+async def test_what_an_approval_and_an_event_wait_for_is_named(url: str) -> None:
     async with Headway(url) as hw:
         task_id, found = await explained(hw, APPROVAL)
         assert found.gate is Gate.INBOX
@@ -91,7 +94,8 @@ async def test_r5_11_what_an_approval_and_an_event_wait_for_is_named(url: str) -
         assert found.sentence == "Its node 'n' waits for an event that no signal can bring."
 
 
-async def test_r5_3_a_timer_says_that_it_is_one_and_when_it_rings(url: str) -> None:
+@pytest.mark.proves("R5.3")
+async def test_a_timer_says_that_it_is_one_and_when_it_rings(url: str) -> None:
     async with Headway(url) as hw:
         task_id, found = await explained(hw, {"kind": "timer", "params": {"delay_ms": 3_600_000}})
         assert found.gate is Gate.NOT_DUE
@@ -99,7 +103,8 @@ async def test_r5_3_a_timer_says_that_it_is_one_and_when_it_rings(url: str) -> N
         assert found.until == (await hw.run(task_id).record()).run.wake_at
 
 
-async def test_r5_3_a_task_that_waits_for_another_flow_names_it(url: str) -> None:
+@pytest.mark.proves("R5.3")
+async def test_a_task_that_waits_for_another_flow_names_it(url: str) -> None:
     async with Headway(url) as hw:
         await hw.flows.publish("inner", a_flow({"ask": APPROVAL}))
         await hw.flows.publish("outer", a_flow({"ref": {"kind": "flow_ref", "flow": "inner"}}))
@@ -113,7 +118,7 @@ async def test_what_is_over_or_queued_is_explained_as_any_run(url: str) -> None:
     async with Headway(url) as hw:
         await hw.flows.publish("f", a_flow({"a": {"kind": "timer"}}))
         run = await hw.flows.start("f")
-        await run.ended()
+        await run.wait_for_end()
         assert (await hw.explain(run.id)).sentence == (
             "The run is over: failed (node 'a' failed: no delay_ms)."
         )
@@ -122,7 +127,8 @@ async def test_what_is_over_or_queued_is_explained_as_any_run(url: str) -> None:
         assert (await hw.explain(queued.id)).gate is Gate.LANE_LIMIT_ZERO
 
 
-async def test_r5_5_the_first_flow_may_come_from_another_process(url: str) -> None:
+@pytest.mark.proves("R5.5")
+async def test_the_first_flow_may_come_from_another_process(url: str) -> None:
     """A program that found no flow when it began drives the tasks of one that came later."""
     async with Headway(url) as hw:
         other = Headway(url)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway import Headway, KeyBusy
-from headway.core.command.flow.advance import AdvanceFlow, Go
+from headway.core.command.flow.advance import AdvanceFlow, ContinueTask
 from headway.core.command.flow.publish import StartFlow
 from headway.core.errors import DatabaseUnavailable
 from headway.services.flow import driver as drive
@@ -18,12 +18,13 @@ RESTS = a_flow({"rest": {"kind": "timer", "params": {"delay_ms": 3_600_000}}})
 WAITS = {"kind": "flow_ref", "flow": "rests", "on_error": "over", "post": {"error_key": "why"}}
 
 
+@pytest.mark.proves("R5.5")
 @pytest.mark.parametrize("way", ["parked", "queued"])
-async def test_r5_5_the_end_of_a_child_that_somebody_cancels_is_told_to_its_parent(
+async def test_the_end_of_a_child_that_somebody_cancels_is_told_to_its_parent(
     place: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """S11: without the parent's own look, which is made to come much later."""
-    monkeypatch.setattr(drive, "CHILD_LOOK_US", 3_600_000_000)
+    monkeypatch.setattr(drive, "CHILD_POLL_US", 3_600_000_000)
     async with Headway(place, stop_wait_s=0) as hw:
         await hw.flows.publish("rests", RESTS)
         await hw.flows.publish("f", a_flow({"ref": WAITS, "end": {"kind": "choice"}}))
@@ -34,13 +35,14 @@ async def test_r5_5_the_end_of_a_child_that_somebody_cancels_is_told_to_its_pare
             await parked(hw, child.id)
         await hw.run(child.id).cancel(reason="enough")
         async with asyncio.timeout(30):
-            record = await run.ended()
+            record = await run.wait_for_end()
         assert record.error is not None
         assert "child_canceled" in record.error
 
 
+@pytest.mark.proves("R5.10")
 @pytest.mark.backend("sqlite")
-async def test_r5_10_a_task_that_is_active_is_not_run_again_with_or_without_a_key(url: str) -> None:
+async def test_a_task_that_is_active_is_not_run_again_with_or_without_a_key(url: str) -> None:
     """Else it would take along a shared state that is about to change."""
     async with Headway(url, stop_wait_s=0) as hw:
         await hw.flows.publish("rests", RESTS)
@@ -59,8 +61,9 @@ async def test_r5_10_a_task_that_is_active_is_not_run_again_with_or_without_a_ke
         assert StartFlow not in started
 
 
+@pytest.mark.proves("I1")
 @pytest.mark.backend("sqlite")
-async def test_i1_a_call_that_ends_while_a_lost_commit_is_awaited_is_not_made_again(
+async def test_a_call_that_ends_while_a_lost_commit_is_awaited_is_not_made_again(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(drive, "AGAIN_S", 0.05)
@@ -91,7 +94,7 @@ def lose_one(hw: Headway, lost: asyncio.Event) -> None:
     apply: Callable[[Any], Any] = hw.store.apply
 
     async def apply_or_not(command: Any) -> Any:
-        is_step = isinstance(command, AdvanceFlow) and isinstance(command.then, Go)
+        is_step = isinstance(command, AdvanceFlow) and isinstance(command.next_action, ContinueTask)
         if is_step and command.rows and not lost.is_set():
             lost.set()
             raise DatabaseUnavailable({"here": "the connection broke before it"})
@@ -100,8 +103,9 @@ def lose_one(hw: Headway, lost: asyncio.Event) -> None:
     hw.store.apply = apply_or_not  # type: ignore[method-assign]
 
 
+@pytest.mark.proves("S18")
 @pytest.mark.backend("sqlite")
-async def test_s18_a_flow_of_two_thousand_nodes_is_walked_to_its_end(url: str) -> None:
+async def test_a_flow_of_two_thousand_nodes_is_walked_to_its_end(url: str) -> None:
     hw = Headway(url, stop_wait_s=0)
 
     @hw.flows.function
@@ -116,10 +120,11 @@ async def test_s18_a_flow_of_two_thousand_nodes_is_walked_to_its_end(url: str) -
         assert await run.result(60) == {"count": 2_000}
 
 
+@pytest.mark.proves("R5.10")
 @pytest.mark.slow
 @pytest.mark.backend("sqlite")
 @pytest.mark.timeout(180)
-async def test_r5_10_two_thousand_children_are_gathered(url: str) -> None:
+async def test_two_thousand_children_are_gathered(url: str) -> None:
     hw = Headway(url, stop_wait_s=0)
 
     @hw.flows.function

@@ -1,6 +1,8 @@
 """I18: the clock of flow tasks follows the database, and no jump of this machine's."""
 
-from headway.core.ids import SECOND, Instant
+import pytest
+
+from headway.core.ids import SECOND_US, Instant
 from headway.services.flow.flow_clock import FlowClock
 from headway.testing.fake_clock import NOON
 
@@ -25,7 +27,7 @@ class TwoClocks:
         self.jump_s(seconds)
 
     def jump_s(self, seconds: float) -> None:
-        self.wall = Instant(self.wall + round(seconds * SECOND))
+        self.wall = Instant(self.wall + round(seconds * SECOND_US))
 
     async def sleep(self, seconds: float) -> None:
         raise AssertionError(seconds)
@@ -34,35 +36,38 @@ class TwoClocks:
         raise AssertionError(seconds)
 
 
-def test_i18_a_jump_of_this_machines_clock_moves_nothing() -> None:
+@pytest.mark.proves("I18")
+def test_a_jump_of_this_machines_clock_moves_nothing() -> None:
     clocks = TwoClocks()
     clock = FlowClock(clocks)  # type: ignore[arg-type]
-    there = Instant(NOON + 7 * SECOND)
-    clock.heard(there)
+    there = Instant(NOON + 7 * SECOND_US)
+    clock.sync(there)
     clocks.pass_s(2)
     clocks.jump_s(HOUR_S)
-    assert clock.now() == there + 2 * SECOND
+    assert clock.now() == there + 2 * SECOND_US
     clocks.jump_s(-2 * HOUR_S)
     clocks.pass_s(1)
-    assert clock.now() == there + 3 * SECOND
+    assert clock.now() == there + 3 * SECOND_US
 
 
-def test_i18_it_follows_the_database_forward_and_back() -> None:
+@pytest.mark.proves("I18")
+def test_it_follows_the_database_forward_and_back() -> None:
     clocks = TwoClocks()
     clock = FlowClock(clocks)  # type: ignore[arg-type]
-    clock.heard(Instant(NOON - 20 * SECOND))
-    assert clock.now() == NOON - 20 * SECOND
-    clock.heard(Instant(NOON + 3_600 * SECOND))
-    assert clock.now() == NOON + 3_600 * SECOND
-    clock.heard(Instant(NOON))  # Somebody has set it right again.
+    clock.sync(Instant(NOON - 20 * SECOND_US))
+    assert clock.now() == NOON - 20 * SECOND_US
+    clock.sync(Instant(NOON + 3_600 * SECOND_US))
+    assert clock.now() == NOON + 3_600 * SECOND_US
+    clock.sync(Instant(NOON))  # Somebody has set it right again.
     clocks.pass_s(1)
-    assert clock.now() == NOON + SECOND
+    assert clock.now() == NOON + SECOND_US
 
 
-def test_i18_an_answer_that_was_long_under_way_does_not_turn_it_back() -> None:
+@pytest.mark.proves("I18")
+def test_an_answer_that_was_long_under_way_does_not_turn_it_back() -> None:
     clocks = TwoClocks()
     clock = FlowClock(clocks)  # type: ignore[arg-type]
-    clock.heard(NOON)
+    clock.sync(NOON)
     clocks.pass_s(1)
-    clock.heard(Instant(NOON + SECOND // 2))
-    assert clock.now() == NOON + SECOND
+    clock.sync(Instant(NOON + SECOND_US // 2))
+    assert clock.now() == NOON + SECOND_US

@@ -8,7 +8,7 @@ import pytest
 
 from headway import Headway
 from headway.core.flow.engine.effects import CallFunction
-from headway.core.flow.engine.inputs import Untaken
+from headway.core.flow.engine.inputs import CalleeUnavailable
 from headway.core.run.explain import Gate
 from headway.services.flow import functions
 from headway.services.flow.functions import Functions
@@ -17,7 +17,8 @@ from tests.engine.flow.scenes import a_flow, local, told, until
 COUNT = 3
 
 
-async def test_r5_5_a_task_waits_for_a_program_that_has_its_function(place: str) -> None:
+@pytest.mark.proves("R5.5")
+async def test_a_task_waits_for_a_program_that_has_its_function(place: str) -> None:
     """I3: one that has not, such as the version before in a rolling deploy, destroys nothing."""
     fan = {"kind": "foreach", "function": "double", "prep": {"input_key": "$params.list"}}
     fan |= {"parallel_mode": "concurrent", "post": {"output_key": "each"}}
@@ -53,7 +54,8 @@ async def test_r5_5_a_task_waits_for_a_program_that_has_its_function(place: str)
         assert sorted(rows) == ["fan ok", "fan[0] ok", "fan[1] ok", "one[0] ok"]
 
 
-async def test_r5_10_a_function_that_nobody_has_is_waited_for_as_long_as_its_node_may_take(
+@pytest.mark.proves("R5.10")
+async def test_a_function_that_nobody_has_is_waited_for_as_long_as_its_node_may_take(
     place: str,
 ) -> None:
     """Its time runs on while the task is parked, and may end in a guard branch."""
@@ -70,8 +72,9 @@ async def test_r5_10_a_function_that_nobody_has_is_waited_for_as_long_as_its_nod
         assert (gone.error, gone.action) == ("timeout", "late")
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.backend("sqlite")
-async def test_i15_functions_that_never_return_keep_no_others_from_their_threads(
+async def test_functions_that_never_return_keep_no_others_from_their_threads(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hw = Headway(url, stop_wait_s=0)
@@ -99,6 +102,7 @@ async def test_i15_functions_that_never_return_keep_no_others_from_their_threads
         may_end.set()
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.backend("sqlite")
 @pytest.mark.parametrize(
     "node",
@@ -122,7 +126,7 @@ async def test_i15_functions_that_never_return_keep_no_others_from_their_threads
     ],
     ids=lambda value: type(value).__name__,
 )
-async def test_i15_a_function_that_raises_what_ends_programs_fails_its_node_alone(
+async def test_a_function_that_raises_what_ends_programs_fails_its_node_alone(
     url: str, node: dict[str, Any], raised: BaseException, shown: str
 ) -> None:
     hw = Headway(url, stop_wait_s=0)
@@ -137,12 +141,13 @@ async def test_i15_a_function_that_raises_what_ends_programs_fails_its_node_alon
             "f", a_flow({"a": failing, "then": {"kind": "choice"}}, ("a", "then"))
         )
         run = await hw.flows.start("f", params={"list": [1, 2]})
-        await run.ended()
+        await run.wait_for_end()
         errors = [row.error for row in await hw.flows.node_runs(run.id) if row.branch is not None]
         assert set(errors) == {shown}
 
 
-async def test_i15_no_more_plain_functions_are_at_work_at_once_than_may_be(
+@pytest.mark.proves("I15")
+async def test_no_more_plain_functions_are_at_work_at_once_than_may_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(functions, "THREAD_COUNT_MAX", 2)
@@ -164,9 +169,12 @@ async def test_i15_no_more_plain_functions_are_at_work_at_once_than_may_be(
     assert [one.result for one in await asyncio.gather(*calls)] == [0, 1, 2]  # type: ignore[union-attr]
 
 
-async def test_r5_3_a_function_that_is_not_here_is_not_called_a_failure() -> None:
+@pytest.mark.proves("R5.3")
+async def test_a_function_that_is_not_here_is_not_called_a_failure() -> None:
     outcome = await Functions().call(a_call("nobody", 1))
-    assert outcome == Untaken("1", "no function: 'nobody' is not registered in this program")
+    assert outcome == CalleeUnavailable(
+        "1", "no function: 'nobody' is not registered in this program"
+    )
 
 
 def a_call(name: str, given: int) -> CallFunction:

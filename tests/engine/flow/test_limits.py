@@ -106,9 +106,10 @@ def carries(command: Any, node: str) -> bool:
     return is_step and any(row.node_key == node and row.status == "ok" for row in command.rows)
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.backend("sqlite")
 @pytest.mark.parametrize("node", ["a", "b"])
-async def test_i15_a_step_that_the_database_refuses_again_and_again_fails_its_task(
+async def test_a_step_that_the_database_refuses_again_and_again_fails_its_task(
     url: str, monkeypatch: pytest.MonkeyPatch, node: str
 ) -> None:
     """In the middle and at the end: it holds its slot no longer."""
@@ -124,11 +125,12 @@ async def test_i15_a_step_that_the_database_refuses_again_and_again_fails_its_ta
         run = await hw.flows.start("f")
         with pytest.raises(RunFailed, match="packet too large"):
             await run.result(30)
-        assert count() == refusals.COUNT_MAX + 1
+        assert count() == refusals.REFUSAL_COUNT_MAX + 1
 
 
+@pytest.mark.proves("I3")
 @pytest.mark.backend("sqlite")
-async def test_i3_a_database_that_refuses_everything_for_a_while_fails_nothing(
+async def test_a_database_that_refuses_everything_for_a_while_fails_nothing(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such as one without space: what it refuses is not the task's fault."""
@@ -148,7 +150,7 @@ async def test_i3_a_database_that_refuses_everything_for_a_while_fails_nothing(
         nonlocal refused_count
         is_step = isinstance(command, AdvanceFlow | AppendEvents | Complete | Fail)
         refused_count += is_step
-        return is_step and refused_count < 4 * refusals.COUNT_MAX
+        return is_step and refused_count < 4 * refusals.REFUSAL_COUNT_MAX
 
     async with hw:
         await hw.flows.publish("f", a_flow({"a": local("one"), "b": local("one")}, ("a", "b")))
@@ -156,8 +158,8 @@ async def test_i3_a_database_that_refuses_everything_for_a_while_fails_nothing(
         task, run = await hw.flows.start("f"), await hw.start("job")
         assert await task.result(30) == {"one": 1}
         assert await run.result(30) == 2
-        assert refused_count >= 4 * refusals.COUNT_MAX
-        assert (await run.ended()).run.status is RunStatus.SUCCEEDED
+        assert refused_count >= 4 * refusals.REFUSAL_COUNT_MAX
+        assert (await run.wait_for_end()).run.status is RunStatus.SUCCEEDED
 
 
 def named(*, action: str, key: str) -> dict[str, Any]:
@@ -177,10 +179,9 @@ def named(*, action: str, key: str) -> dict[str, Any]:
     )
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("char", ["x", '"', "\x01", "\U0001f600"])
-async def test_i15_a_name_that_is_published_or_signalled_can_be_stored(
-    place: str, char: str
-) -> None:
+async def test_a_name_that_is_published_or_signalled_can_be_stored(place: str, char: str) -> None:
     """I24: and one that is longer, by itself or as JSON, is refused with its place everywhere."""
     hw = Headway(place, stop_wait_s=0)
     length = 85 if char == "\x01" else 254
@@ -204,12 +205,13 @@ async def test_i15_a_name_that_is_published_or_signalled_can_be_stored(
         assert await run.result(30) == expected
         with pytest.raises(InvalidFlow) as refused:
             await hw.flows.publish("longer", named(action="x" * 256, key=key("k", 2)))
-        places = [place.partition("[")[0] for place, _ in refused.value.faults]
+        places = [place.partition("[")[0] for place, _ in refused.value.errors]
         assert {"nodes.which.choice_cases", "nodes.kept.post.output_key"} <= set(places)
         assert any(place.startswith("nodes.part.post.output_map") for place in places)
 
 
-async def test_i15_a_signal_for_which_there_is_no_room_is_refused_and_changes_nothing(
+@pytest.mark.proves("I15")
+async def test_a_signal_for_which_there_is_no_room_is_refused_and_changes_nothing(
     place: str,
 ) -> None:
     """Whether the others were taken in or not; what replaces another of its size fits."""
@@ -241,7 +243,8 @@ async def test_i15_a_signal_for_which_there_is_no_room_is_refused_and_changes_no
             await hw.flows.signal(run.id, "two", large)
 
 
-async def test_i15_of_signals_at_once_only_those_are_accepted_that_fit_together(
+@pytest.mark.proves("I15")
+async def test_of_signals_at_once_only_those_are_accepted_that_fit_together(
     place: str,
 ) -> None:
     """The task takes them in, and goes on."""

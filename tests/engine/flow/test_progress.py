@@ -45,7 +45,8 @@ async def figures(run: RunHandle) -> dict[str, Any]:
     raise AssertionError("it ended without a word")
 
 
-async def test_r5_7_what_a_call_tells_is_the_progress_of_its_task(url: str) -> None:
+@pytest.mark.proves("R5.7")
+async def test_what_a_call_tells_is_the_progress_of_its_task(url: str) -> None:
     services, go = Services(), asyncio.Event()
 
     @services
@@ -62,7 +63,8 @@ async def test_r5_7_what_a_call_tells_is_the_progress_of_its_task(url: str) -> N
         assert await run.result(20) == {"out": "counted"}
 
 
-async def test_r5_7_a_thread_tells_it_too_and_a_branch_says_which_it_is(url: str) -> None:
+@pytest.mark.proves("R5.7")
+async def test_a_thread_tells_it_too_and_a_branch_says_which_it_is(url: str) -> None:
     services, go = Services(), threading.Event()
 
     @services
@@ -85,7 +87,8 @@ async def test_r5_7_a_thread_tells_it_too_and_a_branch_says_which_it_is(url: str
         assert await run.result(20) == {"out": [1, 2]}
 
 
-async def test_r5_7_what_comes_too_often_is_told_last_and_errors_still_come_through(
+@pytest.mark.proves("R5.7")
+async def test_what_comes_too_often_is_told_last_and_errors_still_come_through(
     url: str,
 ) -> None:
     services = Services()
@@ -100,13 +103,14 @@ async def test_r5_7_what_comes_too_often_is_told_last_and_errors_still_come_thro
 
     async with at_work(url, services) as (hw, _):
         run = await started(hw, kind="executor", service="hurry")
-        record = await run.ended()
+        record = await run.wait_for_end()
         assert record.progress == '{"done":1000,"node":"n"}'
         (row,) = await hw.flows.node_runs(run.id)
         assert row.error == "ValueError: stumbled"
 
 
-async def test_r5_7_who_does_not_listen_gets_the_answer_alone(url: str) -> None:
+@pytest.mark.proves("R5.7")
+async def test_who_does_not_listen_gets_the_answer_alone(url: str) -> None:
     """Programs that speak the first centre's dialect know nothing of lines."""
     services = Services()
 
@@ -122,7 +126,8 @@ async def test_r5_7_who_does_not_listen_gets_the_answer_alone(url: str) -> None:
             assert await answer.json() == {"result": 7}
 
 
-async def test_r5_7_the_largest_progress_that_a_call_may_tell_arrives(url: str) -> None:
+@pytest.mark.proves("R5.7")
+async def test_the_largest_progress_that_a_call_may_tell_arrives(url: str) -> None:
     services, go = Services(), asyncio.Event()
     note = "x" * (PROGRESS_BYTE_COUNT_MAX - len('{"note":""}'))
 

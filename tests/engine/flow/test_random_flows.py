@@ -14,11 +14,17 @@ from typing import Any, Final
 import pytest
 
 from headway import Headway
-from headway.core.command.flow.advance import AdvanceFlow, Go
+from headway.core.command.flow.advance import AdvanceFlow, ContinueTask
 from headway.core.errors import DatabaseUnavailable
 from headway.core.flow.engine import step_context as walk
 from headway.core.flow.engine.effects import CallFunction, CallService
-from headway.core.flow.engine.inputs import Answered, Ended, Failed, Untaken, Worker
+from headway.core.flow.engine.inputs import (
+    Answered,
+    CalleeUnavailable,
+    CallOutcome,
+    Failed,
+    WorkerRef,
+)
 from headway.services.flow import driver as drive
 from tests.core.flow import drawing
 from tests.core.flow.drawing import PARAMS, Feature, world_of
@@ -62,33 +68,33 @@ def _without_children(definition: dict[str, Any]) -> None:
                 node["kind"] = "executor"
 
 
-def outcome(call_id: str, reply: Reply) -> Ended:
-    worker = None if reply.worker_id is None else Worker(reply.worker_id, "http://w")
+def outcome(call_id: str, reply: Reply) -> CallOutcome:
+    worker = None if reply.worker_id is None else WorkerRef(reply.worker_id, "http://w")
     if reply.is_untaken:
-        return Untaken(call_id, reply.error, worker)
+        return CalleeUnavailable(call_id, reply.error, worker)
     if reply.error:
         return Failed(call_id, reply.error, worker, reply.is_final, reply.is_last)
     return Answered(call_id, reply.result, worker)
 
 
 def give_worlds(hw: Headway, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def by_worker(command: CallService, **_: Any) -> Ended:
+    async def by_worker(command: CallService, **_: Any) -> CallOutcome:
         world = world_of(command.params[WHICH])
         await asyncio.sleep(0)
         given = (command.service, command.input, command.try_no, command.attempt)
         reply = world("service", *given)
         if reply.worker_id is None:
-            return Untaken(command.call_id, reply.error)
+            return CalleeUnavailable(command.call_id, reply.error)
         return outcome(command.call_id, reply)
 
-    async def by_function(command: CallFunction) -> Ended:
+    async def by_function(command: CallFunction) -> CallOutcome:
         world = world_of(command.params[WHICH])
         await asyncio.sleep(0)
         given = (command.function, command.input, command.try_no)
         return outcome(command.call_id, world("function", *given, 1))
 
-    monkeypatch.setattr(hw.flows.desk.workers, "call", by_worker)
-    monkeypatch.setattr(hw.flows.desk.functions, "call", by_function)
+    monkeypatch.setattr(hw.flows.services.workers, "call", by_worker)
+    monkeypatch.setattr(hw.flows.services.functions, "call", by_function)
 
 
 def lose_commits(hw: Headway, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
@@ -98,7 +104,7 @@ def lose_commits(hw: Headway, monkeypatch: pytest.MonkeyPatch) -> Callable[[], i
 
     async def apply_or_not(command: Any) -> Any:
         nonlocal count
-        if not (isinstance(command, AdvanceFlow) and isinstance(command.then, Go)):
+        if not (isinstance(command, AdvanceFlow) and isinstance(command.next_action, ContinueTask)):
             return await apply(command)
         count += 1
         if count % 3 == 0:
@@ -112,9 +118,10 @@ def lose_commits(hw: Headway, monkeypatch: pytest.MonkeyPatch) -> Callable[[], i
     return lambda: count
 
 
+@pytest.mark.proves("R5.5")
 @pytest.mark.slow
 @pytest.mark.parametrize("is_lossy", [False, True], ids=["whole", "lossy"])
-async def test_r5_5_random_flows_end_as_the_reference_says(
+async def test_random_flows_end_as_the_reference_says(
     place: str, monkeypatch: pytest.MonkeyPatch, is_lossy: bool
 ) -> None:
     """I3: a state that is read again from the database after a lost commit makes no difference."""
@@ -145,7 +152,7 @@ async def agrees(hw: Headway, task_id: str, seed: int, definition: Any) -> None:
     if said.status is None:  # Nothing is left that could happen to it.
         view = await until(hw, task_id, lambda view: view.step_count >= len(said.rows))
     else:
-        await hw.run(task_id).ended()
+        await hw.run(task_id).wait_for_end()
         view = await hw.flows.task(task_id)
     rows = await hw.flows.node_runs(task_id)
     made = Counter(in_text(as_row(row)) for row in rows)

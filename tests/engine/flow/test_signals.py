@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from headway import Headway, RunFailed
-from headway.core.command.flow.advance import AdvanceFlow, End
-from headway.core.command.flow.shared_state import Beside, PostSignal
+from headway.core.command.flow.advance import AdvanceFlow, EndTask
+from headway.core.command.flow.shared_state import PostSignal, SharedStateUsage
 from headway.core.document import encode_document
-from headway.core.errors import DatabaseUnavailable, NotWaiting
+from headway.core.errors import ApprovalNotOpen, DatabaseUnavailable
 from headway.core.ids import Instant, RunId
 from headway.services.engine import execute
 from headway.services.flow import driver as drive
@@ -35,7 +35,7 @@ async def deadline_of(hw: Headway, task_id: str) -> Instant:
 
 async def past(hw: Headway, task_id: str, deadline: Instant) -> None:
     while True:
-        kept = await hw.flows.desk.flows.kept((await hw.flows.task(task_id)).id)
+        kept = await hw.flows.services.flow_reader.stored_task((await hw.flows.task(task_id)).id)
         assert kept is not None
         if kept.now > deadline:
             return
@@ -46,7 +46,8 @@ async def actions_of(hw: Headway, task_id: str) -> list[tuple[str, str]]:
     return [(row.node_key, row.action) for row in await hw.flows.node_runs(task_id)]
 
 
-async def test_i3_what_was_accepted_in_time_counts_though_it_is_taken_in_late(place: str) -> None:
+@pytest.mark.proves("I3")
+async def test_what_was_accepted_in_time_counts_though_it_is_taken_in_late(place: str) -> None:
     """Such as when the lane was full until after the deadline."""
     async with Headway(place, stop_wait_s=0) as hw:
         await hw.flows.publish("asks", a_flow({"ask": ASKS}, ("ask", "approved", "")))
@@ -68,7 +69,8 @@ async def test_i3_what_was_accepted_in_time_counts_though_it_is_taken_in_late(pl
         assert await actions_of(hw, times.id) == [("time", "default"), ("which", "flagged")]
 
 
-async def test_i3_an_approval_counts_though_no_program_was_there_until_its_time_was_over(
+@pytest.mark.proves("I3")
+async def test_an_approval_counts_though_no_program_was_there_until_its_time_was_over(
     place: str,
 ) -> None:
     async with Headway(place, stop_wait_s=0) as hw:
@@ -102,8 +104,9 @@ def lose_steps(
     return lambda: count
 
 
+@pytest.mark.proves("I3")
 @pytest.mark.parametrize("is_crash", [False, True], ids=["broken", "crashed"])
-async def test_i3_a_signal_to_a_queued_task_is_seen_by_its_first_node_though_its_step_was_lost(
+async def test_a_signal_to_a_queued_task_is_seen_by_its_first_node_though_its_step_was_lost(
     place: str, monkeypatch: pytest.MonkeyPatch, is_crash: bool
 ) -> None:
     """Also by the next program, if the first one stored nothing."""
@@ -119,13 +122,14 @@ async def test_i3_a_signal_to_a_queued_task_is_seen_by_its_first_node_though_its
         while count() == 0:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         if not is_crash:
-            await run.ended()
+            await run.wait_for_end()
     async with Headway(place, stop_wait_s=0) as hw:
         assert await hw.run(run.id).result(30) == {"flag": 1}
         assert (await actions_of(hw, run.id))[0] == ("which", "flagged")
 
 
-async def test_r5_5_a_first_node_that_is_called_again_has_the_input_that_it_had(place: str) -> None:
+@pytest.mark.proves("R5.5")
+async def test_a_first_node_that_is_called_again_has_the_input_that_it_had(place: str) -> None:
     """Nothing of it is stored: what was signalled since then is for the nodes after it."""
     heard: list[Any] = []
     begun = asyncio.Event()
@@ -162,20 +166,21 @@ def signal_at_the_end(
     """
     apply: Callable[[Any], Any] = hw.store.apply
     left = list(values)
-    seen = Beside(0, 0)
+    seen = SharedStateUsage(0, 0)
 
     async def apply_late(command: Any) -> Any:
-        is_end = isinstance(command, AdvanceFlow) and isinstance(command.then, End)
+        is_end = isinstance(command, AdvanceFlow) and isinstance(command.next_action, EndTask)
         if is_end and command.claim.run_id == task_id and left:
-            note = encode_document(left.pop(0), place="note")
-            await apply(PostSignal(run_id=RunId(task_id), key="note", value=note, beside=seen))
+            note = encode_document(left.pop(0), field="note")
+            await apply(PostSignal(run_id=RunId(task_id), key="note", value=note, usage=seen))
         return await apply(command)
 
     monkeypatch.setattr(hw.store, "apply", apply_late)
 
 
+@pytest.mark.proves("I3")
 @pytest.mark.parametrize("kind", ["local", "approval"])
-async def test_i3_a_signal_that_is_accepted_before_the_end_is_in_the_result(
+async def test_a_signal_that_is_accepted_before_the_end_is_in_the_result(
     place: str, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """No call is made again for it."""
@@ -203,8 +208,9 @@ async def test_i3_a_signal_that_is_accepted_before_the_end_is_in_the_result(
         assert len(await hw.flows.node_runs(run.id)) == len(nodes)
 
 
+@pytest.mark.proves("I3")
 @pytest.mark.backend("sqlite")
-async def test_i3_a_signal_before_the_end_for_which_there_is_no_room_fails_the_task(
+async def test_a_signal_before_the_end_for_which_there_is_no_room_fails_the_task(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hw = Headway(url, stop_wait_s=0)
@@ -225,8 +231,9 @@ async def test_i3_a_signal_before_the_end_for_which_there_is_no_room_fails_the_t
         assert told(await hw.flows.node_runs(run.id)) == ["ask ok", "a[0] ok", "a error"]
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.backend("sqlite")
-async def test_i15_an_answer_never_overwrites_what_it_is_only_a_part_of(url: str) -> None:
+async def test_an_answer_never_overwrites_what_it_is_only_a_part_of(url: str) -> None:
     """R5.11: a signal brings all of it."""
     ask = {"kind": "approval", "params": {"approval_key": "$shared.review.ok"}}
     async with Headway(url, stop_wait_s=0) as hw:
@@ -240,7 +247,7 @@ async def test_i15_an_answer_never_overwrites_what_it_is_only_a_part_of(url: str
         await parked(hw, run.id)
         await hw.flows.signal(run.id, "review", {"text": "long", "ok": None})
         assert (await parked(hw, run.id)).awaited_key is None
-        with pytest.raises(NotWaiting, match="only a signal can bring"):
+        with pytest.raises(ApprovalNotOpen, match="only a signal can bring"):
             await hw.flows.approve(run.id, True)
         assert (await hw.flows.task(run.id)).shared["review"] == {"text": "long", "ok": None}
         await hw.flows.signal(run.id, "review", {"text": "long", "ok": True})

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from headway import Headway, InvalidInput, KeyBusy, RunFailed, RunNotActive, RunNotFound, RunStatus
-from headway.core.command.run.cancel import CancelAnswer
-from headway.core.errors import FlowNotFound, InvalidFlow, NotWaiting, RevisionConflict
+from headway.core.command.run.cancel import CancelResult
+from headway.core.errors import ApprovalNotOpen, FlowNotFound, InvalidFlow, RevisionConflict
 from headway.core.run.explain import Gate
 from tests.engine.flow.scenes import a_flow, local, parked, told, until
 
@@ -64,7 +64,8 @@ def a_headway(url: str) -> Headway:
     return hw
 
 
-async def test_r5_4_a_task_walks_its_flow_and_records_each_node(place: str) -> None:
+@pytest.mark.proves("R5.4")
+async def test_a_task_walks_its_flow_and_records_each_node(place: str) -> None:
     """R5.3: local, choice, subflow, foreach and flow_ref."""
     hw = a_headway(place)
     async with hw:
@@ -94,7 +95,8 @@ async def test_r5_4_a_task_walks_its_flow_and_records_each_node(place: str) -> N
         assert len(children) == 4
 
 
-async def test_r5_11_a_parked_task_holds_nothing_and_a_signal_wakes_it(place: str) -> None:
+@pytest.mark.proves("R5.11")
+async def test_a_parked_task_holds_nothing_and_a_signal_wakes_it(place: str) -> None:
     """I5: no slot, no claim, no task; R5.1: the pinned version stays, whatever is published."""
     hw = a_headway(place)
     waits = {
@@ -122,7 +124,8 @@ async def test_r5_11_a_parked_task_holds_nothing_and_a_signal_wakes_it(place: st
             await hw.flows.signal("nobody", "go", 1)
 
 
-async def test_r5_11_an_early_signal_is_kept_until_its_node_is_reached(place: str) -> None:
+@pytest.mark.proves("R5.11")
+async def test_an_early_signal_is_kept_until_its_node_is_reached(place: str) -> None:
     hw = a_headway(place)
     waits = {
         "first": local("double", "$params.n"),
@@ -139,7 +142,8 @@ async def test_r5_11_an_early_signal_is_kept_until_its_node_is_reached(place: st
         assert await run.result(30) == {"go": "early", "double": 2, "x": "early"}
 
 
-async def test_r5_11_signals_to_a_queued_task_are_there_when_its_first_node_is_reached(
+@pytest.mark.proves("R5.11")
+async def test_signals_to_a_queued_task_are_there_when_its_first_node_is_reached(
     place: str,
 ) -> None:
     hw = a_headway(place)
@@ -157,7 +161,8 @@ async def test_r5_11_signals_to_a_queued_task_are_there_when_its_first_node_is_r
         assert await run.result(30) == {"one": 10, "two": 20, "double": 40}
 
 
-async def test_r5_3_a_person_approves_once(place: str) -> None:
+@pytest.mark.proves("R5.3")
+async def test_a_person_approves_once(place: str) -> None:
     hw = a_headway(place)
     asks = {
         "ask": {"kind": "approval", "params": {"approval_key": "$shared.ok"}},
@@ -170,7 +175,7 @@ async def test_r5_3_a_person_approves_once(place: str) -> None:
         assert [one.id for one in await hw.flows.approvals()] == [run.id]
         await hw.lanes.set("flow", max_concurrent=0)  # So that nobody takes the first one in.
         await hw.flows.approve(run.id, True, by="ann")
-        with pytest.raises(NotWaiting, match="has an answer already"):
+        with pytest.raises(ApprovalNotOpen, match="has an answer already"):
             await hw.flows.approve(run.id, False, by="bob")
         await hw.lanes.set("flow", max_concurrent=1)
         assert await run.result(30) == {"ok": True, "double": 4}
@@ -181,7 +186,8 @@ async def test_r5_3_a_person_approves_once(place: str) -> None:
             await hw.flows.approve(run.id, 1)  # type: ignore[arg-type]
 
 
-async def test_r5_10_errors_retries_and_timeouts_lead_where_the_flow_says(place: str) -> None:
+@pytest.mark.proves("R5.10")
+async def test_errors_retries_and_timeouts_lead_where_the_flow_says(place: str) -> None:
     hw = a_headway(place)
 
     @hw.flows.function
@@ -210,7 +216,8 @@ async def test_r5_10_errors_retries_and_timeouts_lead_where_the_flow_says(place:
             await failed.result(30)
 
 
-async def test_i11_a_cancel_reaches_a_task_wherever_it_is(place: str) -> None:
+@pytest.mark.proves("I11")
+async def test_a_cancel_reaches_a_task_wherever_it_is(place: str) -> None:
     """R5.4: and leaves a node run that says so; a task that is over is not changed."""
     hw, begun = a_headway(place), asyncio.Event()
     stopped: list[str] = []
@@ -235,25 +242,26 @@ async def test_i11_a_cancel_reaches_a_task_wherever_it_is(place: str) -> None:
         await parked(hw, rests.id)
         while len(await hw.flows.tasks(flow="rests")) < 3:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-        assert await rests.cancel(reason="enough") is CancelAnswer.CANCELED
+        assert await rests.cancel(reason="enough") is CancelResult.CANCELED
         await hangs.cancel()
         await fans.cancel()
         for run in (hangs, rests, fans):
-            assert (await run.ended()).run.status is RunStatus.CANCELED
+            assert (await run.wait_for_end()).run.status is RunStatus.CANCELED
             rows = await hw.flows.node_runs(run.id)
             assert told(rows)[-1:] == ["a canceled"]
         assert (await hw.flows.node_runs(rests.id))[-1].error == "enough"
         assert stopped == ["hang"]
         for child in await hw.flows.tasks(flow="rests"):
-            assert (await hw.run(child.id).ended()).run.status is RunStatus.CANCELED
-        assert await rests.cancel() is CancelAnswer.TOO_LATE
+            assert (await hw.run(child.id).wait_for_end()).run.status is RunStatus.CANCELED
+        assert await rests.cancel() is CancelResult.TOO_LATE
         await hw.lanes.set("flow", max_concurrent=0)
         queued = await hw.flows.start("hangs")
         await queued.cancel()
         assert told(await hw.flows.node_runs(queued.id)) == ["a canceled"]
 
 
-async def test_r5_3_a_timer_of_an_hour_parks_and_is_woken_when_its_time_comes(place: str) -> None:
+@pytest.mark.proves("R5.3")
+async def test_a_timer_of_an_hour_parks_and_is_woken_when_its_time_comes(place: str) -> None:
     hw = a_headway(place)
     flow = a_flow(
         {"t": {"kind": "timer", "params": {"delay_ms": 1_200}}, "n": local("double", "$params.n")},
@@ -272,7 +280,8 @@ async def test_r5_3_a_timer_of_an_hour_parks_and_is_woken_when_its_time_comes(pl
         assert timer.finished_at >= timer.started_at + 1_200_000
 
 
-async def test_r5_10_a_task_is_run_again_from_a_node(place: str) -> None:
+@pytest.mark.proves("R5.10")
+async def test_a_task_is_run_again_from_a_node(place: str) -> None:
     hw = a_headway(place)
     flow = a_flow(
         {"a": local("double", "$params.n"), "b": local("add", "double", params={"by": 1})},
@@ -291,13 +300,14 @@ async def test_r5_10_a_task_is_run_again_from_a_node(place: str) -> None:
             await hw.flows.rerun(run.id, "z")
 
 
-async def test_i15_what_cannot_be_a_flow_is_refused_with_every_fault(place: str) -> None:
+@pytest.mark.proves("I15")
+async def test_what_cannot_be_a_flow_is_refused_with_every_fault(place: str) -> None:
     hw = a_headway(place)
     async with hw:
         bad = a_flow({"a": {"kind": "magic"}, "b": local("double", "$nowhere")}, ("a", "z"))
         with pytest.raises(InvalidFlow) as refused:
             await hw.flows.publish("bad", bad)
-        assert {place for place, _ in refused.value.faults} >= {
+        assert {place for place, _ in refused.value.errors} >= {
             "nodes.a.kind",
             "nodes.b.prep.input_key",
             "edges[0].to",
@@ -306,7 +316,7 @@ async def test_i15_what_cannot_be_a_flow_is_refused_with_every_fault(place: str)
             await hw.flows.start("bad")
         good = a_flow({"a": local("double"), "b": local("nobody")})
         (lonely, unknown) = await hw.flows.validate(good)
-        assert (lonely.place, unknown.place) == ("nodes.b", "nodes.b")
+        assert (lonely.path, unknown.path) == ("nodes.b", "nodes.b")
         first = await hw.flows.publish("good", good, expected_revision=0)
         with pytest.raises(RevisionConflict):
             await hw.flows.publish("good", a_flow({"a": local("add")}), expected_revision=0)
@@ -331,7 +341,8 @@ async def test_dsgn_5_a_state_that_grows_too_large_fails_its_task_alone(place: s
         assert told(await hw.flows.node_runs(run.id)) == ["a[0] ok", "b error"]
 
 
-async def test_r5_1_the_job_of_flows_is_headways_own(place: str) -> None:
+@pytest.mark.proves("R5.1")
+async def test_the_job_of_flows_is_headways_own(place: str) -> None:
     hw = Headway(place)
     with pytest.raises(InvalidInput, match=r"^job 'headway.flow': a name that begins with"):
         hw.job(name="headway.flow")(local)
@@ -344,8 +355,9 @@ async def test_r5_1_the_job_of_flows_is_headways_own(place: str) -> None:
         assert dict(hw.jobs) == {}
 
 
+@pytest.mark.proves("R5.2")
 @pytest.mark.backend("sqlite")
-async def test_r5_2_a_parameter_may_have_any_name(url: str) -> None:
+async def test_a_parameter_may_have_any_name(url: str) -> None:
     """Also of a child task, which has its parent's."""
     hw = a_headway(url)
     named = {"context": 1, "self": 2, "_params": 3, "n": 4}
@@ -360,7 +372,8 @@ async def test_r5_2_a_parameter_may_have_any_name(url: str) -> None:
         assert await two.result(30) == {"double": 4, "ref": {"double": 2}}
 
 
-async def test_r5_5_a_program_that_opens_the_database_goes_on_with_its_tasks(place: str) -> None:
+@pytest.mark.proves("R5.5")
+async def test_a_program_that_opens_the_database_goes_on_with_its_tasks(place: str) -> None:
     hw = a_headway(place)
     waits = {"wait": {"kind": "wait_event", "params": {"signal_key": "go"}}}
     async with hw:

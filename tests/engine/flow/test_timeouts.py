@@ -26,8 +26,9 @@ LIMITED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.proves("R5.10")
 @pytest.mark.parametrize("kind", LIMITED)
-async def test_r5_10_a_child_whose_time_is_over_is_cancelled_though_its_parent_was_parked(
+async def test_a_child_whose_time_is_over_is_cancelled_though_its_parent_was_parked(
     place: str, kind: str
 ) -> None:
     """I11: at once, and not when the parent ends, which has an hour to go."""
@@ -42,14 +43,15 @@ async def test_r5_10_a_child_whose_time_is_over_is_cancelled_though_its_parent_w
         assert len(children) == (2 if kind == "foreach" else 1)
         for child in children:
             assert child.run.parent_id == run.id
-            record = await hw.run(child.id).ended()
+            record = await hw.run(child.id).wait_for_end()
             assert record.run.status is RunStatus.CANCELED
             assert record.cancel is not None
             assert PARENT_ENDED in record.cancel
         assert (await hw.flows.task(run.id)).run.is_active
 
 
-async def test_r5_10_a_subflow_has_its_time_however_many_quick_nodes_it_goes_round(
+@pytest.mark.proves("R5.10")
+async def test_a_subflow_has_its_time_however_many_quick_nodes_it_goes_round(
     place: str,
 ) -> None:
     hw = Headway(place, stop_wait_s=0)
@@ -74,7 +76,8 @@ async def test_r5_10_a_subflow_has_its_time_however_many_quick_nodes_it_goes_rou
         assert rows[:2] == ["sub/a[0] ok", "sub/b[0] ok"]
 
 
-async def test_r5_10_a_branch_that_hangs_is_given_up_while_others_keep_ending(place: str) -> None:
+@pytest.mark.proves("R5.10")
+async def test_a_branch_that_hangs_is_given_up_while_others_keep_ending(place: str) -> None:
     hw = Headway(place, stop_wait_s=0)
     given_up = asyncio.Event()
     after_count = 0

@@ -57,12 +57,13 @@ async def rows_of(url: str, address: str) -> list[NodeRun]:
         await hw.flows.publish("asks", a_flow(nodes, *edges))
         run = await hw.flows.start("asks", params={f"n{at}": at for at in range(CALL_COUNT)})
         async with asyncio.timeout(20):
-            await run.ended()
+            await run.wait_for_end()
         return list(await hw.flows.node_runs(run.id))
 
 
+@pytest.mark.proves("I1")
 @pytest.mark.parametrize("is_late", [True, False], ids=["late", "at-once"])
-async def test_i1_a_worker_that_names_no_calls_is_asked_over_a_connection_for_each(
+async def test_a_worker_that_names_no_calls_is_asked_over_a_connection_for_each(
     url: str, is_late: bool
 ) -> None:
     worker = TwiceOver(names_calls=False, is_late=is_late)
@@ -72,7 +73,8 @@ async def test_i1_a_worker_that_names_no_calls_is_asked_over_a_connection_for_ea
     assert worker.connection_count == CALL_COUNT
 
 
-async def test_i1_an_answer_that_names_another_call_is_refused(url: str) -> None:
+@pytest.mark.proves("I1")
+async def test_an_answer_that_names_another_call_is_refused(url: str) -> None:
     worker = TwiceOver(names_calls=True, is_late=True)
     async with raw_worker(worker.serve) as address:
         rows = await rows_of(url, address)
@@ -86,7 +88,8 @@ async def test_i1_an_answer_that_names_another_call_is_refused(url: str) -> None
             assert row.output == at
 
 
-async def test_i1_who_names_another_call_at_once_is_refused_as_well(url: str) -> None:
+@pytest.mark.proves("I1")
+async def test_who_names_another_call_at_once_is_refused_as_well(url: str) -> None:
     async def serve(
         heard: Heard, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
@@ -97,7 +100,8 @@ async def test_i1_who_names_another_call_at_once_is_refused_as_well(url: str) ->
     assert {row.error.partition(",")[0] for row in rows} == {"bad_answer: it answered r1.c1"}
 
 
-async def test_r5_6_a_worker_that_named_calls_and_names_none_now_is_heard_all_the_same(
+@pytest.mark.proves("R5.6")
+async def test_a_worker_that_named_calls_and_names_none_now_is_heard_all_the_same(
     url: str,
 ) -> None:
     """An older program may come to where a newer one was."""
@@ -119,11 +123,12 @@ async def test_r5_6_a_worker_that_named_calls_and_names_none_now_is_heard_all_th
     assert [(row.output, row.error) for row in rows] == [(at, "") for at in range(CALL_COUNT)]
 
 
-async def test_i1_a_worker_of_ours_is_asked_over_connections_that_are_kept(
+@pytest.mark.proves("I1")
+async def test_a_worker_of_ours_is_asked_over_connections_that_are_kept(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dialled = []
-    dial = HttpWorkerClient._dial
+    dial = HttpWorkerClient._make_socket
 
     def counted(self: HttpWorkerClient, found: tuple[object, ...]) -> object:
         dialled.append(found)

@@ -53,8 +53,9 @@ async def called(worker: Worker, generation: int | None) -> tuple[int, Any]:
     return await asked(worker.url, "/exec/hold", **said_by(generation))
 
 
+@pytest.mark.proves("I2")
 @pytest.mark.parametrize(("generation", "is_stopped"), [(1, False), (2, True), (3, True)])
-async def test_i2_a_cancel_stops_the_calls_of_its_own_claim_and_of_older_ones(
+async def test_a_cancel_stops_the_calls_of_its_own_claim_and_of_older_ones(
     worker: Worker, held: Held, generation: int, is_stopped: bool
 ) -> None:
     async with asyncio.TaskGroup() as group:
@@ -66,7 +67,8 @@ async def test_i2_a_cancel_stops_the_calls_of_its_own_claim_and_of_older_ones(
     assert call.result() == (200, {"error": "canceled"} if is_stopped else {"result": 2})
 
 
-async def test_r5_7_a_cancel_that_knows_nothing_of_claims_stops_the_call(
+@pytest.mark.proves("R5.7")
+async def test_a_cancel_that_knows_nothing_of_claims_stops_the_call(
     worker: Worker, held: Held
 ) -> None:
     async with asyncio.TaskGroup() as group:
@@ -76,7 +78,8 @@ async def test_r5_7_a_cancel_that_knows_nothing_of_claims_stops_the_call(
     assert call.result() == (200, {"error": "canceled"})
 
 
-async def test_i2_the_call_of_an_older_claim_is_refused_and_the_newer_goes_on(
+@pytest.mark.proves("I2")
+async def test_the_call_of_an_older_claim_is_refused_and_the_newer_goes_on(
     worker: Worker, held: Held
 ) -> None:
     async with asyncio.TaskGroup() as group:
@@ -89,7 +92,8 @@ async def test_i2_the_call_of_an_older_claim_is_refused_and_the_newer_goes_on(
     assert held.begun.empty()
 
 
-async def test_i2_the_call_of_a_newer_claim_ends_the_older(worker: Worker, held: Held) -> None:
+@pytest.mark.proves("I2")
+async def test_the_call_of_a_newer_claim_ends_the_older(worker: Worker, held: Held) -> None:
     async with asyncio.TaskGroup() as group:
         older = group.create_task(called(worker, 1))
         assert await held.begun.get() == 1

@@ -30,6 +30,7 @@ async def answered(url: str, headers: dict[str, str]) -> tuple[int, str]:
         return answer.status, said.get("error", "")
 
 
+@pytest.mark.proves("S3")
 @pytest.mark.parametrize("path", ["/exec/sum", "/cancel/r1.c1"])
 @pytest.mark.parametrize(
     ("headers", "status", "problem"),
@@ -48,7 +49,7 @@ async def answered(url: str, headers: dict[str, str]) -> tuple[int, str]:
         ({"Content-Type": "application/json; charset=utf-8"}, 200, ""),
     ],
 )
-async def test_s3_no_page_reaches_the_services_of_this_host(
+async def test_no_page_reaches_the_services_of_this_host(
     path: str, headers: dict[str, str], status: int, problem: str
 ) -> None:
     async with a_worker() as worker:
@@ -57,7 +58,8 @@ async def test_s3_no_page_reaches_the_services_of_this_host(
         assert problem in said
 
 
-async def test_s1_a_worker_that_other_hosts_reach_needs_a_token(
+@pytest.mark.proves("S1")
+async def test_a_worker_that_other_hosts_reach_needs_a_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("HEADWAY_WORKER_TOKEN", raising=False)
@@ -73,7 +75,8 @@ async def test_s1_a_worker_that_other_hosts_reach_needs_a_token(
             assert (await answered(url, JSON | {"Authorization": wrong}))[0] == 401
 
 
-async def test_s1_the_engine_tells_a_worker_its_token(
+@pytest.mark.proves("S1")
+async def test_the_engine_tells_a_worker_its_token(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADWAY_WORKER_TOKEN", TOKEN)
@@ -86,7 +89,8 @@ async def test_s1_the_engine_tells_a_worker_its_token(
         assert await run.result(20) == {"out": 3}
 
 
+@pytest.mark.proves("R5.7")
 @pytest.mark.parametrize("url", ["https://127.0.0.1:8080", "http://127.0.0.1:8080/work"])
-def test_r5_7_what_a_worker_cannot_listen_at_is_refused(url: str) -> None:
+def test_what_a_worker_cannot_listen_at_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="WORKER_URL"):
         a_worker(url)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headway import Headway
-from headway.core.ids import SECOND
+from headway.core.ids import SECOND_US
 from headway.core.run.explain import Gate
 from headway.core.run.status import RunStatus
 from headway.core.worker.worker_protocol import DRAINING
@@ -71,7 +71,7 @@ async def test_a_task_without_a_worker_is_parked_and_goes_on_when_one_registers(
         assert found.gate is Gate.NO_WORKER
         assert found.sentence == "Its node 'credit' waits for a worker that offers 'credit'."
         assert found.since is not None
-        assert found.until == found.since + 300 * SECOND
+        assert found.until == found.since + 300 * SECOND_US
         assert view.awaited_worker is not None
         assert view.awaited_worker.services == ("credit",)
         async with a_worker(hw, "credit"):
@@ -87,7 +87,7 @@ async def test_a_task_fails_at_the_end_of_the_wait_and_names_its_node(place: str
     async with hw:
         await hw.flows.publish("order", SHIPPING | {"worker_wait_ms": 1_000})
         task = await hw.flows.start("order")
-        await task.ended()
+        await task.wait_for_end()
         view = await hw.flows.task(task.id)
         assert (view.status, shipped) == (RunStatus.FAILED, [])
         assert view.error == {
@@ -112,7 +112,7 @@ async def test_the_wait_for_a_worker_does_not_begin_again_after_a_restart(place:
         if after.run.is_active:
             assert after.awaited_worker == before.awaited_worker
         assert before.awaited_worker is not None
-        record = await second.run(task.id).ended()
+        record = await second.run(task.id).wait_for_end()
         assert record.run.status is RunStatus.FAILED
         (row,) = await second.flows.node_runs(task.id)
         assert row.started_at == before.awaited_worker.since
@@ -140,7 +140,7 @@ async def test_a_task_can_be_cancelled_while_it_waits_for_a_worker(place: str) -
         task = await hw.flows.start("order")
         await waiting(hw, task.id)
         await task.cancel()
-        record = await task.ended()
+        record = await task.wait_for_end()
         async with a_worker(hw, "credit"):
             assert (record.run.status, shipped) == (RunStatus.CANCELED, [])
 
@@ -153,7 +153,7 @@ async def test_a_worker_of_another_service_or_one_that_is_gone_wakes_no_task(pla
         task = await hw.flows.start("order")
         before = await waiting(hw, task.id)
         await hw.workers.register("other", "http://127.0.0.1:9", ["sum"])
-        await hw.flows.look()
+        await hw.flows.refresh()
         assert (await hw.flows.task(task.id)).run.revision == before.run.revision
 
 
@@ -226,7 +226,7 @@ async def test_a_fail_node_fails_the_task_with_its_own_code(place: str) -> None:
     async with Headway(place, stop_wait_s=0) as hw:
         await hw.flows.publish("order", a_flow({"refuse": refuse}))
         task = await hw.flows.start("order", params={"why": "no tea"})
-        await task.ended()
+        await task.wait_for_end()
         view = await hw.flows.task(task.id)
         assert view.error == {"code": "out_of_stock", "message": "no tea", "node": "refuse"}
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from headway import Headway, InvalidInput
-from headway.adapters.http.allowed_addresses import AllowedAddresses, NotAllowed
+from headway.adapters.http.allowed_addresses import AddressNotAllowed, AllowedAddresses
 from headway.adapters.system.system_clock import SystemClock
 from headway.core.errors import ConfigurationError
-from headway.core.ids import SECOND, Instant
-from headway.core.worker.saved_worker import LiveWorker, choose
+from headway.core.ids import SECOND_US, Instant
+from headway.core.worker.saved_worker import LiveWorker, choose_worker
 from headway.worker.program import Worker
 from headway.worker.service_registry import Call, Services
 from tests.engine.flow.hostile import hostile_worker
@@ -44,13 +44,14 @@ def a_worker(name: str, *, load: int = 0, heard_at: int = 0) -> LiveWorker:
     return LiveWorker(name, f"http://{name}", frozenset({"sum"}), load, Instant(heard_at))
 
 
-def test_r5_4_the_least_load_goes_first_and_others_in_their_turn() -> None:
+@pytest.mark.proves("R5.4")
+def test_the_least_load_goes_first_and_others_in_their_turn() -> None:
     """R5.8: and who is silent for longer than the TTL takes no part."""
     workers = [a_worker("a", load=3), a_worker("b", load=1), a_worker("c", load=2)]
     now = Instant(15_000_000)
 
     def chosen(**more: Any) -> str | None:
-        found = choose(workers, "sum", now=more.pop("now", now), **more)
+        found = choose_worker(workers, "sum", now=more.pop("now", now), **more)
         return None if found is None else found.id
 
     assert chosen() == "b"
@@ -58,9 +59,10 @@ def test_r5_4_the_least_load_goes_first_and_others_in_their_turn() -> None:
     assert chosen(busy={"b": 5, "c": 4}) == "a"
     assert [chosen(is_weighted=False, turn=turn) for turn in range(4)] == ["a", "b", "c", "a"]
     assert chosen(now=Instant(15_000_001)) is None
-    assert choose(workers, "other", now=now) is None
+    assert choose_worker(workers, "other", now=now) is None
 
 
+@pytest.mark.proves("S5")
 @pytest.mark.parametrize(
     ("way", "error"),
     [
@@ -81,9 +83,7 @@ def test_r5_4_the_least_load_goes_first_and_others_in_their_turn() -> None:
         ("good", ""),
     ],
 )
-async def test_s5_whatever_a_worker_answers_the_task_goes_on(
-    url: str, way: str, error: str
-) -> None:
+async def test_whatever_a_worker_answers_the_task_goes_on(url: str, way: str, error: str) -> None:
     async with Headway(url, stop_wait_s=0) as hw, hostile_worker() as address:
         await hw.workers.register("h", address, [way])
         late = way in ("silent", "slow")
@@ -91,27 +91,29 @@ async def test_s5_whatever_a_worker_answers_the_task_goes_on(
         await hw.flows.publish("asks", a_flow({"ask": node | {"on_error": "next"}}))
         run = await hw.flows.start("asks")
         async with asyncio.timeout(20):
-            await run.ended()
+            await run.wait_for_end()
         (row,) = await hw.flows.node_runs(run.id)
         assert row.error.startswith(error)
         assert (row.error == "") == (way == "good")
         assert late or (row.worker is not None and row.worker.id == "h")
 
 
-async def test_r5_4_another_worker_is_asked_when_one_fails(url: str) -> None:
+@pytest.mark.proves("R5.4")
+async def test_another_worker_is_asked_when_one_fails(url: str) -> None:
     async with Headway(url, stop_wait_s=0) as hw, hostile_worker() as address:
         await hw.workers.register("a", address, ["text"])
         await hw.workers.register("b", "http://127.0.0.1:1", ["text"])
         node = executor("text", max_attempts=3, weighted_by_load=True)
         await hw.flows.publish("asks", a_flow({"ask": node}))
         run = await hw.flows.start("asks")
-        await run.ended()
+        await run.wait_for_end()
         (row,) = await hw.flows.node_runs(run.id)
         # Both have failed: the error of the worker that answered is the more useful one.
         assert row.worker is not None
         assert (row.worker.id, row.error[:20]) == ("a", "bad_answer: HTTP 500")
 
 
+@pytest.mark.proves("S5")
 @pytest.mark.parametrize(
     ("address", "networks", "is_allowed"),
     [
@@ -129,18 +131,19 @@ async def test_r5_4_another_worker_is_asked_when_one_fails(url: str) -> None:
         *((one, ("0.0.0.0/0",), False) for one in ALMOST_ADDRESSES),
     ],
 )
-async def test_s5_only_loopback_and_what_is_listed_is_connected_to(
+async def test_only_loopback_and_what_is_listed_is_connected_to(
     address: str, networks: tuple[str, ...], is_allowed: bool
 ) -> None:
     allowed = AllowedAddresses(networks)
     if is_allowed:
-        allowed.check(address)
+        allowed.check_host(address)
     else:
-        with pytest.raises(NotAllowed):
-            allowed.check(address)
+        with pytest.raises(AddressNotAllowed):
+            allowed.check_host(address)
 
 
-async def test_s5_a_name_is_checked_by_the_address_that_is_connected_to(
+@pytest.mark.proves("S5")
+async def test_a_name_is_checked_by_the_address_that_is_connected_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -153,22 +156,24 @@ async def test_s5_a_name_is_checked_by_the_address_that_is_connected_to(
     monkeypatch.setattr(loop, "getaddrinfo", resolved)
     assert [one["host"] for one in await AllowedAddresses().resolve("inside")] == ["127.0.0.1"]
     found.remove("127.0.0.1")
-    with pytest.raises(NotAllowed, match="HEADWAY_WORKER_NETWORKS"):
+    with pytest.raises(AddressNotAllowed, match="HEADWAY_WORKER_NETWORKS"):
         await AllowedAddresses().resolve("inside")
     with pytest.raises(ConfigurationError, match="worker_networks"):
         AllowedAddresses(["nonsense"])
 
 
+@pytest.mark.proves("S5")
 @pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3", "inside", *ALMOST_ADDRESSES])
-async def test_s5_whatever_is_taken_for_an_address_no_socket_is_made_for_it(address: str) -> None:
+async def test_whatever_is_taken_for_an_address_no_socket_is_made_for_it(address: str) -> None:
     """However its client comes to it: a name is none either, when it is to be connected to."""
     for family in (socket.AF_INET, socket.AF_INET6):
-        with pytest.raises(NotAllowed):
-            AllowedAddresses().socket_for((family, socket.SOCK_STREAM, 6, "", (address, 80)))
+        with pytest.raises(AddressNotAllowed):
+            AllowedAddresses().make_socket((family, socket.SOCK_STREAM, 6, "", (address, 80)))
     found = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))
-    AllowedAddresses().socket_for(found).close()
+    AllowedAddresses().make_socket(found).close()
 
 
+@pytest.mark.proves("S5")
 @pytest.mark.parametrize(
     "bad",
     [
@@ -176,13 +181,14 @@ async def test_s5_whatever_is_taken_for_an_address_no_socket_is_made_for_it(addr
         *(f"http://{one}:80" for one in ALMOST_ADDRESSES),
     ],
 )
-async def test_s5_what_is_no_address_is_not_registered(url: str, bad: str) -> None:
+async def test_what_is_no_address_is_not_registered(url: str, bad: str) -> None:
     async with Headway(url) as hw:
         with pytest.raises(InvalidInput, match="url"):
             await hw.workers.register("w", bad, ["sum"])
 
 
-async def test_r5_7_a_worker_counts_its_load_and_takes_a_free_port(url: str) -> None:
+@pytest.mark.proves("R5.7")
+async def test_a_worker_counts_its_load_and_takes_a_free_port(url: str) -> None:
     services, begun, go = Services(), asyncio.Event(), asyncio.Event()
 
     @services
@@ -216,8 +222,9 @@ async def test_r5_7_a_worker_counts_its_load_and_takes_a_free_port(url: str) -> 
     taken.close()
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize("service", ["leaves", "leaves_too"])
-async def test_i15_a_service_that_calls_sys_exit_fails_its_call_alone(service: str) -> None:
+async def test_a_service_that_calls_sys_exit_fails_its_call_alone(service: str) -> None:
     services = Services()
 
     @services
@@ -235,16 +242,18 @@ async def test_i15_a_service_that_calls_sys_exit_fails_its_call_alone(service: s
         assert worker.load == 0
 
 
-def test_r5_7_of_workers_that_start_at_once_one_has_the_port_and_the_other_a_free_one() -> None:
+@pytest.mark.proves("R5.7")
+def test_of_workers_that_start_at_once_one_has_the_port_and_the_other_a_free_one() -> None:
     """Also before either of them has got so far as to serve."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    with a_program(url=url)._bound() as first, a_program(url=url)._bound() as second:
+    with a_program(url=url)._bind() as first, a_program(url=url)._bind() as second:
         assert url.endswith(f":{first.getsockname()[1]}")
         assert second.getsockname() != first.getsockname()
 
 
-async def test_r5_4_each_service_takes_its_workers_in_turn(url: str) -> None:
+@pytest.mark.proves("R5.4")
+async def test_each_service_takes_its_workers_in_turn(url: str) -> None:
     """Whatever other services are called in between."""
     asked_for: dict[str, list[str]] = {"heavy": [], "light": []}
 
@@ -274,12 +283,13 @@ async def test_r5_4_each_service_takes_its_workers_in_turn(url: str) -> None:
     }
 
 
-async def test_r5_8_a_live_worker_is_found_by_the_clock_of_the_database(
+@pytest.mark.proves("R5.8")
+async def test_a_live_worker_is_found_by_the_clock_of_the_database(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """I18: also by the first task of a program whose own clock is ahead."""
     now = SystemClock.now
-    monkeypatch.setattr(SystemClock, "now", lambda self: Instant(now(self) + 20 * SECOND))
+    monkeypatch.setattr(SystemClock, "now", lambda self: Instant(now(self) + 20 * SECOND_US))
     async with Headway(url, stop_wait_s=0) as hw, hostile_worker() as address:
         await hw.workers.register("h", address, ["good"])
         assert [one.id for one in await hw.workers.list()] == ["h"]
@@ -287,6 +297,7 @@ async def test_r5_8_a_live_worker_is_found_by_the_clock_of_the_database(
         assert await (await hw.flows.start("asks")).result(20) == {"out": "good"}
 
 
+@pytest.mark.proves("R5.7")
 @pytest.mark.parametrize(
     ("service", "given", "params", "outcome"),
     [
@@ -304,7 +315,7 @@ async def test_r5_8_a_live_worker_is_found_by_the_clock_of_the_database(
         ("echo", {"a": 1}, {}, ({"a": 1}, "")),
     ],
 )
-async def test_r5_7_the_built_in_services(
+async def test_the_built_in_services(
     url: str, service: str, given: Any, params: dict[str, Any], outcome: tuple[Any, str]
 ) -> None:
     async with (
@@ -315,12 +326,13 @@ async def test_r5_7_the_built_in_services(
         node = executor(service, params=params, prep={"input_key": "$params.given"})
         await hw.flows.publish("f", a_flow({"n": node}))
         run = await hw.flows.start("f", params={"given": given})
-        await run.ended()
+        await run.wait_for_end()
         (row,) = await hw.flows.node_runs(run.id)
         assert (row.output, row.error) == outcome
 
 
-async def test_r5_7_as_many_threads_as_were_asked_for_work_at_once(url: str) -> None:
+@pytest.mark.proves("R5.7")
+async def test_as_many_threads_as_were_asked_for_work_at_once(url: str) -> None:
     services, count = Services(), 40
     together = threading.Barrier(count)
 
@@ -346,10 +358,11 @@ async def test_r5_7_as_many_threads_as_were_asked_for_work_at_once(url: str) -> 
         assert await run.result(30) == {"out": list(range(count))}
 
 
+@pytest.mark.proves("I15")
 @pytest.mark.parametrize(
     ("names", "error"), [("a", ""), ("ab", "too_large: input of node 'n'")], ids=["fits", "beyond"]
 )
-async def test_i15_a_call_is_as_large_as_a_worker_takes_or_is_not_made(
+async def test_a_call_is_as_large_as_a_worker_takes_or_is_not_made(
     url: str, names: str, error: str
 ) -> None:
     """The input and the parameters, each as large as a document may be, fit together."""
@@ -363,7 +376,7 @@ async def test_i15_a_call_is_as_large_as_a_worker_takes_or_is_not_made(
         prep = {"input_map": dict.fromkeys(names, "$params.text")}
         await hw.flows.publish("f", a_flow({"n": executor("count", prep=prep)}))
         run = await hw.flows.start("f", params={"text": "x" * 900_000})
-        await run.ended()
+        await run.wait_for_end()
         (row,) = await hw.flows.node_runs(run.id)
         assert row.error.startswith(error)
         assert (row.error, row.output) == ("", 1) or error

@@ -50,7 +50,7 @@ export function start(key: string, job: string, mode: "start" | "continue", valu
   return doing(key, async () => {
     await saveDraft(key, job);
     const params = (live.keys.get(key)?.params ?? values) as Values;
-    const body = { job, key, mode, params, ...(existing ? { existing } : {}) };
+    const body = { job, key, mode, params, ...(existing ? { on_existing_output: existing } : {}) };
     live.put(await answerOf(submit({ body })));
     note(key, { existing: null });
   });

@@ -57,8 +57,8 @@ function headed(question: unknown): { title: string; details: [string, string][]
 }
 
 /** What happens when nobody answers. */
-export function defaultWords({ answer_by, default: otherwise }: Pick<InterruptView, "answer_by" | "default">, now: number): string {
-  const left_ms = Date.parse(answer_by) - now;
+export function defaultWords({ answer_deadline_at, default: otherwise }: Pick<InterruptView, "answer_deadline_at" | "default">, now: number): string {
+  const left_ms = Date.parse(answer_deadline_at) - now;
   const when = left_ms <= 0 ? "from now on" : `in ${left_ms < 60_000 ? "less than a minute" : length(left_ms).replace(/ \d\d s$/, "")}`;
   const isNo = otherwise === null || otherwise === undefined;
   return isNo ? `No answer counts as a no ${when}.` : `Without an answer it goes on ${when} with ${briefly(otherwise)}.`;

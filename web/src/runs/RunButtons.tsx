@@ -68,7 +68,7 @@ function RunAgain({ run }: { run: RunView }) {
     mutationFn: ({ mode, existing }: Again) => {
       const params = run.params as Record<string, unknown>;
       const key = hasKey ? { key: run.key } : {};
-      return answerOf(submit({ body: { job: run.job, lane: run.lane, mode, params, ...key, ...(existing ? { existing } : {}) } }));
+      return answerOf(submit({ body: { job: run.job, lane: run.lane, mode, params, ...key, ...(existing ? { on_existing_output: existing } : {}) } }));
     },
     onSuccess: (next) => {
       live.put(next);

@@ -200,7 +200,7 @@ function Facts({ run }: { run: RunView }) {
       )}
       {run.ended_at && <Fact name="Ended">{ago(run.ended_at, now)}</Fact>}
       {!run.ended_at && <Fact name="Last change">{ago(run.updated_at, now)}</Fact>}
-      {run.run_by && !run.ended_at && <Fact name="Must end by">{moment(run.run_by)}</Fact>}
+      {run.run_deadline_at && !run.ended_at && <Fact name="Must end by">{moment(run.run_deadline_at)}</Fact>}
       <Holder run={run} />
       {run.attempt > 1 && <Fact name="Attempt">{run.attempt}</Fact>}
       {run.unread_count > 0 && <Fact name="Unread messages">{run.unread_count}</Fact>}
@@ -224,7 +224,7 @@ function Facts({ run }: { run: RunView }) {
 /** The program that has its claim. */
 function Holder({ run }: { run: RunView }) {
   const why = useWhy(run.id, run.status === "running");
-  const id = why?.gate === "running" && run.status === "running" ? why.held_by[0] : undefined;
+  const id = why?.gate === "running" && run.status === "running" ? why.holder_ids[0] : undefined;
   if (id === undefined) return null;
   return (
     <Fact name="Held by">

@@ -7,7 +7,7 @@ from typing import Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 CHUNK_BYTE_COUNT: Final = 1 << 20
-FIRST_ZIP_TIME_S: Final = 315_532_800
+ZIP_EPOCH_S: Final = 315_532_800
 """1980: a zip knows no earlier one."""
 
 
@@ -18,16 +18,16 @@ def write_archive(
     with os.fdopen(descriptor, "wb") as target:
         with ZipFile(target, "w", ZIP_DEFLATED) as archive:
             for path, source in contents:
-                if not _add(archive, path, source, should_stop):
+                if not _add_file(archive, path, source, should_stop):
                     return None
         target.flush()
         os.fsync(target.fileno())
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
 
-def _add(archive: ZipFile, path: str, source: int, should_stop: Callable[[], bool]) -> bool:
+def _add_file(archive: ZipFile, path: str, source: int, should_stop: Callable[[], bool]) -> bool:
     with os.fdopen(source, "rb") as file:
-        changed_s = max(os.fstat(source).st_mtime, FIRST_ZIP_TIME_S)
+        changed_s = max(os.fstat(source).st_mtime, ZIP_EPOCH_S)
         entry = ZipInfo(path, time.gmtime(changed_s)[:6])
         entry.compress_type = ZIP_DEFLATED
         entry.external_attr = 0o600 << 16

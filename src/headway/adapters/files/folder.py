@@ -29,9 +29,9 @@ from headway.core.ids import Key, RunId
 from headway.core.stored_file import folder_name
 
 ID_FILE: Final = "data-id"
-PLACE_ATTEMPTS: Final = 10
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+PUBLISH_ATTEMPT_COUNT_MAX: Final = 10
+_OPEN_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class FolderHold:
@@ -53,18 +53,18 @@ class DataFolder:
 
     def data_id(self) -> str:
         if self._data_id is None:
-            self._data_id = self._read_id()
+            self._data_id = self._read_or_create_id()
         return self._data_id
 
-    def _read_id(self) -> str:
-        make_private(self.root)
+    def _read_or_create_id(self) -> str:
+        make_private_folder(self.root)
         file = self.root / ID_FILE
-        hold = _held(self.root, fcntl.LOCK_EX)
+        hold = _lock_folder(self.root, fcntl.LOCK_EX)
         assert hold is not None
         try:
             if not file.exists():
                 temporary = self.root / f"{ID_FILE}.{uuid4().hex}"
-                write_private(temporary, f"{uuid4()}\n".encode())
+                write_private_file(temporary, f"{uuid4()}\n".encode())
                 temporary.rename(file)
         finally:
             hold.close()
@@ -80,64 +80,67 @@ class DataFolder:
         return sorted(RunId(unquote(name)) for name in names)
 
     def has_run(self, run_id: RunId) -> bool:
-        return self._parts(run_id).exists()
+        return self._run_folder(run_id).exists()
 
-    def enter_run(self, run_id: RunId) -> FolderHold:
-        folder = self._parts(run_id)
+    def hold_run_shared(self, run_id: RunId) -> FolderHold:
+        folder = self._run_folder(run_id)
         while True:  # Until nobody removes it between the two.
-            make_private(folder)
-            hold = _held(folder, fcntl.LOCK_SH)
+            make_private_folder(folder)
+            hold = _lock_folder(folder, fcntl.LOCK_SH)
             if hold is not None:
                 return hold
 
-    def hold_run(self, run_id: RunId) -> FolderHold | None:
-        return _held(self._parts(run_id), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    def hold_run_exclusive(self, run_id: RunId) -> FolderHold | None:
+        return _lock_folder(self._run_folder(run_id), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def forget_run(self, run_id: RunId) -> None:
+    def remove_run_folder(self, run_id: RunId) -> None:
         with suppress(FileNotFoundError):
-            self._parts(run_id).rmdir()
+            self._run_folder(run_id).rmdir()
 
     def parts(self, run_id: RunId) -> list[str]:
         try:
-            return os.listdir(self._parts(run_id))
+            return os.listdir(self._run_folder(run_id))
         except FileNotFoundError:
             return []
 
-    def begin(self, run_id: RunId, part: str) -> OpenPart:
-        descriptor = os.open(self._parts(run_id) / part, _NEW_FILE, 0o600)
+    def create_part(self, run_id: RunId, part: str) -> OpenPart:
+        descriptor = os.open(self._run_folder(run_id) / part, _NEW_FILE_FLAGS, 0o600)
         return OpenPart(part, descriptor)
 
     def drop_part(self, run_id: RunId, part: str) -> None:
-        (self._parts(run_id) / part).unlink(missing_ok=True)
+        (self._run_folder(run_id) / part).unlink(missing_ok=True)
 
-    def _parts(self, run_id: RunId) -> Path:
+    def _run_folder(self, run_id: RunId) -> Path:
         return self.root / "parts" / folder_name(run_id)
 
     # What is finished.
 
     def hold_key(self, key: Key) -> FolderHold | None:
-        make_private(self._folder(key))
-        return _held(self._folder(key), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        make_private_folder(self._key_folder(key))
+        return _lock_folder(self._key_folder(key), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
-    def check_place(self, key: Key, path: str) -> None:
-        with suppress(FileNotFoundError), self._parent(key, path) as (parent, name):
+    def check_path(self, key: Key, path: str) -> None:
+        with suppress(FileNotFoundError), self._open_parent(key, path) as (parent, name):
             if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                 raise InvalidInput("file", f"{path!r} is a folder")
 
     def has_file(self, key: Key, path: str) -> bool:
         try:
-            with self._parent(key, path) as (parent, name):
+            with self._open_parent(key, path) as (parent, name):
                 return stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
         except FileNotFoundError:
             return False
 
-    def place(self, run_id: RunId, part: str, key: Key, path: str) -> None:
-        source = self._parts(run_id) / part
-        for _ in range(PLACE_ATTEMPTS):
+    def publish_part(self, run_id: RunId, part: str, key: Key, path: str) -> None:
+        source = self._run_folder(run_id) / part
+        for _ in range(PUBLISH_ATTEMPT_COUNT_MAX):
             if not source.exists():  # Whoever came after this execution has done it.
                 return
             # Somebody may tidy up the folder at the same time: then it is made again.
-            with suppress(FileNotFoundError), self._parent(key, path, make=True) as (parent, name):
+            with (
+                suppress(FileNotFoundError),
+                self._open_parent(key, path, make=True) as (parent, name),
+            ):
                 try:
                     os.rename(source, name, dst_dir_fd=parent)
                 except IsADirectoryError:
@@ -149,30 +152,30 @@ class DataFolder:
         # What a link or a folder has taken the place of is not there any more.
         gone = (FileNotFoundError, IsADirectoryError, InvalidInput)
         for path in paths:
-            with suppress(*gone), self._parent(key, path) as (parent, name):
+            with suppress(*gone), self._open_parent(key, path) as (parent, name):
                 os.unlink(name, dir_fd=parent)
-        for folder in _folders_of(paths):  # The deepest first; one that is not empty stays.
-            with suppress(OSError, InvalidInput), self._parent(key, folder) as (parent, name):
+        for folder in _parent_folders(paths):  # The deepest first; one that is not empty stays.
+            with suppress(OSError, InvalidInput), self._open_parent(key, folder) as (parent, name):
                 os.rmdir(name, dir_fd=parent)
         with suppress(OSError):
-            self._folder(key).rmdir()
+            self._key_folder(key).rmdir()
 
-    def _folder(self, key: Key) -> Path:
+    def _key_folder(self, key: Key) -> Path:
         return self.root / "keys" / folder_name(key)
 
     @contextmanager
-    def _parent(self, key: Key, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    def _open_parent(self, key: Key, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         """The open folder in which `path` is, and its name there."""
         *folders, name = path.split("/")
         if make:
-            make_private(self._folder(key))
-        descriptor = os.open(self._folder(key), _FOLDER)
+            make_private_folder(self._key_folder(key))
+        descriptor = os.open(self._key_folder(key), _OPEN_FOLDER_FLAGS)
         try:
             for folder in folders:
                 if make:
                     with suppress(FileExistsError):
                         os.mkdir(folder, 0o700, dir_fd=descriptor)
-                inner = _open_inside(descriptor, folder, path)
+                inner = _open_subfolder(descriptor, folder, path)
                 os.close(descriptor)
                 descriptor = inner
             yield descriptor, name
@@ -184,7 +187,7 @@ class DataFolder:
     def has_archive(self, key: Key, run_id: RunId) -> bool:
         ending = f"-{folder_name(run_id)}.zip"
         try:
-            names = os.listdir(self._archives(key))
+            names = os.listdir(self._archive_folder(key))
         except FileNotFoundError:
             return False
         return any(name.endswith(ending) for name in names)
@@ -198,49 +201,49 @@ class DataFolder:
         part: str,
         should_stop: Callable[[], bool],
     ) -> None:
-        source = self._parts(run_id) / part
-        descriptor = os.open(source, _NEW_FILE, 0o600)
-        stamp = write_archive(descriptor, self._contents(key, paths), should_stop)
+        source = self._run_folder(run_id) / part
+        descriptor = os.open(source, _NEW_FILE_FLAGS, 0o600)
+        stamp = write_archive(descriptor, self._open_files(key, paths), should_stop)
         if stamp is None:
             return
-        make_private(self._archives(key))
-        source.rename(self._archives(key) / f"{stamp}-{folder_name(run_id)}.zip")
-        sync_folder(self._archives(key))
+        make_private_folder(self._archive_folder(key))
+        source.rename(self._archive_folder(key) / f"{stamp}-{folder_name(run_id)}.zip")
+        sync_folder(self._archive_folder(key))
 
-    def _contents(self, key: Key, paths: Sequence[str]) -> Iterator[tuple[str, int]]:
+    def _open_files(self, key: Key, paths: Sequence[str]) -> Iterator[tuple[str, int]]:
         """Each path with the open file; whoever takes it closes it."""
         for path in paths:
-            source = self._opened(key, path)
+            source = self._open_file(key, path)
             if source is not None:
                 yield path, source
 
-    def _opened(self, key: Key, path: str) -> int | None:
+    def _open_file(self, key: Key, path: str) -> int | None:
         """The file, to be read; None: it is gone, or something else is in its place."""
         try:
-            with self._parent(key, path) as (parent, name):
+            with self._open_parent(key, path) as (parent, name):
                 if stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                     return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
         except (FileNotFoundError, InvalidInput):
             pass
         return None
 
-    def _archives(self, key: Key) -> Path:
+    def _archive_folder(self, key: Key) -> Path:
         return self.root / "archives" / folder_name(key)
 
 
-def make_private(folder: Path) -> None:
+def make_private_folder(folder: Path) -> None:
     """Make a folder and those above it, each for its owner alone; what is there stays as it is."""
     if folder.is_dir():
         return
     if not folder.parent.exists():
-        make_private(folder.parent)
+        make_private_folder(folder.parent)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
 
 
-def write_private(file: Path, content: bytes) -> None:
+def write_private_file(file: Path, content: bytes) -> None:
     """A new file for its owner alone, on the disk when this returns."""
-    with os.fdopen(os.open(file, _NEW_FILE, 0o600), "wb") as opened:
+    with os.fdopen(os.open(file, _NEW_FILE_FLAGS, 0o600), "wb") as opened:
         opened.write(content)
         opened.flush()
         os.fsync(opened.fileno())
@@ -254,10 +257,10 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _held(folder: Path, mode: int) -> FolderHold | None:
+def _lock_folder(folder: Path, mode: int) -> FolderHold | None:
     """A lock on the folder; None: another has it, or the folder was removed meanwhile."""
     try:
-        descriptor = os.open(folder, _FOLDER)
+        descriptor = os.open(folder, _OPEN_FOLDER_FLAGS)
     except FileNotFoundError:
         return None
     hold = FolderHold(descriptor)
@@ -274,9 +277,9 @@ def _held(folder: Path, mode: int) -> FolderHold | None:
     return None
 
 
-def _open_inside(parent: int, folder: str, path: str) -> int:
+def _open_subfolder(parent: int, folder: str, path: str) -> int:
     try:
-        return os.open(folder, _FOLDER, dir_fd=parent)
+        return os.open(folder, _OPEN_FOLDER_FLAGS, dir_fd=parent)
     except FileNotFoundError:
         raise
     except OSError:  # A link is reported in different ways.
@@ -284,7 +287,7 @@ def _open_inside(parent: int, folder: str, path: str) -> int:
         raise InvalidInput("file", problem) from None
 
 
-def _folders_of(paths: Sequence[str]) -> list[str]:
+def _parent_folders(paths: Sequence[str]) -> list[str]:
     """All folders on the way to these files, each before the one that it is in."""
     folders = {
         "/".join(names[:depth])

@@ -16,26 +16,26 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from headway.adapters.http.allowed_addresses import AllowedAddresses, NotAllowed
+from headway.adapters.http.allowed_addresses import AddressNotAllowed, AllowedAddresses
 from headway.core.document import BYTE_COUNT_MAX
-from headway.core.worker.worker_protocol import CALL_ID_HEADER, LINES
+from headway.core.worker.worker_protocol import CALL_ID_HEADER, NDJSON_MEDIA_TYPE
 from headway.ports.worker_client import (
-    WorkerAnswerUnusable,
-    WorkerNotReached,
-    WorkerUnreachable,
+    InvalidWorkerResponse,
+    WorkerCallFailed,
+    WorkerConnectFailed,
 )
 
 CONNECTION_COUNT_MAX: Final = 1_000
-CONNECT_S: Final = 5.0
+CONNECT_TIMEOUT_S: Final = 5.0
 HEADER_BYTE_COUNT_MAX: Final = 8_190
-PIECE_BYTE_COUNT_MAX: Final = 1 << 20
+CHUNK_BYTE_COUNT_MAX: Final = 1 << 20
 """What is larger is sent piece by piece, and others have their turn meanwhile."""
 LINE_COUNT_MAX_PER_S: Final = 1_000
 LINES_BYTE_COUNT_MAX_PER_S: Final = 1 << 20
 """Nobody tells more of its progress, and who does is not listened to any longer."""
-NAMING_COUNT_MAX: Final = 10_000
+REUSABLE_HOST_COUNT_MAX: Final = 10_000
 
-_dialled: Final[ContextVar[list[bool]]] = ContextVar("dialled")
+_made_connections: Final[ContextVar[list[bool]]] = ContextVar("dialled")
 """Of the call in this context: filled when a connection is made for it."""
 
 
@@ -46,9 +46,9 @@ class HttpWorkerClient:
         """`token` is what workers that demand one are told."""
         self._allowed = AllowedAddresses(networks)
         self._token = token
-        self._kept: aiohttp.ClientSession | None = None
-        self._single: aiohttp.ClientSession | None = None
-        self._naming: set[str] = set()
+        self._pooled_session: aiohttp.ClientSession | None = None
+        self._single_use_session: aiohttp.ClientSession | None = None
+        self._reusable_hosts: set[str] = set()
         """Where the last answer named its call."""
 
     async def post(
@@ -58,77 +58,79 @@ class HttpWorkerClient:
         *,
         headers: dict[str, str],
         timeout_s: float,
-        hear: Callable[[bytes], bool] | None = None,
+        on_line: Callable[[bytes], bool] | None = None,
     ) -> tuple[int, bytes]:
-        accepted = {} if hear is None else {"Accept": f"application/json, {LINES}"}
+        accepted = {} if on_line is None else {"Accept": f"application/json, {NDJSON_MEDIA_TYPE}"}
         dialled: list[bool] = []
-        _dialled.set(dialled)
+        _made_connections.set(dialled)
         try:
             where = urlsplit(url)
-            self._allowed.check(where.hostname or "")
-            async with self._session(where.netloc).post(
+            self._allowed.check_host(where.hostname or "")
+            async with self._session_for(where.netloc).post(
                 url,
-                data=body if len(body) < PIECE_BYTE_COUNT_MAX else BytesIO(body),
+                data=body if len(body) < CHUNK_BYTE_COUNT_MAX else BytesIO(body),
                 headers={"Content-Type": "application/json", **accepted, **headers},
-                timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_S),
+                timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S),
                 allow_redirects=False,
             ) as response:
-                self._check_call(response, where.netloc, headers, is_own=bool(dialled))
-                if hear is not None and response.content_type == LINES:
-                    return response.status, await _heard(response, hear)
-                return response.status, await _read(response)
+                self._check_call_id(
+                    response, where.netloc, headers, is_new_connection=bool(dialled)
+                )
+                if on_line is not None and response.content_type == NDJSON_MEDIA_TYPE:
+                    return response.status, await _read_final_line(response, on_line)
+                return response.status, await _read_body(response)
         except aiohttp.ConnectionTimeoutError:
-            limit_s = min(CONNECT_S, timeout_s)
-            raise WorkerNotReached(f"cannot connect within {limit_s:g} s") from None
+            limit_s = min(CONNECT_TIMEOUT_S, timeout_s)
+            raise WorkerConnectFailed(f"cannot connect within {limit_s:g} s") from None
         except TimeoutError:
-            raise WorkerUnreachable(f"no answer within {timeout_s:g} s") from None
-        except NotAllowed as error:
-            raise WorkerNotReached(str(error)) from None
+            raise WorkerCallFailed(f"no answer within {timeout_s:g} s") from None
+        except AddressNotAllowed as error:
+            raise WorkerConnectFailed(str(error)) from None
         except aiohttp.ClientConnectorError as error:
-            raise WorkerNotReached(f"cannot connect: {error.os_error}") from None
+            raise WorkerConnectFailed(f"cannot connect: {error.os_error}") from None
         except aiohttp.ClientResponseError as error:
             problem = f"it does not answer in HTTP: {error.message}"
-            raise WorkerAnswerUnusable(problem) from None
+            raise InvalidWorkerResponse(problem) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise WorkerUnreachable(f"{type(error).__name__}: {error}") from None
+            raise WorkerCallFailed(f"{type(error).__name__}: {error}") from None
 
-    def _check_call(
+    def _check_call_id(
         self,
         response: aiohttp.ClientResponse,
         netloc: str,
         headers: dict[str, str],
         *,
-        is_own: bool,
+        is_new_connection: bool,
     ) -> None:
         """`is_own`: the connection was made for this call, and no other was made over it."""
         named, wanted = response.headers.get(CALL_ID_HEADER), headers.get(CALL_ID_HEADER)
         if named is not None and named == wanted:
-            if len(self._naming) >= NAMING_COUNT_MAX:
-                self._naming.clear()
-            self._naming.add(netloc)
+            if len(self._reusable_hosts) >= REUSABLE_HOST_COUNT_MAX:
+                self._reusable_hosts.clear()
+            self._reusable_hosts.add(netloc)
             return
-        self._naming.discard(netloc)
-        if named is not None or not is_own:
+        self._reusable_hosts.discard(netloc)
+        if named is not None or not is_new_connection:
             response.close()
-            raise WorkerAnswerUnusable(f"it answered {named or 'no call by name'}, not {wanted}")
+            raise InvalidWorkerResponse(f"it answered {named or 'no call by name'}, not {wanted}")
 
-    def _session(self, netloc: str) -> aiohttp.ClientSession:
-        if netloc in self._naming:
-            self._kept = self._kept or self._opened(is_kept=True)
-            return self._kept
-        self._single = self._single or self._opened(is_kept=False)
-        return self._single
+    def _session_for(self, netloc: str) -> aiohttp.ClientSession:
+        if netloc in self._reusable_hosts:
+            self._pooled_session = self._pooled_session or self._open_session(is_pooled=True)
+            return self._pooled_session
+        self._single_use_session = self._single_use_session or self._open_session(is_pooled=False)
+        return self._single_use_session
 
-    def _opened(self, *, is_kept: bool) -> aiohttp.ClientSession:
+    def _open_session(self, *, is_pooled: bool) -> aiohttp.ClientSession:
         own = {"Accept-Encoding": "identity", "User-Agent": "headway"}
         if self._token is not None:
             own["Authorization"] = f"Bearer {self._token}"
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 resolver=self._allowed,
-                socket_factory=self._dial,
+                socket_factory=self._make_socket,
                 limit=CONNECTION_COUNT_MAX,
-                force_close=not is_kept,
+                force_close=not is_pooled,
                 use_dns_cache=False,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -139,37 +141,39 @@ class HttpWorkerClient:
             headers=own,
         )
 
-    def _dial(self, found: aiohttp.AddrInfoType) -> socket.socket:
-        made = self._allowed.socket_for(found)
-        _dialled.get().append(True)
+    def _make_socket(self, found: aiohttp.AddrInfoType) -> socket.socket:
+        made = self._allowed.make_socket(found)
+        _made_connections.get().append(True)
         return made
 
     async def close(self) -> None:
-        for session in (self._kept, self._single):
+        for session in (self._pooled_session, self._single_use_session):
             if session is not None:
                 await session.close()
         await asyncio.sleep(0)  # Their connections say goodbye in their next turn.
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def _read_body(response: aiohttp.ClientResponse) -> bytes:
     chunks: list[bytes] = []
     byte_count = 0
     async for chunk in response.content.iter_any():
         byte_count += len(chunk)
-        _check(response, byte_count)
+        _check_size(response, byte_count)
         chunks.append(chunk)
     return b"".join(chunks)
 
 
-async def _heard(response: aiohttp.ClientResponse, hear: Callable[[bytes], bool]) -> bytes:
+async def _read_final_line(
+    response: aiohttp.ClientResponse, hear: Callable[[bytes], bool]
+) -> bytes:
     """The line that is the answer; nothing, when it ends without one."""
-    async for line in _lines(response):
+    async for line in _iterate_lines(response):
         if not hear(line):
             return line
     return b""
 
 
-async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+async def _iterate_lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     rest = b""
     line_count, byte_count, begun_s = 0, 0, time.monotonic()
     async for chunk in response.content.iter_any():
@@ -182,15 +186,15 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         ):
             response.close()
             limit = f"{LINE_COUNT_MAX_PER_S:,} lines a second"
-            raise WorkerAnswerUnusable(f"it reports too much progress, more than {limit}")
+            raise InvalidWorkerResponse(f"it reports too much progress, more than {limit}")
         for line in whole:
             yield line
-        _check(response, len(rest))
+        _check_size(response, len(rest))
     if rest:
         yield rest
 
 
-def _check(response: aiohttp.ClientResponse, byte_count: int) -> None:
+def _check_size(response: aiohttp.ClientResponse, byte_count: int) -> None:
     if byte_count > BYTE_COUNT_MAX:
         response.close()
-        raise WorkerAnswerUnusable(f"the answer is more than {BYTE_COUNT_MAX:,} bytes")
+        raise InvalidWorkerResponse(f"the answer is more than {BYTE_COUNT_MAX:,} bytes")

@@ -16,7 +16,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 ADDRESS_COUNT_MAX: Final = 20
 
 
-class NotAllowed(OSError):
+class AddressNotAllowed(OSError):
     """The address is none that may be connected to."""
 
 
@@ -24,9 +24,9 @@ class AllowedAddresses(AbstractResolver):
     """Names are looked up here, and what is connected to is what was checked."""
 
     def __init__(self, networks: Sequence[str] = ()) -> None:
-        self._networks = [_network(one) for one in networks]
+        self._networks = [_parse_network(one) for one in networks]
 
-    def check(self, address: str) -> None:
+    def check_host(self, address: str) -> None:
         """NotAllowed, if `address` is a number that is not allowed; a name is checked later.
 
         What only looks like a number is not allowed either: each system reads it in its own way.
@@ -34,15 +34,15 @@ class AllowedAddresses(AbstractResolver):
         host = address.strip("[]")
         problem = host_problem(host)
         if problem is not None:
-            raise NotAllowed(problem)
+            raise AddressNotAllowed(problem)
         try:
             number = ipaddress.ip_address(host.partition("%")[0])
         except ValueError:
             return
         if not self._is_allowed(number):
-            raise NotAllowed(_problem(address))
+            raise AddressNotAllowed(_not_allowed_message(address))
 
-    def socket_for(self, found: AddrInfoType) -> socket.socket:
+    def make_socket(self, found: AddrInfoType) -> socket.socket:
         """A socket to connect with to that address, if it is allowed (else NotAllowed).
 
         Nothing is connected to but through here, whatever the client takes for an address.
@@ -52,9 +52,9 @@ class AllowedAddresses(AbstractResolver):
         try:
             number = ipaddress.ip_address(address.partition("%")[0])
         except ValueError:
-            raise NotAllowed(f"{address} is no address") from None
+            raise AddressNotAllowed(f"{address} is no address") from None
         if not self._is_allowed(number):
-            raise NotAllowed(_problem(address))
+            raise AddressNotAllowed(_not_allowed_message(address))
         return socket.socket(family, kind, protocol)
 
     def _is_allowed(self, number: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
@@ -71,8 +71,8 @@ class AllowedAddresses(AbstractResolver):
         for kind, _, protocol, _, where in found[:ADDRESS_COUNT_MAX]:
             address = str(where[0])
             try:
-                self.check(address)
-            except NotAllowed:
+                self.check_host(address)
+            except AddressNotAllowed:
                 continue
             allowed.append(
                 ResolveResult(
@@ -85,14 +85,14 @@ class AllowedAddresses(AbstractResolver):
                 )
             )
         if not allowed:
-            raise NotAllowed(_problem(host))
+            raise AddressNotAllowed(_not_allowed_message(host))
         return allowed
 
     async def close(self) -> None:
         """There is nothing to close."""
 
 
-def _network(text: str) -> Network:
+def _parse_network(text: str) -> Network:
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:
@@ -100,5 +100,5 @@ def _network(text: str) -> Network:
         raise ConfigurationError(f"worker_networks: {problem}") from None
 
 
-def _problem(host: str) -> str:
+def _not_allowed_message(host: str) -> str:
     return f"{host} is not allowed; list its network in HEADWAY_WORKER_NETWORKS"

@@ -12,23 +12,23 @@ from headway.core.document import Document
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
 from headway.ports.runtime_store import (
-    CANCELLED,
-    SHUTDOWN,
+    CANCELED_ANSWER,
+    SHUTDOWN_ANSWER,
     Hint,
     InjectAnswer,
     Phase,
     ResolveAnswer,
-    RuntimeTerms,
+    RuntimeLimits,
 )
 
 
 @dataclass(slots=True, eq=False)
-class _Interrupt:
+class _InterruptState:
     answer: Document | None = None
-    waits: set[asyncio.Future[Document | None]] = field(default_factory=set)
+    waiters: set[asyncio.Future[Document | None]] = field(default_factory=set)
 
     def wake(self, outcome: Document | None) -> None:
-        for heard in self.waits:
+        for heard in self.waiters:
             if not heard.done():
                 heard.set_result(outcome)
 
@@ -47,12 +47,12 @@ class _Queue:
 class MemoryRuntimeStore:
     """Used from one event loop."""
 
-    def __init__(self, terms: RuntimeTerms | None = None) -> None:
-        self._terms = terms or RuntimeTerms()
+    def __init__(self, limits: RuntimeLimits | None = None) -> None:
+        self._limits = limits or RuntimeLimits()
         self._leases: dict[Key, Claim] = {}
         self._phases: dict[Key, Phase] = {}
-        self._interrupts: dict[RunId, dict[str, _Interrupt]] = {}
-        self._cancelled: set[RunId] = set()
+        self._interrupts: dict[RunId, dict[str, _InterruptState]] = {}
+        self._canceled_ids: set[RunId] = set()
         self._queues: dict[RunId, _Queue] = {}
         self._listeners: dict[RunId, list[Callable[[Hint], None]]] = {}
         self._is_shut_down = False
@@ -95,35 +95,37 @@ class MemoryRuntimeStore:
         *,
         timeout_s: float | None = None,  # noqa: ARG002 - Nothing expires here.
     ) -> bool:
-        return self._opened(run_id, call_id) is not None
+        return self._open_interrupt(run_id, call_id) is not None
 
     async def wait_for_interrupt(
         self, run_id: RunId, call_id: str, *, timeout_s: float | None = None
     ) -> Document | None:
-        interrupt = self._opened(run_id, call_id)
+        interrupt = self._open_interrupt(run_id, call_id)
         if interrupt is None:
             return None
         if interrupt.answer is not None:
             return interrupt.answer
-        outcome: Document | None = SHUTDOWN
+        outcome: Document | None = SHUTDOWN_ANSWER
         if not self._is_shut_down:
-            outcome = await self._heard(
-                interrupt, self._terms.permission_timeout_s if timeout_s is None else timeout_s
+            outcome = await self._wait_for_answer(
+                interrupt, self._limits.permission_timeout_s if timeout_s is None else timeout_s
             )
         if interrupt.answer is None:
-            self._close(run_id, call_id, interrupt)
+            self._close_interrupt(run_id, call_id, interrupt)
         return outcome
 
-    async def _heard(self, interrupt: _Interrupt, timeout_s: float) -> Document | None:
+    async def _wait_for_answer(
+        self, interrupt: _InterruptState, timeout_s: float
+    ) -> Document | None:
         heard: asyncio.Future[Document | None] = asyncio.get_running_loop().create_future()
-        interrupt.waits.add(heard)
+        interrupt.waiters.add(heard)
         try:
             async with asyncio.timeout(timeout_s):
                 return await heard
         except TimeoutError:
             return interrupt.answer  # It may have come in this very moment.
         finally:
-            interrupt.waits.discard(heard)
+            interrupt.waiters.discard(heard)
 
     async def resolve_interrupt(
         self, run_id: RunId, call_id: str, answer: Document
@@ -133,21 +135,21 @@ class MemoryRuntimeStore:
         if interrupt is not None and interrupt.answer is None:
             interrupt.answer = answer
             interrupt.wake(answer)
-            self._tell(run_id, Hint.ANSWER)
+            self._notify(run_id, Hint.ANSWER)
             return ResolveAnswer.RESOLVED
         is_waiting = any(other.answer is None for other in interrupts.values())
         return ResolveAnswer.STALE if is_waiting else ResolveAnswer.NOT_WAITING
 
     async def request_cancel(self, run_id: RunId) -> None:
-        self._cancelled.add(run_id)
+        self._canceled_ids.add(run_id)
         for interrupt in self._interrupts.get(run_id, {}).values():
             if interrupt.answer is None:
-                interrupt.answer = CANCELLED
-                interrupt.wake(CANCELLED)
-        self._tell(run_id, Hint.CANCEL)
+                interrupt.answer = CANCELED_ANSWER
+                interrupt.wake(CANCELED_ANSWER)
+        self._notify(run_id, Hint.CANCEL)
 
     async def is_cancelled(self, run_id: RunId) -> bool:
-        return run_id in self._cancelled
+        return run_id in self._canceled_ids
 
     async def inject_message(self, key: Key, run_id: RunId, message: Document) -> InjectAnswer:
         holder, phase = self._leases.get(key), self._phases.get(key)
@@ -158,10 +160,10 @@ class MemoryRuntimeStore:
             return InjectAnswer.NOT_STREAMING
         if phase is Phase.COMPACTING:
             return InjectAnswer.COMPACTING
-        if len(queue.messages) >= self._terms.message_count_max:
+        if len(queue.messages) >= self._limits.message_count_max:
             return InjectAnswer.FULL
         queue.messages.append(message)
-        self._tell(run_id, Hint.MESSAGE)
+        self._notify(run_id, Hint.MESSAGE)
         return InjectAnswer.INJECTED
 
     async def drain_messages(self, claim: Claim) -> tuple[Document, ...]:
@@ -169,7 +171,7 @@ class MemoryRuntimeStore:
         return () if queue is None or queue.owner != claim else queue.take_all()
 
     async def publish_hint(self, run_id: RunId, hint: Hint) -> None:
-        self._tell(run_id, hint)
+        self._notify(run_id, hint)
 
     async def watch(self, run_id: RunId, listener: Callable[[Hint], None]) -> Callable[[], None]:
         self._listeners.setdefault(run_id, []).append(listener)
@@ -189,7 +191,7 @@ class MemoryRuntimeStore:
             return
         for interrupt in self._interrupts.pop(claim.run_id, {}).values():
             interrupt.wake(None)
-        self._cancelled.discard(claim.run_id)
+        self._canceled_ids.discard(claim.run_id)
         self._queues.pop(claim.run_id, None)
         await self.release_lease(key, claim)
 
@@ -197,24 +199,26 @@ class MemoryRuntimeStore:
         self._is_shut_down = True
         for interrupts in self._interrupts.values():
             for interrupt in interrupts.values():
-                interrupt.wake(SHUTDOWN)
+                interrupt.wake(SHUTDOWN_ANSWER)
 
-    def _opened(self, run_id: RunId, call_id: str) -> _Interrupt | None:
+    def _open_interrupt(self, run_id: RunId, call_id: str) -> _InterruptState | None:
         interrupts = self._interrupts.setdefault(run_id, {})
         if call_id not in interrupts:
-            if len(interrupts) >= self._terms.interrupt_count_max:
+            if len(interrupts) >= self._limits.interrupt_count_max:
                 return None
-            interrupts[call_id] = _Interrupt(CANCELLED if run_id in self._cancelled else None)
+            interrupts[call_id] = _InterruptState(
+                CANCELED_ANSWER if run_id in self._canceled_ids else None
+            )
         return interrupts[call_id]
 
-    def _close(self, run_id: RunId, call_id: str, interrupt: _Interrupt) -> None:
+    def _close_interrupt(self, run_id: RunId, call_id: str, interrupt: _InterruptState) -> None:
         interrupts = self._interrupts.get(run_id, {})
         if interrupts.get(call_id) is interrupt:
             del interrupts[call_id]
             if not interrupts:
                 del self._interrupts[run_id]
 
-    def _tell(self, run_id: RunId, hint: Hint) -> None:
+    def _notify(self, run_id: RunId, hint: Hint) -> None:
         loop = asyncio.get_running_loop()
         for listener in self._listeners.get(run_id, ()):
             loop.call_soon(listener, hint)

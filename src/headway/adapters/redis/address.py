@@ -18,8 +18,8 @@ from urllib.parse import parse_qsl, unquote
 
 from headway.core.errors import ConfigurationError
 
-PORT: Final = 6379
-EXAMPLE: Final = "redis://user:password@host:6379/0"
+DEFAULT_PORT: Final = 6379
+EXAMPLE_URL: Final = "redis://user:password@host:6379/0"
 _SCHEMES: Final = ("redis", "rediss", "redis+cluster", "rediss+cluster")
 _TLS_FILES: Final = {
     "ssl_ca": "ssl_ca_certs",
@@ -28,7 +28,7 @@ _TLS_FILES: Final = {
 }
 
 
-class Node(NamedTuple):
+class RedisNode(NamedTuple):
     """Where one server listens."""
 
     host: str
@@ -40,10 +40,10 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisAddress:
-    nodes: tuple[Node, ...]
+    nodes: tuple[RedisNode, ...]
     is_cluster: bool
     is_tls: bool
-    arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    connection_arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """What each connection is made with: who we are, the certificates, the number."""
 
     @property
@@ -52,52 +52,52 @@ class RedisAddress:
         return ",".join(str(node) for node in self.nodes)
 
 
-def parse_redis_url(text: str, *, place: str = "the Redis URL") -> RedisAddress:
+def parse_redis_url(text: str, *, setting: str = "the Redis URL") -> RedisAddress:
     """The address, or ConfigurationError that names the place, the fault and what to do."""
     if find_spec("redis") is None:
         raise ConfigurationError("Redis needs the extra: pip install 'headway[redis]'")
     scheme, mark, rest = text.partition("://")
     if not mark:
-        _refuse(place, f"cannot be read; write it like {EXAMPLE}")
+        _refuse(setting, f"cannot be read; write it like {EXAMPLE_URL}")
     if scheme not in _SCHEMES:
-        _refuse(place, f"has the unknown scheme {scheme!r}; use one of {', '.join(_SCHEMES)}")
+        _refuse(setting, f"has the unknown scheme {scheme!r}; use one of {', '.join(_SCHEMES)}")
     if "#" in rest:
-        _refuse(place, "has a # in it; write @ : / ? # in the password as %40 %3A %2F %3F %23")
+        _refuse(setting, "has a # in it; write @ : / ? # in the password as %40 %3A %2F %3F %23")
     is_tls, is_cluster = scheme.startswith("rediss"), scheme.endswith("+cluster")
     head, _, query = rest.partition("?")
     server, _, path = head.partition("/")
     who, _, hosts = server.rpartition("@")
-    nodes = tuple(_node(host, place) for host in hosts.split(","))
+    nodes = tuple(_parse_node(host, setting) for host in hosts.split(","))
     if len(nodes) > 1 and not is_cluster:
-        _refuse(place, f"names several servers; write {scheme}+cluster:// if they are a cluster")
+        _refuse(setting, f"names several servers; write {scheme}+cluster:// if they are a cluster")
     return RedisAddress(
         nodes=nodes,
         is_cluster=is_cluster,
         is_tls=is_tls,
-        arguments={
-            **_credentials(who, place),
-            **_database(path, place, is_cluster=is_cluster),
-            **_certificates(query, place, is_tls=is_tls),
+        connection_arguments={
+            **_parse_credentials(who, setting),
+            **_parse_database(path, setting, is_cluster=is_cluster),
+            **_parse_tls_files(query, setting, is_tls=is_tls),
         },
     )
 
 
-def _node(text: str, place: str) -> Node:
+def _parse_node(text: str, place: str) -> RedisNode:
     host, mark, port = text.rpartition(":")
     if not mark or text.endswith("]"):
-        host, port = text, str(PORT)
+        host, port = text, str(DEFAULT_PORT)
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
         _refuse(place, "has a host with colons; write an IPv6 address in brackets, like [::1]")
     if not host:
-        _refuse(place, f"names no host; write it like {EXAMPLE}")
+        _refuse(place, f"names no host; write it like {EXAMPLE_URL}")
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
         _refuse(place, "has a port that is not a number from 1 to 65535")
-    return Node(host, int(port))
+    return RedisNode(host, int(port))
 
 
-def _credentials(who: str, place: str) -> dict[str, str]:
+def _parse_credentials(who: str, place: str) -> dict[str, str]:
     if "@" in who or "/" in who:
         _refuse(place, "has a bare @ or / in the password; write them as %40 and %2F")
     user, _, password = who.partition(":")
@@ -105,7 +105,7 @@ def _credentials(who: str, place: str) -> dict[str, str]:
     return {name: value for name, value in named.items() if value}
 
 
-def _database(path: str, place: str, *, is_cluster: bool) -> dict[str, int]:
+def _parse_database(path: str, place: str, *, is_cluster: bool) -> dict[str, int]:
     if is_cluster:
         if path not in {"", "0"}:
             _refuse(place, "has a database number; a cluster has only 0, leave it out")
@@ -115,7 +115,7 @@ def _database(path: str, place: str, *, is_cluster: bool) -> dict[str, int]:
     return {"db": int(path or 0)}
 
 
-def _certificates(query: str, place: str, *, is_tls: bool) -> dict[str, str]:
+def _parse_tls_files(query: str, place: str, *, is_tls: bool) -> dict[str, str]:
     pairs = parse_qsl(query, keep_blank_values=True)
     given = dict(pairs)
     unknown = sorted(given.keys() - _TLS_FILES.keys())

@@ -11,27 +11,27 @@ from headway.core.ids import Key, RunId
 _ESCAPES: Final = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D"})
 
 
-def lease_of(key: Key) -> bytes:
+def lease_name(key: Key) -> bytes:
     return _name(key, "lease")
 
 
-def interactive_of(key: Key) -> bytes:
+def interactive_name(key: Key) -> bytes:
     return _name(key, "interactive")
 
 
-def interrupt_of(run_id: RunId) -> bytes:
+def interrupt_name(run_id: RunId) -> bytes:
     return _name(run_id, "interrupt")
 
 
-def cancel_of(run_id: RunId) -> bytes:
+def cancel_name(run_id: RunId) -> bytes:
     return _name(run_id, "cancel")
 
 
-def queue_of(run_id: RunId) -> bytes:
+def queue_name(run_id: RunId) -> bytes:
     return _name(run_id, "queue")
 
 
-def channel_of(run_id: RunId) -> bytes:
+def channel_name(run_id: RunId) -> bytes:
     """Where everything is told that happens to the run."""
     return _name(run_id, "interrupt_ch")
 

@@ -95,7 +95,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return messages
 """
 
-ASK: Final = (
+OPEN_INTERRUPT: Final = (
     _EXTEND
     + """
 -- KEYS interrupt, cancel; ARGV call_id, ttl_ms, interrupt_count_max, answer when cancelled.
@@ -116,14 +116,14 @@ return ''
 """
 )
 
-GIVE_UP: Final = """
+CLOSE_INTERRUPT: Final = """
 -- KEYS interrupt; ARGV call_id. The answer that came in the last moment, or the question closes.
 local answer = redis.call('HGET', KEYS[1], '!' .. ARGV[1])
 if not answer then redis.call('HDEL', KEYS[1], '?' .. ARGV[1]) end
 return answer
 """
 
-RESOLVE: Final = (
+RESOLVE_INTERRUPT: Final = (
     _PUBLISH
     + """
 -- KEYS interrupt, channel; ARGV call_id, answer, words

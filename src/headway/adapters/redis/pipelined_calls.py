@@ -18,40 +18,48 @@ from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 from redis.exceptions import AskError, MovedError, NoScriptError, RedisClusterException
 
-from headway.adapters.redis.address import Node, RedisAddress
-from headway.adapters.redis.pipeline import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, FAULTS, Pipe, Word
+from headway.adapters.redis.address import RedisAddress, RedisNode
+from headway.adapters.redis.pipeline import (
+    CALL_TIMEOUT_S,
+    CONNECT_TIMEOUT_S,
+    REDIS_ERRORS,
+    CommandArgument,
+    Pipeline,
+)
 from headway.core.errors import RuntimeUnavailable
 
-_ATTEMPT_COUNT: Final = 3
+_ATTEMPT_COUNT_MAX: Final = 3
 
 
-class Calls:
+class RedisClient:
     """Made for the event loop that uses it first; connects when it is used."""
 
     def __init__(self, address: RedisAddress) -> None:
         self._address = address
-        self._kind = SSLConnection if address.is_tls else Connection
-        self._arguments = {
-            **address.arguments,
+        self._connection_class = SSLConnection if address.is_tls else Connection
+        self._connection_arguments = {
+            **address.connection_arguments,
             # Calls are bounded by us: the driver's own limit can swallow a cancel.
             "socket_timeout": None,
             "socket_connect_timeout": CONNECT_TIMEOUT_S,
             "protocol": 2,
             "retry": Retry(NoBackoff(), 0),
         }
-        self._driver = self._open()
-        self._pipes: dict[Node, Pipe] = {}
+        self._driver = self._open_driver()
+        self._pipelines: dict[RedisNode, Pipeline] = {}
         self._scripts: dict[str, AsyncScript] = {}
-        self._knows_servers = not address.is_cluster
-        self._asking = asyncio.Lock()
-        self._asked_count = 0
-        self._fault: Exception | None = None
+        self._has_topology = not address.is_cluster
+        self._topology_lock = asyncio.Lock()
+        self._topology_read_count = 0
+        self._topology_error: Exception | None = None
 
     @property
     def is_cluster(self) -> bool:
         return self._address.is_cluster
 
-    async def run(self, source: str, *, keys: Sequence[bytes], values: Sequence[Word] = ()) -> Any:
+    async def run_script(
+        self, source: str, *, keys: Sequence[bytes], values: Sequence[CommandArgument] = ()
+    ) -> Any:
         """What the script returns; RuntimeUnavailable within seconds."""
         script = self._scripts.get(source)
         if script is None:
@@ -60,48 +68,48 @@ class Calls:
         words = ("EVALSHA", script.sha, len(keys), *keys, *values)
         return await self._call(keys[0], words, lambda: found(keys=keys, args=values), source)
 
-    async def read(self, *keys: bytes) -> list[bytes | None]:
+    async def read_values(self, *keys: bytes) -> list[bytes | None]:
         """The values of keys of one entity, as of one instant."""
         values = await self._call(keys[0], ("MGET", *keys), lambda: self._driver.mget(keys))
         return list(values)
 
-    async def node_of(self, key: bytes) -> Node:
+    async def node_of(self, key: bytes) -> RedisNode:
         """The server that has the key, as far as is known."""
         if not isinstance(self._driver, RedisCluster):
             return self._address.nodes[0]
-        if not self._knows_servers:
-            await self.learn_servers()
+        if not self._has_topology:
+            await self.load_topology()
         try:
             node = self._driver.get_node_from_key(key)  # type: ignore[arg-type]
         except RedisClusterException as error:
-            self._knows_servers = False
-            raise self._unavailable(error) from error
+            self._has_topology = False
+            raise self._to_unavailable(error) from error
         assert node is not None  # Only a replica may be none.
-        return Node(str(node.host), int(node.port))
+        return RedisNode(str(node.host), int(node.port))
 
-    async def learn_servers(self) -> None:
+    async def load_topology(self) -> None:
         """Ask the cluster who has which keys now; all who ask meanwhile share the answer."""
         assert isinstance(self._driver, RedisCluster)
-        asked = self._asked_count
-        async with self._asking:
-            if self._asked_count == asked:
-                self._fault = None
+        asked = self._topology_read_count
+        async with self._topology_lock:
+            if self._topology_read_count == asked:
+                self._topology_error = None
                 try:
                     async with asyncio.timeout(CALL_TIMEOUT_S):
                         await self._driver.nodes_manager.initialize()
-                except FAULTS as error:
-                    self._fault = error
-                self._asked_count += 1
-        if self._fault is not None:
-            raise self._unavailable(self._fault) from self._fault
-        self._knows_servers = True
+                except REDIS_ERRORS as error:
+                    self._topology_error = error
+                self._topology_read_count += 1
+        if self._topology_error is not None:
+            raise self._to_unavailable(self._topology_error) from self._topology_error
+        self._has_topology = True
 
-    def dial(self, node: Node) -> AbstractConnection:
+    def make_connection(self, node: RedisNode) -> AbstractConnection:
         """A connection of one's own; not connected yet."""
-        return self._kind(host=node.host, port=node.port, **self._arguments)
+        return self._connection_class(host=node.host, port=node.port, **self._connection_arguments)
 
     async def close(self) -> None:
-        for pipe in self._pipes.values():
+        for pipe in self._pipelines.values():
             await pipe.close()
         await self._driver.aclose()
         if isinstance(self._driver, RedisCluster):  # Also what a failed beginning has left.
@@ -111,52 +119,56 @@ class Calls:
     async def _call(
         self,
         key: bytes,
-        words: tuple[Word, ...],
+        words: tuple[CommandArgument, ...],
         by_driver: Callable[[], Awaitable[Any]],
         source: str = "",
     ) -> Any:
         try:
-            for _ in range(_ATTEMPT_COUNT):
-                pipe = self._pipe_to(await self.node_of(key))
+            for _ in range(_ATTEMPT_COUNT_MAX):
+                pipe = self._pipeline_to(await self.node_of(key))
                 try:
                     return await pipe.call(*words)
                 except NoScriptError:
-                    await pipe.load(source)
+                    await pipe.load_script(source)
                 except MovedError:
-                    await self.learn_servers()
+                    await self.load_topology()
                 except AskError:
                     break
             async with asyncio.timeout(CALL_TIMEOUT_S):
                 return await by_driver()  # It follows keys that are on their way.
-        except FAULTS as error:
-            self._knows_servers = not self.is_cluster
-            raise self._unavailable(error) from error
+        except REDIS_ERRORS as error:
+            self._has_topology = not self.is_cluster
+            raise self._to_unavailable(error) from error
 
-    def _pipe_to(self, node: Node) -> Pipe:
-        pipe = self._pipes.get(node)
+    def _pipeline_to(self, node: RedisNode) -> Pipeline:
+        pipe = self._pipelines.get(node)
         if pipe is None:
-            pipe = Pipe(self._kind, host=node.host, port=node.port, **self._arguments)
-            self._pipes[node] = pipe
+            pipe = Pipeline(
+                self._connection_class, host=node.host, port=node.port, **self._connection_arguments
+            )
+            self._pipelines[node] = pipe
         return pipe
 
-    def _unavailable(self, error: BaseException) -> RuntimeUnavailable:
-        return RuntimeUnavailable(self._address.display, reason_of(error))
+    def _to_unavailable(self, error: BaseException) -> RuntimeUnavailable:
+        return RuntimeUnavailable(self._address.display, error_reason(error))
 
-    def _open(self) -> Redis | RedisCluster:
+    def _open_driver(self) -> Redis | RedisCluster:
         if self._address.is_cluster:
             return RedisCluster(
                 startup_nodes=[ClusterNode(node.host, node.port) for node in self._address.nodes],
                 ssl=self._address.is_tls,
                 # A part that has lost its server does not take the others with it.
                 require_full_coverage=False,
-                **self._arguments,
+                **self._connection_arguments,
             )
         node = self._address.nodes[0]
-        pool = ConnectionPool(self._kind, host=node.host, port=node.port, **self._arguments)
+        pool = ConnectionPool(
+            self._connection_class, host=node.host, port=node.port, **self._connection_arguments
+        )
         return Redis.from_pool(pool)
 
 
-def reason_of(error: BaseException) -> str:
+def error_reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return f"it did not answer within {CALL_TIMEOUT_S:g} s"
     return str(error).rstrip(".") or type(error).__name__

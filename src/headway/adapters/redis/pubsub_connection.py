@@ -9,23 +9,28 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ClusterError, MovedError, ResponseError
 from redis.exceptions import ConnectionError as ConnectionLost
 
-from headway.adapters.redis.address import Node
-from headway.adapters.redis.pipeline import CALL_TIMEOUT_S, CONNECT_TIMEOUT_S, Word, packed
+from headway.adapters.redis.address import RedisNode
+from headway.adapters.redis.pipeline import (
+    CALL_TIMEOUT_S,
+    CONNECT_TIMEOUT_S,
+    CommandArgument,
+    encode_commands,
+)
 
-Words = Sequence[str]
-Listener = Callable[[Words], None]
+PubSubMessage = Sequence[str]
+MessageListener = Callable[[PubSubMessage], None]
 
-LOOK: Final[Words] = ("look",)
+RESYNC: Final[PubSubMessage] = ("look",)
 """Something may have been said while nobody listened."""
-PING_EVERY_S: Final = 5.0
-SILENCE_MAX_S: Final = PING_EVERY_S + CALL_TIMEOUT_S
-LEAVE_AFTER_S: Final = 1.0
+PING_INTERVAL_S: Final = 5.0
+SILENCE_MAX_S: Final = PING_INTERVAL_S + CALL_TIMEOUT_S
+UNSUBSCRIBE_DELAY_S: Final = 1.0
 """A channel is left a little later: when thousands wake at once, that can wait."""
-_COMMANDS_AT_ONCE: Final = 1_000
-_MESSAGES_AT_ONCE: Final = 1_000
-_MESSAGES: Final = (b"message", b"smessage")
-_CONFIRMATIONS: Final = (b"subscribe", b"ssubscribe")
-_ENDS: Final = (b"unsubscribe", b"sunsubscribe")
+_COMMAND_BATCH_COUNT_MAX: Final = 1_000
+_MESSAGE_BATCH_COUNT_MAX: Final = 1_000
+_MESSAGE_KINDS: Final = (b"message", b"smessage")
+_SUBSCRIBE_KINDS: Final = (b"subscribe", b"ssubscribe")
+_UNSUBSCRIBE_KINDS: Final = (b"unsubscribe", b"sunsubscribe")
 
 
 class Channel:
@@ -35,13 +40,13 @@ class Channel:
 
     def __init__(self, name: bytes) -> None:
         self.name = name
-        self.listeners: list[Listener] = []
+        self.listeners: list[MessageListener] = []
         self.confirmed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def confirm(self) -> None:
         """Now nothing is missed any more; what was said before this may have been."""
         if self.confirmed.done():
-            self.tell(LOOK)
+            self.notify(RESYNC)
         else:
             self.confirmed.set_result(None)
 
@@ -50,49 +55,49 @@ class Channel:
         if not self.confirmed.done():
             self.confirmed.set_exception(fault)
 
-    def tell(self, words: Words) -> None:
+    def notify(self, words: PubSubMessage) -> None:
         for listener in tuple(self.listeners):
             listener(words)
 
 
-class Line:
+class PubSubConnection:
     """What `channels` holds is subscribed to whenever the line is up."""
 
-    def __init__(self, node: Node, dial: Callable[[Node], AbstractConnection]) -> None:
+    def __init__(self, node: RedisNode, dial: Callable[[RedisNode], AbstractConnection]) -> None:
         self.node = node
         self.channels: dict[bytes, Channel] = {}
-        self.was_up = False
-        self._dial = dial
+        self.has_received = False
+        self._make_connection = dial
         self._is_sharded = True
-        self._is_up = False
-        self._outbox: list[tuple[Word, ...]] = []
-        self._has_mail = asyncio.Event()
-        self._to_leave: set[bytes] = set()
-        self._leaving: asyncio.TimerHandle | None = None
-        self._heard_s = 0.0
+        self._is_connected = False
+        self._outbox: list[tuple[CommandArgument, ...]] = []
+        self._outbox_filled = asyncio.Event()
+        self._names_to_unsubscribe: set[bytes] = set()
+        self._unsubscribe_timer: asyncio.TimerHandle | None = None
+        self._last_reply_s = 0.0
 
     def add(self, channel: Channel) -> None:
         self.channels[channel.name] = channel
-        self._to_leave.discard(channel.name)
+        self._names_to_unsubscribe.discard(channel.name)
         self._send("SUBSCRIBE", channel.name)
 
     def remove(self, channel: Channel) -> None:
         del self.channels[channel.name]
-        self._to_leave.add(channel.name)
-        if self._leaving is None:
+        self._names_to_unsubscribe.add(channel.name)
+        if self._unsubscribe_timer is None:
             loop = asyncio.get_running_loop()
-            self._leaving = loop.call_later(LEAVE_AFTER_S, self._leave)
+            self._unsubscribe_timer = loop.call_later(UNSUBSCRIBE_DELAY_S, self._send_unsubscribes)
 
-    async def talk(self) -> None:
+    async def run(self) -> None:
         """Connect, subscribe to everything, and hear until the connection breaks; then raise."""
-        connection = self._dial(self.node)
+        connection = self._make_connection(self.node)
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await connection.connect()  # type: ignore[no-untyped-call]
-                self._is_sharded = await _has_shards(connection)
-            self._is_up = True
+                self._is_sharded = await _has_sharded_pubsub(connection)
+            self._is_connected = True
             self._outbox.clear()
-            self._to_leave.clear()
+            self._names_to_unsubscribe.clear()
             for name in self.channels:
                 self._send("SUBSCRIBE", name)
             async with asyncio.TaskGroup() as group:
@@ -100,70 +105,72 @@ class Line:
                 group.create_task(self._read(connection))
                 group.create_task(self._ping())
         finally:
-            self._is_up = False
-            if self._leaving is not None:
-                self._leaving.cancel()
-                self._leaving = None
+            self._is_connected = False
+            if self._unsubscribe_timer is not None:
+                self._unsubscribe_timer.cancel()
+                self._unsubscribe_timer = None
             await connection.disconnect(nowait=True)
 
     def _send(self, verb: str, name: bytes) -> None:
-        if not self._is_up:  # Once it is, it subscribes to everything.
+        if not self._is_connected:  # Once it is, it subscribes to everything.
             return
         self._outbox.append((f"S{verb}" if self._is_sharded else verb, name))
-        self._has_mail.set()
+        self._outbox_filled.set()
 
-    def _leave(self) -> None:
-        self._leaving = None
-        for name in self._to_leave:
+    def _send_unsubscribes(self) -> None:
+        self._unsubscribe_timer = None
+        for name in self._names_to_unsubscribe:
             self._send("UNSUBSCRIBE", name)
-        self._to_leave.clear()
+        self._names_to_unsubscribe.clear()
 
     async def _write(self, connection: AbstractConnection) -> None:
         while True:
-            await self._has_mail.wait()
-            commands = self._outbox[:_COMMANDS_AT_ONCE]
-            del self._outbox[:_COMMANDS_AT_ONCE]
+            await self._outbox_filled.wait()
+            commands = self._outbox[:_COMMAND_BATCH_COUNT_MAX]
+            del self._outbox[:_COMMAND_BATCH_COUNT_MAX]
             if not self._outbox:
-                self._has_mail.clear()
+                self._outbox_filled.clear()
             async with asyncio.timeout(CALL_TIMEOUT_S):
-                await connection.send_packed_command(packed(commands), check_health=False)
+                await connection.send_packed_command(encode_commands(commands), check_health=False)
 
     async def _read(self, connection: AbstractConnection) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            for _ in range(_MESSAGES_AT_ONCE):
-                self._hear(await connection.read_response(disconnect_on_error=False))
-                self._heard_s = loop.time()
+            for _ in range(_MESSAGE_BATCH_COUNT_MAX):
+                self._handle_reply(await connection.read_response(disconnect_on_error=False))
+                self._last_reply_s = loop.time()
             await asyncio.sleep(0)  # Reading what has already come does not let others run.
 
     async def _ping(self) -> None:
         """Notice a server that keeps silent without hanging up."""
         loop = asyncio.get_running_loop()
-        self._heard_s = loop.time()
+        self._last_reply_s = loop.time()
         while True:
-            await asyncio.sleep(PING_EVERY_S)
-            if loop.time() - self._heard_s > SILENCE_MAX_S:
+            await asyncio.sleep(PING_INTERVAL_S)
+            if loop.time() - self._last_reply_s > SILENCE_MAX_S:
                 raise ConnectionLost(f"it said nothing for {SILENCE_MAX_S:g} s")
             self._outbox.append(("PING",))
-            self._has_mail.set()
+            self._outbox_filled.set()
 
-    def _hear(self, reply: Any) -> None:
-        self.was_up = True
+    def _handle_reply(self, reply: Any) -> None:
+        self.has_received = True
         if not isinstance(reply, list):  # The answer to a ping.
             return
         kind, name = reply[0], reply[1]
         channel = self.channels.get(name)
         if channel is None:
             return
-        if kind in _MESSAGES:
-            channel.tell(_words(reply[2]))
-        elif kind in _CONFIRMATIONS:
+        if kind in _MESSAGE_KINDS:
+            channel.notify(_parse_message(reply[2]))
+        elif kind in _SUBSCRIBE_KINDS:
             channel.confirm()
-        elif kind in _ENDS:  # The slot has moved away; or it was left and asked for again.
+        elif (
+            kind in _UNSUBSCRIBE_KINDS
+        ):  # The slot has moved away; or it was left and asked for again.
             self._send("SUBSCRIBE", name)
 
 
-async def _has_shards(connection: AbstractConnection) -> bool:
+async def _has_sharded_pubsub(connection: AbstractConnection) -> bool:
     """Whether the scripts' own attempt succeeds here. A server without the slot has them too."""
     await connection.send_command("SPUBLISH", "{hw:}:anyone", "")
     try:
@@ -175,10 +182,10 @@ async def _has_shards(connection: AbstractConnection) -> bool:
     return True
 
 
-def _words(text: bytes) -> Words:
+def _parse_message(text: bytes) -> PubSubMessage:
     """What was said; something that we did not say is a reason to look."""
     try:
         words = json.loads(text)
     except ValueError:
-        return LOOK
-    return words if isinstance(words, list) and words else LOOK
+        return RESYNC
+    return words if isinstance(words, list) and words else RESYNC

@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from headway.adapters.redis.address import Node
-from headway.adapters.redis.pipeline import FAULTS
-from headway.adapters.redis.pipelined_calls import Calls, reason_of
-from headway.adapters.redis.pubsub_connection import Channel, Line, Listener
+from headway.adapters.redis.address import RedisNode
+from headway.adapters.redis.pipeline import REDIS_ERRORS
+from headway.adapters.redis.pipelined_calls import RedisClient, error_reason
+from headway.adapters.redis.pubsub_connection import Channel, MessageListener, PubSubConnection
 from headway.core.errors import RuntimeUnavailable, StoreClosed
 from headway.log import event_log
 
@@ -24,31 +24,33 @@ log = event_log(__name__)
 
 
 class Subscriber:
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-        self._channels: dict[bytes, tuple[Channel, Line]] = {}
-        self._lines: dict[Node, Line] = {}
-        self._tasks: dict[Line, asyncio.Task[None]] = {}
+    def __init__(self, calls: RedisClient) -> None:
+        self._client = calls
+        self._channels: dict[bytes, tuple[Channel, PubSubConnection]] = {}
+        self._connections: dict[RedisNode, PubSubConnection] = {}
+        self._tasks: dict[PubSubConnection, asyncio.Task[None]] = {}
         self._is_closed = False
 
     @asynccontextmanager
-    async def listening(self, name: bytes, listener: Listener) -> AsyncIterator[None]:
-        await self.listen(name, listener)
+    async def open_subscription(
+        self, name: bytes, listener: MessageListener
+    ) -> AsyncIterator[None]:
+        await self.subscribe(name, listener)
         try:
             yield
         finally:
-            self.forget(name, listener)
+            self.unsubscribe(name, listener)
 
-    async def listen(self, name: bytes, listener: Listener) -> None:
+    async def subscribe(self, name: bytes, listener: MessageListener) -> None:
         """Returns when nothing that is said from now on will be missed.
 
         RuntimeUnavailable: the line cannot be used. While it can, this waits for its turn.
         """
-        node = await self._calls.node_of(name)
+        node = await self._client.node_of(name)
         if self._is_closed:
             raise StoreClosed
         if name not in self._channels:
-            line = self._line_to(node)
+            line = self._connection_to(node)
             self._channels[name] = Channel(name), line
             line.add(self._channels[name][0])
         channel, _ = self._channels[name]
@@ -56,10 +58,10 @@ class Subscriber:
         try:
             await asyncio.shield(channel.confirmed)
         except BaseException:
-            self.forget(name, listener)
+            self.unsubscribe(name, listener)
             raise
 
-    def forget(self, name: bytes, listener: Listener) -> None:
+    def unsubscribe(self, name: bytes, listener: MessageListener) -> None:
         channel, line = self._channels.get(name, (None, None))
         if channel is None or line is None or listener not in channel.listeners:
             return
@@ -78,50 +80,50 @@ class Subscriber:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _line_to(self, node: Node) -> Line:
-        line = self._lines.get(node)
+    def _connection_to(self, node: RedisNode) -> PubSubConnection:
+        line = self._connections.get(node)
         if line is None:
-            line = self._lines[node] = Line(node, self._calls.dial)
-            self._tasks[line] = asyncio.create_task(self._keep(line))
+            line = self._connections[node] = PubSubConnection(node, self._client.make_connection)
+            self._tasks[line] = asyncio.create_task(self._keep_connected(line))
         return line
 
-    async def _keep(self, line: Line) -> None:
+    async def _keep_connected(self, line: PubSubConnection) -> None:
         """Keep the line up for as long as somebody listens on it, or it does not break."""
         retry_s = RETRY_MIN_S
         while True:
             try:
-                await line.talk()
-            except* FAULTS as faults:
-                reason = reason_of(_first(faults))
+                await line.run()
+            except* REDIS_ERRORS as faults:
+                reason = error_reason(_first_error(faults))
                 log.warning("runtime_line_lost", extra={"node": str(line.node), "reason": reason})
                 for channel in line.channels.values():
                     channel.fail(RuntimeUnavailable(str(line.node), reason))
-            retry_s = RETRY_MIN_S if line.was_up else min(2 * retry_s, RETRY_MAX_S)
-            line.was_up = False
+            retry_s = RETRY_MIN_S if line.has_received else min(2 * retry_s, RETRY_MAX_S)
+            line.has_received = False
             await asyncio.sleep(retry_s)
             await self._reroute(line)
             if not line.channels:
-                del self._lines[line.node], self._tasks[line]
+                del self._connections[line.node], self._tasks[line]
                 break
 
-    async def _reroute(self, line: Line) -> None:
+    async def _reroute(self, line: PubSubConnection) -> None:
         """A cluster may have given the channels of a lost line to other servers."""
-        if not self._calls.is_cluster:
+        if not self._client.is_cluster:
             return
         try:
-            await self._calls.learn_servers()
-            routes = {name: await self._calls.node_of(name) for name in tuple(line.channels)}
+            await self._client.load_topology()
+            routes = {name: await self._client.node_of(name) for name in tuple(line.channels)}
         except RuntimeUnavailable:
             return
         for name, node in routes.items():
             channel = line.channels.get(name)
             if channel is not None and node != line.node:
                 line.remove(channel)
-                other = self._line_to(node)
+                other = self._connection_to(node)
                 self._channels[name] = channel, other
                 other.add(channel)
 
 
-def _first(faults: BaseExceptionGroup[BaseException]) -> BaseException:
+def _first_error(faults: BaseExceptionGroup[BaseException]) -> BaseException:
     first = faults.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+    return _first_error(first) if isinstance(first, BaseExceptionGroup) else first

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from headway.core.run.events import Event
 
 CHANNEL: Final = "headway"
-WORD_COUNT: Final = 3
+FIELD_COUNT: Final = 3
 SEQ_LENGTH_MAX: Final = 18
 
 
@@ -20,17 +20,17 @@ class Notice(NamedTuple):
     last_seq: int
 
 
-def notice_of(writer_id: str, events: Sequence[Event]) -> str | None:
+def encode_notice(writer_id: str, events: Sequence[Event]) -> str | None:
     """The notice of a batch with these events; a batch without any is nobody's business."""
     if not events:
         return None
     return f"{writer_id} {events[0].seq} {events[-1].seq}"
 
 
-def read_notice(text: str) -> Notice | None:
+def parse_notice(text: str) -> Notice | None:
     """None when it is none of ours: whoever may use the database may write to the channel."""
     words = text.split(" ")
-    if len(words) != WORD_COUNT or not (_is_seq(words[1]) and _is_seq(words[2])):
+    if len(words) != FIELD_COUNT or not (_is_seq(words[1]) and _is_seq(words[2])):
         return None
     return Notice(words[0], int(words[1]), int(words[2]))
 

@@ -7,8 +7,8 @@ another program's table of the same name. The columns distinguish the two:
 - The recorded revision is this program's newest: every table exists, with at least its columns.
 - It is older, or none is recorded (an interrupted first upgrade): each table with a name of
   headway's has all columns with which revision 0001 creates it, and none that headway does not
-  have. Migrations only add columns, so this holds for every older schema and for every one that is
-  half upgraded.
+  have. Migrations only add and rename columns, so this holds, with each column under its old or
+  its new name, for every older schema and for every one that is half upgraded.
 - It is unknown: it is a newer headway's if the table `stream` exists with its columns. Otherwise it
   is another program's, because `alembic_version` is Alembic's default name of the version table.
 """
@@ -18,12 +18,13 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from headway.adapters.sql.migrations.versions.m0003_column_names import RENAMES
 from headway.adapters.sql.tables import metadata, stream
 
 VERSION_TABLE: Final = "alembic_version"
 VERSION_COLUMN: Final = "version_num"
 COLUMN_COUNT_SHOWN: Final = 6
-OWN: Final[Mapping[str, frozenset[str]]] = {
+OWN_COLUMNS: Final[Mapping[str, frozenset[str]]] = {
     table.name: frozenset(column.name for column in table.columns)
     for table in metadata.sorted_tables
 }
@@ -32,7 +33,9 @@ ADDED_LATER: Final = {
     "lanes": frozenset({"configured_limit"}),
 }
 """Columns that a revision after 0001 added."""
-FIRST: Final = {name: own - ADDED_LATER.get(name, frozenset()) for name, own in OWN.items()}
+FIRST_COLUMNS: Final = {
+    name: own - ADDED_LATER.get(name, frozenset()) for name, own in OWN_COLUMNS.items()
+}
 """The columns with which revision 0001 creates each table, in one statement."""
 SIGNATURE: Final = frozenset({"cluster_id", "epoch", "seq"})
 """Columns of `stream` that every revision has and other programs are unlikely to have."""
@@ -64,7 +67,7 @@ def read_columns(connection: sa.Connection) -> Columns:
     dialect = "mysql" if connection.dialect.name == "mariadb" else connection.dialect.name
     query = sa.text(_COLUMNS[dialect]).bindparams(sa.bindparam("names", expanding=True))
     found: dict[str, list[str]] = {}
-    for table, column in connection.execute(query, {"names": [*OWN, VERSION_TABLE]}):
+    for table, column in connection.execute(query, {"names": [*OWN_COLUMNS, VERSION_TABLE]}):
         found.setdefault(table.lower(), []).append(column.lower())
     return found
 
@@ -96,20 +99,30 @@ def find_foreign(columns: Columns, revision: str | None, *, known: Sequence[str]
     strange = [
         name
         for name, found in columns.items()
-        if name in OWN and not FIRST[name] <= set(found) <= OWN[name]
+        if name in OWN_COLUMNS
+        and not FIRST_COLUMNS[name] <= _to_current_names(name, found) <= OWN_COLUMNS[name]
     ]
     if not strange:
         return None
     return f"{_describe_all(strange, columns)} not headway's, but headway needs the name"
 
 
+def _to_current_names(table: str, columns: Sequence[str]) -> set[str]:
+    renamed = RENAMES.get(table, {})
+    return {renamed.get(column, column) for column in columns}
+
+
 def _find_incomplete(columns: Columns, revision: str) -> str | None:
-    strange = [name for name in columns if name in OWN and not OWN[name] <= set(columns[name])]
+    strange = [
+        name
+        for name in columns
+        if name in OWN_COLUMNS and not OWN_COLUMNS[name] <= set(columns[name])
+    ]
     if strange:
         return (
             f"it records revision {revision}, but {_describe_all(strange, columns)} not headway's"
         )
-    missing = sorted(OWN.keys() - columns.keys())
+    missing = sorted(OWN_COLUMNS.keys() - columns.keys())
     if missing:
         return f"it records revision {revision}, but lacks the tables {', '.join(missing)}"
     return None

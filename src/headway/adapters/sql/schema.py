@@ -19,13 +19,13 @@ from headway.adapters.sql.connect.database import Database
 from headway.adapters.sql.connect.dsn import Address
 from headway.adapters.sql.connect.sqlite import (
     APPLICATION_ID,
-    create_private,
-    explain_fault,
-    is_ours,
+    create_private_file,
+    explain_error,
+    has_headway_tables,
 )
 from headway.adapters.sql.ownership import find_foreign, read_columns, read_revision
-from headway.adapters.sql.write.links.link_source import GATE_SUFFIX
-from headway.adapters.sql.write.links.sqlite_link import FileGate
+from headway.adapters.sql.write.links.link_source import LOCK_SUFFIX
+from headway.adapters.sql.write.links.sqlite_link import FileLock
 from headway.core.errors import (
     ConfigurationError,
     ForeignDatabase,
@@ -33,7 +33,7 @@ from headway.core.errors import (
     SchemaMismatch,
 )
 
-UPGRADE: Final = "headway db upgrade"
+UPGRADE_COMMAND: Final = "headway db upgrade"
 LOCK_NAME: Final = "headway_migration"
 LOCK_NUMBER: Final = 0x6864_7779
 LOCK_WAIT_S: Final = 60
@@ -51,20 +51,20 @@ async def check_schema(database: Database, address: Address) -> str:
     """The version that is there, if it is the program's own; else SchemaMismatch."""
     found = None
     path = address.file
-    with faults_explained(address):
+    with translate_errors(address):
         # A file that is not there yet is not made by looking for it.
-        if path is None or await asyncio.to_thread(is_ours, path):
-            async with database.session() as session:
+        if path is None or await asyncio.to_thread(has_headway_tables, path):
+            async with database.open_session() as session:
                 found = await session.run_sync(_find_revision, address)
-    newest = _revisions()[-1]
+    newest = _known_revisions()[-1]
     if found is None:
         raise SchemaMismatch(
-            f"the database {address.display} has no headway schema", remedy=UPGRADE
+            f"the database {address.display} has no headway schema", remedy=UPGRADE_COMMAND
         )
     if found != newest:
         raise SchemaMismatch(
             f"the schema of {address.display} is at {found}, this program needs {newest}",
-            remedy=UPGRADE,
+            remedy=UPGRADE_COMMAND,
         )
     return newest
 
@@ -72,11 +72,13 @@ async def check_schema(database: Database, address: Address) -> str:
 async def upgrade_schema(database: Database, address: Address) -> str:
     """Run the migrations that are missing, once, under a lock; the version that is there then."""
     path = address.file
-    newest = _revisions()[-1]
-    with faults_explained(address):
+    newest = _known_revisions()[-1]
+    with translate_errors(address):
         if path is not None:
-            await asyncio.to_thread(is_ours, path)  # Another's is refused before it is touched.
-        async with _locked(database, address) as connection:
+            await asyncio.to_thread(
+                has_headway_tables, path
+            )  # Another's is refused before it is touched.
+        async with _open_locked(database, address) as connection:
             found = await connection.run_sync(_find_revision, address)
             if found != newest:
                 if found is not None and path is not None:
@@ -89,21 +91,21 @@ async def upgrade_schema(database: Database, address: Address) -> str:
 
 
 @contextmanager
-def faults_explained(address: Address) -> Iterator[None]:
+def translate_errors(address: Address) -> Iterator[None]:
     """One sentence for a file that SQLite cannot use, a full disk, a role without rights."""
     try:
         yield
     except sa.exc.DBAPIError as error:
         if isinstance(error.orig, sqlite3.Error):
-            raise ConfigurationError(explain_fault(error.orig, address.database)) from error
+            raise ConfigurationError(explain_error(error.orig, address.database)) from error
         raise ConfigurationError(
-            f"the schema of {address.display} cannot be read or made: {_reason(error)}"
+            f"the schema of {address.display} cannot be read or made: {_driver_message(error)}"
         ) from error
     except sqlite3.Error as error:
-        raise ConfigurationError(explain_fault(error, address.database)) from error
+        raise ConfigurationError(explain_error(error, address.database)) from error
 
 
-def _reason(error: sa.exc.DBAPIError) -> str:
+def _driver_message(error: sa.exc.DBAPIError) -> str:
     """The server's own words: the last argument of the driver's own error, on every driver."""
     assert error.orig is not None
     driver_error = error.orig.__cause__ or error.orig
@@ -112,12 +114,12 @@ def _reason(error: sa.exc.DBAPIError) -> str:
 
 
 @asynccontextmanager
-async def _locked(database: Database, address: Address) -> AsyncIterator[AsyncConnection]:
+async def _open_locked(database: Database, address: Address) -> AsyncIterator[AsyncConnection]:
     """A connection that may write, while nobody else upgrades the same database."""
     path = address.file
-    gate = None if path is None else await asyncio.to_thread(_open_gate, path)
+    gate = None if path is None else await asyncio.to_thread(_acquire_file_lock, path)
     try:
-        async with database.writing() as connection:
+        async with database.open_write_session() as connection:
             if database.driver == "postgres":
                 await connection.execute(sa.text(f"SET LOCAL lock_timeout = '{LOCK_WAIT_S}s'"))
                 lock = sa.text("SELECT pg_advisory_xact_lock(:number)")
@@ -142,11 +144,11 @@ async def _locked(database: Database, address: Address) -> AsyncIterator[AsyncCo
             gate.close()
 
 
-def _open_gate(path: Path) -> FileGate:
-    create_private(path)
-    gate_path = Path(f"{path}{GATE_SUFFIX}")
+def _acquire_file_lock(path: Path) -> FileLock:
+    create_private_file(path)
+    gate_path = Path(f"{path}{LOCK_SUFFIX}")
     try:
-        gate = FileGate(gate_path)
+        gate = FileLock(gate_path)
     except OSError as error:
         raise ConfigurationError(
             f"the file {str(gate_path)!r} cannot be made ({error.strerror}); "
@@ -160,7 +162,7 @@ def _version_folders() -> list[Path]:
     return [Path(folder) / "versions" for folder in migrations.__path__]
 
 
-def _revisions() -> list[str]:
+def _known_revisions() -> list[str]:
     """Those that this program knows, oldest first: `m0001_runs.py` leads to revision 0001."""
     files = (file for folder in _version_folders() for file in folder.glob("m*.py"))
     return sorted(file.name[1:5] for file in files)
@@ -174,7 +176,7 @@ def _find_revision(connection: sa.Connection, address: Address) -> str | None:
     """
     columns = read_columns(connection)
     found = read_revision(connection, columns)
-    known = _revisions()
+    known = _known_revisions()
     evidence = find_foreign(columns, found, known=known)
     if evidence is not None:
         raise ForeignDatabase(address.display, evidence)
@@ -188,7 +190,7 @@ def _find_revision(connection: sa.Connection, address: Address) -> str | None:
 def _copy_file(path: Path, revision: str) -> None:
     """A copy of the state before the migration, beside the file."""
     copy = path.with_name(f"{path.name}.before-{revision}")
-    create_private(copy)
+    create_private_file(copy)
     with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(copy)) as target:
         source.backup(target)
 

@@ -15,17 +15,17 @@ from headway.adapters.sql.read.read_files import SqlFileReader
 from headway.adapters.sql.read.read_flows import SqlFlowReader
 from headway.adapters.sql.read.read_runs import SqlRunReader
 from headway.adapters.sql.read.read_workers import SqlWorkerReader
-from headway.adapters.sql.schema import faults_explained, prepare_schema
-from headway.adapters.sql.write.links.link_source import source_for
+from headway.adapters.sql.schema import prepare_schema, translate_errors
+from headway.adapters.sql.write.links.link_source import create_link_source
 from headway.adapters.sql.write.writer import Writer
 from headway.core.command.protocol import Command
 from headway.core.ids import InstanceId, Instant
 from headway.core.run.events import Event
-from headway.ports.store import Whose
+from headway.ports.store import EventOrigin
 from headway.write_tracker import note_written
 
 if TYPE_CHECKING:
-    from headway.adapters.sql.notify_listener import Ear
+    from headway.adapters.sql.notify_listener import NotifyListener
 
 A = TypeVar("A")
 
@@ -39,12 +39,12 @@ class SqlStore:
         writer: Writer,
         listeners: "Listeners",
         *,
-        ear: "Ear | None" = None,
+        notify_listener: "NotifyListener | None" = None,
     ) -> None:
         """`ear` hears other processes, where the database can carry what they say."""
         self._database = database
         self._listeners = listeners
-        self._ear = ear
+        self._notify_listener = notify_listener
         self.writer = writer
         self.runs = SqlRunReader(database)
         self.board = SqlBoardReader(database)
@@ -63,7 +63,7 @@ class SqlStore:
     @property
     def is_idle(self) -> bool:
         """Nothing is being written or read, and every answer is on its way to its caller."""
-        return self.writer.waiting.is_idle and not self._database.is_reading
+        return self.writer.queue.is_idle and not self._database.is_reading
 
     @property
     def conflict_count(self) -> int:
@@ -71,10 +71,10 @@ class SqlStore:
 
     @property
     def lost_lease_count(self) -> int:
-        return max(0, self.writer.waiting.lost_lease_count)
+        return max(0, self.writer.queue.lost_lease_count)
 
     async def apply(self, command: Command[A]) -> A:
-        answer: A = await self.writer.waiting.put(command)
+        answer: A = await self.writer.queue.put(command)
         note_written()
         return answer
 
@@ -85,49 +85,53 @@ class SqlStore:
         ttl_s: float,
         on_renewed: Callable[[float | None], None],
     ) -> Callable[[], None]:
-        return self.writer.waiting.keep_lease(instance_id, ttl_s=ttl_s, on_renewed=on_renewed)
+        return self.writer.queue.keep_lease(instance_id, ttl_s=ttl_s, on_renewed=on_renewed)
 
     def renew_lease(self) -> None:
-        self.writer.waiting.renew_lease()
+        self.writer.queue.renew_lease()
 
-    def accompany(
+    def piggyback(
         self,
-        company: Callable[[Command[Any]], Sequence[Command[A]]],
+        source: Callable[[Command[Any]], Sequence[Command[A]]],
         on_answer: Callable[[Any, A], None],
     ) -> Callable[[], None]:
-        return self.writer.waiting.accompany(company, on_answer)
+        return self.writer.queue.piggyback(source, on_answer)
 
     def listen(
-        self, listener: Callable[[Sequence[Event]], None], *, of: Whose = Whose.ALL
+        self, listener: Callable[[Sequence[Event]], None], *, origin: EventOrigin = EventOrigin.ALL
     ) -> Callable[[], None]:
-        if self._ear is not None and of is not Whose.OWN:  # Who only submits needs none.
-            self._ear.start()
-        return self._listeners.add(listener, of=of)
+        if (
+            self._notify_listener is not None and origin is not EventOrigin.OWN
+        ):  # Who only submits needs none.
+            self._notify_listener.start()
+        return self._listeners.add(listener, origin=origin)
 
     async def close(self) -> None:
         """Commit what waits, then close all connections."""
-        if self._ear is not None:
-            await self._ear.close()
+        if self._notify_listener is not None:
+            await self._notify_listener.close()
         await self.writer.close()
         await self._database.close()
 
 
 class Listeners:
     def __init__(self) -> None:
-        self._listeners: dict[object, tuple[Whose, Callable[[Sequence[Event]], None]]] = {}
+        self._listeners: dict[object, tuple[EventOrigin, Callable[[Sequence[Event]], None]]] = {}
 
-    def add(self, listener: Callable[[Sequence[Event]], None], *, of: Whose) -> Callable[[], None]:
+    def add(
+        self, listener: Callable[[Sequence[Event]], None], *, origin: EventOrigin
+    ) -> Callable[[], None]:
         ticket = object()
-        self._listeners[ticket] = of, listener
+        self._listeners[ticket] = origin, listener
 
         def stop() -> None:
             self._listeners.pop(ticket, None)
 
         return stop
 
-    def tell(self, events: Sequence[Event], *, whose: Whose) -> None:
+    def notify(self, events: Sequence[Event], *, origin: EventOrigin) -> None:
         for of, listener in list(self._listeners.values()):
-            if of in (whose, Whose.ALL):
+            if of in (origin, EventOrigin.ALL):
                 listener(events)
 
 
@@ -149,23 +153,25 @@ async def open_store(
         await prepare_schema(database, addresses[0])
         writer = Writer(
             writer_id=writer_id,
-            source=source_for(database, addresses[0]),
+            link_source=create_link_source(database, addresses[0]),
             now=now,
-            on_committed=partial(listeners.tell, whose=Whose.OWN),
+            on_committed=partial(listeners.notify, origin=EventOrigin.OWN),
         )
-        with faults_explained(addresses[0]):
+        with translate_errors(addresses[0]):
             await writer.start()
     except BaseException:
         await database.close()
         raise
-    ear = _ear(database, writer_id, listeners)
-    return SqlStore(database, writer, listeners, ear=ear)
+    ear = _create_notify_listener(database, writer_id, listeners)
+    return SqlStore(database, writer, listeners, notify_listener=ear)
 
 
-def _ear(database: Database, writer_id: str, listeners: Listeners) -> "Ear | None":
+def _create_notify_listener(
+    database: Database, writer_id: str, listeners: Listeners
+) -> "NotifyListener | None":
     if database.connector is None or database.driver != "postgres":
         return None
-    from headway.adapters.sql.notify_listener import Ear  # noqa: PLC0415  # Its driver is an optional extra.
+    from headway.adapters.sql.notify_listener import NotifyListener  # noqa: PLC0415  # Its driver is an optional extra.
 
-    tell = partial(listeners.tell, whose=Whose.OTHERS)
-    return Ear(database.connector, writer_id=writer_id, tell=tell)
+    tell = partial(listeners.notify, origin=EventOrigin.OTHERS)
+    return NotifyListener(database.connector, writer_id=writer_id, on_events=tell)

@@ -21,11 +21,11 @@ class GuardFailed(Exception):
     """Something changed between the decision and its write; the batch must be decided again."""
 
 
-def integer(name: str) -> sa.BindParameter[int]:
+def integer_param(name: str) -> sa.BindParameter[int]:
     return sa.bindparam(name, type_=sa.BigInteger())
 
 
-def text(name: str) -> sa.BindParameter[str]:
+def text_param(name: str) -> sa.BindParameter[str]:
     return sa.bindparam(name, type_=sa.String())
 
 
@@ -71,7 +71,7 @@ class Query:
     select: sa.Select[Any] | sa.CompoundSelect[Any]
     orders_locks: bool = False
     """Its order only says in which order rows are locked: of no use where none are."""
-    on_mysql: sa.Select[Any] | None = None
+    mysql_select: sa.Select[Any] | None = None
     """The same question, put so that MariaDB and MySQL answer it from an index."""
 
     def __hash__(self) -> int:
@@ -103,27 +103,27 @@ class Update:
 class Delete:
     table: sa.Table
     guards: tuple[str, ...]
-    is_prefix: bool = False
+    is_upper_bound: bool = False
     """Remove all rows *up to* the value of the one guard, not those equal to it."""
 
 
 Write = Insert | Update | Delete
 
 
-class Planned(NamedTuple):
+class PlannedWrite(NamedTuple):
     statement: Write
     rows: Sequence[Row]
     is_guarded: bool = True
     """All rows must match, or something has changed since they were loaded."""
 
-    def check(self, count: int) -> None:
+    def check_count(self, count: int) -> None:
         """How many rows it matched; GuardFailed if that is not all of them."""
         if self.is_guarded and count != len(self.rows):
             raise GuardFailed(self.statement)
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledQuery:
     sql: str
     names: tuple[str, ...]
     constants: Mapping[str, Any]
@@ -134,16 +134,16 @@ class Compiled:
 
 
 @lru_cache(maxsize=512)
-def compile_query(query: Query, dialect: Dialect) -> Compiled:
+def compile_query(query: Query, dialect: Dialect) -> CompiledQuery:
     select = query.select
-    if query.on_mysql is not None and dialect.name == "mysql":
-        select = query.on_mysql
+    if query.mysql_select is not None and dialect.name == "mysql":
+        select = query.mysql_select
     if query.orders_locks and dialect.name == "sqlite":
         select = select.order_by(None)
     compiled = select.compile(dialect=dialect)
     # SQLAlchemy binds some constants of its own, such as the OFFSET 0 of a LIMIT on SQLite.
     constants = {name: value for name, value in compiled.params.items() if value is not None}
-    return Compiled(str(compiled), tuple(compiled.positiontup or ()), constants)
+    return CompiledQuery(str(compiled), tuple(compiled.positiontup or ()), constants)
 
 
 @lru_cache(maxsize=512)
@@ -159,7 +159,7 @@ def compile_write(write: Write, dialect: Dialect) -> str:
         case Update(sets=sets, guards=guards):
             changes = ", ".join(f"{quote(name)} = {mark}" for name in sets)
             return f"UPDATE {table} SET {changes} WHERE {_all_equal(guards, mark, dialect)}"
-        case Delete(guards=guards, is_prefix=True):
+        case Delete(guards=guards, is_upper_bound=True):
             return f"DELETE FROM {table} WHERE {quote(guards[0])} <= {mark}"
         case Delete(guards=guards):
             return f"DELETE FROM {table} WHERE {_all_equal(guards, mark, dialect)}"

@@ -29,8 +29,8 @@ from headway.log import event_log
 BOOT_ID_PATH: Final = Path("/proc/sys/kernel/random/boot_id")
 SUFFIX: Final = ".alive"
 NEW_SUFFIX: Final = ".new"
-_NAME: Final = re.compile(r"[0-9a-f-]{36}:[0-9a-f]{1,16}:[0-9a-f]{1,16}:([0-9a-f]{32})")
-_NONCES: Final = "[0-9a-f]" * 32
+_NAME_PATTERN: Final = re.compile(r"[0-9a-f-]{36}:[0-9a-f]{1,16}:[0-9a-f]{1,16}:([0-9a-f]{32})")
+_NONCE_GLOB: Final = "[0-9a-f]" * 32
 
 log = event_log(__name__)
 
@@ -42,32 +42,32 @@ class FileLifeLock:
         self._folder = None if folder is None else folder.absolute()
         self._prefix = prefix
         self._name: str | None = None
-        self._file: int | None = None
+        self._descriptor: int | None = None
 
-    def forget(self) -> None:
+    def close_after_fork(self) -> None:
         """In a child that was forked: the lock and its file are the parent's."""
-        file, self._file, self._name = self._file, None, None
+        file, self._descriptor, self._name = self._descriptor, None, None
         if file is not None:
             os.close(file)
 
-    def take(self) -> str | None:
+    def acquire(self) -> str | None:
         if self._name is None and self._folder is not None:
             try:
-                self._name = self._make(self._folder)
+                self._name = self._create(self._folder)
             except OSError as error:
                 log.info("life_lock_unavailable", extra={"reason": str(error)})
         return self._name
 
     def release(self) -> None:
         """In good order: nothing is left to be found."""
-        if self._file is None or self._name is None:
+        if self._descriptor is None or self._name is None:
             return
         path = self._path_of(self._name)
         assert path is not None
         with suppress(OSError):  # It may be gone, and its folder too.
             path.unlink()
-        os.close(self._file)
-        self._file = self._name = None
+        os.close(self._descriptor)
+        self._descriptor = self._name = None
 
     def is_free(self, name: str) -> bool:
         path = self._path_of(name)
@@ -94,12 +94,12 @@ class FileLifeLock:
             with suppress(OSError):  # Somebody else was faster, or it stays: it does no harm.
                 path.unlink()
 
-    def clean(self, known: Collection[str]) -> None:
+    def remove_stale(self, known: Collection[str]) -> None:
         for name in self._names():
             if name not in known:
                 self.remove(name)
 
-    def has_neighbours(self) -> bool:
+    def has_other_processes(self) -> bool:
         """Whether another process, as far as can be seen, works on the same database now."""
         return any(name != self._name and not self.is_free(name) for name in self._names())
 
@@ -107,12 +107,12 @@ class FileLifeLock:
         """All that are here. What cannot be looked at is left out."""
         names: list[str] = []
         if self._folder is not None:
-            for path in self._folder.glob(f"{glob.escape(self._prefix)}-{_NONCES}{SUFFIX}"):
+            for path in self._folder.glob(f"{glob.escape(self._prefix)}-{_NONCE_GLOB}{SUFFIX}"):
                 with suppress(OSError):
                     names.append(_name_of(path.lstat(), path))
         return names
 
-    def _make(self, folder: Path) -> str:
+    def _create(self, folder: Path) -> str:
         path = folder / f"{self._prefix}-{secrets.token_hex(16)}{SUFFIX}"
         new = path.with_suffix(NEW_SUFFIX)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -126,13 +126,13 @@ class FileLifeLock:
             os.close(file)
             new.unlink(missing_ok=True)
             raise
-        self._file = file
+        self._descriptor = file
         _held_locks().add(self)
         return name
 
     def _path_of(self, name: str) -> Path | None:
         """Where it must be; None when it is no name. It comes from the database: trust nothing."""
-        parts = _NAME.fullmatch(name)
+        parts = _NAME_PATTERN.fullmatch(name)
         if parts is None or self._folder is None:
             return None
         return self._folder / f"{self._prefix}-{parts[1]}{SUFFIX}"
@@ -167,7 +167,7 @@ def _held_locks() -> "WeakSet[FileLifeLock]":
     def forget_all() -> None:
         for lock in list(locks):
             with suppress(OSError):  # A job may have closed all files of its process.
-                lock.forget()
+                lock.close_after_fork()
         locks.clear()
 
     os.register_at_fork(after_in_child=forget_all)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
@@ -31,14 +31,14 @@ def call_on_hangup(action: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGHUP, before or signal.SIG_DFL)
 
 
-async def wait_for_signal() -> signal.Signals:
+async def wait_for_stop_signal() -> signal.Signals:
     """The first of Ctrl-C and SIGTERM; from then on they do again what they did before.
 
     One that this process was started to ignore (Ctrl-C, behind a shell's `&`) is left ignored.
     """
     loop = asyncio.get_running_loop()
     came: asyncio.Future[signal.Signals] = loop.create_future()
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     heeded = [number for number, does in before.items() if does is not signal.SIG_IGN]
 
     def note(number: signal.Signals) -> None:

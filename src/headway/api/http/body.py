@@ -21,7 +21,7 @@ def has_body(headers: Mapping[str, str]) -> bool:
     return headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
 
 
-class Bodies:
+class BodyReader:
     """Those of all requests under way in one server, each from its first byte to its answer."""
 
     def __init__(self) -> None:
@@ -49,15 +49,15 @@ class Bodies:
             raise Problem(415, "not_json", "send JSON: Content-Type: application/json")
         try:
             async with asyncio.timeout(BODY_S_MAX):
-                return await self._whole(receive, byte_count_max)
+                return await self._read_all(receive, byte_count_max)
         except TimeoutError:
             detail = f"the body did not arrive within {BODY_S_MAX:g} s"
             raise Problem(408, "too_slow", detail, headers={"connection": "close"}) from None
 
-    def let_go(self, body: bytes) -> None:
+    def release(self, body: bytes) -> None:
         self._held_byte_count -= len(body)
 
-    async def _whole(self, receive: Receive, byte_count_max: int) -> bytes:
+    async def _read_all(self, receive: Receive, byte_count_max: int) -> bytes:
         parts: list[bytes] = []
         try:
             await self._collect(parts, receive, byte_count_max)

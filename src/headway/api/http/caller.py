@@ -6,14 +6,14 @@ from fastapi import Depends, Request
 from starlette.types import Scope
 
 
-def caller_of(scope: Scope) -> str:
+def get_actor(scope: Scope) -> str:
     """`token:operate`, `session:operate:ann`; nothing where everybody may do everything."""
     by: str = scope["state"]["caller"].by
     return by
 
 
-def _caller(request: Request) -> str:
-    return caller_of(request.scope)
+def _get_request_actor(request: Request) -> str:
+    return get_actor(request.scope)
 
 
-By = Annotated[str, Depends(_caller)]
+Actor = Annotated[str, Depends(_get_request_actor)]

@@ -32,7 +32,7 @@ CONNECTION_COUNT_MAX: Final = 10_000
 BACKLOG_COUNT_MAX: Final = 2_048
 
 
-class Connections:
+class ConnectionTracker:
     """All that are open in one server. `look` is to be called several times a second."""
 
     def __init__(self, *, open_file_count_max: int) -> None:
@@ -41,71 +41,71 @@ class Connections:
         self.backlog_count = min(BACKLOG_COUNT_MAX, open_file_count_max // 4)
         self._count_max = min(CONNECTION_COUNT_MAX, open_file_count_max // 2)
         self._open: set[Connection] = set()
-        self._strangers: dict[Connection, None] = {}
+        self._unauthenticated: dict[Connection, None] = {}
         """The oldest first. Some may have become known meanwhile."""
-        self._waiting: dict[Connection, float] = {}
+        self._idle: dict[Connection, float] = {}
         """Without a request, and since when; the longest first."""
         self._stalled: dict[Connection, float] = {}
         """With a client that does not read, and since when; the longest first."""
-        self._looked_at_s = 0.0
+        self._checked_at_s = 0.0
 
-    def enter(self, connection: "Connection", *, now_s: float) -> bool:
+    def add(self, connection: "Connection", *, now_s: float) -> bool:
         """Whether there is a place for it; somebody else may have to go."""
         if len(self._open) >= self._count_max and not self._make_room():
             return False
         self._open.add(connection)
-        self._strangers[connection] = None
-        self._waiting[connection] = now_s
+        self._unauthenticated[connection] = None
+        self._idle[connection] = now_s
         return True
 
-    def leave(self, connection: "Connection") -> None:
+    def remove(self, connection: "Connection") -> None:
         self._open.discard(connection)
-        for place in (self._strangers, self._waiting, self._stalled):
+        for place in (self._unauthenticated, self._idle, self._stalled):
             place.pop(connection, None)
 
-    def begin(self, connection: "Connection") -> None:
+    def mark_active(self, connection: "Connection") -> None:
         """It has sent the head of a request."""
-        self._waiting.pop(connection, None)
+        self._idle.pop(connection, None)
 
-    def end(self, connection: "Connection", *, now_s: float) -> None:
+    def mark_idle(self, connection: "Connection", *, now_s: float) -> None:
         """It was answered."""
         if connection in self._open:
-            self._waiting[connection] = now_s
+            self._idle[connection] = now_s
 
-    def stall(self, connection: "Connection", *, now_s: float) -> None:
+    def mark_stalled(self, connection: "Connection", *, now_s: float) -> None:
         if connection in self._open:
             self._stalled[connection] = now_s
 
-    def go_on(self, connection: "Connection") -> None:
+    def clear_stalled(self, connection: "Connection") -> None:
         self._stalled.pop(connection, None)
 
-    def look(self, *, now_s: float) -> None:
+    def abort_silent(self, *, now_s: float) -> None:
         """End those that have been silent for too long.
 
         They were already when this was called before: so one whose words came while this process
         stood still is heard first.
         """
-        for place, limit_s in ((self._waiting, HEAD_S_MAX), (self._stalled, STALL_S_MAX)):
+        for place, limit_s in ((self._idle, HEAD_S_MAX), (self._stalled, STALL_S_MAX)):
             for connection, since_s in list(place.items()):
-                if since_s + limit_s > self._looked_at_s:
+                if since_s + limit_s > self._checked_at_s:
                     break
-                self._dismiss(connection)
-        self._looked_at_s = now_s
+                self._abort(connection)
+        self._checked_at_s = now_s
 
     def _make_room(self) -> bool:
-        while self._strangers:
-            oldest = next(iter(self._strangers))
-            if not oldest.is_known:
-                self._dismiss(oldest)
+        while self._unauthenticated:
+            oldest = next(iter(self._unauthenticated))
+            if not oldest.is_authenticated:
+                self._abort(oldest)
                 return True
-            del self._strangers[oldest]
-        if self._waiting:
-            self._dismiss(next(iter(self._waiting)))
+            del self._unauthenticated[oldest]
+        if self._idle:
+            self._abort(next(iter(self._idle)))
             return True
         return False
 
-    def _dismiss(self, connection: "Connection") -> None:
-        self.leave(connection)
+    def _abort(self, connection: "Connection") -> None:
+        self.remove(connection)
         # Not closed in good order: what it has not read would have to be sent first.
         connection.transport.abort()
 
@@ -113,7 +113,7 @@ class Connections:
 class Connection(H11Protocol):
     def __init__(
         self,
-        connections: Connections,
+        connections: ConnectionTracker,
         *,
         config: Config,
         server_state: ServerState,
@@ -121,28 +121,28 @@ class Connection(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._all = connections
-        self._noted: dict[str, Any] = {}
+        self._tracker = connections
+        self._request_state: dict[str, Any] = {}
         """What the guard notes of the last request."""
         self._drained_byte_count: int | None = None
         """The bytes received since the connection began to drain, or None if it does not drain."""
         self._drain_timer: asyncio.TimerHandle | None = None
 
     @property
-    def is_known(self) -> bool:
+    def is_authenticated(self) -> bool:
         """Whether the guard has found out who it is, by its last request."""
-        return "caller" in self._noted
+        return "caller" in self._request_state
 
     def connection_made(  # type: ignore[override]  # As in uvicorn.
         self, transport: asyncio.Transport
     ) -> None:
         super().connection_made(transport)
-        if not self._all.enter(self, now_s=self.loop.time()):
-            transport.write(_raw(_FULL))
+        if not self._tracker.add(self, now_s=self.loop.time()):
+            transport.write(_encode_response(_TOO_MANY_CONNECTIONS))
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._all.leave(self)
+        self._tracker.remove(self)
         if self._drain_timer is not None:
             self._drain_timer.cancel()
         super().connection_lost(exc)
@@ -155,7 +155,7 @@ class Connection(H11Protocol):
         if self._drained_byte_count > DRAIN_BYTE_COUNT_MAX:
             self.transport.close()
 
-    def close_drained(self) -> None:
+    def drain_and_close(self) -> None:
         """Close the connection once the client has read the answer, or the limits are reached.
 
         The transport closes itself when the client closes its side.
@@ -178,36 +178,36 @@ class Connection(H11Protocol):
         super().handle_events()
         if self.cycle is not before:
             # Its task has not begun. It will find this transport when it ends the answer.
-            self.cycle.transport = cast(asyncio.Transport, _AnswerTransport(self, self.cycle))
-            self._noted = self.scope["state"]
-            self._all.begin(self)
+            self.cycle.transport = cast(asyncio.Transport, _ResponseTransport(self, self.cycle))
+            self._request_state = self.scope["state"]
+            self._tracker.mark_active(self)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
         """Called where what is wrong was caught; `msg` says less than we do."""
         cycle: RequestResponseCycle | None = self.cycle
         is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
         if not is_answering:
-            self.transport.write(_raw(_unreadable(sys.exc_info()[1])))
+            self.transport.write(_encode_response(_to_parse_problem(sys.exc_info()[1])))
         if cycle is not None:
             cycle.disconnected = True  # Whatever it has yet to say, nobody hears.
-        self.close_drained()
+        self.drain_and_close()
 
     def on_response_complete(self) -> None:
-        self._all.end(self, now_s=self.loop.time())
+        self._tracker.mark_idle(self, now_s=self.loop.time())
         super().on_response_complete()
         if self._drained_byte_count is not None:
             self._unset_keepalive_if_required()
 
     def pause_writing(self) -> None:
-        self._all.stall(self, now_s=self.loop.time())
+        self._tracker.mark_stalled(self, now_s=self.loop.time())
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        self._all.go_on(self)
+        self._tracker.clear_stalled(self)
         super().resume_writing()
 
 
-class _AnswerTransport:
+class _ResponseTransport:
     """The transport of one answer. Closing it lets a client that still sends finish."""
 
     def __init__(self, connection: Connection, cycle: RequestResponseCycle) -> None:
@@ -218,18 +218,18 @@ class _AnswerTransport:
 
     def close(self) -> None:
         if self._cycle.response_complete and self._cycle.more_body:
-            self._connection.close_drained()
+            self._connection.drain_and_close()
         else:
             self._connection.transport.close()
 
 
-def _unreadable(error: BaseException | None) -> Problem:
+def _to_parse_problem(error: BaseException | None) -> Problem:
     if getattr(error, "error_status_hint", 400) == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
         return headers_too_large()
     return Problem(400, "bad_request", f"the request is not HTTP/1.1: {error}")
 
 
-def _raw(problem: Problem) -> bytes:
+def _encode_response(problem: Problem) -> bytes:
     """An answer that nothing comes after."""
     body = problem.body()
     headers = {**problem.all_headers, "connection": "close", "content-length": str(len(body))}
@@ -238,4 +238,6 @@ def _raw(problem: Problem) -> bytes:
     return f"HTTP/1.1 {problem.status_code} {phrase}\r\n{lines}\r\n".encode() + body
 
 
-_FULL: Final = unavailable("too many connections are open, and all of them are in use")
+_TOO_MANY_CONNECTIONS: Final = unavailable(
+    "too many connections are open, and all of them are in use"
+)

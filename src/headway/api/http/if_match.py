@@ -17,7 +17,7 @@ IfMatch = Annotated[
 ]
 _TAG: Final = r'(?:W/)?"[^"\x00-\x20\x7f]*"|[0-9]{1,18}'
 _TAGS: Final = re.compile(rf"(?:{_TAG})(?:[ \t]*,[ \t]*(?:{_TAG}))*")
-_ONE: Final = re.compile(r'(W/)?"([^"]*)"|([0-9]+)')
+_TAG_PARTS: Final = re.compile(r'(W/)?"([^"]*)"|([0-9]+)')
 
 
 async def expected_revision(
@@ -33,22 +33,22 @@ async def expected_revision(
     words = if_match.strip()
     if words == "*":
         if await current() is None:
-            raise _unmet(what, None)
+            raise _to_revision_conflict(what, None)
         return None
     if _TAGS.fullmatch(words) is None:
         problem = 'If-Match: must be a revision, such as "3", or *'
         raise Problem(422, "invalid_input", problem, {"place": "If-Match"})
-    tags = [bare or tag for weak, tag, bare in _ONE.findall(words) if not weak]
+    tags = [bare or tag for weak, tag, bare in _TAG_PARTS.findall(words) if not weak]
     wanted = [int(tag) for tag in tags if re.fullmatch("[0-9]{1,18}", tag)]
     if len(wanted) == 1:
         return wanted[0]
     revision = await current()
     if (revision or 0) in wanted:
         return revision or 0
-    raise _unmet(what, revision)
+    raise _to_revision_conflict(what, revision)
 
 
-def _unmet(what: str, revision: int | None) -> Problem:
+def _to_revision_conflict(what: str, revision: int | None) -> Problem:
     is_at = "there is none" if revision is None else f"it is at revision {revision}"
     detail = f"{what} is not what If-Match asks for; {is_at}"
     return Problem(412, "revision_conflict", detail, {"revision": revision or 0})

@@ -13,6 +13,7 @@ from typing import Any, Final
 from starlette.exceptions import HTTPException
 
 from headway.core.errors import (
+    ApprovalNotOpen,
     DatabaseBehind,
     DatabaseFileLost,
     Error,
@@ -20,15 +21,14 @@ from headway.core.errors import (
     IdempotencyConflict,
     InboxOverflow,
     InfrastructureError,
+    InterruptNotOpen,
     InvalidInput,
     KeyBusy,
     KeyLocked,
     LaneFull,
     MessageRefused,
-    NotWaiting,
     OutcomeUnknown,
     OutputExists,
-    QuestionNotOpen,
     RevisionConflict,
     RunNotActive,
     RunNotFound,
@@ -56,7 +56,7 @@ class Problem(HTTPException):
     ) -> None:
         super().__init__(status, detail, headers)
         self.code = code
-        self.more = more or {}
+        self.extra = more or {}
 
     @property
     def all_headers(self) -> dict[str, str]:
@@ -68,25 +68,25 @@ class Problem(HTTPException):
             "code": self.code,
             "status": self.status_code,
             "detail": self.detail,
-            **self.more,
+            **self.extra,
         }
         # A sentence may quote what the caller has sent, lone surrogates included.
         return json.dumps(said).encode()
 
 
-_REFUSALS: Final[Mapping[type[Error], tuple[int, str, tuple[str, ...]]]] = {
+_PROBLEMS_BY_ERROR: Final[Mapping[type[Error], tuple[int, str, tuple[str, ...]]]] = {
     TooLarge: (413, "too_large", ("place",)),
     InvalidInput: (422, "invalid_input", ("place",)),
     KeyBusy: (409, "key_busy", ("active_run_id",)),
     OutputExists: (409, "output_exists", ()),
-    QuestionNotOpen: (409, "stale", ()),
+    InterruptNotOpen: (409, "stale", ()),
     KeyLocked: (409, "key_locked", ("active_run_id",)),
     MessageRefused: (409, "message_refused", ("run_id", "reason", "can_wait")),
     RunNotActive: (409, "run_not_active", ("run_id", "reason")),
     IdempotencyConflict: (422, "idempotency_conflict", ("run_id",)),
     RevisionConflict: (412, "revision_conflict", ("revision",)),
     FlowNotFound: (404, "flow_not_found", ("flow", "version")),
-    NotWaiting: (409, "stale", ("run_id",)),
+    ApprovalNotOpen: (409, "stale", ("run_id",)),
     RunNotFound: (404, "run_not_found", ("run_id",)),
     DatabaseFileLost: (503, "database_file_lost", ()),
     LaneFull: (429, "lane_full", ("lane",)),
@@ -95,14 +95,18 @@ _REFUSALS: Final[Mapping[type[Error], tuple[int, str, tuple[str, ...]]]] = {
 """The status, the code, and which of the error's fields a program can act on."""
 
 
-def problem_of(error: Error) -> Problem:
+def to_problem(error: Error) -> Problem:
     """How an error is told to a client. What concerns only the operator goes to the log."""
     for kind in type(error).__mro__:
-        if kind in _REFUSALS:
-            status, code, fields = _REFUSALS[kind]
+        if kind in _PROBLEMS_BY_ERROR:
+            status, code, fields = _PROBLEMS_BY_ERROR[kind]
             more = {name: getattr(error, name) for name in fields}
-            return _told(status, code, str(error), **more)
-    return _outage(error) if isinstance(error, InfrastructureError) else internal(error)
+            return _make_problem(status, code, str(error), **more)
+    return (
+        _to_outage_problem(error)
+        if isinstance(error, InfrastructureError)
+        else internal_error(error)
+    )
 
 
 def unauthorized(detail: str) -> Problem:
@@ -110,27 +114,27 @@ def unauthorized(detail: str) -> Problem:
     return Problem(401, "unauthorized", detail, headers=headers)
 
 
-def overrun(code: str, detail: str) -> Problem:
+def too_many_requests(code: str, detail: str) -> Problem:
     """It was asked for too often, and may be asked for again soon."""
-    return _told(429, code, detail)
+    return _make_problem(429, code, detail)
 
 
 def headers_too_large() -> Problem:
-    return _told(431, "headers_too_large", "the address or the headers are too large")
+    return _make_problem(431, "headers_too_large", "the address or the headers are too large")
 
 
 def unavailable(detail: str, *, code: str = "unavailable") -> Problem:
     """It cannot be done now, and soon can."""
-    return _told(503, code, detail)
+    return _make_problem(503, code, detail)
 
 
-def _told(status: int, code: str, detail: str, **more: Any) -> Problem:
+def _make_problem(status: int, code: str, detail: str, **more: Any) -> Problem:
     is_passing = status in (429, 503)
     headers = {"retry-after": str(RETRY_AFTER_S)} if is_passing else {}
     return Problem(status, code, detail, more, headers)
 
 
-def _outage(error: InfrastructureError) -> Problem:
+def _to_outage_problem(error: InfrastructureError) -> Problem:
     """The reasons name addresses and files, so they are logged, under an id that is answered."""
     error_id = secrets.token_hex(8)
     log.warning("request_failed", extra={"error_id": error_id, "reason": str(error)})
@@ -140,14 +144,14 @@ def _outage(error: InfrastructureError) -> Problem:
             " the same; look before you repeat it, or where an Idempotency-Key is heeded repeat it"
             " with the same"
         )
-        return _told(503, "outcome_unknown", detail, error_id=error_id)
+        return _make_problem(503, "outcome_unknown", detail, error_id=error_id)
     if isinstance(error, DatabaseBehind):
-        return _told(503, "database_behind", error.ADVICE, error_id=error_id)
+        return _make_problem(503, "database_behind", error.ADVICE, error_id=error_id)
     detail = "something that headway needs does not answer; nothing was changed, try again"
-    return _told(503, "unavailable", detail, error_id=error_id)
+    return _make_problem(503, "unavailable", detail, error_id=error_id)
 
 
-def internal(error: BaseException) -> Problem:
+def internal_error(error: BaseException) -> Problem:
     """A mistake of ours: the client gets an id, the log the rest."""
     error_id = secrets.token_hex(8)
     log.error("request_broke", exc_info=error, extra={"error_id": error_id})
@@ -155,15 +159,17 @@ def internal(error: BaseException) -> Problem:
     return Problem(500, "internal", detail, {"error_id": error_id})
 
 
-def unfit(errors: Sequence[Mapping[str, Any]]) -> Problem:
+def invalid_request(errors: Sequence[Mapping[str, Any]]) -> Problem:
     """All faults of a request at once, each with its place; the first one's is the sentence."""
-    faults = [{"place": _place(fault["loc"]), "problem": fault["msg"]} for fault in errors]
+    faults = [
+        {"place": _format_location(fault["loc"]), "problem": fault["msg"]} for fault in errors
+    ]
     place, problem = faults[0]["place"], faults[0]["problem"]
     detail = f"{place}: {problem[:1].lower()}{problem[1:]}"
     return Problem(422, "invalid_input", detail, {"place": place, "faults": faults})
 
 
-def _place(where: tuple[Any, ...]) -> str:
+def _format_location(where: tuple[Any, ...]) -> str:
     named = where[1:] if len(where) > 1 else where
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in named]
     return "".join(parts).lstrip(".")

@@ -14,13 +14,13 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from headway.api.http.access import Access, Scope
-from headway.api.http.body import Bodies, has_body
-from headway.api.http.origin import READ_METHODS, Origins, is_page
+from headway.api.http.body import BodyReader, has_body
+from headway.api.http.origin import READ_METHODS, Origins, is_page_path
 from headway.api.http.problem import (
     Problem,
     headers_too_large,
-    internal,
-    problem_of,
+    internal_error,
+    to_problem,
     unauthorized,
 )
 from headway.core.document import BYTE_COUNT_MAX
@@ -35,7 +35,7 @@ WORKER_PATHS: Final = frozenset(
     {"/workers/register", "/workers/heartbeat", "/register", "/heartbeat"}
 )
 HEADERS_BYTE_COUNT_MAX: Final = 32 << 10
-ONCE: Final = frozenset(
+SINGLE_VALUE_HEADERS: Final = frozenset(
     {
         *("authorization", "content-length", "content-type", "host", "idempotency-key"),
         *("if-match", "last-event-id", "origin", "sec-fetch-site"),
@@ -50,24 +50,24 @@ API_HEADERS: Final = (
 )
 
 
-OnAnswer = Callable[[AsgiScope, int, float], None]
+OnResponse = Callable[[AsgiScope, int, float], None]
 
 
-class Guard:
+class GuardMiddleware:
     def __init__(
         self,
         app: ASGIApp,
         *,
         access: Access,
         origins: Origins,
-        on_answer: OnAnswer = lambda _, status, seconds: None,  # noqa: ARG005
+        on_response: OnResponse = lambda _, status, seconds: None,  # noqa: ARG005
     ) -> None:
         """`on_answer` is told of every answer: to what, its status, how long it took to begin."""
         self._app = app
-        self._on_answer = on_answer
+        self._on_response = on_response
         self._access = access
         self._origins = origins
-        self._bodies = Bodies()
+        self._bodies = BodyReader()
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -75,28 +75,28 @@ class Guard:
             return
         if scope["type"] != "http":  # No route speaks anything else.
             return
-        answer = _Answer(scope, send, self._on_answer)
+        answer = _GuardedResponse(scope, send, self._on_response)
         body = b""
         try:
             body = await self._admit(scope, receive)
             if scope["method"] == "HEAD":
                 answer.scope = got = {**scope, "method": "GET"}
-                await self._app(got, _replay(body, answer.heard), answer.send)
-                await answer.end()
+                await self._app(got, _replay(body, answer.receive_disconnect), answer.send)
+                await answer.finish()
             else:
                 await self._app(scope, _replay(body, receive), answer.send)
         except Problem as problem:
-            await answer.end_with(problem)
+            await answer.finish_with_problem(problem)
         except Error as error:
-            await answer.end_with(problem_of(error))
+            await answer.finish_with_problem(to_problem(error))
         except Exception as error:  # Our own mistake, told without its inside.
             if not answer.has_ended:  # Else it was logged and told already, under one id.
-                await answer.end_with(internal(error))
+                await answer.finish_with_problem(internal_error(error))
         finally:
-            self._bodies.let_go(body)
+            self._bodies.release(body)
 
     async def _admit(self, scope: AsgiScope, receive: Receive) -> bytes:
-        headers = _headers(scope)
+        headers = _merge_headers(scope)
         method, path = scope["method"], scope["path"]
         self._origins.check_host(headers)
         scheme = scope.get("scheme", "http")
@@ -115,21 +115,21 @@ class Guard:
     ) -> None:
         if _is_open(path):
             return
-        caller = self._access.caller_of(headers, _cookie(headers, self._access.cookie_name))
+        caller = self._access.authenticate(headers, _find_cookie(headers, self._access.cookie_name))
         if caller is None:
             if "authorization" in headers:
                 raise unauthorized("that token is none of this server's")
             raise unauthorized("send a token: Authorization: Bearer <token>")
-        has, needs = caller.scope, _needed(method, path)
+        has, needs = caller.scope, _required_scope(method, path)
         is_enough = has is Scope.OPERATE or has is needs
         if not is_enough:
-            detail = f"this token's scope is {has.word}; {needs.word} is needed"
-            raise Problem(403, "forbidden", detail, {"scope": needs.word})
+            detail = f"this token's scope is {has.label}; {needs.label} is needed"
+            raise Problem(403, "forbidden", detail, {"scope": needs.label})
         scope.setdefault("state", {})["caller"] = caller
 
 
 def _is_open(path: str) -> bool:
-    return path in OPEN_PATHS or is_page(path)
+    return path in OPEN_PATHS or is_page_path(path)
 
 
 def body_byte_count_max(method: str, path: str) -> int:
@@ -157,27 +157,27 @@ def _check_text(place: str, raw: bytes) -> None:
         raise InvalidInput(place, "contains NUL")
 
 
-def _needed(method: str, path: str) -> Scope:
+def _required_scope(method: str, path: str) -> Scope:
     if path in WORKER_PATHS:
         return Scope.WORKER
     return Scope.READ if method in READ_METHODS else Scope.OPERATE
 
 
-def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
+def _merge_headers(scope: Mapping[str, Any]) -> dict[str, str]:
     headers: dict[str, str] = {}
     if sum(len(name) + len(value) for name, value in scope["headers"]) > HEADERS_BYTE_COUNT_MAX:
         raise headers_too_large()
     for raw_name, raw_value in scope["headers"]:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         if name in headers:
-            if name in ONCE:
+            if name in SINGLE_VALUE_HEADERS:
                 raise Problem(400, "bad_request", f"the header {name} is there twice")
             value = f"{headers[name]}{'; ' if name == 'cookie' else ', '}{value}"
         headers[name] = value
     return headers
 
 
-def _cookie(headers: Mapping[str, str], name: str) -> str:
+def _find_cookie(headers: Mapping[str, str], name: str) -> str:
     """Ours, whatever other programs of this host have set beside it; empty when there is none."""
     for part in headers.get("cookie", "").split(";"):
         found, _, value = part.strip().partition("=")
@@ -200,27 +200,27 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return next_message
 
 
-class _Answer:
+class _GuardedResponse:
     """Adds our headers to every answer, and knows whether one has begun."""
 
-    def __init__(self, scope: AsgiScope, send: Send, on_answer: OnAnswer) -> None:
+    def __init__(self, scope: AsgiScope, send: Send, on_answer: OnResponse) -> None:
         self.scope = scope
-        self._asked_at_s = time.perf_counter()
+        self._received_at_s = time.perf_counter()
         self._send = send
-        self._on_answer = on_answer
-        self._has_begun = self.has_ended = False
-        self._begun = asyncio.Event()
+        self._on_response = on_answer
+        self._has_started = self.has_ended = False
+        self._started = asyncio.Event()
 
-    async def heard(self) -> Message:
+    async def receive_disconnect(self) -> Message:
         """What a client says that wanted no more than the beginning: that it is content."""
-        await self._begun.wait()
+        await self._started.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self._has_begun = True
-            took_s = time.perf_counter() - self._asked_at_s
-            self._on_answer(self.scope, message["status"], took_s)
+            self._has_started = True
+            took_s = time.perf_counter() - self._received_at_s
+            self._on_response(self.scope, message["status"], took_s)
             headers = list(message.get("headers", ()))
             known = {name for name, _ in headers}
             headers += [header for header in API_HEADERS if header[0] not in known]
@@ -228,17 +228,17 @@ class _Answer:
         elif not message.get("more_body", False):
             self.has_ended = True
         await self._send(message)
-        self._begun.set()
+        self._started.set()
 
-    async def end(self) -> None:
+    async def finish(self) -> None:
         """Nothing more comes: a stream of which only the beginning was wanted ends nowhere."""
         if not self.has_ended:
             await self.send({"type": "http.response.body", "body": b""})
 
-    async def end_with(self, problem: Problem) -> None:
+    async def finish_with_problem(self, problem: Problem) -> None:
         if self.has_ended:  # It was told already.
             return
-        if self._has_begun:  # Too late to say it: the connection is closed in the middle.
+        if self._has_started:  # Too late to say it: the connection is closed in the middle.
             raise problem
         body = problem.body()
         headers = {**problem.all_headers, "content-length": str(len(body))}

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from headway.api.http.problem import MEDIA_TYPE
 
 JSON_TYPE: Final = "application/json"
-_MEANINGS: Final = {
+_DESCRIPTIONS: Final = {
     400: "The request cannot be read.",
     401: "A token is needed.",
     403: "The token's scope is too weak, or the request comes from a page of another origin.",
@@ -27,47 +27,49 @@ _MEANINGS: Final = {
     503: "Something that headway needs does not answer; `Retry-After` tells when to come again.",
 }
 # A body may come with any request; the document leaves out what is said of it where none is read.
-_EVERYWHERE: Final = (400, 401, 403, 408, 413, 415, 421, 422, 431, 500, 503)
-PROBLEM: Final = {"$ref": "#/components/schemas/ProblemView"}
-ETAG: Final = {
+_COMMON_STATUSES: Final = (400, 401, 403, 408, 413, 415, 421, 422, 431, 500, 503)
+PROBLEM_SCHEMA: Final = {"$ref": "#/components/schemas/ProblemView"}
+ETAG_HEADER: Final = {
     "ETag": {
         "description": 'The revision, as `If-Match` wants it: `"3"`.',
         "required": True,
         "schema": {"type": "string"},
     }
 }
-LOCATION: Final = {
+LOCATION_HEADER: Final = {
     "Location": {
         "description": "Where it can be looked at.",
         "required": True,
         "schema": {"type": "string"},
     }
 }
-RETRY_AFTER: Final = {
+RETRY_AFTER_HEADER: Final = {
     "Retry-After": {"description": "In seconds.", "schema": {"type": "integer", "minimum": 0}}
 }
-_CHALLENGE: Final = {"WWW-Authenticate": {"description": "`Bearer`.", "schema": {"type": "string"}}}
-_HEADERS: Final = {401: _CHALLENGE, 429: RETRY_AFTER, 503: RETRY_AFTER}
+_CHALLENGE_HEADER: Final = {
+    "WWW-Authenticate": {"description": "`Bearer`.", "schema": {"type": "string"}}
+}
+_HEADERS: Final = {401: _CHALLENGE_HEADER, 429: RETRY_AFTER_HEADER, 503: RETRY_AFTER_HEADER}
 
 
-def json_answer(text: str | bytes, *, status: int = 200, **headers: str) -> Response:
+def json_response(text: str | bytes, *, status: int = 200, **headers: str) -> Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Response(text, status_code=status, media_type=JSON_TYPE, headers=named)
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The refusals of a route, its own and those of the guard, for the OpenAPI document."""
     return {
         status: {
-            "description": _MEANINGS[status],
-            "content": {MEDIA_TYPE: {"schema": PROBLEM}},
+            "description": _DESCRIPTIONS[status],
+            "content": {MEDIA_TYPE: {"schema": PROBLEM_SCHEMA}},
             **({"headers": _HEADERS[status]} if status in _HEADERS else {}),
         }
-        for status in sorted({*_EVERYWHERE, *statuses})
+        for status in sorted({*_COMMON_STATUSES, *statuses})
     }
 
 
-def answered(
+def success_response(
     model: type[BaseModel], *headers: Mapping[str, Any], status: int = 200
 ) -> dict[int | str, dict[str, Any]]:
     """The success of a route, for the OpenAPI document."""

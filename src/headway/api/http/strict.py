@@ -10,33 +10,33 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from headway.api.http.cursor import Page
-from headway.api.http.problem import Problem, problem_of, unfit
+from headway.api.http.problem import Problem, invalid_request, to_problem
 from headway.core.document import decode_document
 from headway.core.errors import InvalidInput
 
-FAULT_COUNT_MAX: Final = 20
+ISSUE_COUNT_MAX: Final = 20
 """Parameters that are told of; each of them takes much less to send than to explain."""
-CURSOR: Final = "cursor"
-Parameters = Mapping[str, bool]
+CURSOR_PARAMETER: Final = "cursor"
+QueryParameters = Mapping[str, bool]
 """The names of what may be in a query, and whether each may come more than once."""
 
 
-def _text(body: bytes) -> str:
+def _decode_utf8(body: bytes) -> str:
     try:
         return body.decode()
     except UnicodeDecodeError as error:
         raise InvalidInput("body", f"is not UTF-8 at byte {error.start:,}") from None
 
 
-def strict_json(body: bytes) -> Any:
+def parse_strict_json(body: bytes) -> Any:
     """What it holds, by our own rules for JSON (S6); else a Problem names the place."""
     try:
-        return decode_document(_text(body), place="body")
+        return decode_document(_decode_utf8(body), field="body")
     except InvalidInput as error:
-        raise problem_of(error) from None
+        raise to_problem(error) from None
 
 
-def check_query(query: bytes, parameters: Parameters) -> None:
+def check_query(query: bytes, parameters: QueryParameters) -> None:
     """A Problem names what is not one of `parameters`, or comes too often.
 
     Else a filter that is misspelt would show everything.
@@ -46,13 +46,13 @@ def check_query(query: bytes, parameters: Parameters) -> None:
     faults = (
         {"loc": ("query", name), "msg": problem}
         for name, count in given.items()
-        if (problem := _problem(parameters.get(name), count, there_are))
+        if (problem := _parameter_problem(parameters.get(name), count, there_are))
     )
-    if told := list(islice(faults, FAULT_COUNT_MAX)):
-        raise unfit(told)
+    if told := list(islice(faults, ISSUE_COUNT_MAX)):
+        raise invalid_request(told)
 
 
-def _problem(is_repeatable: bool | None, count: int, there_are: str) -> str:
+def _parameter_problem(is_repeatable: bool | None, count: int, there_are: str) -> str:
     if is_repeatable is None:
         return f"there is no such parameter here; there are: {there_are}"
     return "" if is_repeatable or count == 1 else "may come only once"
@@ -60,7 +60,7 @@ def _problem(is_repeatable: bool | None, count: int, there_are: str) -> str:
 
 class _StrictRequest(Request):
     async def json(self) -> Any:
-        return strict_json(await self.body())
+        return parse_strict_json(await self.body())
 
 
 class StrictRoute(APIRoute):
@@ -82,17 +82,22 @@ class StrictRoute(APIRoute):
                 check_query(query, parameters)
             response: Response = await handle(_StrictRequest(request.scope, request.receive))
             if isinstance(response, Page) and response.cursor is not None:
-                response.headers["link"] = f'<?{_onward(query, response.cursor)}>; rel="next"'
+                response.headers["link"] = (
+                    f'<?{_next_page_query(query, response.cursor)}>; rel="next"'
+                )
             return response
 
         return strictly
 
 
-def _onward(query: bytes, cursor: str) -> str:
+def _next_page_query(query: bytes, cursor: str) -> str:
     """The same question, about the next page; relative, so that it holds behind any proxy."""
     given = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
     return urlencode(
-        [*((name, value) for name, value in given if name != CURSOR), (CURSOR, cursor)]
+        [
+            *((name, value) for name, value in given if name != CURSOR_PARAMETER),
+            (CURSOR_PARAMETER, cursor),
+        ]
     )
 
 

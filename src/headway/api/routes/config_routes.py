@@ -5,9 +5,9 @@ from dataclasses import asdict
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
-from headway.api.headway_api import Face
+from headway.api.headway_api import HeadwayApi
 from headway.api.http.problem import Problem
-from headway.api.http.responses import json_answer, problems
+from headway.api.http.responses import json_response, problem_responses
 from headway.api.http.strict import StrictRoute
 from headway.core.errors import ConfigurationError
 
@@ -29,11 +29,13 @@ class ReloadView(BaseModel):
     )
 
 
-def config_router(face: Face) -> APIRouter:
+def config_router(face: HeadwayApi) -> APIRouter:
     router = APIRouter(prefix="/api/config", tags=["lanes"], route_class=StrictRoute)
 
     @router.post(
-        "/reload", response_class=Response, responses={200: {"model": ReloadView}, **problems()}
+        "/reload",
+        response_class=Response,
+        responses={200: {"model": ReloadView}, **problem_responses()},
     )
     async def reload_config() -> Response:
         """Read the server's configuration again, and apply the limits of lanes, as SIGHUP does.
@@ -47,6 +49,6 @@ def config_router(face: Face) -> APIRouter:
             raise Problem(422, "configuration_refused", detail) from None
         lanes = [ConfiguredLaneView(**asdict(lane)) for lane in reloaded.lanes]
         view = ReloadView(lanes=lanes, restart_to_apply=list(reloaded.restart_to_apply))
-        return json_answer(view.model_dump_json())
+        return json_response(view.model_dump_json())
 
     return router

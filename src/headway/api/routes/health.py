@@ -7,10 +7,10 @@ from typing import Final
 
 from fastapi import APIRouter
 
-from headway.api.headway_api import Face
+from headway.api.headway_api import HeadwayApi
 from headway.api.http.problem import unavailable
-from headway.api.http.responses import problems
-from headway.api.routes.event_routes import Packed
+from headway.api.http.responses import problem_responses
+from headway.api.routes.event_routes import EncodedEvent
 from headway.api.wire.api_models import HealthView
 from headway.core.command.admin.probe import Probe
 from headway.core.errors import Error, StoreFailed
@@ -21,19 +21,19 @@ from headway.services.upkeep.event_feed import EventFeed
 log = event_log(__name__)
 
 READY_S_MAX: Final = 2.0
-ASKED_AGAIN_S: Final = 1.0
+PROBE_INTERVAL_S: Final = 1.0
 
 
-def health_router(face: Face, feed: EventFeed[Packed]) -> APIRouter:
+def health_router(face: HeadwayApi, feed: EventFeed[EncodedEvent]) -> APIRouter:
     router = APIRouter(tags=["operations"])
     readiness = _Readiness(face.store)
 
-    @router.get("/healthz", responses=problems())
+    @router.get("/healthz", responses=problem_responses())
     async def healthz() -> HealthView:
         """The process lives."""
         return HealthView(status="ok")
 
-    @router.get("/readyz", responses=problems())
+    @router.get("/readyz", responses=problem_responses())
     async def readyz() -> HealthView:
         """Answer 200 if a write was just committed, else 503 with the reason, also at a stop."""
         if feed.is_closed:
@@ -49,30 +49,30 @@ class _Readiness:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._turn = asyncio.Lock()
-        self._asked_at_s = -ASKED_AGAIN_S
-        self._fault: Error | None = None
+        self._lock = asyncio.Lock()
+        self._probed_at_s = -PROBE_INTERVAL_S
+        self._error: Error | None = None
 
     async def check(self) -> None:
         """Return if the last probe was committed in time, else raise the reason."""
         try:
-            async with asyncio.timeout(READY_S_MAX), self._turn:
-                if time.monotonic() - self._asked_at_s >= ASKED_AGAIN_S:
-                    await self._ask()
+            async with asyncio.timeout(READY_S_MAX), self._lock:
+                if time.monotonic() - self._probed_at_s >= PROBE_INTERVAL_S:
+                    await self._probe()
         except TimeoutError:
             raise unavailable("the database does not take writes in time") from None
-        if isinstance(self._fault, StoreFailed):
+        if isinstance(self._error, StoreFailed):
             # Its message quotes the database, and this call needs no token: only the log has it.
             raise unavailable("the database refuses writes; check whether its disk is full")
-        if self._fault is not None:
-            raise copy(self._fault)  # A traceback grows wherever an error is raised.
+        if self._error is not None:
+            raise copy(self._error)  # A traceback grows wherever an error is raised.
 
-    async def _ask(self) -> None:
+    async def _probe(self) -> None:
         try:
             await self._store.apply(Probe())
-            self._fault = None
+            self._error = None
         except Error as error:
-            self._fault = error
+            self._error = error
             if isinstance(error, StoreFailed):  # Once per probe, however many requests share it.
                 log.warning("readiness_probe_failed", extra={"reason": str(error)})
-        self._asked_at_s = time.monotonic()
+        self._probed_at_s = time.monotonic()

@@ -22,22 +22,22 @@ from prometheus_client import (
 )
 from starlette.types import Scope
 
-from headway.api.headway_api import Face
-from headway.api.http.responses import problems
-from headway.core.ids import SECOND, Instant, LaneName, RunId
+from headway.api.headway_api import HeadwayApi
+from headway.api.http.responses import problem_responses
+from headway.core.ids import SECOND_US, Instant, LaneName, RunId
 from headway.core.run.events import Event, EventType
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 LANE_COUNT_MAX: Final = 200
-OTHER: Final = "(other)"
+OTHER_LABEL: Final = "(other)"
 """Where the rest is counted: what has no path of ours, and lanes beyond so many."""
-TIMED_COUNT_MAX: Final = 20_000
+TIMED_RUN_COUNT_MAX: Final = 20_000
 BUCKETS_S: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 28_800, 86_400)
-ANSWER_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 20)
+RESPONSE_BUCKETS_S: Final = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 20)
 METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
-TEMPLATE: Final = "headway.template"
+PATH_TEMPLATE_KEY: Final = "headway.template"
 """Where a request that is not routed says which path it is for."""
 
 
@@ -52,25 +52,27 @@ class Metrics:
         self._started_at: OrderedDict[RunId, Instant] = OrderedDict()
         self._runs = self._counter("headway_runs", "Runs that have ended", "lane", "outcome")
         self._retries = self._counter("headway_run_retries", "Attempts that failed", "lane")
-        self._losses = self._counter(
+        self._takeovers = self._counter(
             "headway_runs_taken_over", "Runs whose executor was lost", "lane"
         )
-        self._unread = self._counter(
+        self._unread_messages = self._counter(
             "headway_messages_unread", "Messages that runs had not read when they ended", "lane"
         )
         self._requests = self._counter("headway_http_requests", "Requests answered", "status")
-        self._answers = Histogram(
+        self._response_times = Histogram(
             "headway_http_request_duration_seconds",
             "From a request's headers to the beginning of its answer",
             ["method", "path"],
             registry=self.registry,
-            buckets=ANSWER_BUCKETS_S,
+            buckets=RESPONSE_BUCKETS_S,
         )
         self._conflicts = self._counter(
             "headway_cas_conflicts", "Writes decided again because others had changed the same rows"
         )
-        self._leases = self._counter("headway_lease_lost", "Leases of this server that were lost")
-        self._counted: dict[Counter, int] = {}
+        self._lost_leases = self._counter(
+            "headway_lease_lost", "Leases of this server that were lost"
+        )
+        self._last_totals: dict[Counter, int] = {}
         self._waits = self._histogram("headway_queue_wait_seconds", "From accepted to started")
         self._durations = self._histogram("headway_run_duration_seconds", "From started to ended")
         self._running = self._gauge("headway_lane_running", "Slots that runs hold", "lane")
@@ -93,55 +95,57 @@ class Metrics:
     def _histogram(self, name: str, words: str) -> Histogram:
         return Histogram(name, words, ["lane"], registry=self.registry, buckets=BUCKETS_S)
 
-    def lane(self, name: LaneName | None) -> str:
+    def lane_label(self, name: LaneName | None) -> str:
         """Its label: its name, or one for all that come after the first so many."""
         if name in self._lanes or (name and len(self._lanes) < LANE_COUNT_MAX):
             self._lanes.add(name)
             return name
-        return OTHER
+        return OTHER_LABEL
 
-    def note_answer(self, scope: Scope, status: int, took_s: float) -> None:
+    def record_response(self, scope: Scope, status: int, took_s: float) -> None:
         self._requests.labels(str(status)).inc()
-        method = scope["method"] if scope["method"] in METHODS else OTHER
-        self._answers.labels(method, _template(scope)).observe(took_s)
+        method = scope["method"] if scope["method"] in METHODS else OTHER_LABEL
+        self._response_times.labels(method, _path_template(scope)).observe(took_s)
 
-    def note_streams(self, difference: int) -> None:
+    def add_open_streams(self, difference: int) -> None:
         self._streams.inc(difference)
 
-    def note(self, event: Event) -> None:
+    def record_event(self, event: Event) -> None:
         """To be told of every event once, in order."""
         if event.run_id is None:
             return
         if event.type == EventType.STATE_CHANGED:
             to = RunStatus(json.loads(event.payload)["to"])
-            self._note_move(event, event.run_id, to)
+            self._record_transition(event, event.run_id, to)
         elif event.type == EventType.RETRIED:
-            self._retries.labels(self.lane(event.lane)).inc()
+            self._retries.labels(self.lane_label(event.lane)).inc()
         elif event.type == EventType.TAKEN_OVER:
-            self._losses.labels(self.lane(event.lane)).inc()
+            self._takeovers.labels(self.lane_label(event.lane)).inc()
         elif event.type == EventType.MESSAGES_UNREAD:
-            self._unread.labels(self.lane(event.lane)).inc(json.loads(event.payload)["count"])
+            self._unread_messages.labels(self.lane_label(event.lane)).inc(
+                json.loads(event.payload)["count"]
+            )
 
-    def _note_move(self, event: Event, run_id: RunId, to: RunStatus) -> None:
-        lane = self.lane(event.lane)
+    def _record_transition(self, event: Event, run_id: RunId, to: RunStatus) -> None:
+        lane = self.lane_label(event.lane)
         if to is RunStatus.QUEUED:
             _remember(self._queued_at, run_id, event.at)
         elif to is RunStatus.RUNNING:
             if (queued_at := self._queued_at.pop(run_id, None)) is not None:
-                self._waits.labels(lane).observe((event.at - queued_at) / SECOND)
+                self._waits.labels(lane).observe((event.at - queued_at) / SECOND_US)
             _remember(self._started_at, run_id, event.at)
         elif to in TERMINAL:
             self._queued_at.pop(run_id, None)
             self._runs.labels(lane, to.value).inc()
             if (started_at := self._started_at.pop(run_id, None)) is not None:
-                self._durations.labels(lane).observe((event.at - started_at) / SECOND)
+                self._durations.labels(lane).observe((event.at - started_at) / SECOND_US)
 
-    async def text(self, face: Face) -> bytes:
-        figures = await face.store.board.figures()
+    async def render(self, face: HeadwayApi) -> bytes:
+        figures = await face.store.board.metrics()
         for gauge in (self._running, self._capacity, self._queued, self._waiting):
             gauge.clear()  # Lanes may share a label: each adds to it.
         for view in figures.lanes:
-            lane = self.lane(view.lane.name)
+            lane = self.lane_label(view.lane.name)
             self._running.labels(lane).inc(view.held_count)
             self._capacity.labels(lane).inc(view.lane.capacity)
             self._queued.labels(lane).inc(view.queued_count)
@@ -149,32 +153,32 @@ class Metrics:
         self._interrupts.set(figures.interrupt_count)
         self._instances.set(figures.instance_count)
         self._last_seq.set(figures.last_seq)
-        self._count(self._conflicts, face.store.conflict_count)
-        self._count(self._leases, face.store.lost_lease_count)
+        self._raise_to(self._conflicts, face.store.conflict_count)
+        self._raise_to(self._lost_leases, face.store.lost_lease_count)
         return generate_latest(self.registry)
 
-    def _count(self, counter: Counter, total: int) -> None:
+    def _raise_to(self, counter: Counter, total: int) -> None:
         """What is counted elsewhere: as much more as there was since the last time."""
-        counter.inc(total - self._counted.get(counter, 0))
-        self._counted[counter] = total
+        counter.inc(total - self._last_totals.get(counter, 0))
+        self._last_totals[counter] = total
 
 
-def _template(scope: Scope) -> str:
+def _path_template(scope: Scope) -> str:
     """A path as the OpenAPI document has it: never the name of anything that is in it."""
     route = scope.get("route")
     if isinstance(route, APIRoute):
         return route.path_format
-    template: str = scope.get(TEMPLATE, OTHER)
+    template: str = scope.get(PATH_TEMPLATE_KEY, OTHER_LABEL)
     return template
 
 
 def _remember(instants: OrderedDict[RunId, Instant], run_id: RunId, at: Instant) -> None:
     instants[run_id] = at
-    if len(instants) > TIMED_COUNT_MAX:
+    if len(instants) > TIMED_RUN_COUNT_MAX:
         instants.popitem(last=False)
 
 
-def metrics_router(face: Face, metrics: Metrics) -> APIRouter:
+def metrics_router(face: HeadwayApi, metrics: Metrics) -> APIRouter:
     router = APIRouter(tags=["operations"])
 
     @router.get(
@@ -182,11 +186,11 @@ def metrics_router(face: Face, metrics: Metrics) -> APIRouter:
         response_class=Response,
         responses={
             200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
-            **problems(),
+            **problem_responses(),
         },
     )
     async def show_metrics() -> Response:
         """Figures for Prometheus."""
-        return Response(await metrics.text(face), media_type=CONTENT_TYPE)
+        return Response(await metrics.render(face), media_type=CONTENT_TYPE)
 
     return router

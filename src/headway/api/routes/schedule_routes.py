@@ -2,30 +2,38 @@
 
 from fastapi import APIRouter, Response
 
-from headway.api.headway_api import Face
-from headway.api.http.caller import By
+from headway.api.headway_api import HeadwayApi
+from headway.api.http.caller import Actor
 from headway.api.http.if_match import IfMatch, expected_revision
 from headway.api.http.problem import Problem
-from headway.api.http.responses import ETAG, LOCATION, answered, json_answer, problems
+from headway.api.http.responses import (
+    ETAG_HEADER,
+    LOCATION_HEADER,
+    json_response,
+    problem_responses,
+    success_response,
+)
 from headway.api.http.strict import StrictRoute
-from headway.api.routes.submit_fast_path import IdempotencyKey, accepted
+from headway.api.routes.submit_fast_path import IdempotencyKey, accepted_response
 from headway.api.wire.api_models import RunView, ScheduleBody, ScheduleList, ScheduleView
-from headway.api.wire.path_names import SCHEDULE, NamePath
-from headway.api.wire.views import listed, schedule_view
-from headway.core.command.admin.fire_schedule import scheduled
+from headway.api.wire.path_names import SCHEDULE_PATH, NamePath
+from headway.api.wire.views import schedule_view, to_json_array
+from headway.core.command.admin.fire_schedule import make_submission
 from headway.core.command.admin.pause_schedule import PauseSchedule
-from headway.core.command.protocol import Changed
-from headway.core.command.run.idempotency import fingerprint_of
+from headway.core.command.protocol import RevisionMismatch
+from headway.core.command.run.idempotency import make_fingerprint
 from headway.core.errors import RevisionConflict
-from headway.core.run.run import Existing
+from headway.core.run.run import OnExistingOutput
 from headway.core.schedule import Schedule
 from headway.trace import current_trace
 
 
-def schedules_router(face: Face) -> APIRouter:
+def schedules_router(face: HeadwayApi) -> APIRouter:
     router = APIRouter(prefix="/api/schedules", tags=["schedules"], route_class=StrictRoute)
 
-    @router.get("", response_class=Response, responses={200: {"model": ScheduleList}, **problems()})
+    @router.get(
+        "", response_class=Response, responses={200: {"model": ScheduleList}, **problem_responses()}
+    )
     async def list_schedules() -> Response:
         """The schedules of this server, by name."""
         saved = {one.name: one for one in await face.store.board.schedules()}
@@ -33,59 +41,62 @@ def schedules_router(face: Face) -> APIRouter:
             schedule_view(schedule, saved.get(name))
             for name, schedule in sorted(face.schedules.items())
         ]
-        return json_answer(f'{{"schedules":{listed(texts)}}}')
+        return json_response(f'{{"schedules":{to_json_array(texts)}}}')
 
-    _change(router, face)
+    _add_control_routes(router, face)
     return router
 
 
-def _change(router: APIRouter, face: Face) -> None:
+def _add_control_routes(router: APIRouter, face: HeadwayApi) -> None:
     async def revision(schedule: Schedule) -> int:
         saved = {one.name: one.revision for one in await face.store.board.schedules()}
         return saved.get(schedule.name, 0)
 
     @router.patch(
-        SCHEDULE,
+        SCHEDULE_PATH,
         response_class=Response,
-        responses={**answered(ScheduleView, ETAG), **problems(404, 412)},
+        responses={**success_response(ScheduleView, ETAG_HEADER), **problem_responses(404, 412)},
     )
     async def set_schedule(
-        name: NamePath, body: ScheduleBody, by: By, if_match: IfMatch = None
+        name: NamePath, body: ScheduleBody, by: Actor, if_match: IfMatch = None
     ) -> Response:
         """Pause or resume a schedule. What would have come while it was paused does not come."""
-        schedule = _known(face, name)
+        schedule = _get_schedule(face, name)
         what = f"schedule {schedule.name!r}"
         expected = await expected_revision(if_match, what, lambda: revision(schedule))
         wanted = PauseSchedule(schedule, is_paused=body.paused, expected_revision=expected, by=by)
         saved = await face.store.apply(wanted)
-        if isinstance(saved, Changed):
+        if isinstance(saved, RevisionMismatch):
             raise RevisionConflict(what, saved.revision)
-        return json_answer(schedule_view(schedule, saved), etag=f'"{saved.revision}"')
+        return json_response(schedule_view(schedule, saved), etag=f'"{saved.revision}"')
 
     @router.post(
         "/{name:name}/run",
         status_code=201,
         response_class=Response,
-        responses={**answered(RunView, LOCATION, status=201), **problems(404, 409, 412, 429)},
+        responses={
+            **success_response(RunView, LOCATION_HEADER, status=201),
+            **problem_responses(404, 409, 412, 429),
+        },
     )
     async def run_schedule(
-        name: NamePath, by: By, idempotency_key: IdempotencyKey = None
+        name: NamePath, by: Actor, idempotency_key: IdempotencyKey = None
     ) -> Response:
         """Start now what the schedule would start at its next slot, which comes all the same."""
-        schedule = _known(face, name)
-        submission = scheduled(
+        schedule = _get_schedule(face, name)
+        submission = make_submission(
             schedule,
             face.ids.run_id(),
-            existing=Existing.ASK,
+            on_existing_output=OnExistingOutput.ASK,
             idempotency_key=idempotency_key,
-            fingerprint=fingerprint_of("schedule", schedule.name),
+            fingerprint=make_fingerprint("schedule", schedule.name),
             by=by,
             traceparent=current_trace(),
         )
-        return await accepted(await face.admit(submission))
+        return await accepted_response(await face.submit_command(submission))
 
 
-def _known(face: Face, name: str) -> Schedule:
+def _get_schedule(face: HeadwayApi, name: str) -> Schedule:
     schedule = face.schedules.get(name.strip())
     if schedule is None:
         raise Problem(404, "schedule_not_found", f"there is no schedule {name!r}")

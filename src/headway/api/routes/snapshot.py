@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, Field
 
 from headway.api.routes.event_routes import event_id
-from headway.api.wire.api_models import InstanceView, KeyView, LaneView, RunView
-from headway.api.wire.flow_bodies import encoded
+from headway.api.wire.api_models import InstanceView, KeyView, LaneResponse, RunView
+from headway.api.wire.flow_bodies import encode_json
 from headway.api.wire.flow_views import WorkerView
 from headway.api.wire.views import instance_view, key_view, lane_view, run_view
 from headway.core.run import recent
@@ -50,7 +50,7 @@ class StateView(BaseModel):
     epoch: int = Field(
         description="Of the database that was asked; another one after a failover: resume with it."
     )
-    lanes: list[LaneView]
+    lanes: list[LaneResponse]
     keys: list[KeyView]
     runs: list[RunView] = Field(description="The active ones.")
     last_runs: list[RunView] = Field(
@@ -62,25 +62,25 @@ class StateView(BaseModel):
     workers: list[WorkerView] = Field(description="Those that are alive.")
 
 
-AT_ONCE: Final = 100
+WRITE_BATCH_COUNT: Final = 100
 """How many are written before others have their turn."""
 
 
-async def state_text(found: Snapshot, workers: Sequence[dict[str, Any]]) -> str:
+async def encode_state(found: Snapshot, workers: Sequence[dict[str, Any]]) -> str:
     return (
-        f'{{"seq":{found.seq},"event_id":"{event_id(found.seq, found.at)}"'
+        f'{{"seq":{found.seq},"event_id":"{event_id(found.seq, found.seq_written_at)}"'
         f',"epoch":{found.epoch}'
-        f',"lanes":{await _written(lane_view, found.lanes)}'
-        f',"keys":{await _written(key_view, found.keys)}'
-        f',"runs":{await _written(run_view, found.runs)}'
-        f',"last_runs":{await _written(run_view, found.last_runs)}'
-        f',"recent":{_recent(found)}'
-        f',"instances":{await _written(instance_view, found.instances)}'
-        f',"workers":{encoded(workers)}}}'
+        f',"lanes":{await _encode_array(lane_view, found.lanes)}'
+        f',"keys":{await _encode_array(key_view, found.keys)}'
+        f',"runs":{await _encode_array(run_view, found.runs)}'
+        f',"last_runs":{await _encode_array(run_view, found.last_runs)}'
+        f',"recent":{_encode_recent(found)}'
+        f',"instances":{await _encode_array(instance_view, found.instances)}'
+        f',"workers":{encode_json(workers)}}}'
     )
 
 
-def _recent(found: Snapshot) -> str:
+def _encode_recent(found: Snapshot) -> str:
     view = RecentView(
         keys=[RecentKeyView(key=one.key, seq=one.seq) for one in found.recent_keys],
         has_older=found.has_older_keys,
@@ -88,12 +88,12 @@ def _recent(found: Snapshot) -> str:
         event_count_max=recent.EVENT_COUNT_MAX,
         event_step=recent.EVENT_STEP,
     )
-    return encoded(view.model_dump())
+    return encode_json(view.model_dump())
 
 
-async def _written(view: Callable[[T], str], items: Sequence[T]) -> str:
+async def _encode_array(view: Callable[[T], str], items: Sequence[T]) -> str:
     parts: list[str] = []
-    for first in range(0, len(items), AT_ONCE):
-        parts += map(view, items[first : first + AT_ONCE])
+    for first in range(0, len(items), WRITE_BATCH_COUNT):
+        parts += map(view, items[first : first + WRITE_BATCH_COUNT])
         await asyncio.sleep(0)
     return f"[{','.join(parts)}]"

@@ -10,82 +10,84 @@ from fastapi import Header, Response
 from pydantic import TypeAdapter, ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headway.api.headway_api import Face
-from headway.api.http.caller import caller_of
-from headway.api.http.problem import unfit
-from headway.api.http.responses import json_answer
-from headway.api.http.strict import check_query, strict_json
-from headway.api.routes.metrics import TEMPLATE
+from headway.api.headway_api import HeadwayApi
+from headway.api.http.caller import get_actor
+from headway.api.http.problem import invalid_request
+from headway.api.http.responses import json_response
+from headway.api.http.strict import check_query, parse_strict_json
+from headway.api.routes.metrics import PATH_TEMPLATE_KEY
 from headway.api.wire.api_models import Name, SubmitBody
 from headway.api.wire.views import run_view
 from headway.core.duration import UNSET
 from headway.services.submit.run_handle import RunHandle
-from headway.write_tracker import begin_note
+from headway.write_tracker import begin_tracking
 
-PATH: Final = "/api/runs"
+RUNS_PATH: Final = "/api/runs"
 _IDEMPOTENCY_KEY: Final = b"idempotency-key"
 IdempotencyKey = Annotated[
     Name | None,
     Header(description="The same again means the same request: it is carried out once."),
 ]
-_body: Final = TypeAdapter(SubmitBody)
-_key: Final[TypeAdapter[str]] = TypeAdapter(Name)
+_body_adapter: Final = TypeAdapter(SubmitBody)
+_key_adapter: Final[TypeAdapter[str]] = TypeAdapter(Name)
 
 
-async def submitted(face: Face, body: SubmitBody, idempotency_key: str | None, by: str) -> Response:
+async def submit_request(
+    face: HeadwayApi, body: SubmitBody, idempotency_key: str | None, by: str
+) -> Response:
     """The answer to a submission that is well-formed."""
     wanted = vars(body)
     if "timeout_s" not in body.model_fields_set:  # The job's limit applies; null means no limit.
         wanted = {**wanted, "timeout_s": UNSET}
     handle = await face.submit(**wanted, idempotency_key=idempotency_key, by=by)
-    return await accepted(handle)
+    return await accepted_response(handle)
 
 
-async def accepted(handle: RunHandle) -> Response:
+async def accepted_response(handle: RunHandle) -> Response:
     """201 with the run; without another look where it has just been accepted."""
-    text = run_view(handle.accepted or await handle.record())
-    return json_answer(text, status=201, location=f"{PATH}/{handle.id}")
+    text = run_view(handle.accepted_record or await handle.record())
+    return json_response(text, status=201, location=f"{RUNS_PATH}/{handle.id}")
 
 
-class SubmitFirst:
+class SubmitFastPath:
     """Behind the guard, which has read the body whole, and in front of everything else."""
 
-    def __init__(self, app: ASGIApp, face: Face) -> None:
+    def __init__(self, app: ASGIApp, face: HeadwayApi) -> None:
         self._app = app
-        self._face = face
+        self._headway = face
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begin_note()
-        if scope.get("path") != PATH or scope["method"] != "POST":
+        begin_tracking()
+        if scope.get("path") != RUNS_PATH or scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        scope[TEMPLATE] = PATH
+        scope[PATH_TEMPLATE_KEY] = RUNS_PATH
         if query := scope["query_string"]:
             check_query(query, {})
         message = await receive()
-        body = _checked(_body, _given(message["body"]), "body")
-        key, by = _idempotency_key(scope), caller_of(scope)
-        answer = await submitted(self._face, body, key, by)
+        body = _validate(_body_adapter, _decode_body(message["body"]), "body")
+        key, by = _idempotency_key(scope), get_actor(scope)
+        answer = await submit_request(self._headway, body, key, by)
         await answer(scope, receive, send)
 
 
-def _given(body: bytes) -> Any:
+def _decode_body(body: bytes) -> Any:
     if not body:
-        raise unfit([{"loc": ("body",), "msg": "Field required"}])
-    return strict_json(body)
+        raise invalid_request([{"loc": ("body",), "msg": "Field required"}])
+    return parse_strict_json(body)
 
 
 def _idempotency_key(scope: Scope) -> str | None:
     for name, value in scope["headers"]:
         if name == _IDEMPOTENCY_KEY:
-            key: str = _checked(_key, value.decode("latin-1"), "header", "idempotency-key")
+            key: str = _validate(_key_adapter, value.decode("latin-1"), "header", "idempotency-key")
             return key
     return None
 
 
-def _checked(kind: TypeAdapter[Any], given: object, *place: str) -> Any:
+def _validate(kind: TypeAdapter[Any], given: object, *place: str) -> Any:
     try:
         return kind.validate_python(given, from_attributes=True)
     except ValidationError as error:
         faults = [{**fault, "loc": (*place, *fault["loc"])} for fault in error.errors()]
-        raise unfit(faults) from None
+        raise invalid_request(faults) from None

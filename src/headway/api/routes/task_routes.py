@@ -4,20 +4,25 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
 
-from headway.api.headway_api import Face
-from headway.api.http.caller import By
+from headway.api.headway_api import HeadwayApi
+from headway.api.http.caller import Actor
 from headway.api.http.cursor import (
-    PAGE_COUNT_MAX,
-    SMALL_NUMBER_MAX,
+    INT32_MAX,
+    PAGE_ITEM_COUNT_MAX,
     Cursor,
     Limit,
-    fitting,
-    page_that_fits,
-    read_cursor,
+    build_page,
+    decode_cursor,
+    take_fitting,
 )
-from headway.api.http.responses import LOCATION, answered, json_answer, problems
+from headway.api.http.responses import (
+    LOCATION_HEADER,
+    json_response,
+    problem_responses,
+    success_response,
+)
 from headway.api.http.strict import StrictRoute
-from headway.api.routes.run_routes import asked_to_end
+from headway.api.routes.run_routes import cancel_run
 from headway.api.routes.submit_fast_path import IdempotencyKey
 from headway.api.wire.api_models import CancelBody, Name, Seconds, Status
 from headway.api.wire.flow_bodies import (
@@ -25,7 +30,7 @@ from headway.api.wire.flow_bodies import (
     RerunBody,
     SignalBody,
     TaskBody,
-    encoded,
+    encode_json,
     node_run_view,
     task_view,
     worker_view,
@@ -34,10 +39,10 @@ from headway.api.wire.flow_views import (
     NodeRunList,
     TaskCancelView,
     TaskList,
-    TaskView,
+    TaskResponse,
     WorkerList,
 )
-from headway.api.wire.path_names import FLOW_NAME, NamePath
+from headway.api.wire.path_names import FLOW_PREFIX, NamePath
 from headway.core.errors import KeyBusy, RunNotFound
 from headway.core.run.status import RunStatus
 from headway.core.worker.saved_worker import TTL_S
@@ -46,32 +51,32 @@ from headway.services.flow.task_view import ROW_COUNT_MAX
 from headway.services.flow.task_view import TaskView as FoundTask
 
 # The routes whose answer is a new task.
-STARTING: Final[dict[str, Any]] = {
+NEW_TASK_ROUTE: Final[dict[str, Any]] = {
     "tags": ["tasks"],
     "response_class": Response,
     "status_code": 201,
     "responses": {
-        **answered(TaskView, LOCATION, status=201),
-        **problems(404, 409, 429),
+        **success_response(TaskResponse, LOCATION_HEADER, status=201),
+        **problem_responses(404, 409, 429),
     },
 }
-HeardWithin = Annotated[Seconds, Query(description="The silent ones too, if it is long ago.")]
+HeartbeatWithin = Annotated[Seconds, Query(description="The silent ones too, if it is long ago.")]
 
 
-def tasks_router(face: Face) -> APIRouter:
+def tasks_router(face: HeadwayApi) -> APIRouter:
     router = APIRouter(prefix="/api", route_class=StrictRoute)
-    _starting(router, face)
-    _listing(router, face)
-    _details(router, face)
-    _steering(router, face)
-    _ending(router, face)
+    _add_start_route(router, face)
+    _add_list_routes(router, face)
+    _add_detail_routes(router, face)
+    _add_signal_routes(router, face)
+    _add_end_routes(router, face)
     return router
 
 
-def _starting(router: APIRouter, face: Face) -> None:
-    @router.post(f"{FLOW_NAME}/tasks", **STARTING)
+def _add_start_route(router: APIRouter, face: HeadwayApi) -> None:
+    @router.post(f"{FLOW_PREFIX}/tasks", **NEW_TASK_ROUTE)
     async def start_task(
-        name: NamePath, body: TaskBody, by: By, idempotency_key: IdempotencyKey = None
+        name: NamePath, body: TaskBody, by: Actor, idempotency_key: IdempotencyKey = None
     ) -> Response:
         """Start a task of the flow, durably. With the same Idempotency-Key it is the same task."""
         run = await face.flows.start(
@@ -91,15 +96,15 @@ def _starting(router: APIRouter, face: Face) -> None:
         except RunNotFound:
             found = await run.record()  # What has the key is a run, and no task.
             raise KeyBusy(found.run.key, run.id) from None
-        return _started(task)
+        return _started_response(task)
 
 
-def _listing(router: APIRouter, face: Face) -> None:
+def _add_list_routes(router: APIRouter, face: HeadwayApi) -> None:
     @router.get(
         "/tasks",
         tags=["tasks"],
         response_class=Response,
-        responses={200: {"model": TaskList}, **problems()},
+        responses={200: {"model": TaskList}, **problem_responses()},
     )
     async def list_tasks(
         status: Annotated[Status | None, Query()] = None,
@@ -115,48 +120,48 @@ def _listing(router: APIRouter, face: Face) -> None:
         wanted = TaskFilter(
             statuses=[] if status is None else [RunStatus(status)], flow=flow, waits_for=waits_for
         )
-        after = read_cursor(cursor, int, str)
-        found = face.flows.each_task(wanted, limit=limit + 1, after=after)
-        texts = ((task.place, encoded(task_view(task))) async for task in found)
-        return await page_that_fits("tasks", texts, limit=limit)
+        after = decode_cursor(cursor, int, str)
+        found = face.flows.iter_tasks(wanted, limit=limit + 1, after=after)
+        texts = ((task.position, encode_json(task_view(task))) async for task in found)
+        return await build_page("tasks", texts, limit=limit)
 
     @router.get(
         "/tasks/{task_id}",
         tags=["tasks"],
         response_class=Response,
-        responses={200: {"model": TaskView}, **problems(404)},
+        responses={200: {"model": TaskResponse}, **problem_responses(404)},
     )
     async def get_task(task_id: NamePath) -> Response:
         """A task: where it is, what it waits for, and its shared state."""
-        return json_answer(encoded(task_view(await face.flows.task(task_id))))
+        return json_response(encode_json(task_view(await face.flows.task(task_id))))
 
 
-def _details(router: APIRouter, face: Face) -> None:
+def _add_detail_routes(router: APIRouter, face: HeadwayApi) -> None:
     @router.get(
         "/tasks/{task_id}/node-runs",
         tags=["tasks"],
         response_class=Response,
-        responses={200: {"model": NodeRunList}, **problems(404)},
+        responses={200: {"model": NodeRunList}, **problem_responses(404)},
     )
     async def list_node_runs(
         task_id: NamePath,
-        after: Annotated[int, Query(ge=0, le=SMALL_NUMBER_MAX)] = 0,
-        limit: Annotated[int, Query(ge=1, le=ROW_COUNT_MAX)] = PAGE_COUNT_MAX,
+        after: Annotated[int, Query(ge=0, le=INT32_MAX)] = 0,
+        limit: Annotated[int, Query(ge=1, le=ROW_COUNT_MAX)] = PAGE_ITEM_COUNT_MAX,
     ) -> Response:
         """What its nodes have done, in the order of their ends; `after` is a `seq`."""
-        found = face.flows.each_node_run(task_id, limit=limit + 1, after_seq=after)
-        texts = ((row.seq, encoded(node_run_view(row)).encode()) async for row in found)
-        _, rows, has_more = await fitting(texts, limit=limit)
-        onward = encoded(has_more).encode()
-        return json_answer(b'{"node_runs":[%b],"has_more":%b}' % (b",".join(rows), onward))
+        found = face.flows.iter_node_runs(task_id, limit=limit + 1, after_seq=after)
+        texts = ((row.seq, encode_json(node_run_view(row)).encode()) async for row in found)
+        _, rows, has_more = await take_fitting(texts, limit=limit)
+        onward = encode_json(has_more).encode()
+        return json_response(b'{"node_runs":[%b],"has_more":%b}' % (b",".join(rows), onward))
 
     @router.get(
         "/workers",
         tags=["workers"],
         response_class=Response,
-        responses={200: {"model": WorkerList}, **problems()},
+        responses={200: {"model": WorkerList}, **problem_responses()},
     )
-    async def list_workers(heard_within_s: HeardWithin = TTL_S) -> Response:
+    async def list_workers(heard_within_s: HeartbeatWithin = TTL_S) -> Response:
         """Those that were heard of so lately, the least load first; else only the live ones."""
         found = await face.workers.list(ttl_s=heard_within_s)
         views = [
@@ -165,57 +170,57 @@ def _details(router: APIRouter, face: Face) -> None:
             )
             for one in found
         ]
-        return json_answer(encoded({"workers": views}))
+        return json_response(encode_json({"workers": views}))
 
 
-def _steering(router: APIRouter, face: Face) -> None:
+def _add_signal_routes(router: APIRouter, face: HeadwayApi) -> None:
     async def shown(task_id: str) -> Response:
-        return json_answer(encoded(task_view(await face.flows.task(task_id))), status=202)
+        return json_response(encode_json(task_view(await face.flows.task(task_id))), status=202)
 
-    refusals = problems(404, 409, 429)
+    refusals = problem_responses(404, 409, 429)
     steering: dict[str, Any] = {
         "tags": ["tasks"],
         "response_class": Response,
         "status_code": 202,
-        "responses": {**answered(TaskView, status=202), **refusals},
+        "responses": {**success_response(TaskResponse, status=202), **refusals},
     }
 
     @router.post("/tasks/{task_id}/signal", **steering)
-    async def signal_task(task_id: NamePath, body: SignalBody, by: By) -> Response:
+    async def signal_task(task_id: NamePath, body: SignalBody, by: Actor) -> Response:
         """Set a key of the task's shared state, and wake it."""
         await face.flows.signal(task_id, body.key, body.value, by=by)
         return await shown(task_id)
 
     @router.post("/tasks/{task_id}/approve", **steering)
-    async def approve_task(task_id: NamePath, body: ApproveBody, by: By) -> Response:
+    async def approve_task(task_id: NamePath, body: ApproveBody, by: Actor) -> Response:
         """Answer the approval that it waits for; the first answer stands."""
         await face.flows.approve(task_id, body.answer, by=by)
         return await shown(task_id)
 
 
-def _ending(router: APIRouter, face: Face) -> None:
+def _add_end_routes(router: APIRouter, face: HeadwayApi) -> None:
     @router.post(
         "/tasks/{task_id}/cancel",
         tags=["tasks"],
         response_class=Response,
         status_code=202,
-        responses={**answered(TaskCancelView, status=202), **problems(404, 409)},
+        responses={**success_response(TaskCancelView, status=202), **problem_responses(404, 409)},
     )
-    async def cancel_task(task_id: NamePath, by: By, body: CancelBody | None = None) -> Response:
+    async def cancel_task(task_id: NamePath, by: Actor, body: CancelBody | None = None) -> Response:
         """Ask for its end, and for that of all it has started. `answer` as with a run's cancel."""
         task = await face.flows.task(task_id)
-        answer = await asked_to_end(face.run(task.id), body, by)
+        answer = await cancel_run(face.run(task.id), body, by)
         view = task_view(await face.flows.task(task_id))
-        return json_answer(encoded({"answer": answer.value, "task": view}), status=202)
+        return json_response(encode_json({"answer": answer.value, "task": view}), status=202)
 
-    @router.post("/tasks/{task_id}/rerun", **STARTING)
+    @router.post("/tasks/{task_id}/rerun", **NEW_TASK_ROUTE)
     async def rerun_task(
-        task_id: NamePath, body: RerunBody, by: By, idempotency_key: IdempotencyKey = None
+        task_id: NamePath, body: RerunBody, by: Actor, idempotency_key: IdempotencyKey = None
     ) -> Response:
         """A new task that begins at a node, with the shared state of this one."""
         run = await face.flows.rerun(task_id, body.node, idempotency_key=idempotency_key, by=by)
-        return _started(await face.flows.task(run.id))
+        return _started_response(await face.flows.task(run.id))
 
 
-def _started(task: FoundTask) -> Response:
-    return json_answer(encoded(task_view(task)), status=201, location=f"/api/tasks/{task.id}")
+def _started_response(task: FoundTask) -> Response:
+    return json_response(encode_json(task_view(task)), status=201, location=f"/api/tasks/{task.id}")

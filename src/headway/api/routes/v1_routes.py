@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 from fastapi import APIRouter, Request, Response
 from starlette.routing import Route
 
-from headway.api.headway_api import Face
-from headway.api.http.caller import caller_of
-from headway.api.http.cursor import SMALL_NUMBER_MAX, fitting
+from headway.api.headway_api import HeadwayApi
+from headway.api.http.caller import get_actor
+from headway.api.http.cursor import INT32_MAX, take_fitting
 from headway.api.http.problem import RETRY_AFTER_S
 from headway.api.routes import v1_models as told
-from headway.api.wire.flow_bodies import fault_views
+from headway.api.wire.flow_bodies import issue_views
 from headway.core.command.run.wait import Wake
 from headway.core.document import decode_document
 from headway.core.errors import (
@@ -34,9 +34,9 @@ from headway.core.errors import (
 from headway.core.flow.definition.definition import ErrorPolicy
 from headway.core.flow.engine.records import TASK_PREFIX, VersionStatus, to_run_id
 from headway.core.flow.engine.state import NodeRun
-from headway.core.ids import SECOND, InstanceId, Instant, RunId
-from headway.core.run.status import VOCABULARY, RunStatus
-from headway.core.secret import veiled_value
+from headway.core.ids import SECOND_US, InstanceId, Instant, RunId
+from headway.core.run.status import STATUS_NAMES, RunStatus
+from headway.core.secret import redact_value
 from headway.core.worker.saved_worker import TTL_S, LiveWorker
 from headway.ports.flow_reader import TaskFilter
 from headway.services.flow.task_view import ROW_COUNT_MAX, TaskView
@@ -44,11 +44,11 @@ from headway.services.flow.task_view import ROW_COUNT_MAX, TaskView
 TASK_COUNT_MAX: Final = 100
 TTL_S_MAX: Final = 86_400.0
 Fields = Mapping[str, Any]
-Call = Callable[[Face, Request], Awaitable[Any]]
-Answering = Callable[[Request], Awaitable[Response]]
+CallHandler = Callable[[HeadwayApi, Request], Awaitable[Any]]
+RouteHandler = Callable[[Request], Awaitable[Response]]
 
 
-class Refusal(Exception):
+class WireV1Error(Exception):
     """An answer that is not a success: its status and what is said."""
 
     def __init__(self, status: int, error: str, **more: Any) -> None:
@@ -57,9 +57,9 @@ class Refusal(Exception):
         self.body = {"error": error, **more}
 
 
-def wire_v1_router(face: Face) -> APIRouter:
+def wire_v1_router(face: HeadwayApi) -> APIRouter:
     router = APIRouter(tags=[told.TAG])
-    calls: tuple[tuple[str, tuple[str, ...], Call, told.Options], ...] = (
+    calls: tuple[tuple[str, tuple[str, ...], CallHandler, told.RouteOptions], ...] = (
         ("POST", ("/workers/register", "/register"), _register, told.REGISTER),
         ("POST", ("/workers/heartbeat", "/heartbeat"), _heartbeat, told.HEARTBEAT),
         ("GET", ("/workers/list", "/list"), _list_workers, told.LIST_WORKERS),
@@ -72,53 +72,59 @@ def wire_v1_router(face: Face) -> APIRouter:
         ("POST", ("/tasks/cancel",), _cancel_task, told.CANCEL_TASK),
         ("POST", ("/tasks/run_once",), _run_once, told.RUN_ONCE),
         ("POST", ("/tasks/signal",), _signal, told.SIGNAL),
-        ("GET", ("/tasks/runs",), _node_runs, told.NODE_RUNS),
+        ("GET", ("/tasks/runs",), _list_node_runs, told.NODE_RUNS),
     )
     allowed: dict[str, list[str]] = {}
     for method, paths, call, options in calls:
         for path in paths:
             allowed.setdefault(path, []).append(method)
             name = f"first_centre_{method.lower()}{path.replace('/', '_')}"
-            answer = _answering(face, call)
+            answer = _wrap_call(face, call)
             router.add_api_route(
                 path, answer, methods=[method], name=name, response_class=Response, **options
             )
     for path, methods in allowed.items():
         # To whichever method that is left, always the same.
-        refusal = _json({"error": "method"}, status=405, headers={"allow": ", ".join(methods)})
+        refusal = _json_response(
+            {"error": "method"}, status=405, headers={"allow": ", ".join(methods)}
+        )
         router.routes.append(Route(path, refusal))
     return router
 
 
-def _answering(face: Face, call: Call) -> Answering:
+def _wrap_call(face: HeadwayApi, call: CallHandler) -> RouteHandler:
     async def answer(request: Request) -> Response:
         try:
             said = await call(face, request)
-            return said if isinstance(said, Response) else _json(said)
-        except Refusal as refusal:
-            return _json(refusal.body, status=refusal.status)
+            return said if isinstance(said, Response) else _json_response(said)
+        except WireV1Error as refusal:
+            return _json_response(refusal.body, status=refusal.status)
         except InvalidFlow as error:
-            return _json({"error": str(error), "faults": fault_views(error.faults)}, status=422)
+            return _json_response(
+                {"error": str(error), "faults": issue_views(error.errors)}, status=422
+            )
         except (RunNotFound, RunNotActive, FlowNotFound):
-            return _json({"error": "not found"}, status=404)
+            return _json_response({"error": "not found"}, status=404)
         except InvalidInput as error:
-            return _json({"error": "bad request", "detail": str(error)}, status=400)
+            return _json_response({"error": "bad request", "detail": str(error)}, status=400)
         except (LaneFull, InboxOverflow) as error:
             retry = {"retry-after": str(RETRY_AFTER_S)}
-            return _json({"error": str(error)}, status=429, headers=retry)
+            return _json_response({"error": str(error)}, status=429, headers=retry)
         except InfrastructureError:
             raise
         except Error as error:
-            return _json({"error": str(error)}, status=409)
+            return _json_response({"error": str(error)}, status=409)
 
     return answer
 
 
-def _json(body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return _written(_text_of(body).encode(), status=status, headers=headers)
+def _json_response(
+    body: Any, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    return _raw_response(_encode_json(body).encode(), status=status, headers=headers)
 
 
-def _written(
+def _raw_response(
     text: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     return Response(text, status_code=status, media_type="application/json", headers=headers)
@@ -129,35 +135,35 @@ OK: Final = {"ok": "1"}
 # Workers.
 
 
-async def _register(face: Face, request: Request) -> Any:
-    given = await _fields(request)
+async def _register(face: HeadwayApi, request: Request) -> Any:
+    given = await _read_fields(request)
     services = given.get("services") or []
     if not isinstance(services, list):
         raise InvalidInput("services", "must be a list")
-    await face.workers.register(_text(given, "id"), _text(given, "url"), services)
+    await face.workers.register(_require_text(given, "id"), _require_text(given, "url"), services)
     return OK
 
 
-async def _heartbeat(face: Face, request: Request) -> Any:
-    given = await _fields(request)
+async def _heartbeat(face: HeadwayApi, request: Request) -> Any:
+    given = await _read_fields(request)
     load = given.get("load", 0)
     if not isinstance(load, int | float) or isinstance(load, bool):
         raise InvalidInput("load", "must be a number")
-    await face.workers.heard(_text(given, "id"), int(load))
+    await face.workers.record_heartbeat(_require_text(given, "id"), int(load))
     return OK
 
 
-async def _list_workers(face: Face, request: Request) -> Any:
+async def _list_workers(face: HeadwayApi, request: Request) -> Any:
     service = request.query_params.get("service") or None
     found = await face.workers.list(service=service, ttl_s=_ttl_s(request))
-    return [_worker(one) for one in found]
+    return [_worker_fields(one) for one in found]
 
 
-async def _allocate(face: Face, request: Request) -> Any:
+async def _allocate(face: HeadwayApi, request: Request) -> Any:
     found = await face.workers.list(service=request.query_params.get("service", ""))
     if not found:
-        raise Refusal(500, "no worker")
-    return _worker(found[0])
+        raise WireV1Error(500, "no worker")
+    return _worker_fields(found[0])
 
 
 def _ttl_s(request: Request) -> float:
@@ -168,13 +174,13 @@ def _ttl_s(request: Request) -> float:
     return ttl_s if 0 <= ttl_s <= TTL_S_MAX else TTL_S
 
 
-def _worker(worker: LiveWorker) -> Fields:
+def _worker_fields(worker: LiveWorker) -> Fields:
     return {
         "ID": worker.id,
         "URL": worker.url,
         "Services": sorted(worker.services),
         "Load": worker.load,
-        "LastHeartbeat": worker.heartbeat_at // SECOND,
+        "LastHeartbeat": worker.heartbeat_at // SECOND_US,
         "Status": "online",
     }
 
@@ -182,89 +188,91 @@ def _worker(worker: LiveWorker) -> Fields:
 # Flows.
 
 
-async def _create_flow(face: Face, request: Request) -> Any:
+async def _create_flow(face: HeadwayApi, request: Request) -> Any:
     made = await face.flows.create(
-        _text(await _fields(request), "name"), by=caller_of(request.scope)
+        _require_text(await _read_fields(request), "name"), by=get_actor(request.scope)
     )
     return {"id": made.id}
 
 
-async def _publish(face: Face, request: Request) -> Any:
-    given = await _fields(request)
-    flow = await face.flows.by_id(_text(given, "flowid"))
+async def _publish(face: HeadwayApi, request: Request) -> Any:
+    given = await _read_fields(request)
+    flow = await face.flows.get_by_id(_require_text(given, "flowid"))
     version = given.get("version")
     status = given.get("status") or VersionStatus.PUBLISHED
     is_published = status == VersionStatus.PUBLISHED
     published = await face.flows.publish(
         flow.name,
-        _text(given, "definitionjson"),
-        version=version if isinstance(version, int) and 0 < version <= SMALL_NUMBER_MAX else None,
+        _require_text(given, "definitionjson"),
+        version=version if isinstance(version, int) and 0 < version <= INT32_MAX else None,
         status=VersionStatus.PUBLISHED if is_published else VersionStatus.DRAFT,
         default_policy=ErrorPolicy.FOLLOW_DEFAULT,
-        by=caller_of(request.scope),
+        by=get_actor(request.scope),
     )
     answer: dict[str, Any] = {"id": published.version_id}
     if published.unknown_fields:  # Otherwise the answer has its original form.
-        answer["warnings"] = fault_views(published.unknown_fields)
+        answer["warnings"] = issue_views(published.unknown_fields)
     return answer
 
 
 # Tasks.
 
 
-async def _start_task(face: Face, request: Request) -> Any:
-    given = await _fields(request)
-    flow = await face.flows.by_id(_text(given, "flowid"))
+async def _start_task(face: HeadwayApi, request: Request) -> Any:
+    given = await _read_fields(request)
+    flow = await face.flows.get_by_id(_require_text(given, "flowid"))
     if not flow.published:
-        raise Refusal(400, "no start")
+        raise WireV1Error(400, "no start")
     text = given.get("paramsjson") or "{}"
     if not isinstance(text, str):
         raise InvalidInput("ParamsJSON", "must be a string that holds JSON")
-    params = decode_document(text, place="ParamsJSON")
-    run = await face.flows.start(flow.name, params=params or {}, by=caller_of(request.scope))
+    params = decode_document(text, field="ParamsJSON")
+    run = await face.flows.start(flow.name, params=params or {}, by=get_actor(request.scope))
     return {"id": f"{TASK_PREFIX}{run.id}"}
 
 
-async def _list_tasks(face: Face, request: Request) -> Any:
+async def _list_tasks(face: HeadwayApi, request: Request) -> Any:
     word = request.query_params.get("status", "")
-    statuses = [status for status, words in VOCABULARY.items() if words.task == word]
+    statuses = [status for status, words in STATUS_NAMES.items() if words.task == word]
     if word and not statuses:
         return []
-    leases = await _leases(face)
-    found = face.flows.each_task(TaskFilter(statuses=statuses), limit=TASK_COUNT_MAX)
-    texts = ((one.id, _text_of(_task(one, leases)).encode()) async for one in found)
-    _, tasks, _ = await fitting(texts, limit=TASK_COUNT_MAX)
-    return _written(b"[%b]" % b",".join(tasks))
+    leases = await _load_lease_expiries(face)
+    found = face.flows.iter_tasks(TaskFilter(statuses=statuses), limit=TASK_COUNT_MAX)
+    texts = ((one.id, _encode_json(_task_fields(one, leases)).encode()) async for one in found)
+    _, tasks, _ = await take_fitting(texts, limit=TASK_COUNT_MAX)
+    return _raw_response(b"[%b]" % b",".join(tasks))
 
 
-async def _get_task(face: Face, request: Request) -> Any:
-    return _task(await face.flows.task(_asked(request, "id")), await _leases(face))
+async def _get_task(face: HeadwayApi, request: Request) -> Any:
+    return _task_fields(
+        await face.flows.task(_parse_run_id(request, "id")), await _load_lease_expiries(face)
+    )
 
 
-async def _cancel_task(face: Face, request: Request) -> Any:
-    task = await face.flows.task(_asked(request, "id"))
-    await face.run(task.id).cancel(by=caller_of(request.scope))
+async def _cancel_task(face: HeadwayApi, request: Request) -> Any:
+    task = await face.flows.task(_parse_run_id(request, "id"))
+    await face.run(task.id).cancel(by=get_actor(request.scope))
     return OK
 
 
-async def _run_once(face: Face, request: Request) -> Any:
+async def _run_once(face: HeadwayApi, request: Request) -> Any:
     """Whoever is ready is driven at once anyway; one whose time has come is not waited for."""
-    task = await face.flows.task(_asked(request, "id"))
+    task = await face.flows.task(_parse_run_id(request, "id"))
     await face.store.apply(Wake(task.id))
     return OK
 
 
-async def _signal(face: Face, request: Request) -> Any:
-    given = await _fields(request)
-    task_id = to_run_id(_text(given, "task_id"))
+async def _signal(face: HeadwayApi, request: Request) -> Any:
+    given = await _read_fields(request)
+    task_id = to_run_id(_require_text(given, "task_id"))
     if "value" not in given:
         raise InvalidInput("value", "is missing")
-    by = caller_of(request.scope)
-    await face.flows.signal(task_id, _text(given, "key"), given["value"], by=by)
+    by = get_actor(request.scope)
+    await face.flows.signal(task_id, _require_text(given, "key"), given["value"], by=by)
     return OK
 
 
-class _Start(NamedTuple):
+class _NodeRunStart(NamedTuple):
     """Where a node run belongs."""
 
     at: Instant
@@ -273,18 +281,18 @@ class _Start(NamedTuple):
     branch: int | None
 
 
-async def _node_runs(face: Face, request: Request) -> Any:
-    task_id = _asked(request, "task_id")
-    found = face.flows.each_node_run(task_id, limit=ROW_COUNT_MAX + 1)
+async def _list_node_runs(face: HeadwayApi, request: Request) -> Any:
+    task_id = _parse_run_id(request, "task_id")
+    found = face.flows.iter_node_runs(task_id, limit=ROW_COUNT_MAX + 1)
     texts = (
         (
-            _Start(row.started_at, row.seq, row.path, row.branch),
-            _text_of(_node_run(task_id, row)).encode(),
+            _NodeRunStart(row.started_at, row.seq, row.path, row.branch),
+            _encode_json(_node_run_fields(task_id, row)).encode(),
         )
         async for row in found
     )
     try:
-        starts, rows, has_more = await fitting(texts, limit=ROW_COUNT_MAX)
+        starts, rows, has_more = await take_fitting(texts, limit=ROW_COUNT_MAX)
     except RunNotFound:
         return []
     headers = {}
@@ -293,18 +301,18 @@ async def _node_runs(face: Face, request: Request) -> Any:
         rest = f"/api/tasks/{task_id}/node-runs?after={starts[-1].seq}"
         headers["link"] = f'<{rest}>; rel="next"'
     by_seq = {start.seq: text for start, text in zip(starts, rows, strict=True)}
-    ordered = b",".join(by_seq[start.seq] for start in _by_start(starts))
-    return _written(b"[%b]" % ordered, headers=headers)
+    ordered = b",".join(by_seq[start.seq] for start in _sort_by_start(starts))
+    return _raw_response(b"[%b]" % ordered, headers=headers)
 
 
-def _by_start(starts: Sequence[_Start]) -> Iterator[_Start]:
+def _sort_by_start(starts: Sequence[_NodeRunStart]) -> Iterator[_NodeRunStart]:
     """Sort node runs by their start.
 
     Branches that started at the same instant are in branch order, not in the order of their ends.
     The node run that gathers branches started with the first of them, but is listed after the last.
     """
     latest: dict[tuple[str, ...], Instant] = {}
-    placed: list[_Start] = []
+    placed: list[_NodeRunStart] = []
     for start in sorted(starts, key=lambda one: one.seq):
         at = start.at
         if start.branch is None:
@@ -317,45 +325,45 @@ def _by_start(starts: Sequence[_Start]) -> Iterator[_Start]:
         yield from sorted(together, key=lambda start: (start.branch is None, start.branch or 0))
 
 
-async def _leases(face: Face) -> Mapping[InstanceId, Instant]:
+async def _load_lease_expiries(face: HeadwayApi) -> Mapping[InstanceId, Instant]:
     return {one.id: one.lease_expires_at for one in await face.store.runs.instances()}
 
 
-def _task(task: TaskView, leases: Mapping[InstanceId, Instant]) -> Fields:
+def _task_fields(task: TaskView, leases: Mapping[InstanceId, Instant]) -> Fields:
     run = task.run
     expires_at = None if run.instance_id is None else leases.get(run.instance_id)
     return {
         "ID": f"{TASK_PREFIX}{run.id}",
         "FlowVersionID": task.version_id,
-        "Status": VOCABULARY[run.status].task,
-        "ParamsJSON": _text_of(veiled_value(task.params)),
-        "SharedJSON": _text_of(veiled_value(task.shared)),
+        "Status": STATUS_NAMES[run.status].task,
+        "ParamsJSON": _encode_json(redact_value(task.params)),
+        "SharedJSON": _encode_json(redact_value(task.shared)),
         "CurrentNodeKey": "" if run.status is RunStatus.SUCCEEDED else task.node,
         "LastAction": task.last_action,
         "StepCount": task.step_count,
-        "RetryStateJSON": _text_of(task.retry_state),
+        "RetryStateJSON": _encode_json(task.retry_state),
         "LeaseOwner": run.instance_id or "",
-        "LeaseExpiry": 0 if expires_at is None else expires_at // SECOND,
+        "LeaseExpiry": 0 if expires_at is None else expires_at // SECOND_US,
         "RequestID": str(run.id),
-        "CreatedAt": run.queued_at // SECOND,
-        "UpdatedAt": task.updated_at // SECOND,
+        "CreatedAt": run.queued_at // SECOND_US,
+        "UpdatedAt": task.updated_at // SECOND_US,
     }
 
 
-def _node_run(task_id: RunId, row: NodeRun) -> Fields:
+def _node_run_fields(task_id: RunId, row: NodeRun) -> Fields:
     return {
         "id": f"run-{task_id}-{row.seq}",
         "taskId": f"{TASK_PREFIX}{task_id}",
         "nodeKey": row.node_key,
         "attemptNo": row.attempt,
         "status": row.status.value,
-        "prepJson": _text_of(veiled_value(row.prep)),
-        "execInputJson": _text_of(veiled_value(row.input)),
-        "execOutputJson": _text_of(veiled_value(row.output)),
+        "prepJson": _encode_json(redact_value(row.prep)),
+        "execInputJson": _encode_json(redact_value(row.input)),
+        "execOutputJson": _encode_json(redact_value(row.output)),
         "errorText": row.error,
         "action": row.action,
-        "startedAt": row.started_at // SECOND,
-        "finishedAt": row.finished_at // SECOND,
+        "startedAt": row.started_at // SECOND_US,
+        "finishedAt": row.finished_at // SECOND_US,
         "workerId": "" if row.worker is None else row.worker.id,
         "workerUrl": "" if row.worker is None else row.worker.url,
     }
@@ -364,13 +372,13 @@ def _node_run(task_id: RunId, row: NodeRun) -> Fields:
 # Requests.
 
 
-async def _fields(request: Request) -> Fields:
+async def _read_fields(request: Request) -> Fields:
     """The members of the body, by their names in lower case."""
     try:
         body = (await request.body()).decode()
     except UnicodeDecodeError as error:
         raise InvalidInput("body", f"is not UTF-8 at byte {error.start:,}") from None
-    value = decode_document(body, place="body")
+    value = decode_document(body, field="body")
     if not isinstance(value, dict):
         raise InvalidInput("body", "must be an object")
     fields: dict[str, Any] = {}
@@ -381,16 +389,16 @@ async def _fields(request: Request) -> Fields:
     return fields
 
 
-def _text(given: Fields, name: str) -> str:
+def _require_text(given: Fields, name: str) -> str:
     value = given.get(name)
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput(name, "must be a text")
     return value
 
 
-def _asked(request: Request, name: str) -> RunId:
+def _parse_run_id(request: Request, name: str) -> RunId:
     return to_run_id(request.query_params.get(name, ""))
 
 
-def _text_of(value: Any) -> str:
+def _encode_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

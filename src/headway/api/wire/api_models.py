@@ -13,17 +13,17 @@ Seconds = Annotated[float, Field(gt=0, le=SECONDS_MAX)]
 Status = Literal[
     "queued", "running", "cancelling", "succeeded", "failed", "canceled", "timed_out", "rejected"
 ]
-Onward = Annotated[
+NextCursor = Annotated[
     str | None, Field(description="`cursor` of the next page; null: there is no more.")
 ]
 RowState = Literal["Idle", "Queued", "Running", "Done", "Failed", "Cancelled"]
 
 
-class Body(BaseModel):
+class StrictBody(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-class SubmitBody(Body):
+class SubmitBody(StrictBody):
     """A new run."""
 
     job: Name = Field(examples=["mirror"])
@@ -36,7 +36,7 @@ class SubmitBody(Body):
     on_conflict: Literal["reject", "enqueue", "replace", "steer", "join"] = Field(
         "reject", description="What to do when the key has an active run."
     )
-    existing: Literal["ask", "replace", "archive", "delete"] | None = Field(
+    on_existing_output: Literal["ask", "replace", "archive", "delete"] | None = Field(
         None, description="What becomes of the key's earlier output when a run starts."
     )
     timeout_s: Seconds | None = Field(
@@ -47,7 +47,7 @@ class SubmitBody(Body):
     queue_timeout_s: Seconds | None = None
 
 
-class CancelBody(Body):
+class CancelBody(StrictBody):
     files: Literal["keep", "delete"] = Field(
         "keep", description="What becomes of the files that the run has finished."
     )
@@ -58,7 +58,7 @@ class StopBody(CancelBody):
     key: Name = Field(description="All runs of this key are cancelled.", examples=["ann"])
 
 
-class MessageBody(Body):
+class MessageBody(StrictBody):
     content: Any = Field(
         description="Any JSON: the job finds it in `ctx.messages()`.", examples=["go on"]
     )
@@ -82,7 +82,7 @@ class ResumeBody(BaseModel):
     approved: bool | None = Field(None, examples=[True])
 
 
-class LaneBody(Body):
+class LaneBody(StrictBody):
     """What is left out stays as it is."""
 
     max_concurrent: Annotated[int, Field(ge=0, le=LIMIT_MAX)] | None = Field(
@@ -94,21 +94,21 @@ class LaneBody(Body):
     paused: bool | None = Field(None, examples=[False])
 
 
-class KeyBody(Body):
+class KeyBody(StrictBody):
     job: Name = Field(examples=["mirror"])
     params: dict[str, Any] = Field(
         default_factory=dict, examples=[{"url": "https://example.org/feed"}]
     )
 
 
-class ScheduleBody(Body):
+class ScheduleBody(StrictBody):
     paused: bool = Field(
         description="While it is, no slot comes. Afterwards slots count from that instant.",
         examples=[True],
     )
 
 
-class SessionBody(Body):
+class SessionBody(StrictBody):
     token: Annotated[str, Field(max_length=1_000)] = Field(
         description="Of the server's.", examples=["what HEADWAY_TOKEN says"]
     )
@@ -138,8 +138,8 @@ class RunView(BaseModel):
     ended_at: datetime | None
     updated_at: datetime = Field(description="When the run last changed.")
     wake_at: datetime | None
-    run_by: datetime | None
-    cancel_by: datetime | None
+    run_deadline_at: datetime | None
+    cancel_deadline_at: datetime | None
     continued_from: str | None
     parent_id: str | None
     traceparent: str | None = Field(
@@ -162,7 +162,7 @@ class RunDetails(RunView):
 
 class RunPage(BaseModel):
     runs: list[RunView]
-    cursor: Onward
+    cursor: NextCursor
 
 
 class MessageView(BaseModel):
@@ -176,7 +176,7 @@ class MessageView(BaseModel):
 
 class MessageList(BaseModel):
     messages: list[MessageView]
-    cursor: Onward
+    cursor: NextCursor
 
 
 class FileView(BaseModel):
@@ -187,23 +187,23 @@ class FileView(BaseModel):
 
 class FileList(BaseModel):
     files: list[FileView]
-    cursor: Onward
+    cursor: NextCursor
 
 
-CancelAnswerWord = Annotated[
+CancelAnswerValue = Annotated[
     Literal["canceled", "requested", "already_requested"],
     Field(description="Over already, to unwind yet, or asked for before."),
 ]
 
 
 class CancelView(BaseModel):
-    answer: CancelAnswerWord
+    answer: CancelAnswerValue
     run: RunView
 
 
 class StoppedRunView(BaseModel):
     run_id: str
-    answer: CancelAnswerWord
+    answer: CancelAnswerValue
 
 
 class StopView(BaseModel):
@@ -219,13 +219,13 @@ class ExplanationView(BaseModel):
     sentence: str
     remedy: str
     since: datetime | None
-    held_by: list[str]
+    holder_ids: list[str]
     position: int | None
     until: datetime | None
     parent_id: str | None
 
 
-class LaneView(BaseModel):
+class LaneResponse(BaseModel):
     name: str
     max_concurrent: int
     max_queued: int | None
@@ -237,7 +237,7 @@ class LaneView(BaseModel):
 
 
 class LaneList(BaseModel):
-    lanes: list[LaneView]
+    lanes: list[LaneResponse]
 
 
 class ClearView(BaseModel):
@@ -258,12 +258,12 @@ class InterruptView(BaseModel):
         alias="schema", description="A JSON Schema: an answer that does not fit is refused."
     )
     default: Any = Field(description="With what the job goes on when nobody answers in time.")
-    answer_by: datetime = Field(description="When the job waits no longer.")
+    answer_deadline_at: datetime = Field(description="When the job waits no longer.")
 
 
 class InterruptList(BaseModel):
     interrupts: list[InterruptView]
-    cursor: Onward
+    cursor: NextCursor
 
 
 class ScheduleView(BaseModel):
@@ -276,7 +276,7 @@ class ScheduleView(BaseModel):
     lane: str
     params: Any
     decided_until: datetime | None = Field(description="Null: no instance has looked at it yet.")
-    next_slot_at: datetime | None = Field(description="Null also while it is paused.")
+    next_fire_at: datetime | None = Field(description="Null also while it is paused.")
     paused: bool
     revision: int = Field(description="One more with each slot, too; 0: there was none yet.")
 
@@ -311,7 +311,7 @@ class KeyView(BaseModel):
 
 class KeyPage(BaseModel):
     keys: list[KeyView]
-    cursor: Onward
+    cursor: NextCursor
 
 
 class JobView(BaseModel):
@@ -411,7 +411,7 @@ EVENT_STREAM: Final[dict[str, Any]] = {
 }
 
 
-class FaultView(BaseModel):
+class IssueView(BaseModel):
     place: str = Field(examples=["nodes.ship.service"])
     problem: str
 
@@ -426,7 +426,7 @@ class ProblemView(BaseModel):
         description="One sentence, for people.", examples=["key 'ann' already has an active run"]
     )
     place: str | None = Field(None, description="Which words cannot be taken.")
-    faults: list[FaultView] | None = Field(None, description="All that cannot, each by its place.")
+    faults: list[IssueView] | None = Field(None, description="All that cannot, each by its place.")
     active_run_id: str | None = Field(None, description="The run that is in the way.")
     run_id: str | None = Field(None, description="The run that it is about.")
     reason: str | None = Field(

@@ -6,25 +6,25 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from headway.api.http.cursor import SMALL_NUMBER_MAX
-from headway.api.wire.api_models import Body, Name, Seconds
-from headway.api.wire.views import instant
-from headway.core.flow.engine.fields import FLOW_SETTINGS, or_nothing
+from headway.api.http.cursor import INT32_MAX
+from headway.api.wire.api_models import Name, Seconds, StrictBody
+from headway.api.wire.views import format_instant
+from headway.core.flow.engine.fields import FLOW_SETTINGS, or_empty
 from headway.core.flow.engine.records import SavedFlow
 from headway.core.flow.engine.state import NodeRun
 from headway.core.ids import Instant
-from headway.core.secret import veiled_value
+from headway.core.secret import redact_value
 from headway.core.worker.saved_worker import LiveWorker
 from headway.services.flow.task_view import TaskView
 from headway.services.flow.waiting_nodes import AwaitedWorker
 from headway.services.flow.workers import HeldCall
 
 
-class TaskBody(Body):
+class TaskBody(StrictBody):
     """A new task."""
 
     params: dict[str, Any] = Field(default_factory=dict, examples=[{"order": 7}])
-    version: Annotated[int, Field(ge=1, le=SMALL_NUMBER_MAX)] | None = Field(
+    version: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = Field(
         None, description="The published one, unless told."
     )
     key: Name | None = Field(
@@ -38,20 +38,20 @@ class TaskBody(Body):
     queue_timeout_s: Seconds | None = None
 
 
-class SignalBody(Body):
+class SignalBody(StrictBody):
     key: Name = Field(examples=["paid"])
     value: Any = Field(
         description="Any JSON: it is set in the task's shared state.", examples=[True]
     )
 
 
-class ApproveBody(Body):
+class ApproveBody(StrictBody):
     answer: bool | Name = Field(
         True, description="Yes, no, or an action in words.", examples=[True]
     )
 
 
-class RerunBody(Body):
+class RerunBody(StrictBody):
     node: Name = Field(description="Where the new task begins.", examples=["ship"])
 
 
@@ -82,7 +82,7 @@ DEFINITION_BODY: Final[dict[str, Any]] = {
                         "examples": [[{"from": "ask", "action": "approved", "to": ""}]],
                     },
                     **{
-                        name: or_nothing(shape.schema()) | {"description": about}
+                        name: or_empty(shape.schema()) | {"description": about}
                         for name, (shape, about) in FLOW_SETTINGS.items()
                     },
                 },
@@ -100,12 +100,12 @@ def flow_view(flow: SavedFlow) -> dict[str, Any]:
         "latest": flow.latest,
         "revision": flow.revision,
         "digest": flow.digest,
-        "created_at": instant(flow.created_at),
-        "updated_at": instant(flow.updated_at),
+        "created_at": format_instant(flow.created_at),
+        "updated_at": format_instant(flow.updated_at),
     }
 
 
-def fault_views(faults: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+def issue_views(faults: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     return [{"place": place, "problem": problem} for place, problem in faults]
 
 
@@ -116,8 +116,8 @@ def task_view(task: TaskView) -> dict[str, Any]:
         "version": task.version,
         "status": task.status.value,
         "key": task.run.key,
-        "params": veiled_value(task.params),
-        "shared": veiled_value(task.shared),
+        "params": redact_value(task.params),
+        "shared": redact_value(task.shared),
         "node": task.node,
         "last_action": task.last_action,
         "step_count": task.step_count,
@@ -125,13 +125,13 @@ def task_view(task: TaskView) -> dict[str, Any]:
         "waits_for": task.waits_for,
         "awaited_key": task.awaited_key,
         "awaited_worker": _awaited_worker_view(task.awaited_worker),
-        "error": veiled_value(task.error),
+        "error": redact_value(task.error),
         "parent_id": task.run.parent_id,
         "rerun_of": task.rerun_of,
-        "queued_at": instant(task.run.queued_at),
+        "queued_at": format_instant(task.run.queued_at),
         "started_at": _instant_or_none(task.run.started_at),
         "ended_at": _instant_or_none(task.run.ended_at),
-        "updated_at": instant(task.updated_at),
+        "updated_at": format_instant(task.updated_at),
     }
 
 
@@ -140,8 +140,8 @@ def _awaited_worker_view(awaited: AwaitedWorker | None) -> dict[str, Any] | None
         return None
     return {
         "services": list(awaited.services),
-        "since": instant(awaited.since),
-        "until": instant(awaited.until),
+        "since": format_instant(awaited.since),
+        "until": format_instant(awaited.until),
     }
 
 
@@ -153,13 +153,13 @@ def node_run_view(row: NodeRun) -> dict[str, Any]:
         "branch": row.branch,
         "attempt": row.attempt,
         "status": row.status.value,
-        "prep": veiled_value(row.prep),
-        "input": veiled_value(row.input),
-        "output": veiled_value(row.output),
+        "prep": redact_value(row.prep),
+        "input": redact_value(row.input),
+        "output": redact_value(row.output),
         "error": row.error,
         "action": row.action,
-        "started_at": instant(row.started_at),
-        "finished_at": instant(row.finished_at),
+        "started_at": format_instant(row.started_at),
+        "finished_at": format_instant(row.finished_at),
         "worker": None if row.worker is None else {"id": row.worker.id, "url": row.worker.url},
     }
 
@@ -170,18 +170,22 @@ def worker_view(worker: LiveWorker, *, is_alive: bool, calls: Sequence[HeldCall]
         "url": worker.url,
         "services": sorted(worker.services),
         "load": worker.load,
-        "heartbeat_at": instant(worker.heartbeat_at),
+        "heartbeat_at": format_instant(worker.heartbeat_at),
         "is_alive": is_alive,
         "calls": [
-            {"task_id": one.run_id, "service": one.service, "called_at": instant(one.called_at)}
+            {
+                "task_id": one.run_id,
+                "service": one.service,
+                "called_at": format_instant(one.called_at),
+            }
             for one in calls
         ],
     }
 
 
 def _instant_or_none(at: Instant | None) -> str | None:
-    return None if at is None else instant(at)
+    return None if at is None else format_instant(at)
 
 
-def encoded(value: Any) -> str:
+def encode_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

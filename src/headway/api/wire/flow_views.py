@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from headway.api.wire.api_models import CancelAnswerWord, FaultView, Onward, Status
+from headway.api.wire.api_models import CancelAnswerValue, IssueView, NextCursor, Status
 
 Digest = Annotated[str, Field(description="Of the definition: the same text, the same digest.")]
 
@@ -23,19 +23,19 @@ class FlowView(BaseModel):
 
 class FlowList(BaseModel):
     flows: list[FlowView]
-    cursor: Onward
+    cursor: NextCursor
 
 
 class FlowDetailView(FlowView):
     definition: Any
-    warnings: list[FaultView] = Field(description="What is suspicious about the definition now.")
+    warnings: list[IssueView] = Field(description="What is suspicious about the definition now.")
 
 
-class CheckView(BaseModel):
-    warnings: list[FaultView]
+class FlowCheckView(BaseModel):
+    warnings: list[IssueView]
 
 
-class PublishedView(BaseModel):
+class PublishedFlowView(BaseModel):
     name: str
     id: str
     version: int
@@ -43,7 +43,7 @@ class PublishedView(BaseModel):
     revision: int
     digest: Digest
     is_new: bool = Field(description="False: the newest version is this very definition already.")
-    warnings: list[FaultView]
+    warnings: list[IssueView]
 
 
 class VersionView(BaseModel):
@@ -55,7 +55,7 @@ class VersionView(BaseModel):
 
 class VersionList(BaseModel):
     versions: list[VersionView]
-    cursor: Onward
+    cursor: NextCursor
 
 
 class AwaitedWorkerView(BaseModel):
@@ -64,7 +64,7 @@ class AwaitedWorkerView(BaseModel):
     until: datetime = Field(description="When the wait ends and the call fails.")
 
 
-class TaskView(BaseModel):
+class TaskResponse(BaseModel):
     id: str
     flow: str
     version: int
@@ -91,13 +91,13 @@ class TaskView(BaseModel):
 
 
 class TaskCancelView(BaseModel):
-    answer: CancelAnswerWord
-    task: TaskView
+    answer: CancelAnswerValue
+    task: TaskResponse
 
 
 class TaskList(BaseModel):
-    tasks: list[TaskView]
-    cursor: Onward
+    tasks: list[TaskResponse]
+    cursor: NextCursor
 
 
 class NodeWorkerView(BaseModel):
@@ -129,7 +129,7 @@ class NodeRunList(BaseModel):
     has_more: bool = Field(description="There are more already, for which there was no room.")
 
 
-class HeldCallView(BaseModel):
+class InFlightCallView(BaseModel):
     task_id: str
     service: str
     called_at: datetime
@@ -142,7 +142,7 @@ class WorkerView(BaseModel):
     load: int = Field(description="How many calls it is at work on, as it has told.")
     heartbeat_at: datetime
     is_alive: bool = Field(description="False: it was silent for too long, and gets no calls.")
-    calls: list[HeldCallView] = Field(description="What this server waits for from it.")
+    calls: list[InFlightCallView] = Field(description="What this server waits for from it.")
 
 
 class WorkerList(BaseModel):

@@ -8,24 +8,24 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from headway.api.wire.api_models import Name
 
 
-def _name_before(*calls: str) -> PathConvertor:
+def _name_convertor_before(*calls: str) -> PathConvertor:
     """A name that does not end like the path of a call on it."""
-    return _names(rf"(?s:(?!.*/(?:{'|'.join(calls)})\Z).*)")
+    return _name_convertor(rf"(?s:(?!.*/(?:{'|'.join(calls)})\Z).*)")
 
 
-def _names(regex: str) -> PathConvertor:
+def _name_convertor(regex: str) -> PathConvertor:
     kind: type[PathConvertor] = type("Names", (PathConvertor,), {"regex": regex})
     return kind()
 
 
 # Line breaks may be in a name, too.
-register_url_convertor("name", _names("(?s:.*)"))
-register_url_convertor("lane", _name_before("clear"))
-register_url_convertor("schedule", _name_before("run"))
-register_url_convertor("flow", _name_before("versions", "graph", "tasks"))
+register_url_convertor("name", _name_convertor("(?s:.*)"))
+register_url_convertor("lane", _name_convertor_before("clear"))
+register_url_convertor("schedule", _name_convertor_before("run"))
+register_url_convertor("flow", _name_convertor_before("versions", "graph", "tasks"))
 
 NamePath = Annotated[Name, Path()]
-LANE: Final = "/lanes/{name:lane}"
-SCHEDULE: Final = "/{name:schedule}"
-FLOW: Final = "/flows/{name:flow}"
-FLOW_NAME: Final = "/flows/{name:name}"
+LANE_PATH: Final = "/lanes/{name:lane}"
+SCHEDULE_PATH: Final = "/{name:schedule}"
+FLOW_PATH: Final = "/flows/{name:flow}"
+FLOW_PREFIX: Final = "/flows/{name:name}"

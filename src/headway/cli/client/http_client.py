@@ -16,47 +16,47 @@ from headway.cli.client.api_client import (
     NOT_HEADWAY,
     UNANSWERED,
     UNREACHABLE,
-    Answer,
-    Refused,
-    refusal,
+    ApiError,
+    ApiResponse,
+    to_api_error,
 )
 from headway.core.errors import ConfigurationError
 
-CONNECT_S: Final = 10.0
-ANSWER_S: Final = 60.0
-SILENCE_S: Final = 45.0
+CONNECT_TIMEOUT_S: Final = 10.0
+RESPONSE_TIMEOUT_S: Final = 60.0
+READ_TIMEOUT_S: Final = 45.0
 """The server sends a ping at least every 30 s, the maximum of its `sse_ping_interval_s`."""
 LINE_BYTE_COUNT_MAX: Final = 4 << 20
-NOT_ASKED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+CONNECT_ERRORS: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 """No connection was made, so nothing was sent."""
 GATEWAY_STATUSES: Final = frozenset({502, 503, 504})
 
 
-class BehindProxy(aiohttp.ClientError):
+class GatewayError(aiohttp.ClientError):
     """A proxy has answered for a server that does not."""
 
 
 class HttpTransport:
     def __init__(self, session: aiohttp.ClientSession, place: str) -> None:
         self._session = session
-        self.place = place
+        self.address = place
 
     async def request(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> ApiResponse:
         kind = {} if body is None else {"content-type": "application/json"}
-        timeout = aiohttp.ClientTimeout(total=ANSWER_S, connect=CONNECT_S)
+        timeout = aiohttp.ClientTimeout(total=RESPONSE_TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
         try:
             async with self._session.request(
                 method,
-                self._at(path),
+                self._url(path),
                 data=body,
                 headers={**headers, **kind},
                 timeout=timeout,
                 allow_redirects=False,
             ) as answer:
-                return await _told(answer)
-        except NOT_ASKED as error:
+                return await _read_response(answer)
+        except CONNECT_ERRORS as error:
             raise self._unreachable(error) from None
         except (aiohttp.ClientError, TimeoutError) as error:
             if method == "GET":
@@ -65,31 +65,33 @@ class HttpTransport:
 
     @asynccontextmanager
     async def stream(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_S, sock_read=SILENCE_S)
+        timeout = aiohttp.ClientTimeout(
+            total=None, connect=CONNECT_TIMEOUT_S, sock_read=READ_TIMEOUT_S
+        )
         headers = {"accept": "text/event-stream"}
         try:
             async with self._session.get(
-                self._at(path), headers=headers, timeout=timeout, allow_redirects=False
+                self._url(path), headers=headers, timeout=timeout, allow_redirects=False
             ) as answer:
                 if answer.status != 200:
-                    raise refusal(await _told(answer))
+                    raise to_api_error(await _read_response(answer))
                 yield _lines(answer)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise self._unreachable(error) from None
 
-    def _at(self, path: str) -> URL:
-        return URL(f"{self.place}{path}", encoded=True)  # As it is: a key may be "..".
+    def _url(self, path: str) -> URL:
+        return URL(f"{self.address}{path}", encoded=True)  # As it is: a key may be "..".
 
-    def _unreachable(self, error: Exception) -> Refused:
-        detail = f"the server {self.place} cannot be reached: {_reason(error)}"
-        return Refused(503, UNREACHABLE, detail, {})
+    def _unreachable(self, error: Exception) -> ApiError:
+        detail = f"the server {self.address} cannot be reached: {_reason(error)}"
+        return ApiError(503, UNREACHABLE, detail, {})
 
-    def _unanswered(self, error: Exception) -> Refused:
+    def _unanswered(self, error: Exception) -> ApiError:
         detail = (
-            f"the answer of the server {self.place} is lost ({_reason(error)}), and what was asked"
+            f"the answer of the server {self.address} is lost ({_reason(error)}), and what was asked"
             " for may have been done: look before you repeat it"
         )
-        return Refused(503, UNANSWERED, detail, {})
+        return ApiError(503, UNANSWERED, detail, {})
 
 
 def _reason(error: Exception) -> str:
@@ -107,16 +109,16 @@ def _reason(error: Exception) -> str:
             return str(error)
 
 
-async def _told(answer: aiohttp.ClientResponse) -> Answer:
+async def _read_response(answer: aiohttp.ClientResponse) -> ApiResponse:
     """What the server says; BehindProxy: somebody says it who is not the server."""
     body = await answer.read()
-    told = Answer(answer.status, body, _elsewhere(answer), answer.content_type)
-    if answer.status in GATEWAY_STATUSES and refusal(told).code == NOT_HEADWAY:
-        raise BehindProxy(f"what stands before it answered {answer.status}")
+    told = ApiResponse(answer.status, body, _redirect_location(answer), answer.content_type)
+    if answer.status in GATEWAY_STATUSES and to_api_error(told).code == NOT_HEADWAY:
+        raise GatewayError(f"what stands before it answered {answer.status}")
     return told
 
 
-def _elsewhere(answer: aiohttp.ClientResponse) -> str | None:
+def _redirect_location(answer: aiohttp.ClientResponse) -> str | None:
     return answer.headers.get("location", "") if 300 <= answer.status < 400 else None
 
 
@@ -125,7 +127,7 @@ async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         yield line.rstrip(b"\r\n")
 
 
-def _address(url: str) -> SplitResult:
+def _parse_server_url(url: str) -> SplitResult:
     with suppress(ValueError):  # A port that is none, or half of a bracket.
         parts = urlsplit(url)
         is_host = parts.hostname and parts.port != 0 and not parts.username
@@ -137,8 +139,8 @@ def _address(url: str) -> SplitResult:
 
 
 @asynccontextmanager
-async def opened_http(url: str, token: str | None) -> AsyncIterator[HttpTransport]:
-    parts = _address(url)
+async def open_http(url: str, token: str | None) -> AsyncIterator[HttpTransport]:
+    parts = _parse_server_url(url)
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession(
         headers=headers,

@@ -16,103 +16,107 @@ from starlette.types import Message, Receive
 from headway.api.application import build_application
 from headway.api.http.access import Access
 from headway.api.http.origin import Origins
-from headway.api.http.request_guard import Guard
-from headway.api.routes.event_routes import pack
+from headway.api.http.request_guard import GuardMiddleware
+from headway.api.routes.event_routes import encode_event
 from headway.api.routes.metrics import Metrics
-from headway.bootstrap import display, missing_file
-from headway.cli.client.api_client import Answer, refusal
+from headway.bootstrap import display_urls, missing_sqlite_file
+from headway.cli.client.api_client import ApiResponse, to_api_error
 from headway.cli.load_app import load_app
 from headway.core.errors import SchemaMismatch
 from headway.services.upkeep.event_feed import EventFeed
 
-WHERE_RUNS: Final = "start headway serve or your program there, or name a server with HEADWAY_URL"
+NO_DATABASE_HINT: Final = (
+    "start headway serve or your program there, or name a server with HEADWAY_URL"
+)
 
 
 class LocalTransport:
-    def __init__(self, app: Guard, place: str) -> None:
+    def __init__(self, app: GuardMiddleware, place: str) -> None:
         self._app = app
-        self.place = place
+        self.address = place
 
     async def request(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> Answer:
-        answer = _Heard()
+    ) -> ApiResponse:
+        answer = _ResponseBuffer()
         scope = _scope(method, path, body)
         scope["headers"] += [(name.encode(), value.encode()) for name, value in headers.items()]
-        await self._app(scope, _said(body), answer.hear)
-        return Answer(answer.status, b"".join(answer.parts), media_type=answer.media_type)
+        await self._app(scope, _make_receive(body), answer.send)
+        return ApiResponse(answer.status, b"".join(answer.parts), media_type=answer.media_type)
 
     @asynccontextmanager
     async def stream(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
-        answer = _Heard()
-        scope = _scope("GET", path, None, is_live=True)
-        asking = asyncio.create_task(self._ask(scope, answer))
+        answer = _ResponseBuffer()
+        scope = _scope("GET", path, None, is_event_stream=True)
+        asking = asyncio.create_task(self._call_app(scope, answer))
         try:
-            await answer.begun.wait()
+            await answer.started.wait()
             if answer.status != 200:
                 await asking
-                raise refusal(Answer(answer.status, b"".join(answer.parts)))
+                raise to_api_error(ApiResponse(answer.status, b"".join(answer.parts)))
             yield answer.lines(asking)
         finally:
             asking.cancel()
             await asyncio.wait([asking])
 
-    async def _ask(self, scope: dict[str, Any], answer: "_Heard") -> None:
+    async def _call_app(self, scope: dict[str, Any], answer: "_ResponseBuffer") -> None:
         try:
-            await self._app(scope, _said(None), answer.hear)
+            await self._app(scope, _make_receive(None), answer.send)
         finally:
             answer.end()
 
 
-class _Heard:
+class _ResponseBuffer:
     """What an application answers, while it does."""
 
     def __init__(self) -> None:
         self.status = 0
         self.media_type = ""
         self.parts: list[bytes] = []
-        self.begun = asyncio.Event()
+        self.started = asyncio.Event()
         # One at a time: whoever reads slowly keeps the application waiting, and no memory.
-        self._room = asyncio.Semaphore(1)
-        self._arrived: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._is_live = False
+        self._backpressure = asyncio.Semaphore(1)
+        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._is_event_stream = False
 
-    async def hear(self, message: Message) -> None:
+    async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             kind = dict(message["headers"]).get(b"content-type", b"")
             self.media_type = kind.partition(b";")[0].decode()
-            self._is_live = self.media_type == "text/event-stream"
-            self.begun.set()
-        elif self._is_live:
-            await self._room.acquire()
-            self._arrived.put_nowait(message.get("body", b""))
+            self._is_event_stream = self.media_type == "text/event-stream"
+            self.started.set()
+        elif self._is_event_stream:
+            await self._backpressure.acquire()
+            self._chunks.put_nowait(message.get("body", b""))
         else:
             self.parts.append(message.get("body", b""))
 
     def end(self) -> None:
         """The application has nothing more to say, or has broken down."""
-        self.begun.set()
-        self._arrived.put_nowait(None)
+        self.started.set()
+        self._chunks.put_nowait(None)
 
     async def lines(self, asking: "asyncio.Task[None]") -> AsyncIterator[bytes]:
         """Until the application ends, or whoever reads has seen enough; what `asking` raised."""
         rest = b""
-        while (part := await self._arrived.get()) is not None:
-            self._room.release()
+        while (part := await self._chunks.get()) is not None:
+            self._backpressure.release()
             *whole, rest = (rest + part).split(b"\n")
             for line in whole:
                 yield line
         await asking
 
 
-def _scope(method: str, path: str, body: bytes | None, *, is_live: bool = False) -> dict[str, Any]:
+def _scope(
+    method: str, path: str, body: bytes | None, *, is_event_stream: bool = False
+) -> dict[str, Any]:
     bare, _, query = path.partition("?")
     headers = [(b"host", b"localhost")]
     if body is not None:
         length = str(len(body)).encode()
         headers += [(b"content-type", b"application/json"), (b"content-length", length)]
-    if is_live:
+    if is_event_stream:
         headers.append((b"accept", b"text/event-stream"))
     return {
         "type": "http",
@@ -130,7 +134,7 @@ def _scope(method: str, path: str, body: bytes | None, *, is_live: bool = False)
     }
 
 
-def _said(body: bytes | None) -> Receive:
+def _make_receive(body: bytes | None) -> Receive:
     has_said = False
 
     async def next_message() -> Message:
@@ -144,22 +148,24 @@ def _said(body: bytes | None) -> Receive:
 
 
 @asynccontextmanager
-async def opened_local(place: str | None) -> AsyncIterator[LocalTransport]:
+async def open_local(place: str | None) -> AsyncIterator[LocalTransport]:
     """On the database of the Headway at `place` (`module:name`), or else the configured one."""
     async with AsyncExitStack() as opened:
         hw = load_app(place)
         try:
             await opened.enter_async_context(hw.without_engine())
         except SchemaMismatch as error:
-            missing = missing_file(hw.urls)
+            missing = missing_sqlite_file(hw.urls)
             if place is None and missing is not None:  # To make one here is hardly meant.
-                error.args = (f"there is no database {missing}; {WHERE_RUNS}",)
+                error.args = (f"there is no database {missing}; {NO_DATABASE_HINT}",)
             if place is None or error.remedy is None:
                 raise
             remedy = f"{error.remedy} --app {place}"
             raise SchemaMismatch(error.problem, remedy=remedy) from None
-        feed = await opened.enter_async_context(EventFeed(hw.store, hw.store.events, pack=pack))
+        feed = await opened.enter_async_context(
+            EventFeed(hw.store, hw.store.events, pack=encode_event)
+        )
         app = build_application(
             hw, feed, Metrics(), access=Access(()), origins=Origins(()), version=version("headway")
         )
-        yield LocalTransport(app, display(hw.urls))
+        yield LocalTransport(app, display_urls(hw.urls))

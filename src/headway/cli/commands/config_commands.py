@@ -4,16 +4,23 @@ import os
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from headway.cli.client.open_client import connected
-from headway.cli.output.printing import App, Json, plain, print_json, print_list
+from headway.cli.client.open_client import open_client
+from headway.cli.output.printing import AppOption, JsonOption, print_json, print_list, to_printable
 from headway.log import HIDDEN
-from headway.settings import FILE_NAME, FIRST_NAMES, PREFIX, Settings, load_settings, secret_file
+from headway.settings import (
+    FILE_NAME,
+    LEGACY_VARIABLES,
+    PREFIX,
+    Settings,
+    load_settings,
+    secret_file,
+)
 
-SECRETS: Final = frozenset({"token", "tokens", "worker_token"})
-ADDRESSES: Final = frozenset({"database_url", "database_urls", "public_url", "redis_url", "url"})
+SECRET_NAMES: Final = frozenset({"token", "tokens", "worker_token"})
+URL_NAMES: Final = frozenset({"database_url", "database_urls", "public_url", "redis_url", "url"})
 
 
-async def show(*, json: Json = False) -> None:
+async def show(*, json: JsonOption = False) -> None:
     """Show every setting, its value and its source. Secrets are not shown."""
     settings = load_settings()
     found = [
@@ -24,19 +31,19 @@ async def show(*, json: Json = False) -> None:
     print_list(found, headings, _columns, empty="", as_json=json)
 
 
-async def reload(*, app: App = None, json: Json = False) -> None:
+async def reload(*, app: AppOption = None, json: JsonOption = False) -> None:
     """Make the server at HEADWAY_URL read its configuration again, and print the changes.
 
     Without a server, apply the limits of lanes that are configured here to the database.
     """
-    async with connected(app) as client:
+    async with open_client(app) as client:
         told = await client.post("/api/config/reload")
     if json:
         print_json(told)
         return
     for lane in told["lanes"]:
         limits = f"{lane['previous_limit']} -> {lane['max_concurrent']}"
-        print(f"lane {plain(lane['name'])}: {limits}")
+        print(f"lane {to_printable(lane['name'])}: {limits}")
     if not told["lanes"]:
         print("no configured limit of a lane has changed")
     if told["restart_to_apply"]:
@@ -44,10 +51,10 @@ async def reload(*, app: App = None, json: Json = False) -> None:
 
 
 def _columns(setting: dict[str, Any]) -> tuple[Any, ...]:
-    return setting["name"], _words(setting["value"]), setting["source"]
+    return setting["name"], _format_value(setting["value"]), setting["source"]
 
 
-def _words(value: Any) -> Any:
+def _format_value(value: Any) -> Any:
     """Return a value in the form of an environment variable."""
     match value:
         case list():
@@ -66,18 +73,18 @@ def _value(name: str, settings: Settings) -> Any:
         (value,) = settings.urls  # Also when nothing is said: it is what commands look into.
     if value is None or value in ((), {}):
         return None
-    if name in SECRETS:
+    if name in SECRET_NAMES:
         return HIDDEN
     if isinstance(value, tuple):
-        return [_shown(name, word) for word in value]
-    return _shown(name, value) if isinstance(value, str) else value
+        return [_redact(name, word) for word in value]
+    return _redact(name, value) if isinstance(value, str) else value
 
 
-def _shown(name: str, word: str) -> str:
-    return _without_password(word) if name in ADDRESSES else word
+def _redact(name: str, word: str) -> str:
+    return _redact_url(word) if name in URL_NAMES else word
 
 
-def _without_password(address: str) -> str:
+def _redact_url(address: str) -> str:
     """Of an address all but what might be secret; nothing at all of one that cannot be read."""
     try:
         parts = urlsplit(address)
@@ -95,6 +102,6 @@ def _source(name: str, settings: Settings) -> str:
         return str(secret)
     if f"{PREFIX}{name.upper()}" in os.environ:
         return f"{PREFIX}{name.upper()}"
-    if os.environ.get(FIRST_NAMES.get(name, "")) and name in settings.model_fields_set:
-        return FIRST_NAMES[name]
+    if os.environ.get(LEGACY_VARIABLES.get(name, "")) and name in settings.model_fields_set:
+        return LEGACY_VARIABLES[name]
     return FILE_NAME if name in settings.model_fields_set else "default"

@@ -8,10 +8,12 @@ from cyclopts import Parameter
 from headway.core.errors import ConfigurationError
 from headway.settings import load_settings
 
-App = Annotated[str | None, Parameter(help="The `Headway` whose database it is, as `module:name`.")]
+AppOption = Annotated[
+    str | None, Parameter(help="The `Headway` whose database it is, as `module:name`.")
+]
 
 
-def own_database(command: str, app: str | None = None) -> Sequence[str]:
+def find_database_urls(command: str, app: str | None = None) -> Sequence[str]:
     """Its addresses: those of the `Headway` at `app` or HEADWAY_APP, or else of the settings.
 
     ConfigurationError when only a server is named, which keeps its own.

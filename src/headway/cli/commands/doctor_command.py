@@ -12,75 +12,76 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import Progress
 
-from headway.bootstrap import SystemClock, display, opened_readers
-from headway.cli.commands.database_urls import App, own_database
-from headway.cli.output.printing import Json
-from headway.core.doctor.finding import Finding, Weight
-from headway.services.upkeep.examination import Checked, examine
+from headway.bootstrap import SystemClock, display_urls, open_readers
+from headway.cli.commands.database_urls import AppOption, find_database_urls
+from headway.cli.output.printing import JsonOption
+from headway.core.doctor.finding import Finding, Severity
+from headway.services.upkeep.examination import DoctorProgress, examine
 
 EXIT_VIOLATIONS: Final = 1
-Findings = Annotated[
-    Json, Parameter(help="Print JSON, an object on every line: each finding, and last the summary.")
+FindingsJsonOption = Annotated[
+    JsonOption,
+    Parameter(help="Print JSON, an object on every line: each finding, and last the summary."),
 ]
 
 
-async def doctor(*, app: App = None, json: Findings = False) -> int:
+async def doctor(*, app: AppOption = None, json: FindingsJsonOption = False) -> int:
     """Check every promise on the database, and name what breaks one; changes nothing.
 
     Others may go on working meanwhile. It ends with 0 when all is well, with 1 when a promise is
     broken (a line for each place), with 2 when there is nothing that it could read (no such
     database, no schema of headway's), and with 5 when the database does not answer.
     """
-    checked = Checked()
-    counts: Counter[Weight] = Counter()
-    urls = own_database("doctor", app)
-    async with opened_readers(urls) as readers:
-        with _bar(checked) as on_page:
+    checked = DoctorProgress()
+    counts: Counter[Severity] = Counter()
+    urls = find_database_urls("doctor", app)
+    async with open_readers(urls) as readers:
+        with _open_progress_bar(checked) as on_page:
             async for finding in examine(readers.doctor, SystemClock(), checked, on_page):
-                counts[finding.weight] += 1
-                print(jsonlib.dumps(asdict(finding)) if json else _line(finding))
+                counts[finding.severity] += 1
+                print(jsonlib.dumps(asdict(finding)) if json else _format_finding(finding))
     if json:
-        print(jsonlib.dumps(_figures(checked, counts)))
+        print(jsonlib.dumps(_summary_fields(checked, counts)))
     else:
-        print(f"{_summary(checked, counts)}\ndatabase: {display(urls)}")
-    return EXIT_VIOLATIONS if counts[Weight.VIOLATION] else 0
+        print(f"{_summary(checked, counts)}\ndatabase: {display_urls(urls)}")
+    return EXIT_VIOLATIONS if counts[Severity.VIOLATION] else 0
 
 
-def _line(finding: Finding) -> str:
-    mark = "note, " if finding.weight is Weight.NOTE else ""
-    return f"{mark}{finding.promise}, {finding.place}: {finding.sentence}"
+def _format_finding(finding: Finding) -> str:
+    mark = "note, " if finding.severity is Severity.NOTE else ""
+    return f"{mark}{finding.promise}, {finding.subject}: {finding.sentence}"
 
 
-def _figures(checked: Checked, counts: Counter[Weight]) -> dict[str, int]:
+def _summary_fields(checked: DoctorProgress, counts: Counter[Severity]) -> dict[str, int]:
     return {
-        "violation_count": counts[Weight.VIOLATION],
-        "note_count": counts[Weight.NOTE],
+        "violation_count": counts[Severity.VIOLATION],
+        "note_count": counts[Severity.NOTE],
         "run_count": checked.run_count,
         "event_count": checked.event_count,
         "lane_count": checked.lane_count,
     }
 
 
-def _summary(checked: Checked, counts: Counter[Weight]) -> str:
-    broken, noted = counts[Weight.VIOLATION], counts[Weight.NOTE]
-    verdict = f"{_counted(broken, 'violation')} found" if broken else "all is well"
-    notes = f", {_counted(noted, 'note')}" if noted else ""
+def _summary(checked: DoctorProgress, counts: Counter[Severity]) -> str:
+    broken, noted = counts[Severity.VIOLATION], counts[Severity.NOTE]
+    verdict = f"{_format_count(broken, 'violation')} found" if broken else "all is well"
+    notes = f", {_format_count(noted, 'note')}" if noted else ""
     seen = ", ".join(
         (
-            _counted(checked.run_count, "run"),
-            _counted(checked.event_count, "event"),
-            _counted(checked.lane_count, "lane"),
+            _format_count(checked.run_count, "run"),
+            _format_count(checked.event_count, "event"),
+            _format_count(checked.lane_count, "lane"),
         )
     )
     return f"{verdict}{notes}; checked: {seen}"
 
 
-def _counted(count: int, what: str) -> str:
+def _format_count(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 @contextmanager
-def _bar(checked: Checked) -> Iterator[Callable[[], None]]:
+def _open_progress_bar(checked: DoctorProgress) -> Iterator[Callable[[], None]]:
     """On a terminal, a bar that is gone at the end; to be told when `checked` has moved."""
     console = Console(stderr=True)
     with Progress(

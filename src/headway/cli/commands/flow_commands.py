@@ -8,23 +8,32 @@ from typing import Annotated, Any, Final, Literal
 
 from cyclopts import Parameter
 
-from headway.cli.client.api_client import named
-from headway.cli.client.open_client import connected
-from headway.cli.output.printing import App, IdempotencyKey, Json, ago, print_json, print_list
+from headway.cli.client.api_client import quote_segment
+from headway.cli.client.open_client import open_client
+from headway.cli.output.printing import (
+    AppOption,
+    IdempotencyKeyOption,
+    JsonOption,
+    format_age,
+    print_json,
+    print_list,
+)
 from headway.core.errors import ConfigurationError, InvalidFlow, InvalidInput
 from headway.core.flow.definition.definition import ErrorPolicy
-from headway.core.flow.parse import read_flow
+from headway.core.flow.parse import parse_flow
 
-Fault = tuple[str, str]
-OnConflict = Annotated[
+FlowProblem = tuple[str, str]
+OnConflictOption = Annotated[
     Literal["reject", "enqueue", "replace", "join"],
     Parameter(help="What to do when the key has an active run."),
 ]
-Strict = Annotated[bool, Parameter(negative=(), help="Also refuse a definition that has warnings.")]
-EXIT_FAULTY: Final = 1
+StrictOption = Annotated[
+    bool, Parameter(negative=(), help="Also refuse a definition that has warnings.")
+]
+EXIT_INVALID_FLOW: Final = 1
 
 
-def validate(file: Path, /, *, strict: Strict = False, json: Json = False) -> None:
+def validate(file: Path, /, *, strict: StrictOption = False, json: JsonOption = False) -> None:
     """Check a definition without a database; ends with 1 when it has faults.
 
     Parameters
@@ -32,28 +41,34 @@ def validate(file: Path, /, *, strict: Strict = False, json: Json = False) -> No
     file
         The definition, as JSON.
     """
-    faults: tuple[Fault, ...] = ()
-    warnings: tuple[Fault, ...] = ()
+    faults: tuple[FlowProblem, ...] = ()
+    warnings: tuple[FlowProblem, ...] = ()
     try:
-        warnings = read_flow(_read(file), default_policy=ErrorPolicy.FAIL).warnings
+        warnings = parse_flow(_read_file(file), default_policy=ErrorPolicy.FAIL).warnings
     except InvalidFlow as error:
-        faults = error.faults
+        faults = error.errors
     if strict:
         faults, warnings = (*faults, *warnings), ()
     if json:
-        print_json({"faults": _listed(faults), "warnings": _listed(warnings)})
+        print_json({"faults": _to_json(faults), "warnings": _to_json(warnings)})
     else:
         for place, problem in faults:
             print(f"fault    {place}: {problem}")
-        _warn(_listed(warnings))
+        _print_warnings(_to_json(warnings))
         if not faults:
             print("good")
     if faults:
-        sys.exit(EXIT_FAULTY)
+        sys.exit(EXIT_INVALID_FLOW)
 
 
 async def push(
-    name: str, file: Path, /, *, strict: Strict = False, app: App = None, json: Json = False
+    name: str,
+    file: Path,
+    /,
+    *,
+    strict: StrictOption = False,
+    app: AppOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Publish a definition as the newest version of a flow.
 
@@ -64,31 +79,31 @@ async def push(
     file
         The definition, as JSON.
     """
-    definition = _read(file).encode()
-    async with connected(app) as client:
+    definition = _read_file(file).encode()
+    async with open_client(app) as client:
         query = "?strict=true" if strict else ""
-        made = await client.put(f"/api/flows/{named(name)}{query}", definition)
+        made = await client.put(f"/api/flows/{quote_segment(name)}{query}", definition)
     if json:
         print_json(made)
         return
-    _warn(made["warnings"])
+    _print_warnings(made["warnings"])
     print(f"{made['name']} version {made['version']}" + ("" if made["is_new"] else " (as it was)"))
 
 
-async def list_(*, app: App = None, json: Json = False) -> None:
+async def list_(*, app: AppOption = None, json: JsonOption = False) -> None:
     """List the flows, by name."""
-    async with connected(app) as client:
-        found = await client.listed("/api/flows", "flows")
+    async with open_client(app) as client:
+        found = await client.list_all("/api/flows", "flows")
     headings = ("flow", "version", "published")
     print_list(found, headings, _columns, empty="there are no flows", as_json=json)
 
 
 def _columns(flow: Any) -> tuple[Any, ...]:
-    return (flow["name"], flow["version"], f"{ago(flow['updated_at'])} ago")
+    return (flow["name"], flow["version"], f"{format_age(flow['updated_at'])} ago")
 
 
 async def show(
-    name: str, /, *, version: int | None = None, app: App = None, json: Json = False
+    name: str, /, *, version: int | None = None, app: AppOption = None, json: JsonOption = False
 ) -> None:
     """Print the definition of a flow.
 
@@ -99,8 +114,8 @@ async def show(
     version
         Another version than the published one.
     """
-    async with connected(app) as client:
-        found = await client.get(f"/api/flows/{named(name)}", version=version)
+    async with open_client(app) as client:
+        found = await client.get(f"/api/flows/{quote_segment(name)}", version=version)
     if json:
         print_json(found)
         return
@@ -108,7 +123,7 @@ async def show(
 
 
 async def graph(
-    name: str, /, *, version: int | None = None, app: App = None, json: Json = False
+    name: str, /, *, version: int | None = None, app: AppOption = None, json: JsonOption = False
 ) -> None:
     """Print a Mermaid diagram of a flow.
 
@@ -119,8 +134,8 @@ async def graph(
     version
         Another version than the published one.
     """
-    async with connected(app) as client:
-        drawn = await client.text(f"/api/flows/{named(name)}/graph", version=version)
+    async with open_client(app) as client:
+        drawn = await client.get_text(f"/api/flows/{quote_segment(name)}/graph", version=version)
     print_json({"name": name, "version": version, "mermaid": drawn}) if json else print(drawn)
 
 
@@ -131,10 +146,10 @@ async def start(
     params: str = "{}",
     key: str | None = None,
     version: int | None = None,
-    on_conflict: OnConflict = "reject",
-    idempotency_key: IdempotencyKey = None,
-    app: App = None,
-    json: Json = False,
+    on_conflict: OnConflictOption = "reject",
+    idempotency_key: IdempotencyKeyOption = None,
+    app: AppOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Start a task, and print its id. A program that is open on the database drives it.
 
@@ -149,34 +164,34 @@ async def start(
     version
         Another version than the published one.
     """
-    given = parsed(params, place="--params")
+    given = parse_json(params, field="--params")
     if not isinstance(given, dict):
         raise InvalidInput("--params", "must be a JSON object")
     wanted = {"params": given, "key": key, "version": version, "on_conflict": on_conflict}
-    async with connected(app) as client:
-        path = f"/api/flows/{named(name)}/tasks"
+    async with open_client(app) as client:
+        path = f"/api/flows/{quote_segment(name)}/tasks"
         task = await client.start(path, wanted, idempotency_key=idempotency_key)
     print_json(task) if json else print(task["id"])
 
 
-def parsed(text: str, *, place: str) -> Any:
+def parse_json(text: str, *, field: str) -> Any:
     try:
         return jsonlib.loads(text)
     except ValueError as error:
-        raise InvalidInput(place, f"is not JSON: {error}") from None
+        raise InvalidInput(field, f"is not JSON: {error}") from None
 
 
-def _read(file: Path) -> str:
+def _read_file(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file} cannot be read: {error}") from None
 
 
-def _listed(faults: Iterable[Fault]) -> list[dict[str, str]]:
+def _to_json(faults: Iterable[FlowProblem]) -> list[dict[str, str]]:
     return [{"place": place, "problem": problem} for place, problem in faults]
 
 
-def _warn(warnings: Iterable[dict[str, str]]) -> None:
+def _print_warnings(warnings: Iterable[dict[str, str]]) -> None:
     for warning in warnings:
         print(f"warning  {warning['place']}: {warning['problem']}")

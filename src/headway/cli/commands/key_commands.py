@@ -5,20 +5,22 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from headway.cli.client.api_client import named
-from headway.cli.client.open_client import connected
-from headway.cli.output.printing import App, Json, print_json, print_list, short
-from headway.cli.typed_values import values_of
+from headway.cli.client.api_client import quote_segment
+from headway.cli.client.open_client import open_client
+from headway.cli.output.printing import AppOption, JsonOption, print_json, print_list, shorten
+from headway.cli.typed_values import parse_values
 
 
-async def list_(*, app: App = None, json: Json = False) -> None:
+async def list_(*, app: AppOption = None, json: JsonOption = False) -> None:
     """List the saved rows, by key."""
-    async with connected(app) as client:
-        rows = await client.listed("/api/keys", "keys")
-    _show(rows, as_json=json)
+    async with open_client(app) as client:
+        rows = await client.list_all("/api/keys", "keys")
+    _print_rows(rows, as_json=json)
 
 
-async def set_(key: str, job: str, /, *params: str, app: App = None, json: Json = False) -> None:
+async def set_(
+    key: str, job: str, /, *params: str, app: AppOption = None, json: JsonOption = False
+) -> None:
     """Save what the key's next run is to be. Ends with 3 while a run of the key is active.
 
     Parameters
@@ -30,13 +32,13 @@ async def set_(key: str, job: str, /, *params: str, app: App = None, json: Json 
     params
         Its parameters, as `name=value`; a value that is JSON is taken as such.
     """
-    async with connected(app) as client:
-        wanted = {"job": job, "params": values_of(params, place="params")}
-        saved = await client.put(f"/api/keys/{named(key)}", wanted)
-    _show([saved], as_json=json)
+    async with open_client(app) as client:
+        wanted = {"job": job, "params": parse_values(params, field="params")}
+        saved = await client.put(f"/api/keys/{quote_segment(key)}", wanted)
+    _print_rows([saved], as_json=json)
 
 
-async def rm(key: str, /, *, app: App = None, json: Json = False) -> None:
+async def rm(key: str, /, *, app: AppOption = None, json: JsonOption = False) -> None:
     """Forget what was saved for a key. Ends with 3 while a run of the key is active.
 
     Parameters
@@ -44,8 +46,8 @@ async def rm(key: str, /, *, app: App = None, json: Json = False) -> None:
     key
         The key.
     """
-    async with connected(app) as client:
-        await client.delete(f"/api/keys/{named(key)}")
+    async with open_client(app) as client:
+        await client.delete(f"/api/keys/{quote_segment(key)}")
     print_json({"key": key}) if json else print("removed")
 
 
@@ -55,8 +57,8 @@ async def stop(
     *,
     delete_files: Annotated[bool, Parameter(negative=())] = False,
     reason: str = "",
-    app: App = None,
-    json: Json = False,
+    app: AppOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Cancel all runs of a key, the queued ones first, so that none of them starts.
 
@@ -70,7 +72,7 @@ async def stop(
         The reason, which is stored with the runs.
     """
     files = "delete" if delete_files else "keep"
-    async with connected(app) as client:
+    async with open_client(app) as client:
         wanted = {"key": key, "files": files, "reason": reason}
         stopped = await client.post("/api/stop-key", wanted)
     empty = "the key has no active run"
@@ -78,10 +80,10 @@ async def stop(
     print_list(stopped["runs"], ("run", "answer"), columns, empty=empty, as_json=json)
 
 
-def _show(rows: list[Any], *, as_json: bool) -> None:
+def _print_rows(rows: list[Any], *, as_json: bool) -> None:
     headings = ("key", "job", "parameters")
     print_list(rows, headings, _columns, empty="nothing is saved", as_json=as_json)
 
 
 def _columns(row: Any) -> tuple[str, ...]:
-    return (row["key"], row["job"], short(row["params"]))
+    return (row["key"], row["job"], shorten(row["params"]))

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from headway.cli.client.api_client import Client, Refused, named
-from headway.cli.client.open_client import connected
-from headway.cli.output.printing import App, Json, print_json, print_list
+from headway.cli.client.api_client import ApiError, Client, quote_segment
+from headway.cli.client.open_client import open_client
+from headway.cli.output.printing import AppOption, JsonOption, print_json, print_list
 from headway.core.errors import InvalidInput
-from headway.core.suggest import nearest
+from headway.core.suggest import suggest_names
 
 
-async def list_(*, app: App = None, json: Json = False) -> None:
+async def list_(*, app: AppOption = None, json: JsonOption = False) -> None:
     """List all lanes with their limits, and how many runs hold a slot or wait."""
-    async with connected(app) as client:
+    async with open_client(app) as client:
         lanes = (await client.get("/api/lanes"))["lanes"]
-    _show(lanes, as_json=json)
+    _print_lanes(lanes, as_json=json)
 
 
 async def set_(
@@ -22,8 +22,8 @@ async def set_(
     *,
     max_concurrent: int | None = None,
     max_queued: int | None = None,
-    app: App = None,
-    json: Json = False,
+    app: AppOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Set a lane's limits; what is not given stays. A lowered limit interrupts nobody.
 
@@ -40,12 +40,12 @@ async def set_(
         raise InvalidInput("limit", "say --max-concurrent or --max-queued")
     limits = {"max_concurrent": max_concurrent, "max_queued": max_queued}
     wanted = {field: limit for field, limit in limits.items() if limit is not None}
-    async with connected(app) as client:
-        lane = await client.patch(f"/api/lanes/{named(name)}", wanted)
-    _show([lane], as_json=json)
+    async with open_client(app) as client:
+        lane = await client.patch(f"/api/lanes/{quote_segment(name)}", wanted)
+    _print_lanes([lane], as_json=json)
 
 
-async def pause(name: str, /, *, app: App = None, json: Json = False) -> None:
+async def pause(name: str, /, *, app: AppOption = None, json: JsonOption = False) -> None:
     """Start no more runs of a lane; what runs goes on.
 
     Parameters
@@ -53,10 +53,10 @@ async def pause(name: str, /, *, app: App = None, json: Json = False) -> None:
     name
         The lane.
     """
-    await _pause(name, app, is_paused=True, as_json=json)
+    await _set_paused(name, app, is_paused=True, as_json=json)
 
 
-async def resume(name: str, /, *, app: App = None, json: Json = False) -> None:
+async def resume(name: str, /, *, app: AppOption = None, json: JsonOption = False) -> None:
     """Start runs of a paused lane again.
 
     Parameters
@@ -64,10 +64,10 @@ async def resume(name: str, /, *, app: App = None, json: Json = False) -> None:
     name
         The lane.
     """
-    await _pause(name, app, is_paused=False, as_json=json)
+    await _set_paused(name, app, is_paused=False, as_json=json)
 
 
-async def clear(name: str, /, *, app: App = None, json: Json = False) -> None:
+async def clear(name: str, /, *, app: AppOption = None, json: JsonOption = False) -> None:
     """Cancel all runs that wait in a lane and have never started; what is active goes on.
 
     Parameters
@@ -75,11 +75,11 @@ async def clear(name: str, /, *, app: App = None, json: Json = False) -> None:
     name
         The lane.
     """
-    async with connected(app) as client:
+    async with open_client(app) as client:
         try:
-            told = await client.post(f"/api/lanes/{named(name)}/clear")
-        except Refused as error:
-            raise await _missing(client, name) if error.status == 404 else error from None
+            told = await client.post(f"/api/lanes/{quote_segment(name)}/clear")
+        except ApiError as error:
+            raise await _lane_not_found(client, name) if error.status == 404 else error from None
     if json:
         print_json(told)
     else:
@@ -87,24 +87,24 @@ async def clear(name: str, /, *, app: App = None, json: Json = False) -> None:
         print(f"{count:,} run{'' if count == 1 else 's'} canceled")
 
 
-async def _pause(name: str, app: str | None, *, is_paused: bool, as_json: bool) -> None:
+async def _set_paused(name: str, app: str | None, *, is_paused: bool, as_json: bool) -> None:
     """Of a lane that is there: a misspelt one would be made, and do nothing."""
-    async with connected(app) as client:
-        path = f"/api/lanes/{named(name)}"
+    async with open_client(app) as client:
+        path = f"/api/lanes/{quote_segment(name)}"
         try:
             lane = await client.patch(path, {"paused": is_paused}, {"if-match": "*"})
-        except Refused as error:
-            raise await _missing(client, name) if error.status == 412 else error from None
-    _show([lane], as_json=as_json)
+        except ApiError as error:
+            raise await _lane_not_found(client, name) if error.status == 412 else error from None
+    _print_lanes([lane], as_json=as_json)
 
 
-async def _missing(client: Client, name: str) -> Refused:
+async def _lane_not_found(client: Client, name: str) -> ApiError:
     there = [lane["name"] for lane in (await client.get("/api/lanes"))["lanes"]]
-    detail = f"there is no lane {name!r}; there are: {nearest(name, there)}"
-    return Refused(404, "lane_not_found", detail, {})
+    detail = f"there is no lane {name!r}; there are: {suggest_names(name, there)}"
+    return ApiError(404, "lane_not_found", detail, {})
 
 
-def _show(lanes: list[Any], *, as_json: bool) -> None:
+def _print_lanes(lanes: list[Any], *, as_json: bool) -> None:
     headings = ("lane", "running", "limit", "waiting", "queued", "most queued", "paused")
     print_list(lanes, headings, _columns, empty="there are no lanes", as_json=as_json)
 

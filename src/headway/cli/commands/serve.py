@@ -17,7 +17,7 @@ from headway.api.http.origin import PublicAddress
 from headway.api.server import check_exposure, is_any_address, open_listener
 from headway.api.server import serve as serve_http
 from headway.cli.load_app import load_app
-from headway.cli.output.log_format import begin_logging
+from headway.cli.output.log_format import configure_logging
 from headway.core.errors import ConfigurationError
 from headway.log import event_log
 from headway.process import raise_open_file_limit, run_process
@@ -25,9 +25,12 @@ from headway.settings import Settings, load_settings
 
 log = event_log(__name__)
 
-NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}", re.ASCII)
-NO_TOKEN: Final = "no_token", "no token is set: whoever can reach this address can do everything"
-NO_NAME: Final = (
+TOKEN_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,40}", re.ASCII)
+NO_TOKEN_WARNING: Final = (
+    "no_token",
+    "no token is set: whoever can reach this address can do everything",
+)
+NO_ALLOWED_HOSTS_WARNING: Final = (
     "no_allowed_hosts",
     "it listens on all addresses; the names by which others call it go into HEADWAY_ALLOWED_HOSTS",
 )
@@ -55,15 +58,15 @@ def serve(
         Where browsers find the server when a proxy stands in front of it.
     """
     # For the whole life of the process, and not only while it serves.
-    signal.signal(signal.SIGUSR1, _need_no_reset)
+    signal.signal(signal.SIGUSR1, _log_reset_not_needed)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         # Until the server runs. From then on, SIGHUP reloads.
-        signal.signal(signal.SIGHUP, _ignore)
+        signal.signal(signal.SIGHUP, _ignore_hangup)
     raise_open_file_limit()
     run_process(_serve(app=app, host=host, port=port, public_url=public_url))
 
 
-def _need_no_reset(*_: object) -> None:
+def _log_reset_not_needed(*_: object) -> None:
     """What resets lanes within a process (R3.8) must not end one whose lanes are durable."""
     reason = {"reason": "slots of the dead are freed by their leases"}
     say = partial(log.info, "reset_not_needed", extra=reason)
@@ -71,7 +74,7 @@ def _need_no_reset(*_: object) -> None:
         asyncio.get_running_loop().call_soon_threadsafe(say)
 
 
-def _ignore(*_: object) -> None:
+def _ignore_hangup(*_: object) -> None:
     """Ignore SIGHUP, so that it does not end a server that starts or stops."""
 
 
@@ -79,16 +82,16 @@ async def _serve(
     *, app: str | None, host: str | None, port: int | None, public_url: str | None
 ) -> None:
     settings = load_settings()
-    access = Access(tokens_of(settings))
+    access = Access(parse_tokens(settings))
     listens_on = settings.host if host is None else host
     found_at = settings.public_url if public_url is None else public_url
     # Before anything is opened or made.
     check_exposure(listens_on, access)
     public = None if found_at is None else PublicAddress.parse(found_at)
-    begin_logging(settings)
-    notes = [NO_TOKEN] if access.is_open else []
+    configure_logging(settings)
+    notes = [NO_TOKEN_WARNING] if access.is_open else []
     if is_any_address(listens_on) and public is None and not settings.allowed_hosts:
-        notes.append(NO_NAME)
+        notes.append(NO_ALLOWED_HOSTS_WARNING)
 
     def ready(address: str) -> None:
         if settings.log_format == "json":
@@ -103,7 +106,7 @@ async def _serve(
     listens_at = settings.port if port is None else port
     # Before any job begins: a server that is started twice must not execute anything.
     with open_listener(listens_on, listens_at) as listener:
-        async with load_app(app) as hw, hw.reloaded_on_hangup():
+        async with load_app(app) as hw, hw.reload_on_hangup():
             await serve_http(
                 hw,
                 listener=listener,
@@ -113,18 +116,18 @@ async def _serve(
                 allowed_hosts=settings.allowed_hosts,
                 version=version("headway"),
                 on_ready=ready,
-                public=public,
+                public_address=public,
             )
 
 
-def tokens_of(settings: Settings) -> list[Token]:
+def parse_tokens(settings: Settings) -> list[Token]:
     tokens = [] if settings.token is None else [Token(settings.token, Scope.OPERATE)]
     for given in settings.tokens:
         holder, _, secret = given.partition("=")
         word, colon, name = holder.partition(":")
-        is_name = NAME.fullmatch(name) if colon else True
+        is_name = TOKEN_NAME.fullmatch(name) if colon else True
         if word.upper() not in Scope.__members__ or not is_name or not secret:
-            scopes = ", ".join(scope.word for scope in Scope)
+            scopes = ", ".join(scope.label for scope in Scope)
             raise ConfigurationError(
                 f"tokens must be given as scope=secret or scope:name=secret, the scope one of:"
                 f" {scopes}, the name of at most 40 letters, digits, _ and -"

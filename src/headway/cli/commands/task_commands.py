@@ -6,29 +6,29 @@ from typing import Annotated, Any, Final
 
 from cyclopts import Parameter
 
-from headway.cli.client.api_client import Client, named
-from headway.cli.client.open_client import connected
-from headway.cli.commands.flow_commands import parsed
+from headway.cli.client.api_client import Client, quote_segment
+from headway.cli.client.open_client import open_client
+from headway.cli.commands.flow_commands import parse_json
 from headway.cli.exit_codes import EXIT_UNSUCCESSFUL
 from headway.cli.output.printing import (
-    App,
-    IdempotencyKey,
-    Json,
-    ago,
-    plain,
+    AppOption,
+    IdempotencyKeyOption,
+    JsonOption,
+    format_age,
     print_json,
     print_list,
-    short,
+    shorten,
+    to_printable,
 )
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
-WATCH_S: Final = 0.5
+POLL_S: Final = 0.5
 ANSWERS: Final[dict[str, bool]] = {"yes": True, "no": False}
-ROW_COUNT: Final = 1_000
+PAGE_SIZE: Final = 1_000
 """How many node runs are asked for at once."""
-NodeRuns = Annotated[
-    Json,
+NodeRunsJsonOption = Annotated[
+    JsonOption,
     Parameter(
         help="Print JSON, an object on every line:"
         " each node run, and the task whenever it waits, and at its end."
@@ -37,7 +37,7 @@ NodeRuns = Annotated[
 
 
 async def list_(
-    *, flow: str | None = None, limit: int = 50, app: App = None, json: Json = False
+    *, flow: str | None = None, limit: int = 50, app: AppOption = None, json: JsonOption = False
 ) -> None:
     """List the tasks that moved last.
 
@@ -48,8 +48,8 @@ async def list_(
     limit
         At most so many.
     """
-    async with connected(app) as client:
-        found = await client.listed("/api/tasks", "tasks", limit=limit, flow=flow)
+    async with open_client(app) as client:
+        found = await client.list_all("/api/tasks", "tasks", limit=limit, flow=flow)
     headings = ("task", "flow", "state", "node", "waits for", "moved")
     print_list(found, headings, _columns, empty="there are no such tasks", as_json=json)
 
@@ -57,10 +57,10 @@ async def list_(
 def _columns(task: Any) -> tuple[Any, ...]:
     flow = f"{task['flow']} v{task['version']}"
     where = (task["node"], task["waits_for"])
-    return (task["id"], flow, task["status"], *where, f"{ago(task['updated_at'])} ago")
+    return (task["id"], flow, task["status"], *where, f"{format_age(task['updated_at'])} ago")
 
 
-async def get(task_id: str, /, *, app: App = None, json: Json = False) -> None:
+async def get(task_id: str, /, *, app: AppOption = None, json: JsonOption = False) -> None:
     """Show a task with its node runs.
 
     Parameters
@@ -68,19 +68,19 @@ async def get(task_id: str, /, *, app: App = None, json: Json = False) -> None:
     task_id
         The task.
     """
-    async with connected(app) as client:
-        task = await client.get(f"/api/tasks/{named(task_id)}")
+    async with open_client(app) as client:
+        task = await client.get(f"/api/tasks/{quote_segment(task_id)}")
         rows = [row async for row in node_runs(client, task_id)]
     if json:
         print_json(task | {"node_runs": rows})
         return
-    print(_line(task))
-    print(short(task["shared"]))
+    print(_format_task(task))
+    print(shorten(task["shared"]))
     for row in rows:
-        print(node_run_line(row))
+        print(format_node_run(row))
 
 
-async def watch(task_id: str, /, *, app: App = None, json: NodeRuns = False) -> int:
+async def watch(task_id: str, /, *, app: AppOption = None, json: NodeRunsJsonOption = False) -> int:
     """Print what its nodes do, until it is over. Ends with 0 when it completes, else with 1.
 
     Parameters
@@ -93,27 +93,27 @@ async def watch(task_id: str, /, *, app: App = None, json: NodeRuns = False) -> 
         print_json(what) if json else print(line, flush=True)
 
     seq, told = 0, ""
-    async with connected(app) as client:
+    async with open_client(app) as client:
         while True:  # Until it is over.
             # Before its node runs, so that none is missed.
-            task = await client.get(f"/api/tasks/{named(task_id)}")
+            task = await client.get(f"/api/tasks/{quote_segment(task_id)}")
             before = seq
             async for row in node_runs(client, task_id, after=seq):
                 seq = row["seq"]
-                tell(row, node_run_line(row))
+                tell(row, format_node_run(row))
             if task["status"] in TERMINAL:
-                tell(task, _line(task))
+                tell(task, _format_task(task))
                 return 0 if task["status"] == RunStatus.SUCCEEDED else EXIT_UNSUCCESSFUL
             # One that has moved on may not wait any more; if it does, that is another wait.
             waits_at = task["node"] if task["waits_for"] and seq == before else ""
             if waits_at and waits_at != told:
-                tell(task, _line(task))
+                tell(task, _format_task(task))
             told = waits_at
-            await asyncio.sleep(WATCH_S)
+            await asyncio.sleep(POLL_S)
 
 
 async def signal(
-    task_id: str, key: str, value: str, /, *, app: App = None, json: Json = False
+    task_id: str, key: str, value: str, /, *, app: AppOption = None, json: JsonOption = False
 ) -> None:
     """Set a key of a task's shared state, and wake it.
 
@@ -126,14 +126,14 @@ async def signal(
     value
         Its value, as JSON: 5, "text", true.
     """
-    wanted = {"key": key, "value": parsed(value, place="value")}
-    async with connected(app) as client:
-        task = await client.post(f"/api/tasks/{named(task_id)}/signal", wanted)
+    wanted = {"key": key, "value": parse_json(value, field="value")}
+    async with open_client(app) as client:
+        task = await client.post(f"/api/tasks/{quote_segment(task_id)}/signal", wanted)
     print_json(task) if json else print("accepted")
 
 
 async def approve(
-    task_id: str, answer: str = "yes", /, *, app: App = None, json: Json = False
+    task_id: str, answer: str = "yes", /, *, app: AppOption = None, json: JsonOption = False
 ) -> None:
     """Answer the approval that a task waits for.
 
@@ -145,8 +145,8 @@ async def approve(
         `yes`, `no`, or an action in words.
     """
     wanted = {"answer": ANSWERS.get(answer, answer)}
-    async with connected(app) as client:
-        task = await client.post(f"/api/tasks/{named(task_id)}/approve", wanted)
+    async with open_client(app) as client:
+        task = await client.post(f"/api/tasks/{quote_segment(task_id)}/approve", wanted)
     print_json(task) if json else print("answered")
 
 
@@ -156,8 +156,8 @@ async def cancel(
     *,
     delete_files: Annotated[bool, Parameter(negative=())] = False,
     reason: str = "",
-    app: App = None,
-    json: Json = False,
+    app: AppOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Ask a task to end. Prints whether it is over or has yet to unwind; 3 when it was over before.
 
@@ -171,8 +171,8 @@ async def cancel(
         Why; it is kept with the task.
     """
     files = "delete" if delete_files else "keep"
-    async with connected(app) as client:
-        path = f"/api/tasks/{named(task_id)}/cancel"
+    async with open_client(app) as client:
+        path = f"/api/tasks/{quote_segment(task_id)}/cancel"
         told = await client.post(path, {"files": files, "reason": reason})
     print_json(told) if json else print(told["answer"])
 
@@ -182,9 +182,9 @@ async def rerun(
     node: str,
     /,
     *,
-    idempotency_key: IdempotencyKey = None,
-    app: App = None,
-    json: Json = False,
+    idempotency_key: IdempotencyKeyOption = None,
+    app: AppOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Start a new task that begins at a node with the shared state of an old one; print its id.
 
@@ -195,43 +195,43 @@ async def rerun(
     node
         Where the new one begins.
     """
-    async with connected(app) as client:
-        path = f"/api/tasks/{named(task_id)}/rerun"
+    async with open_client(app) as client:
+        path = f"/api/tasks/{quote_segment(task_id)}/rerun"
         task = await client.start(path, {"node": node}, idempotency_key=idempotency_key)
     print_json(task) if json else print(task["id"])
 
 
 async def node_runs(client: Client, task_id: str, *, after: int = 0) -> AsyncIterator[Any]:
     """All from the one after `after` on, in the order of their ends."""
-    path = f"/api/tasks/{named(task_id)}/node-runs"
+    path = f"/api/tasks/{quote_segment(task_id)}/node-runs"
     has_more = True
     while has_more:  # Every page has a row at least, if there are more.
-        page = await client.get(path, after=after, limit=ROW_COUNT)
+        page = await client.get(path, after=after, limit=PAGE_SIZE)
         for row in page["node_runs"]:
             after = row["seq"]
             yield row
         has_more = page["has_more"]
 
 
-def node_run_line(row: Any) -> str:
-    by = f"  by {plain(row['worker']['id'])}" if row["worker"] else ""
-    action = f" -> {plain(row['action'])}" if row["action"] not in ("", "default") else ""
-    said = short(row["error"] or row["output"])
-    return f"{row['seq']:4}  {place_of(row)}  {row['status']}{action}  {said}{by}".rstrip()
+def format_node_run(row: Any) -> str:
+    by = f"  by {to_printable(row['worker']['id'])}" if row["worker"] else ""
+    action = f" -> {to_printable(row['action'])}" if row["action"] not in ("", "default") else ""
+    said = shorten(row["error"] or row["output"])
+    return f"{row['seq']:4}  {node_path(row)}  {row['status']}{action}  {said}{by}".rstrip()
 
 
-def place_of(row: Any) -> str:
+def node_path(row: Any) -> str:
     """`sub/inner[2]`: the node, within its subflows, and its branch if there are several."""
     is_whole = row["branch"] is None or row["action"] != ""
     branch = "" if is_whole else f"[{row['branch']}]"
-    return plain("/".join(row["path"])) + branch
+    return to_printable("/".join(row["path"])) + branch
 
 
-def _line(task: Any) -> str:
+def _format_task(task: Any) -> str:
     waits = f", waits for {task['waits_for']}" if task["waits_for"] else ""
     awaited = task.get("awaited_worker")  # Servers of earlier versions do not send it.
     if awaited:
         services = ", ".join(repr(one) for one in awaited["services"])
         waits = f", waits for a worker that offers {services} until {awaited['until']}"
     where = f"{task['flow']} v{task['version']}  {task['status']} at {task['node']}{waits}"
-    return plain(f"{task['id']}  {where}")
+    return to_printable(f"{task['id']}  {where}")

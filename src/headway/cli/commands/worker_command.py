@@ -2,9 +2,9 @@
 
 from rich.console import Console
 
-from headway.bootstrap import wait_for_signal
-from headway.cli.load_app import module_at
-from headway.cli.output.log_format import begin_logging
+from headway.bootstrap import wait_for_stop_signal
+from headway.cli.load_app import import_target
+from headway.cli.output.log_format import configure_logging
 from headway.core.errors import ConfigurationError
 from headway.log import event_log
 from headway.process import run_process
@@ -34,12 +34,12 @@ def worker(
     registry
         The server to register with. Without it, REGISTRY_URL, or http://127.0.0.1:8070.
     """
-    run_process(_work(place, url=url, registry=registry))
+    run_process(_run_worker(place, url=url, registry=registry))
 
 
-async def _work(place: str | None, *, url: str | None, registry: str | None) -> None:
+async def _run_worker(place: str | None, *, url: str | None, registry: str | None) -> None:
     settings = load_settings()
-    begin_logging(settings)
+    configure_logging(settings)
     services = load_services(place)
     async with Worker(services, url=url, registry_url=registry) as working:
         if settings.log_format == "json":
@@ -47,14 +47,14 @@ async def _work(place: str | None, *, url: str | None, registry: str | None) -> 
         else:
             console = Console(stderr=True)
             console.print(f"worker {working.id} serves [bold]{working.url}[/]")
-        await wait_for_signal()
+        await wait_for_stop_signal()
 
 
 def load_services(place: str | None) -> Services:
     """The Services at `module:name`; ConfigurationError says what is not there."""
     if place is None:
         return Services()
-    module, name = module_at(place, said=repr(place), example="work:services")
+    module, name = import_target(place, label=repr(place), example="work:services")
     found = getattr(module, name, None)
     if not isinstance(found, Services):
         raise ConfigurationError(f"{place!r}: {name} is not a Services there")

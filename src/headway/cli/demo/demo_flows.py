@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 
-def _cased(op: str) -> dict[str, Any]:
+def _transform_node(op: str) -> dict[str, Any]:
     return {
         "kind": "executor",
         "service": "transform",
@@ -17,8 +17,8 @@ BRANCH: Final[dict[str, Any]] = {
     "start": "decide",
     "nodes": {
         "decide": {"kind": "executor", "service": "route", "post": {"action_key": "action"}},
-        "B": _cased("upper"),
-        "C": _cased("lower"),
+        "B": _transform_node("upper"),
+        "C": _transform_node("lower"),
     },
     "edges": [
         {"from": "decide", "action": "goB", "to": "B"},

@@ -12,12 +12,12 @@ import threading
 from headway.cli.main import main
 
 
-def end_with_input() -> None:
+def exit_when_stdin_closes() -> None:
     os.read(sys.stdin.fileno(), 1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":
-    threading.Thread(target=end_with_input, daemon=True).start()
+    threading.Thread(target=exit_when_stdin_closes, daemon=True).start()
     sys.argv[:] = ["headway", "worker", *sys.argv[1:]]
     main()

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 from headway.api.http.access import Access
 from headway.api.server import serve
 from headway.app import Headway
-from headway.cli.client.api_client import Client, Refused
-from headway.cli.client.http_client import opened_http
+from headway.cli.client.api_client import ApiError, Client
+from headway.cli.client.http_client import open_http
 from headway.core.errors import ConfigurationError
 from headway.services.context.run_context import RunContext
 
@@ -21,21 +21,21 @@ HOST: Final = "127.0.0.1"
 PORTS: Final = (8070, 0)
 """The usual one, or a free one if that is taken."""
 SERVICES: Final = "headway.cli.demo.demo_services:services"
-LOOK_S: Final = 0.05
-STOP_S: Final = 5.0
-WORKER_SILENT: Final = "the worker of the demo has ended"
+POLL_S: Final = 0.05
+STOP_TIMEOUT_S: Final = 5.0
+WORKER_EXITED: Final = "the worker of the demo has ended"
 
 
-class Site(NamedTuple):
+class DemoEnvironment(NamedTuple):
     client: Client
     address: str
-    worker: str
+    worker_url: str
     """Its address."""
     has_page: bool
 
 
 @asynccontextmanager
-async def opened_site(folder: Path) -> AsyncIterator[Site]:
+async def open_environment(folder: Path) -> AsyncIterator[DemoEnvironment]:
     """Everything at work; it ends when this is left, or by Ctrl-C, which cancels who is inside."""
     hw = Headway(f"sqlite:///{folder / 'demo.db'}")
     hw.job()(mirror)
@@ -49,15 +49,15 @@ async def opened_site(folder: Path) -> AsyncIterator[Site]:
         serving.add_done_callback(ends)
         try:
             address = await ready
-            async with _worker(address, folder) as said, opened_http(address, None) as http:
+            async with _open_worker(address, folder) as said, open_http(address, None) as http:
                 client = Client(http)
                 has_page = (await http.request("GET", "/ui/", None, {})).status == 200
                 # Another may be left of a demo that was killed.
                 workers = (await client.get("/api/workers"))["workers"]
                 (url,) = [one["url"] for one in workers if one["id"] in said]
-                yield Site(client, address, url, has_page)
-        except Refused:  # By a server that has been told to stop, and ends soon; else it is meant.
-            await asyncio.wait([serving], timeout=STOP_S)
+                yield DemoEnvironment(client, address, url, has_page)
+        except ApiError:  # By a server that has been told to stop, and ends soon; else it is meant.
+            await asyncio.wait([serving], timeout=STOP_TIMEOUT_S)
             if serving.done():
                 raise asyncio.CancelledError from None
             raise
@@ -98,7 +98,7 @@ async def _serve(hw: Headway, ready: asyncio.Future[str]) -> None:
 
 
 @asynccontextmanager
-async def _worker(address: str, folder: Path) -> AsyncIterator[str]:
+async def _open_worker(address: str, folder: Path) -> AsyncIterator[str]:
     """A worker process, once the server knows it, and what it has said by then: its id, too."""
     said = folder / "worker.log"
     with said.open("wb") as log:
@@ -109,14 +109,14 @@ async def _worker(address: str, folder: Path) -> AsyncIterator[str]:
     try:
         while b"worker_registered" not in said.read_bytes():
             if process.returncode is not None:
-                raise ConfigurationError(f"{WORKER_SILENT}: {said.read_text().strip()[-500:]}")
-            await asyncio.sleep(LOOK_S)
+                raise ConfigurationError(f"{WORKER_EXITED}: {said.read_text().strip()[-500:]}")
+            await asyncio.sleep(POLL_S)
         yield said.read_text()
     finally:
         with suppress(ProcessLookupError):
             process.terminate()
         try:
-            async with asyncio.timeout(STOP_S):
+            async with asyncio.timeout(STOP_TIMEOUT_S):
                 await process.wait()
         except TimeoutError:
             process.kill()

@@ -7,13 +7,13 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
-from headway.cli.client.api_client import Client, Refused, named
-from headway.cli.commands.task_commands import node_run_line, node_runs
+from headway.cli.client.api_client import ApiError, Client, quote_segment
+from headway.cli.commands.task_commands import format_node_run, node_runs
 from headway.cli.demo.demo_flows import BRANCH, ORDER, ORDER_PARAMS
-from headway.cli.demo.demo_keys import PAGE_COUNT, Board, Shown
-from headway.cli.demo.environment import Site, opened_site
+from headway.cli.demo.demo_keys import PAGE_COUNT, DemoDisplay, TaskSnapshot
+from headway.cli.demo.environment import DemoEnvironment, open_environment
 from headway.cli.exit_codes import EXIT_INTERRUPTED
-from headway.cli.output.printing import plain
+from headway.cli.output.printing import to_printable
 
 ACCOUNTS: Final = ("ann", "bob", "cem", "dot", "eve")
 TEXT: Final = "Make Headway"
@@ -22,11 +22,11 @@ TASKS: Final = {
     "text C": ("branch", {"text": TEXT, "action": "goC"}),
     "order": ("order", ORDER_PARAMS),
 }
-CANCELLED: Final = "bob"
-CANCELLED_AT_PAGE: Final = 3
+CANCELED_ACCOUNT: Final = "bob"
+CANCEL_AT_PAGE: Final = 3
 REDRAW_S: Final = 0.15
-WATCHED_S: Final = 20.0
-UNWATCHED_S: Final = 1.5
+TERMINAL_ACCOUNT_S: Final = 20.0
+PIPE_ACCOUNT_S: Final = 1.5
 """How long an account takes, with a person to watch it and without."""
 
 
@@ -42,17 +42,19 @@ async def demo(*, seconds: float | None = None) -> int:
         How long each account takes, about. Without it, 20 on a terminal, so that there is something
         to watch, and hardly any in a pipe.
     """
-    board = Board()
+    board = DemoDisplay()
     if seconds is None:
-        seconds = WATCHED_S if board.is_terminal else UNWATCHED_S
+        seconds = TERMINAL_ACCOUNT_S if board.is_terminal else PIPE_ACCOUNT_S
     with tempfile.TemporaryDirectory(prefix="headway-demo-") as folder:
         has_ended = False
         try:
-            async with opened_site(Path(folder)) as site:
-                await _Story(site, board, page_s=seconds / PAGE_COUNT).told()
+            async with open_environment(Path(folder)) as site:
+                await _Scenario(site, board, page_s=seconds / PAGE_COUNT).run()
                 has_ended = True
                 if board.is_terminal:
-                    board.say(f"\n{_invitation(site)}; Ctrl-C ends it, and leaves nothing behind.")
+                    board.print_line(
+                        f"\n{_closing_message(site)}; Ctrl-C ends it, and leaves nothing behind."
+                    )
                     await asyncio.Event().wait()
         except asyncio.CancelledError:  # Ctrl-C has ended the server.
             # That is how a person leaves it; in a pipe it had not come to its end.
@@ -60,104 +62,113 @@ async def demo(*, seconds: float | None = None) -> int:
     return 0
 
 
-def _invitation(site: Site) -> str:
+def _closing_message(site: DemoEnvironment) -> str:
     return f"Look around at {site.address}/ui/" if site.has_page else f"It serves {site.address}"
 
 
-class _Story:
-    def __init__(self, site: Site, board: Board, *, page_s: float) -> None:
-        self._site = site
-        self._mirror = {"job": "mirror", "params": {"page_count": PAGE_COUNT, "page_s": page_s}}
+class _Scenario:
+    def __init__(self, site: DemoEnvironment, board: DemoDisplay, *, page_s: float) -> None:
+        self._environment = site
+        self._mirror_body = {
+            "job": "mirror",
+            "params": {"page_count": PAGE_COUNT, "page_s": page_s},
+        }
         self._client: Client = site.client
-        self._board = board
+        self._display = board
         self._task_ids: dict[str, str] = {}
         self._run_ids: dict[str, str] = {}
 
-    async def told(self) -> None:
-        page = f", the page is {self._site.address}/ui/" if self._site.has_page else ""
-        self._board.say(
-            f"the server is {self._site.address}{page}; a worker is {self._site.worker}"
+    async def run(self) -> None:
+        page = (
+            f", the page is {self._environment.address}/ui/" if self._environment.has_page else ""
         )
-        await self._begin()
-        with self._board:
-            await self._go_on()
-        await self._results()
+        self._display.print_line(
+            f"the server is {self._environment.address}{page}; a worker is {self._environment.worker_url}"
+        )
+        await self._start_all()
+        with self._display:
+            await self._show_until_ended()
+        await self._print_results()
 
-    async def _begin(self) -> None:
+    async def _start_all(self) -> None:
         for name, definition in (("branch", BRANCH), ("order", ORDER)):
             await self._client.put(f"/api/flows/{name}", definition)
         for name, (flow, params) in TASKS.items():
             task = await self._client.post(f"/api/flows/{flow}/tasks", {"params": params})
             self._task_ids[name] = task["id"]
         for name in ACCOUNTS:  # Saved, they stay on the board when they are over.
-            await self._client.put(f"/api/keys/{named(name)}", self._mirror)
+            await self._client.put(f"/api/keys/{quote_segment(name)}", self._mirror_body)
         for name in ACCOUNTS:
-            run = await self._client.post("/api/runs", {"key": name, **self._mirror})
+            run = await self._client.post("/api/runs", {"key": name, **self._mirror_body})
             self._run_ids[name] = run["id"]
         try:
-            await self._client.post("/api/runs", {"key": "ann", **self._mirror})
-        except Refused as refusal:
-            self._board.say(f"a second start for ann is refused: {refusal}")
+            await self._client.post("/api/runs", {"key": "ann", **self._mirror_body})
+        except ApiError as refusal:
+            self._display.print_line(f"a second start for ann is refused: {refusal}")
 
-    async def _go_on(self) -> None:
+    async def _show_until_ended(self) -> None:
         """Show it until all of it is over; cancel one run, and see that the order is approved."""
         is_cancelled = is_asked = False
         while True:  # All that was started has an end.
             runs = [await self._client.get(f"/api/runs/{one}") for one in self._run_ids.values()]
-            tasks = [await self._shown(name) for name in TASKS]
+            tasks = [await self._read_task(name) for name in TASKS]
             order = tasks[-1].task
             if is_asked and order["waits_for"] is None:
-                self._board.hint("")
-            self._board.show(runs, tasks)
+                self._display.set_hint("")
+            self._display.show(runs, tasks)
             if all(one["ended_at"] for one in (*runs, *(shown.run for shown in tasks))):
                 return
             if not is_asked and order["waits_for"] == "approval":
                 is_asked = True
-                await self._ask(order["id"])
-            if not is_cancelled and _is_well_under_way(runs):
+                await self._request_approval(order["id"])
+            if not is_cancelled and _is_due_for_cancel(runs):
                 is_cancelled = True
                 reason = {"reason": "to show what that looks like"}
-                await self._client.post(f"/api/runs/{self._run_ids[CANCELLED]}/cancel", reason)
+                await self._client.post(
+                    f"/api/runs/{self._run_ids[CANCELED_ACCOUNT]}/cancel", reason
+                )
             await asyncio.sleep(REDRAW_S)
 
-    async def _shown(self, name: str) -> Shown:
-        task_id = named(self._task_ids[name])
+    async def _read_task(self, name: str) -> TaskSnapshot:
+        task_id = quote_segment(self._task_ids[name])
         task = await self._client.get(f"/api/tasks/{task_id}")
         rows = [row async for row in node_runs(self._client, self._task_ids[name])]
-        return Shown(name, task, await self._client.get(f"/api/runs/{task_id}"), rows)
+        return TaskSnapshot(name, task, await self._client.get(f"/api/runs/{task_id}"), rows)
 
-    async def _ask(self, task_id: str) -> None:
+    async def _request_approval(self, task_id: str) -> None:
         """A person answers; in a pipe the demo itself does."""
-        if self._board.is_terminal:
-            self._board.hint(
+        if self._display.is_terminal:
+            self._display.set_hint(
                 "\nThe order waits for you. In another terminal, in this folder:\n"
-                f"  HEADWAY_URL={self._site.address} {_this_program()} task approve {task_id}"
+                f"  HEADWAY_URL={self._environment.address} {_program_command()} task approve {task_id}"
             )
             return
-        self._board.say("order    is approved by the demo: in a pipe there is nobody to ask")
-        await self._client.post(f"/api/tasks/{named(task_id)}/approve", {"answer": True})
+        self._display.print_line(
+            "order    is approved by the demo: in a pipe there is nobody to ask"
+        )
+        await self._client.post(f"/api/tasks/{quote_segment(task_id)}/approve", {"answer": True})
 
-    async def _results(self) -> None:
+    async def _print_results(self) -> None:
         for name in TASKS:
-            shown = await self._shown(name)
-            self._board.say(f"\n{name}: {shown.run['status']}")
+            shown = await self._read_task(name)
+            self._display.print_line(f"\n{name}: {shown.run['status']}")
             for key, value in shown.task["shared"].items():
-                self._board.say(f"  {key} = {plain(value)}")
-            for row in shown.rows:
-                self._board.say(f"  {node_run_line(row)}")
+                self._display.print_line(f"  {key} = {to_printable(value)}")
+            for row in shown.node_runs:
+                self._display.print_line(f"  {format_node_run(row)}")
         state = await self._client.get("/api/state")
-        self._board.say(
+        self._display.print_line(
             f"\nbob's run was cancelled on purpose. {len(self._run_ids)} runs, {len(TASKS)} tasks,"
             f" {state['seq']} events, nothing lost."
         )
 
 
-def _is_well_under_way(runs: list[Any]) -> bool:
-    progress = runs[ACCOUNTS.index(CANCELLED)]["progress"] or {}
-    return int(progress.get("downloaded", 0)) >= CANCELLED_AT_PAGE
+def _is_due_for_cancel(runs: list[Any]) -> bool:
+    progress = runs[ACCOUNTS.index(CANCELED_ACCOUNT)]["progress"] or {}
+    return int(progress.get("downloaded", 0)) >= CANCEL_AT_PAGE
 
 
-def _this_program() -> str:
+def _program_command() -> str:
     """How this very headway is called again, from here."""
     python = Path(sys.executable)
     here = Path.cwd()

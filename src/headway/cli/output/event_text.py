@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from headway.cli.output.printing import plain, short
+from headway.cli.output.printing import shorten, to_printable
 from headway.core.run.events import EventType
 
-GONE: Final = "earlier events are no longer kept"
-WORDS: Final[dict[str, str]] = {
+EVENTS_REMOVED: Final = "earlier events are no longer kept"
+EVENT_LABELS: Final[dict[str, str]] = {
     EventType.WAITING: "Waiting",
     EventType.PARKED: "Waiting",
     EventType.WOKEN: "Woken",
@@ -16,7 +16,7 @@ WORDS: Final[dict[str, str]] = {
     EventType.CANCEL_DELIVERED: "Its job is told to end",
 }
 """What is all that a person wants to know of such an event."""
-SELF_EVIDENT: Final = frozenset({EventType.LOG, EventType.STATE_CHANGED, "resync"})
+TYPES_WITHOUT_LABEL: Final = frozenset({EventType.LOG, EventType.STATE_CHANGED, "resync"})
 """What is told of them says of what type they are."""
 
 
@@ -25,63 +25,69 @@ def clock_time(instant: str) -> str:
     return instant[11:19]
 
 
-def event_lines(event: dict[str, Any]) -> Iterator[str]:
+def format_event_lines(event: dict[str, Any]) -> Iterator[str]:
     """For a pipe: when, what, and what of it, with tabs between."""
-    at = plain(event.get("at", ""))
-    for words in told(event):
-        yield f"{at}\t{plain(event['type'])}\t{words}"
+    at = to_printable(event.get("at", ""))
+    for words in describe_event(event):
+        yield f"{at}\t{to_printable(event['type'])}\t{words}"
 
 
-def told(event: dict[str, Any]) -> list[str]:
+def describe_event(event: dict[str, Any]) -> list[str]:
     """In words: a line, or of what a job has logged each line that it has."""
     match event["type"], event.get("payload"):
         case "run_log", {"lines": [*lines]}:
-            return [_log_line(line) for line in lines]
+            return [_format_log_line(line) for line in lines]
         case _, payload:
-            return [_told(event, payload)]
+            return [_describe_payload(event, payload)]
 
 
-def told_alone(event: dict[str, Any]) -> list[str]:
+def describe_event_with_label(event: dict[str, Any]) -> list[str]:
     """In words beside which no type stands, as on a terminal."""
     kind, payload = event["type"], event.get("payload")
-    if kind in WORDS:
-        return [WORDS[kind]]
-    if kind in SELF_EVIDENT:
-        return told(event)
-    return [f"{plain(kind)} {_told(event, payload)}" if payload else plain(kind)]
+    if kind in EVENT_LABELS:
+        return [EVENT_LABELS[kind]]
+    if kind in TYPES_WITHOUT_LABEL:
+        return describe_event(event)
+    return [
+        f"{to_printable(kind)} {_describe_payload(event, payload)}"
+        if payload
+        else to_printable(kind)
+    ]
 
 
-def _told(event: dict[str, Any], payload: Any) -> str:
+def _describe_payload(event: dict[str, Any], payload: Any) -> str:
     match event["type"], payload:
         case "run_state_changed", _:
-            return plain(event["state"]) + _why(payload)
+            return to_printable(event["state"]) + _format_reason(payload)
         case "permission_request", {"call_id": call_id, "question": question}:
-            return f"{plain(call_id)} asks {short(question)}"
+            return f"{to_printable(call_id)} asks {shorten(question)}"
         case "run_messages_unread", {"count": count, "messages": messages}:
-            texts = "; ".join(short(one.get("message")) for one in messages)
-            return f"{plain(str(count))} not read by the job: {texts}"
+            texts = "; ".join(shorten(one.get("message")) for one in messages)
+            return f"{to_printable(str(count))} not read by the job: {texts}"
         case "run_answers_unread", {"count": count, "answers": answers}:
-            texts = "; ".join(f"{plain(one['call_id'])} {short(one['answer'])}" for one in answers)
-            return f"{plain(str(count))} not heard by the job: {texts}"
+            texts = "; ".join(
+                f"{to_printable(one['call_id'])} {shorten(one['answer'])}" for one in answers
+            )
+            return f"{to_printable(str(count))} not heard by the job: {texts}"
         case "run_messages_carried", {"count": count, "to": to}:
-            return f"{plain(str(count))} carried over to run {plain(str(to))}"
+            return f"{to_printable(str(count))} carried over to run {to_printable(str(to))}"
         case "resync", _:
-            return GONE
+            return EVENTS_REMOVED
         case _:
-            return short(payload)
+            return shorten(payload)
 
 
-def _log_line(line: Any) -> str:
+def _format_log_line(line: Any) -> str:
     match line:
         case {"level": level, "message": message, **fields}:
             mark = "" if level == "info" else f"{level}: "
-            more = f" {short(fields)}" if fields else ""
-            return f"{plain(mark)}{short(message)}{more}"
+            more = f" {shorten(fields)}" if fields else ""
+            return f"{to_printable(mark)}{shorten(message)}{more}"
         case _:
-            return short(line)
+            return shorten(line)
 
 
-def _why(payload: Any) -> str:
+def _format_reason(payload: Any) -> str:
     error = payload.get("error") if isinstance(payload, dict) else None
     message = error.get("message") if isinstance(error, dict) else None
-    return f": {short(message)}" if message else ""
+    return f": {shorten(message)}" if message else ""

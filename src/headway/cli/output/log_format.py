@@ -8,35 +8,35 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from headway.cli.output.printing import plain
-from headway.log import HIDDEN, about, hide_named, is_secret
+from headway.cli.output.printing import to_printable
+from headway.log import HIDDEN, hide_named_secrets, is_secret, log_context
 from headway.settings import Settings
 
 # What every record has; the rest are the fields of this one.
-_USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {
+_STANDARD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {
     *("asctime", "color_message", "event", "message", "taskName"),
 }
-_TEXT: Final = "%(levelname)s %(name)s %(message)s"
+_TEXT_FORMAT: Final = "%(levelname)s %(name)s %(message)s"
 
 # Who would tell of every statement and every wake-up, so that nobody would see our own words.
-_TALKERS: Final = (
+_VERBOSE_LOGGERS: Final = (
     *("aiohttp", "aiomysql", "aiosqlite", "alembic"),
     *("asyncio", "asyncpg", "redis", "sqlalchemy"),
 )
 
 
-def begin_logging(settings: Settings) -> None:
+def configure_logging(settings: Settings) -> None:
     """To stderr, as configured, for whole programs: a library leaves that to its users."""
     handler = logging.StreamHandler()
-    kind = JsonLines if settings.log_format == "json" else TextLines
-    handler.setFormatter(kind(secrets_of(settings)))
+    kind = JsonFormatter if settings.log_format == "json" else TextFormatter
+    handler.setFormatter(kind(collect_secrets(settings)))
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     logging.basicConfig(level=level, handlers=[handler])
-    for name in _TALKERS if level <= logging.DEBUG else (*_TALKERS, "uvicorn"):
+    for name in _VERBOSE_LOGGERS if level <= logging.DEBUG else (*_VERBOSE_LOGGERS, "uvicorn"):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
 
 
-def secrets_of(settings: Settings) -> list[str]:
+def collect_secrets(settings: Settings) -> list[str]:
     """What must not be told, in whatever words it comes; the longest first."""
     own = (settings.token or "", settings.worker_token or "")
     tokens = [*own, *(given.partition("=")[2] for given in settings.tokens)]
@@ -54,31 +54,31 @@ def _passwords(address: str) -> Iterable[str]:
     return password, unquote(password)
 
 
-class TextLines(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """A line for each record, and its traceback in lines that are set in.
 
     Whoever logs, nothing of what is said can forge a line or move a cursor (S4).
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        super().__init__(_TEXT)
+        super().__init__(_TEXT_FORMAT)
         self._secrets = tuple(secrets)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # logging's name.
-        return plain(super().formatMessage(record))
+        return to_printable(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802  # logging's name.
         lines = super().formatException(ei).splitlines()
-        return "\n".join(f"  {plain(line)}" for line in lines)
+        return "\n".join(f"  {to_printable(line)}" for line in lines)
 
     def format(self, record: logging.LogRecord) -> str:
         # Of a copy: logging keeps the text of a traceback for the other handlers.
         own = copy(record)
         own.exc_text = None
-        return _without(self._secrets, super().format(own))
+        return _redact(self._secrets, super().format(own))
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """An object on each line: `at`, `level`, `logger`, `event`, and the fields of the event.
 
     A line that is not headway's own has its words as `event`. What is logged while a run is
@@ -90,32 +90,32 @@ class JsonLines(logging.Formatter):
         self._secrets = tuple(secrets)
 
     def format(self, record: logging.LogRecord) -> str:
-        own = {name: value for name, value in vars(record).items() if name not in _USUAL}
+        own = {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
         said: dict[str, Any] = {
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": getattr(record, "event", None) or record.getMessage(),
-            **about.get(),
+            **log_context.get(),
             **own,
         }
         if record.exc_info:
             said["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(self._shown(said))
+        return json.dumps(self._redact_fields(said))
 
-    def _shown(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def _redact_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         return {
-            name: HIDDEN if is_secret(name, value) else self._value(value)
+            name: HIDDEN if is_secret(name, value) else self._redact_value(value)
             for name, value in fields.items()
         }
 
-    def _value(self, value: object) -> object:
+    def _redact_value(self, value: object) -> object:
         if value is None or isinstance(value, bool | int | float):
             return value
-        return _without(self._secrets, str(value))
+        return _redact(self._secrets, str(value))
 
 
-def _without(secrets: Iterable[str], text: str) -> str:
+def _redact(secrets: Iterable[str], text: str) -> str:
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
-    return hide_named(text)
+    return hide_named_secrets(text)

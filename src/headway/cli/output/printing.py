@@ -20,22 +20,22 @@ STYLES: Final = {
     "Rejected": "red",
     "Idle": "dim",
 }
-SAID_LENGTH_MAX: Final = 400
-Json = Annotated[bool, Parameter(negative=(), help="Print JSON, an object on every line.")]
+TEXT_LENGTH_MAX: Final = 400
+JsonOption = Annotated[bool, Parameter(negative=(), help="Print JSON, an object on every line.")]
 """The option `--json`; there is no `--no-json`."""
-App = Annotated[
+AppOption = Annotated[
     str | None,
     Parameter(
         help="Without a server: the `Headway` with the jobs and the database, `module:name`."
     ),
 ]
-IdempotencyKey = Annotated[
+IdempotencyKeyOption = Annotated[
     str | None, Parameter(help="The same again starts nothing new, and prints what was started.")
 ]
-UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+TIME_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
-def console() -> Console:
+def make_console() -> Console:
     """Standard output, in which nothing of what is shown means anything to the terminal."""
     return Console(markup=False, highlight=False, emoji=False)
 
@@ -62,15 +62,15 @@ def print_list(
         for thing in things:
             print_json(thing)
         return
-    rows = [[plain(value) for value in columns(thing)] for thing in things]
+    rows = [[to_printable(value) for value in columns(thing)] for thing in things]
     if is_terminal():
-        console().print(_table(headings, rows) if rows else empty)
+        make_console().print(_build_table(headings, rows) if rows else empty)
     else:
         for row in rows:
             print("\t".join(row))
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def _build_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
         table.add_column(heading, overflow="fold")
@@ -79,32 +79,36 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     return table
 
 
-def print_facts(facts: Mapping[str, Any]) -> None:
+def print_fields(facts: Mapping[str, Any]) -> None:
     """A line for each fact; what is not known has none."""
     known = {name: value for name, value in facts.items() if value not in (None, "", [])}
     width = max(map(len, known), default=0)
     for name, value in known.items():
-        print(f"{name:{width}}  {plain(value)}" if is_terminal() else f"{name}\t{plain(value)}")
+        print(
+            f"{name:{width}}  {to_printable(value)}"
+            if is_terminal()
+            else f"{name}\t{to_printable(value)}"
+        )
 
 
-def print_lines(text: str) -> None:
+def print_indented(text: str) -> None:
     """Print a text of several lines, indented."""
     for line in text.splitlines():
-        print(f"  {plain(line)}")
+        print(f"  {to_printable(line)}")
 
 
-def plain(value: Any) -> str:
+def to_printable(value: Any) -> str:
     """A value in one line, in which nothing could move a cursor or forge another line (S4)."""
     text = value if isinstance(value, str) else jsonlib.dumps(value, ensure_ascii=False)
     text = "" if value is None else text
-    return "".join(_visible(letter) for letter in text)
+    return "".join(_escape_unprintable(letter) for letter in text)
 
 
-def _visible(letter: str) -> str:
+def _escape_unprintable(letter: str) -> str:
     return letter if letter.isprintable() else letter.encode("unicode_escape").decode()
 
 
-def state_word(run: Mapping[str, Any]) -> str:
+def state_label(run: Mapping[str, Any]) -> str:
     """The word of its state, and what that does not tell, as the page says it."""
     match run["status"]:
         case "running" if run["is_waiting"]:
@@ -119,21 +123,21 @@ def state_word(run: Mapping[str, Any]) -> str:
             return str(run["state"])
 
 
-def short(value: Any) -> str:
-    text = plain(value)
-    return text if len(text) <= SAID_LENGTH_MAX else f"{text[: SAID_LENGTH_MAX - 1]}…"
+def shorten(value: Any) -> str:
+    text = to_printable(value)
+    return text if len(text) <= TEXT_LENGTH_MAX else f"{text[: TEXT_LENGTH_MAX - 1]}…"
 
 
-def ago(instant: str, *, until: str | None = None) -> str:
+def format_age(instant: str, *, until: str | None = None) -> str:
     """How long ago that was, or how long before `until`, in one or two units."""
     end = datetime.now(UTC) if until is None else datetime.fromisoformat(until)
-    return length((end - datetime.fromisoformat(instant)).total_seconds())
+    return format_duration((end - datetime.fromisoformat(instant)).total_seconds())
 
 
-def length(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     left = max(0, round(seconds))
     parts = []
-    for size, unit in UNITS:
+    for size, unit in TIME_UNITS:
         if left >= size:
             parts.append(f"{left // size} {unit}")
             left %= size

@@ -8,69 +8,71 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from headway.cli.output.event_text import clock_time, told_alone
-from headway.cli.output.printing import STYLES, ago, plain, short
+from headway.cli.output.event_text import clock_time, describe_event_with_label
+from headway.cli.output.printing import STYLES, format_age, shorten, to_printable
 
 LINE_COUNT_MAX: Final = 8
 BAR_WIDTH: Final = 32
-WHOLE_NAMES: Final = ("of", "total")
+TOTAL_NAMES: Final = ("of", "total")
 # Shown otherwise, or too often to be worth a line.
-NO_LINES: Final = frozenset({"run_progress", "run_checkpoint", "permission_request"})
+UNLISTED_EVENT_TYPES: Final = frozenset({"run_progress", "run_checkpoint", "permission_request"})
 MOVING_GATES: Final = frozenset({"running", "ended"})
 
 
-class Screen:
+class RunScreen:
     """Drawn again and again; what it shows is as new as what it was told last."""
 
     def __init__(self, run: Any) -> None:
         self.run = run
         self.progress = run["progress"]
         self.explanation: Any = None
-        self.questions: list[Any] = []
+        self.interrupts: list[Any] = []
         self._lines: deque[Text] = deque(maxlen=LINE_COUNT_MAX)
 
-    def tell(self, event: dict[str, Any]) -> None:
+    def add_event(self, event: dict[str, Any]) -> None:
         if event["type"] == "run_progress":
             self.progress = event["payload"]
         elif event["type"] == "run_state_changed":
             self.run = {**self.run, "state": event["state"]}
-        if event["type"] not in NO_LINES:
+        if event["type"] not in UNLISTED_EVENT_TYPES:
             at = clock_time(event["at"]) if "at" in event else " " * 8
-            for words in told_alone(event)[-LINE_COUNT_MAX:]:
+            for words in describe_event_with_label(event)[-LINE_COUNT_MAX:]:
                 self._lines.append(Text(f"  {at}  {words}", overflow="ellipsis", no_wrap=True))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield self._head()
+        yield self._header()
         if self.progress is not None:
             yield self._progress()
         is_active = self.run["ended_at"] is None
         if is_active and self.explanation and self.explanation["gate"] not in MOVING_GATES:
-            yield Text(plain(self.explanation["sentence"]), style="yellow")
-            yield Text(plain(self.explanation["remedy"]), style="dim")
-        for question in self.questions if is_active else ():
-            yield Text(f"asks: {short(question['question'])}", style="bold")
+            yield Text(to_printable(self.explanation["sentence"]), style="yellow")
+            yield Text(to_printable(self.explanation["remedy"]), style="dim")
+        for question in self.interrupts if is_active else ():
+            yield Text(f"asks: {shorten(question['question'])}", style="bold")
             yield Text(f"  headway run resume {self.run['id']} --approve | --deny", style="dim")
         yield from self._lines
 
-    def _head(self) -> Text:
+    def _header(self) -> Text:
         run = self.run
-        since = ago(run["started_at"] or run["queued_at"], until=run["ended_at"])
+        since = format_age(run["started_at"] or run["queued_at"], until=run["ended_at"])
         head = Text(run["state"], style=STYLES.get(run["state"], ""))
         head.append(f"  {since}", style="dim")
-        named = "" if run["key"] == run["id"] else f" for {plain(run['key'])}"
-        head.append(f"  {plain(run['job'])}{named} in lane {plain(run['lane'])}", style="bold")
+        named = "" if run["key"] == run["id"] else f" for {to_printable(run['key'])}"
+        head.append(
+            f"  {to_printable(run['job'])}{named} in lane {to_printable(run['lane'])}", style="bold"
+        )
         if run["attempt"] > 1:
             head.append(f"  attempt {run['attempt']}")
         head.append(f"  {run['id']}", style="dim")
         return head
 
     def _progress(self) -> Table | Text:
-        numbers = _numbers(self.progress)
+        numbers = _numeric_progress(self.progress)
         if numbers is None:
-            return Text(short(self.progress))
-        whole = next((numbers[name] for name in WHOLE_NAMES if name in numbers), None)
-        counts = {name: value for name, value in numbers.items() if name not in WHOLE_NAMES}
-        words = "  ".join(f"{plain(name)} {value:g}" for name, value in counts.items())
+            return Text(shorten(self.progress))
+        whole = next((numbers[name] for name in TOTAL_NAMES if name in numbers), None)
+        counts = {name: value for name, value in numbers.items() if name not in TOTAL_NAMES}
+        words = "  ".join(f"{to_printable(name)} {value:g}" for name, value in counts.items())
         if whole is None or whole <= 0 or not counts:
             return Text(words)
         done = min(next(iter(counts.values())), whole)
@@ -80,7 +82,7 @@ class Screen:
         return line
 
 
-def _numbers(progress: Any) -> dict[str, float] | None:
+def _numeric_progress(progress: Any) -> dict[str, float] | None:
     """Progress that is names and numbers; None when it is anything else."""
     if not isinstance(progress, dict) or not progress:
         return None

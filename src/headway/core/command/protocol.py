@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
-from headway.core.batch_state import World
+from headway.core.batch_state import BatchState
 from headway.core.document import check_name
 from headway.core.ids import InstanceId, Key, LaneName, RunId
 
@@ -14,7 +14,7 @@ RUN_ID_LENGTH_MAX: Final = 36
 
 
 @dataclass(slots=True)
-class Needs:
+class RowsNeeded:
     """The rows that a batch of commands concerns, for the store to lock in its one order."""
 
     run_ids: dict[RunId, bool] = field(default_factory=dict)
@@ -27,16 +27,16 @@ class Needs:
     latest_keys: dict[Key, None] = field(default_factory=dict)
     """Keys of which the newest run is needed, ended or not."""
     lanes: dict[LaneName, None] = field(default_factory=dict)
-    claims: Counter["ClaimNeed"] = field(default_factory=Counter)
+    claims: Counter["ClaimRequest"] = field(default_factory=Counter)
     instance_ids: dict[InstanceId, None] = field(default_factory=dict)
     idempotency_keys: dict[str, None] = field(default_factory=dict)
     inbox_run_ids: dict[RunId, None] = field(default_factory=dict)
     """All that is unread there."""
     inbox_kinds: dict[str, dict[RunId, None]] = field(default_factory=dict)
     """What is unread there of one kind: what else there is may be large."""
-    consumed_after: dict[RunId, int] = field(default_factory=dict)
+    consumed_after_seqs: dict[RunId, int] = field(default_factory=dict)
     """Of these inboxes also what was consumed, after the item with this `seq`."""
-    question_run_ids: dict[RunId, None] = field(default_factory=dict)
+    interrupt_run_ids: dict[RunId, None] = field(default_factory=dict)
     saved_keys: dict[Key, None] = field(default_factory=dict)
     schedules: dict[str, None] = field(default_factory=dict)
     workers: dict[str, None] = field(default_factory=dict)
@@ -58,33 +58,35 @@ class Needs:
     child_ids: dict[RunId, None] = field(default_factory=dict)
     """Runs whose parents are needed too, should they be flow tasks, and may be made ready."""
 
-    def run(self, run_id: RunId, *, may_end: bool = False, may_wake: bool = False) -> None:
+    def add_run(self, run_id: RunId, *, may_end: bool = False, may_wake: bool = False) -> None:
         self.run_ids[run_id] = may_end or self.run_ids.get(run_id, False)
         if may_wake:
             self.waking_ids[run_id] = None
 
-    def inbox(self, run_id: RunId, kind: str) -> None:
+    def add_inbox(self, run_id: RunId, kind: str) -> None:
         """What is unread in the inbox of a run, of one kind."""
         self.inbox_kinds.setdefault(kind, {})[run_id] = None
 
-    def consumed(self, run_id: RunId, *, after_seq: int) -> None:
-        self.consumed_after[run_id] = min(after_seq, self.consumed_after.get(run_id, after_seq))
+    def add_consumed(self, run_id: RunId, *, after_seq: int) -> None:
+        self.consumed_after_seqs[run_id] = min(
+            after_seq, self.consumed_after_seqs.get(run_id, after_seq)
+        )
 
-    def ending(self, run_id: RunId, *, may_wake: bool = False) -> None:
+    def add_ending_run(self, run_id: RunId, *, may_wake: bool = False) -> None:
         """A run that may end, so that its parent is to be told."""
-        self.run(run_id, may_end=True, may_wake=may_wake)
+        self.add_run(run_id, may_end=True, may_wake=may_wake)
         self.child_ids[run_id] = None
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimNeed:
+class ClaimRequest:
     lane: LaneName
     instance_id: InstanceId
     jobs: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class RevisionMismatch:
     """It is not at the revision that the caller has seen; nothing was done."""
 
     revision: int
@@ -95,16 +97,16 @@ def trim_names(command: object, *places: str) -> None:
     """Check these fields of a new command, and keep them trimmed: ` ann ` means `ann`."""
     for place in places:
         name = getattr(command, place)
-        trimmed = check_name(name, place=place)
+        trimmed = check_name(name, field=place)
         if trimmed != name:
             object.__setattr__(command, place, trimmed)
 
 
 class Command(Protocol[A_co]):
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         """Add the rows that `decide` will look at."""
         ...
 
-    def decide(self, world: World) -> A_co:
+    def decide(self, world: BatchState) -> A_co:
         """Change `world`, and answer. A refusal changes nothing. Losing a race is an answer."""
         ...

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Weight(StrEnum):
+class Severity(StrEnum):
     VIOLATION = "violation"
     """A promise is broken."""
     NOTE = "note"
@@ -13,16 +13,16 @@ class Weight(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    weight: Weight
+    severity: Severity
     promise: str
     """Its id: `I4`."""
-    place: str
+    subject: str
     sentence: str
 
 
 def violation(promise: str, place: str, sentence: str) -> Finding:
-    return Finding(Weight.VIOLATION, promise, place, sentence)
+    return Finding(Severity.VIOLATION, promise, place, sentence)
 
 
 def note(promise: str, place: str, sentence: str) -> Finding:
-    return Finding(Weight.NOTE, promise, place, sentence)
+    return Finding(Severity.NOTE, promise, place, sentence)

@@ -12,8 +12,8 @@ from headway.core.run.run import DEATH_COUNT_MAX, NO_TOKEN, STOP_COUNT_MAX, Queu
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE, TERMINAL
 
-IN_LANE: Final = (QueueRank.RESUMED, QueueRank.READY)
-EXECUTED: Final = frozenset({RunStatus.RUNNING, RunStatus.CANCELLING})
+IN_LANE_RANKS: Final = (QueueRank.RESUMED, QueueRank.READY)
+EXECUTING_STATUSES: Final = frozenset({RunStatus.RUNNING, RunStatus.CANCELLING})
 
 
 class Rule(NamedTuple):
@@ -79,7 +79,7 @@ RULES: Final = (
     Rule(
         "I9",
         ACTIVE,
-        lambda run: (run.ready_seq is not None) != (run.queue_rank in IN_LANE),
+        lambda run: (run.ready_seq is not None) != (run.queue_rank in IN_LANE_RANKS),
         "it is in the queue of its lane without a place, or has a place and is not in the queue",
     ),
     Rule(
@@ -118,17 +118,22 @@ RULES: Final = (
         lambda run: run.started_at is not None or run.token != NO_TOKEN,
         "it is queued, but was started",
     ),
-    Rule("I12", EXECUTED, lambda run: run.started_at is None, "it runs, but was never started"),
+    Rule(
+        "I12",
+        EXECUTING_STATUSES,
+        lambda run: run.started_at is None,
+        "it runs, but was never started",
+    ),
     Rule(
         "I9",
-        EXECUTED,
+        EXECUTING_STATUSES,
         lambda run: run.queue_rank in (QueueRank.READY, QueueRank.BEHIND),
         "it has started, but stands among those that never did",
     ),
     Rule(
         "I11",
         frozenset({RunStatus.CANCELLING}),
-        lambda run: run.cancel_by is None or run.token == NO_TOKEN,
+        lambda run: run.cancel_deadline_at is None or run.token == NO_TOKEN,
         "it is cancelling, but has no deadline, or nobody who would end it",
     ),
     Rule(
@@ -141,7 +146,7 @@ RULES: Final = (
     Rule(
         "I11",
         TERMINAL | {RunStatus.CANCELLING},
-        lambda run: bool(run.is_parent) != (run.children_by is not None),
+        lambda run: bool(run.is_parent) != (run.children_ending_since is not None),
         "it is to end, but the sweep does not know whether its children are",
     ),
     Rule(
@@ -162,8 +167,8 @@ RULES: Final = (
 def check_run(run: Run) -> Iterator[Finding]:
     for rule in RULES:
         if run.status in rule.statuses and rule.is_broken(run):
-            yield violation(rule.promise, place_of(run), rule.sentence)
+            yield violation(rule.promise, describe_run(run), rule.sentence)
 
 
-def place_of(run: Run) -> str:
+def describe_run(run: Run) -> str:
     return f"run {run.id}"

@@ -11,20 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from headway.core.doctor.finding import Finding, violation
-from headway.core.doctor.history import read_states
+from headway.core.doctor.history import parse_states
 from headway.core.ids import LaneName, RunId
-from headway.core.lane_row import Lane, default_lane
+from headway.core.lane_row import LaneRow, default_lane
 from headway.core.run.events import EventType
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 
-RETURNS_SLOT: Final = frozenset(
+SLOT_RETURN_TYPES: Final = frozenset(
     {EventType.TAKEN_OVER, EventType.WAITING, EventType.PARKED, EventType.RETRIED}
 )
 SLOT_EVENT_TYPES: Final = frozenset(
-    {EventType.STATE_CHANGED, EventType.RESUMED, EventType.LANE_CHANGED, *RETURNS_SLOT}
+    {EventType.STATE_CHANGED, EventType.RESUMED, EventType.LANE_CHANGED, *SLOT_RETURN_TYPES}
 )
-SLOT_BEGINNING_LENGTH: Final = 256
+SLOT_PAYLOAD_PREFIX_LENGTH: Final = 256
 """The length of the prefix that holds both states of a change or the numbers of a lane."""
 _LIMIT: Final = re.compile(r'"max_concurrent":(\d+)')
 _IS_PAUSED: Final = '"is_paused":true'
@@ -37,7 +37,7 @@ class SlotEvent(NamedTuple):
     run_id: RunId | None
     lane: LaneName | None
     type: str
-    beginning: str
+    payload_prefix: str
 
 
 class SlotReplay:
@@ -48,32 +48,32 @@ class SlotReplay:
     never reports a false one.
     """
 
-    def __init__(self, lanes: Iterable[Lane], *, is_whole: bool) -> None:
+    def __init__(self, lanes: Iterable[LaneRow], *, is_unpruned: bool) -> None:
         """Start a replay. `lanes` are the current lanes; `is_whole` if no event was pruned."""
-        self._is_whole = is_whole
-        self._current: Mapping[LaneName, Lane] = {lane.name: lane for lane in lanes}
+        self._is_unpruned = is_unpruned
+        self._current: Mapping[LaneName, LaneRow] = {lane.name: lane for lane in lanes}
         self._capacities: dict[LaneName, int | None] = {}
         self._held: defaultdict[LaneName, set[RunId]] = defaultdict(set)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Start again behind a gap: events were pruned while they were read."""
-        self._is_whole = False
+        self._is_unpruned = False
         self._capacities.clear()
         self._held.clear()
 
-    def take(self, event: SlotEvent) -> Iterator[Finding]:
+    def apply(self, event: SlotEvent) -> Iterator[Finding]:
         if event.lane is None:
             return
         if event.type == EventType.LANE_CHANGED:
-            self._capacities[event.lane] = _parse_capacity(event.beginning)
+            self._capacities[event.lane] = _parse_capacity(event.payload_prefix)
             return
         if event.run_id is None:
             return
-        if event.type in RETURNS_SLOT:
+        if event.type in SLOT_RETURN_TYPES:
             self._held[event.lane].discard(event.run_id)
             return
         if event.type == EventType.STATE_CHANGED:
-            states = read_states(event.beginning)
+            states = parse_states(event.payload_prefix)
             if states is None:
                 return  # `check_history` reports it.
             if states[1] in TERMINAL:
@@ -98,7 +98,7 @@ class SlotReplay:
             if current is not None and current.revision == 0:
                 self._capacities[lane] = current.capacity
             else:
-                self._capacities[lane] = default_lane(lane).capacity if self._is_whole else None
+                self._capacities[lane] = default_lane(lane).capacity if self._is_unpruned else None
         return self._capacities[lane]
 
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from headway.core.doctor.finding import Finding, note, violation
 from headway.core.doctor.slots import SlotEvent
-from headway.core.lane_row import Lane
+from headway.core.lane_row import LaneRow
 
 
-class Extent(NamedTuple):
+class StreamExtent(NamedTuple):
     """Where the stream begins and ends: by its own row, and by the events that are there."""
 
     seq: int
@@ -19,7 +19,7 @@ class Extent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class EventPage:
+class ExaminedEvents:
     after_seq: int
     up_to_seq: int
     seqs: Sequence[int] | None
@@ -29,16 +29,16 @@ class EventPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneUse:
-    lane: Lane
+class LaneUsage:
+    lane: LaneRow
     held_count: int
-    taken_seq: int | None
+    last_taken_seq: int | None
     """Of the last event that gave one of its present holders a slot; None: pruned."""
     is_changed_since: bool
     """Whether the lane's limits were set after that."""
 
 
-def check_extent(extent: Extent) -> Iterator[Finding]:
+def check_extent(extent: StreamExtent) -> Iterator[Finding]:
     first, last = extent.first_event_seq, extent.last_event_seq
     if last is not None and last > extent.seq:
         sentence = f"the stream ends at {extent.seq}, but there is an event beyond it"
@@ -48,7 +48,7 @@ def check_extent(extent: Extent) -> Iterator[Finding]:
         yield violation("I13", f"event {first}", sentence)
 
 
-def check_events(page: EventPage) -> Iterator[Finding]:
+def check_events(page: ExaminedEvents) -> Iterator[Finding]:
     """One finding for each gap, however wide."""
     if page.seqs is None:
         return
@@ -61,7 +61,7 @@ def check_events(page: EventPage) -> Iterator[Finding]:
         last_seq = seq
 
 
-def check_lane(use: LaneUse) -> Iterator[Finding]:
+def check_lane(use: LaneUsage) -> Iterator[Finding]:
     """More slots than the limit are legal only while nobody took one since the limit was set.
 
     Slots are given below the limit only: when the last one was given, all were within it.
@@ -71,7 +71,7 @@ def check_lane(use: LaneUse) -> Iterator[Finding]:
         return
     place = f"lane {lane.name!r}"
     sentence = f"{use.held_count} slots are held, and the limit is {lane.max_concurrent}"
-    is_given_since = use.taken_seq is not None and not use.is_changed_since
+    is_given_since = use.last_taken_seq is not None and not use.is_changed_since
     if lane.revision == 0 or is_given_since:
         yield violation("I5", place, sentence)
     else:

@@ -13,30 +13,30 @@ _encode: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators
 def canonical_json(flow: Flow) -> Document:
     """Return text that parses to the same flow. It always contains the error policy."""
     settings = {
-        name: shape.write(getattr(flow, name))
+        name: shape.to_json(getattr(flow, name))
         for name, (shape, _) in FLOW_SETTINGS.items()
         if name != "worker_wait_ms" or flow.fails_on_error
     }
-    return Document(_encode(to_value(flow) | settings))
+    return Document(_encode(to_definition(flow) | settings))
 
 
-def to_value(flow: Flow) -> dict[str, Any]:
+def to_definition(flow: Flow) -> dict[str, Any]:
     return {
         "start": flow.start,
-        "nodes": {key: _node(node) for key, node in flow.nodes.items()},
+        "nodes": {key: _to_node_definition(node) for key, node in flow.nodes.items()},
         "edges": [
             {"from": edge.source, "action": edge.action, "to": edge.target} for edge in flow.edges
         ],
     }
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _to_node_definition(node: Node) -> dict[str, Any]:
     plain = Node(key=node.key, kind=node.kind)
     written = {
-        name: field.shape.write(getattr(node, name))
+        name: field.shape.to_json(getattr(node, name))
         for name, field in NODE_FIELDS.items()
         if getattr(node, name) != getattr(plain, name)
     }
     if node.kind is Kind.SUBFLOW and node.subflow is not None:
-        written["subflow"] = to_value(node.subflow)
+        written["subflow"] = to_definition(node.subflow)
     return written | {"kind": node.kind.value}

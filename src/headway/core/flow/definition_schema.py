@@ -14,7 +14,7 @@ from headway.core.flow.definition.shapes import (
     JsonSchema,
     Text,
 )
-from headway.core.flow.engine.fields import FLOW_SETTINGS, NODE_FIELDS, or_nothing
+from headway.core.flow.engine.fields import FLOW_SETTINGS, NODE_FIELDS, or_empty
 from headway.core.flow.parse import EDGE_COUNT_MAX, NODE_COUNT_MAX
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -27,14 +27,14 @@ def definition_schema() -> JsonSchema:
         "title": "A flow",
         "$ref": "#/$defs/flow",
         "properties": {
-            name: or_nothing(shape.schema()) | {"description": about}
+            name: or_empty(shape.schema()) | {"description": about}
             for name, (shape, about) in FLOW_SETTINGS.items()
         },
-        "$defs": {"flow": _flow(), "node": _node(), "edge": _edge()},
+        "$defs": {"flow": _flow_schema(), "node": _node_schema(), "edge": _edge_schema()},
     }
 
 
-def _flow() -> JsonSchema:
+def _flow_schema() -> JsonSchema:
     return {
         "type": "object",
         "properties": {
@@ -45,7 +45,7 @@ def _flow() -> JsonSchema:
                 "maxProperties": NODE_COUNT_MAX,
                 "additionalProperties": {"$ref": "#/$defs/node"},
             },
-            "edges": or_nothing(
+            "edges": or_empty(
                 {"type": "array", "items": {"$ref": "#/$defs/edge"}, "maxItems": EDGE_COUNT_MAX}
             ),
         },
@@ -53,18 +53,18 @@ def _flow() -> JsonSchema:
     }
 
 
-def _node() -> JsonSchema:
+def _node_schema() -> JsonSchema:
     """Of fields that mean nothing to the kind it says nothing, as publishing only warns of them."""
     of_kinds: list[dict[str, Any]] = []
     common: dict[str, Any] = {"kind": {"enum": [kind.value for kind in Kind]}}
     for name, field in NODE_FIELDS.items():
-        told = or_nothing(field.shape.schema()) | {"description": field.about}
+        told = or_empty(field.shape.schema()) | {"description": field.description}
         if field.kinds is None:
             common[name] = told
         else:
-            of_kinds.append(_when(sorted(field.kinds), {name: told}))
-    inside = {"subflow": or_nothing({"$ref": "#/$defs/flow"})}
-    of_kinds.append(_when([Kind.SUBFLOW], inside))
+            of_kinds.append(_for_kinds(sorted(field.kinds), {name: told}))
+    inside = {"subflow": or_empty({"$ref": "#/$defs/flow"})}
+    of_kinds.append(_for_kinds([Kind.SUBFLOW], inside))
     nothing: JsonSchema = {"enum": [None, "", [], {}]}
     unsupported = dict.fromkeys(sorted(UNSUPPORTED_FIELDS), nothing)
     unsupported["exec_type"] = {"enum": [*nothing["enum"], EXEC_TYPE]}
@@ -77,21 +77,21 @@ def _node() -> JsonSchema:
     }
 
 
-def _when(kinds: list[Kind], properties: dict[str, Any]) -> JsonSchema:
+def _for_kinds(kinds: list[Kind], properties: dict[str, Any]) -> JsonSchema:
     return {
         "if": {"properties": {"kind": {"enum": [kind.value for kind in kinds]}}},
         "then": {"properties": properties},
     }
 
 
-def _edge() -> JsonSchema:
+def _edge_schema() -> JsonSchema:
     text = Text().schema()
     return {
         "type": "object",
         "properties": {
             "from": text | {"minLength": 1},
-            "action": or_nothing(text),
-            "to": or_nothing(text),
+            "action": or_empty(text),
+            "to": or_empty(text),
         },
         "required": ["from"],
     }

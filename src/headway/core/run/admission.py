@@ -43,7 +43,5 @@ def decide_admission(on_conflict: OnConflict, head: Run | None) -> Admission:
         case OnConflict.JOIN:
             return Admission.SHARE
         case OnConflict.STEER:
-            takes_messages = (
-                head.status is RunStatus.RUNNING and head.is_interactive == Window.STREAMING
-            )
+            takes_messages = head.status is RunStatus.RUNNING and head.window == Window.STREAMING
             return Admission.INJECT if takes_messages else Admission.QUEUE

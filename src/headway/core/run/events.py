@@ -10,7 +10,7 @@ from headway.core.run.status import RunStatus
 TYPE_PATTERN: Final = r"^[^\s\d.+-]\S*$"
 TYPE_LENGTH_MAX: Final = 64
 """A type is one word, and no number."""
-LITERALS: Final = frozenset({"true", "false", "null"})
+JSON_LITERALS: Final = frozenset({"true", "false", "null"})
 """Nor one of these: in a query nobody could tell it from what it means elsewhere."""
 
 
@@ -75,10 +75,10 @@ class Event(NamedTuple):
 
 def state_payload(before: RunStatus | None, after: RunStatus, details: str = "") -> str:
     """The document of a state change; `details` is more of its members, already JSON."""
-    return f"{{{_moved(before, after)}{details}}}"
+    return f"{{{_encode_transition(before, after)}{details}}}"
 
 
 @lru_cache
-def _moved(before: RunStatus | None, after: RunStatus) -> str:
+def _encode_transition(before: RunStatus | None, after: RunStatus) -> str:
     source = f'"{before}"' if before else "null"
     return f'"from":{source},"to":"{after}"'

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from headway.core.ids import InstanceId, Instant, RunId
-from headway.core.lane_row import Lane
+from headway.core.lane_row import LaneRow
 from headway.core.run.deadlines import next_deadline
 from headway.core.run.run import DEATH_COUNT_MAX, NO_TOKEN, STOP_COUNT_MAX, QueueRank, Run
 from headway.core.run.status import RunStatus
@@ -15,7 +15,7 @@ from headway.core.run.transitions import TERMINAL
 
 SLOT_HOLDER_COUNT_MAX: Final = 100
 CHILD_COUNT_MAX: Final = 100
-QUESTION_COUNT_MAX: Final = 100
+INTERRUPT_COUNT_MAX: Final = 100
 REASON_LENGTH_MAX: Final = 200
 
 
@@ -51,12 +51,12 @@ class Situation:
     """A run and what it may be waiting for, as of one instant."""
 
     run: Run
-    lane: Lane
+    lane: LaneRow
     head: Run | None
     """Of its key."""
     ahead_count: int
     """Who waits before it: behind the head of its key if it does so itself, else in its lane."""
-    slot_holders: Sequence[RunId]
+    slot_holder_ids: Sequence[RunId]
     """Of its lane: the first SLOT_HOLDER_COUNT_MAX of `held_count`."""
     held_count: int
     leases: Mapping[InstanceId, Instant]
@@ -65,9 +65,9 @@ class Situation:
     """When it became ready; None when it is not, or when the event has been pruned."""
     moved_at: Instant | None
     """When it last began, waited, parked or was woken; None when no event tells any more."""
-    children: Sequence[RunId] = ()
+    child_ids: Sequence[RunId] = ()
     """Its active ones: the first CHILD_COUNT_MAX of them."""
-    questions: Sequence[str] = ()
+    open_call_ids: Sequence[str] = ()
     """The call ids of what it asks people: the first QUESTION_COUNT_MAX of them."""
     error: str | None = None
     """The document that tells why it failed."""
@@ -85,7 +85,7 @@ class Explanation:
     """What would free it."""
     since: Instant | None = None
     """How long it has been so; None when no event tells any more."""
-    held_by: tuple[RunId | InstanceId, ...] = ()
+    holder_ids: tuple[RunId | InstanceId, ...] = ()
     """Runs at the gates `key`, `lane_full` and `child`, else the instance that has its claim."""
     position: int | None = None
     """From 1, among those that wait at the same gate."""
@@ -106,22 +106,22 @@ def explain(situation: Situation, now: Instant) -> Explanation:
 def _explain(situation: Situation, now: Instant) -> Explanation:
     run = situation.run
     if run.status in TERMINAL:
-        return _ended(situation)
+        return _explain_ended(situation)
     if run.status is RunStatus.CANCELLING:
-        return _cancelling(situation, now)
+        return _explain_cancelling(situation, now)
     if run.token != NO_TOKEN and not _has_lease(situation, run.instance_id, now):
-        return _lease_expired(situation)
+        return _explain_lease_expired(situation)
     match run.queue_rank:
         case QueueRank.BEHIND:
-            return _behind(situation)
+            return _explain_behind(situation)
         case QueueRank.READY | QueueRank.RESUMED:
-            return _ready(situation, now)
+            return _explain_ready(situation, now)
         case _ if run.token == NO_TOKEN:
-            return _parked(situation, now)
+            return _explain_parked(situation, now)
         case _ if run.slot is None:
-            return _waiting(situation)
+            return _explain_waiting(situation)
         case _:
-            return _executing(situation)
+            return _explain_executing(situation)
 
 
 def _has_lease(situation: Situation, instance_id: InstanceId | None, now: Instant) -> bool:
@@ -129,8 +129,8 @@ def _has_lease(situation: Situation, instance_id: InstanceId | None, now: Instan
     return instance_id is not None and situation.leases.get(instance_id, now) > now
 
 
-def _ended(situation: Situation) -> Explanation:
-    run, reason = situation.run, _reason(situation)
+def _explain_ended(situation: Situation) -> Explanation:
+    run, reason = situation.run, _end_reason(situation)
     return Explanation(
         run_id=run.id,
         status=run.status,
@@ -141,7 +141,7 @@ def _ended(situation: Situation) -> Explanation:
     )
 
 
-def _reason(situation: Situation) -> str:
+def _end_reason(situation: Situation) -> str:
     """Why it ended so, in one short line in which nothing could move a cursor (S4)."""
     if situation.run.status is RunStatus.CANCELED:
         document, field = situation.cancel, "reason"
@@ -154,7 +154,7 @@ def _reason(situation: Situation) -> str:
     return line if len(line) <= REASON_LENGTH_MAX else f"{line[: REASON_LENGTH_MAX - 1]}…"
 
 
-def _behind(situation: Situation) -> Explanation:
+def _explain_behind(situation: Situation) -> Explanation:
     run, head = situation.run, situation.head
     who = "another run" if head is None else f"run {head.id} ({head.status.value})"
     return Explanation(
@@ -164,29 +164,29 @@ def _behind(situation: Situation) -> Explanation:
         sentence=f"Key {run.key!r} is busy: {who} goes first.",
         remedy="The end of every run before it in its key; to cancel those is the quick way.",
         since=run.queued_at,
-        held_by=() if head is None else (head.id,),
+        holder_ids=() if head is None else (head.id,),
         position=situation.ahead_count + 1,
         until=next_deadline(run),
     )
 
 
-def _ready(situation: Situation, now: Instant) -> Explanation:
+def _explain_ready(situation: Situation, now: Instant) -> Explanation:
     run = situation.run
     gate = _lane_gate(situation, now)
-    sentence, remedy = _lane_words(situation, gate)
-    held_by: tuple[RunId | InstanceId, ...] = ()
+    sentence, remedy = _describe_lane_gate(situation, gate)
+    holder_ids: tuple[RunId | InstanceId, ...] = ()
     if gate is Gate.LANE_FULL:
-        held_by = tuple(situation.slot_holders)
+        holder_ids = tuple(situation.slot_holder_ids)
     elif run.instance_id is not None:
-        held_by = (run.instance_id,)
+        holder_ids = (run.instance_id,)
     return Explanation(
         run_id=run.id,
         status=run.status,
         gate=gate,
-        sentence=_history(run) + sentence + _left_open(situation),
+        sentence=_describe_history(run) + sentence + _describe_open_interrupts(situation),
         remedy=remedy,
         since=situation.ready_at,
-        held_by=held_by,
+        holder_ids=holder_ids,
         position=situation.ahead_count + 1,
         until=next_deadline(run),
     )
@@ -203,7 +203,7 @@ def _lane_gate(situation: Situation, now: Instant) -> Gate:
     return Gate.LANE_FULL if situation.held_count >= lane.capacity else Gate.NOT_CLAIMED
 
 
-def _lane_words(situation: Situation, gate: Gate) -> tuple[str, str]:
+def _describe_lane_gate(situation: Situation, gate: Gate) -> tuple[str, str]:
     """What is in the way of a run that is ready, and what would free it."""
     run, lane, held_count = situation.run, situation.lane, situation.held_count
     place = f"Lane {lane.name!r}"
@@ -227,7 +227,7 @@ def _lane_words(situation: Situation, gate: Gate) -> tuple[str, str]:
             return sentence, f"If that lasts: a live program that has registered job {run.job!r}."
 
 
-def _history(run: Run) -> str:
+def _describe_history(run: Run) -> str:
     """How a run that has started before came to want a slot again."""
     if run.queue_rank != QueueRank.RESUMED:
         return ""
@@ -248,16 +248,16 @@ def _history(run: Run) -> str:
     return "It was woken and wants a slot again. "
 
 
-def _left_open(situation: Situation) -> str:
+def _describe_open_interrupts(situation: Situation) -> str:
     """Name the open questions of a run that no process executes. People can answer them."""
-    run, asked = situation.run, situation.questions
+    run, asked = situation.run, situation.open_call_ids
     if run.token != NO_TOKEN or not asked:
         return ""
-    several = _of_several(asked, "open questions")
+    several = _count_suffix(asked, "open questions")
     return f" Its question {asked[0]!r}{several} is open, and can be answered now."
 
 
-def _executing(situation: Situation) -> Explanation:
+def _explain_executing(situation: Situation) -> Explanation:
     run = situation.run
     assert run.instance_id is not None
     return Explanation(
@@ -267,20 +267,20 @@ def _executing(situation: Situation) -> Explanation:
         sentence=f"It runs on instance {run.instance_id}, whose lease is in force.",
         remedy="Nothing: it ends when its job does.",
         since=situation.moved_at,
-        held_by=(run.instance_id,),
+        holder_ids=(run.instance_id,),
         until=next_deadline(run),
     )
 
 
-def _waiting(situation: Situation) -> Explanation:
-    run, children, asked = situation.run, situation.children, situation.questions
+def _explain_waiting(situation: Situation) -> Explanation:
+    run, children, asked = situation.run, situation.child_ids, situation.open_call_ids
     assert run.instance_id is not None
     awaited, remedies = [], []
     if asked:
-        awaited.append(f"for an answer to {asked[0]!r}{_of_several(asked, 'open questions')}")
+        awaited.append(f"for an answer to {asked[0]!r}{_count_suffix(asked, 'open questions')}")
         remedies.append(f"An answer: `headway run resume {run.id}` gives one.")
     if children:
-        awaited.append(f"for child run {children[0]}{_of_several(children, 'active children')}")
+        awaited.append(f"for child run {children[0]}{_count_suffix(children, 'active children')}")
         remedies.append(f"The end of the child: ask why run {children[0]} does not move.")
     if awaited:
         sentence = f"Its job waits, without a slot, {' and '.join(awaited)}."
@@ -297,16 +297,16 @@ def _waiting(situation: Situation) -> Explanation:
         sentence=sentence,
         remedy=" ".join(remedies),
         since=situation.moved_at,
-        held_by=tuple(children) or (run.instance_id,),
+        holder_ids=tuple(children) or (run.instance_id,),
         until=next_deadline(run),
     )
 
 
-def _of_several(things: Sequence[str], name: str) -> str:
+def _count_suffix(things: Sequence[str], name: str) -> str:
     return f", the first of its {len(things)} {name}" if len(things) > 1 else ""
 
 
-def _lease_expired(situation: Situation) -> Explanation:
+def _explain_lease_expired(situation: Situation) -> Explanation:
     run = situation.run
     assert run.instance_id is not None
     return Explanation(
@@ -316,12 +316,12 @@ def _lease_expired(situation: Situation) -> Explanation:
         sentence=f"Its instance {run.instance_id} is gone: the lease has run out.",
         remedy="The sweep of any live instance, which looks every second.",
         since=situation.leases.get(run.instance_id),
-        held_by=(run.instance_id,),
+        holder_ids=(run.instance_id,),
         until=next_deadline(run),
     )
 
 
-def _parked(situation: Situation, now: Instant) -> Explanation:
+def _explain_parked(situation: Situation, now: Instant) -> Explanation:
     run = situation.run
     if run.wake_at is None:
         gate, sentence = Gate.INBOX, "It is parked until somebody posts to its inbox."
@@ -343,9 +343,9 @@ def _parked(situation: Situation, now: Instant) -> Explanation:
     )
 
 
-def _cancelling(situation: Situation, now: Instant) -> Explanation:
+def _explain_cancelling(situation: Situation, now: Instant) -> Explanation:
     run = situation.run
-    is_over = run.cancel_by is not None and run.cancel_by <= now
+    is_over = run.cancel_deadline_at is not None and run.cancel_deadline_at <= now
     is_held = _has_lease(situation, run.instance_id, now)
     return Explanation(
         run_id=run.id,
@@ -362,6 +362,6 @@ def _cancelling(situation: Situation, now: Instant) -> Explanation:
             else "The sweep of any live instance, which looks every second."
         ),
         since=situation.moved_at,
-        held_by=() if run.instance_id is None else (run.instance_id,),
-        until=run.cancel_by,
+        holder_ids=() if run.instance_id is None else (run.instance_id,),
+        until=run.cancel_deadline_at,
     )

@@ -18,7 +18,7 @@ STOP_COUNT_MAX: Final = 20
 """How many executions without progress graceful stops may end before the run is poison."""
 
 
-class Mode(StrEnum):
+class RunMode(StrEnum):
     START = "start"
     CONTINUE = "continue"
 
@@ -39,12 +39,12 @@ class QueueRank(IntEnum):
     """Another run of its key goes first: it cannot be claimed."""
 
 
-class Files(StrEnum):
+class FilesOnCancel(StrEnum):
     KEEP = "keep"
     DELETE = "delete"
 
 
-class Existing(StrEnum):
+class OnExistingOutput(StrEnum):
     """What becomes of the output that a key has already, when a run starts afresh."""
 
     ASK = "ask"
@@ -63,7 +63,7 @@ class Run(NamedTuple):
     key: Key
     lane: LaneName
     job: str
-    mode: Mode
+    mode: RunMode
     recovery: Recovery
     status: RunStatus
     head_key: Key | None
@@ -84,18 +84,18 @@ class Run(NamedTuple):
     """1, and one more for each retry."""
     death_count: int
     """Executors lost since the last checkpoint or step."""
-    is_interactive: int
+    window: int
     """Its `Window`."""
     unread_count: int
     queued_at: Instant
     started_at: Instant | None
     ended_at: Instant | None
-    queue_by: Instant | None
+    queue_deadline_at: Instant | None
     timeout_us: int | None
-    """How much execution time is left to it; counted down only while `run_by` is None."""
-    run_by: Instant | None
+    """How much execution time is left to it; counted down only while `run_deadline_at` is None."""
+    run_deadline_at: Instant | None
     wake_at: Instant | None
-    cancel_by: Instant | None
+    cancel_deadline_at: Instant | None
     due_at: Instant | None
     """The next deadline that the sweep must look at: one index serves all of them."""
     run_seq: int
@@ -106,11 +106,11 @@ class Run(NamedTuple):
     """Its parent while this run is active: whoever looks for what must end with it finds it so."""
     is_parent: int = 0
     """It has started children, and what is active of them must end with it."""
-    children_by: Instant | None = None
+    children_ending_since: Instant | None = None
     """Since when its children must end: it is over, or asked to end, and is a parent still."""
-    existing: str | None = None
+    on_existing_output: str | None = None
     """What is to be done with the key's output before the job begins; None: nothing, or no more."""
-    deletes_files: int | None = None
+    delete_files_on_cancel: int | None = None
     """1: once it is canceled, the files that it has made go, and its checkpoint with them."""
     traceparent: str | None = None
     """The trace in which it was submitted, as W3C Trace Context writes it."""
@@ -148,11 +148,11 @@ class Run(NamedTuple):
         assert (self.ready_seq is None) == (self.queue_rank not in (0, 1)), self
         assert self.child_of == (None if ended else self.parent_id), self
         has_ceased = self.is_parent and self.status not in (RunStatus.QUEUED, RunStatus.RUNNING)
-        assert (self.children_by is not None) == bool(has_ceased), self
+        assert (self.children_ending_since is not None) == bool(has_ceased), self
 
 
 # Looked up, not called: an enumeration's call costs as much as the rest of the row.
-_MODES: Final = {mode.value: mode for mode in Mode}
+_MODES: Final = {mode.value: mode for mode in RunMode}
 _RECOVERIES: Final = {recovery.value: recovery for recovery in Recovery}
 _STATUSES: Final = {status.value: status for status in RunStatus}
 

@@ -19,7 +19,7 @@ class RunStatus(StrEnum):
     """An enumeration's own is slow, and this is a key in every table of the hottest path."""
 
 
-class Words(NamedTuple):
+class StatusNames(NamedTuple):
     row: str
     """What a person sees in the row of a key (R1.6)."""
     task: str
@@ -27,21 +27,21 @@ class Words(NamedTuple):
 
 
 # A run that was canceled before it started leaves its key `Idle` (R1.6); `row_word` knows.
-VOCABULARY: Final[Mapping[RunStatus, Words]] = {
-    RunStatus.QUEUED: Words("Queued", "pending"),
-    RunStatus.RUNNING: Words("Running", "running"),
-    RunStatus.CANCELLING: Words("Running", "canceling"),
-    RunStatus.SUCCEEDED: Words("Done", "completed"),
-    RunStatus.FAILED: Words("Failed", "failed"),
-    RunStatus.CANCELED: Words("Cancelled", "canceled"),
-    RunStatus.TIMED_OUT: Words("Failed", "failed"),
-    RunStatus.REJECTED: Words("Failed", "failed"),
+STATUS_NAMES: Final[Mapping[RunStatus, StatusNames]] = {
+    RunStatus.QUEUED: StatusNames("Queued", "pending"),
+    RunStatus.RUNNING: StatusNames("Running", "running"),
+    RunStatus.CANCELLING: StatusNames("Running", "canceling"),
+    RunStatus.SUCCEEDED: StatusNames("Done", "completed"),
+    RunStatus.FAILED: StatusNames("Failed", "failed"),
+    RunStatus.CANCELED: StatusNames("Cancelled", "canceled"),
+    RunStatus.TIMED_OUT: StatusNames("Failed", "failed"),
+    RunStatus.REJECTED: StatusNames("Failed", "failed"),
 }
-IDLE_WORD: Final = "Idle"
+IDLE_NAME: Final = "Idle"
 
 
-def row_word(status: RunStatus, *, has_started: bool) -> str:
+def row_status_name(status: RunStatus, *, has_started: bool) -> str:
     """The word for the row of a key whose last run is this one."""
     if status is RunStatus.REJECTED or (status is RunStatus.CANCELED and not has_started):
-        return IDLE_WORD
-    return VOCABULARY[status].row
+        return IDLE_NAME
+    return STATUS_NAMES[status].row

@@ -43,7 +43,7 @@ class Refusal(StrEnum):
     """The run has too many unread messages."""
 
 
-def refusal_of(window: int, delivery: Delivery) -> Refusal | None:
+def message_refusal(window: int, delivery: Delivery) -> Refusal | None:
     """Return why a run in this window refuses a message, or None if it accepts it."""
     if window == Window.CLOSED:  # It will not listen again, so waiting does not help.
         return Refusal.NOT_STREAMING

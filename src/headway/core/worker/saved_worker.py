@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 
 from headway.core.document import check_name
 from headway.core.errors import InvalidInput
-from headway.core.ids import SECOND, Instant
+from headway.core.ids import SECOND_US, Instant
 
 TTL_S: Final = 15.0
 """Who has not been heard of for so long takes no part."""
-KEPT_S: Final = 86_400.0
+RETENTION_S: Final = 86_400.0
 """Who has not been heard of for so long is forgotten."""
 SERVICE_COUNT_MAX: Final = 1_000
 LOAD_MAX: Final = 1_000_000_000
@@ -35,17 +35,17 @@ class LiveWorker(NamedTuple):
 
 
 def is_alive(heartbeat_at: Instant, now: Instant, ttl_s: float = TTL_S) -> bool:
-    return heartbeat_at + ttl_s * SECOND >= now
+    return heartbeat_at + ttl_s * SECOND_US >= now
 
 
-def choose(
+def choose_worker(
     workers: Sequence[LiveWorker],
     service: str,
     *,
     now: Instant,
     excluded: Sequence[str] = (),
-    is_weighted: bool = True,
-    busy: Mapping[str, int] | None = None,
+    prefers_least_load: bool = True,
+    in_flight_counts: Mapping[str, int] | None = None,
     turn: int = 0,
 ) -> LiveWorker | None:
     """A live worker that offers the service: the one with the least load, or each in its turn.
@@ -59,13 +59,13 @@ def choose(
     ]
     if not able:
         return None
-    if not is_weighted:
+    if not prefers_least_load:
         return able[turn % len(able)]
-    known = busy or {}
+    known = in_flight_counts or {}
     return min(able, key=lambda one: (max(one.load, known.get(one.id, 0)), one.id))
 
 
 def check_services(services: Sequence[str]) -> list[str]:
     if len(services) > SERVICE_COUNT_MAX:
         raise InvalidInput("services", f"a worker offers at most {SERVICE_COUNT_MAX:,}")
-    return sorted({check_name(one, place="services") for one in services})
+    return sorted({check_name(one, field="services") for one in services})

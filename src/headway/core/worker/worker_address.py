@@ -15,7 +15,7 @@ _NUMBER: Final = re.compile(r"[0-9]+|0[xX][0-9a-fA-F]*")
 
 def check_worker_url(url: str) -> str:
     """The address of a worker, without a slash at its end; else InvalidInput."""
-    text = check_text(url, place="url", length_max=URL_LENGTH_MAX).strip().rstrip("/")
+    text = check_text(url, field="url", length_max=URL_LENGTH_MAX).strip().rstrip("/")
     try:
         parts = urlsplit(text)
         host = parts.hostname or ""

@@ -12,7 +12,7 @@ DRAINING: Final = "draining"
 """The error of a worker that leaves: it has not begun with the call."""
 CALL_BYTE_COUNT_MAX: Final = 4 * BYTE_COUNT_MAX
 """Of a call: its input, and the parameters of a node over those of its task."""
-LINES: Final = "application/x-ndjson"
+NDJSON_MEDIA_TYPE: Final = "application/x-ndjson"
 """An answer that tells of progress, line by line."""
 PROGRESS_BYTE_COUNT_MAX: Final = 16 << 10
 PROGRESS_LINE_BYTE_COUNT_MAX: Final = PROGRESS_BYTE_COUNT_MAX + 64

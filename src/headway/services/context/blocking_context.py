@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
-from headway.core.run.run import Mode
+from headway.core.run.run import RunMode
 from headway.core.run.status import RunStatus
 from headway.forked import exit_if_forked, fork_mark
 from headway.ports.file_folder import PartFile
@@ -53,7 +53,7 @@ class BlockingRunContext:
         self._fork_mark = fork_mark()
         self.run_id: RunId = context.run_id
         self.key: Key = context.key
-        self.mode: Mode = context.mode
+        self.mode: RunMode = context.mode
         self.generation: int = context.generation
         self.attempt: int = context.attempt
         self.params: dict[str, Any] = context.params
@@ -79,12 +79,12 @@ class BlockingRunContext:
     @contextmanager
     def file(self, path: str) -> "Iterator[BlockingFileWriter]":
         files = self._context.files
-        part = self._wait(files.begin(path))
+        part = self._wait(files.begin_part(path))
         try:
             yield BlockingFileWriter(self, part)
-            self._wait(files.finish(part, path))
+            self._wait(files.finish_part(part, path))
         except BaseException:
-            files.give_up(part)
+            files.discard_part(part)
             raise
 
     def has_file(self, path: str) -> bool:
@@ -163,15 +163,15 @@ class BlockingRunContext:
         if self.cancelled:
             coroutine.close()
             raise asyncio.CancelledError
-        waiting = asyncio.run_coroutine_threadsafe(self._watched(coroutine), self._loop)
+        waiting = asyncio.run_coroutine_threadsafe(self._run_cancellable(coroutine), self._loop)
         try:
             return waiting.result()
         except concurrent.futures.CancelledError:
             self._context.execution.note_ending()
             raise asyncio.CancelledError from None
 
-    async def _watched(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        with self._context.execution.calling():
+    async def _run_cancellable(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        with self._context.execution.open_call():
             return await coroutine
 
 
@@ -203,7 +203,7 @@ async def call_in_thread(
         result = function(blocking, **arguments)
         return result, execution.ending  # Read it here: the event loop may change it at any time.
 
-    answer = begin_in_thread(call, name=f"headway-job-{context.run_id}")
+    answer = start_in_thread(call, name=f"headway-job-{context.run_id}")
     try:
         result, ending = await asyncio.shield(answer)
     except asyncio.CancelledError:
@@ -212,12 +212,12 @@ async def call_in_thread(
         if answer.cancelled() or answer.exception() is not None:
             raise
         result, ending = answer.result()
-    if not execution.has_finished(ending, is_interrupted=execution.has_noticed):
+    if not execution.is_result_valid(ending, is_interrupted=execution.has_seen_ending):
         raise asyncio.CancelledError
     return result
 
 
-def begin_in_thread(function: Callable[[], Any], *, name: str) -> "asyncio.Future[Any]":
+def start_in_thread(function: Callable[[], Any], *, name: str) -> "asyncio.Future[Any]":
     """What `function` returns or raises, once it does. To cancel that stops nothing."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Any] = loop.create_future()
@@ -231,13 +231,13 @@ def begin_in_thread(function: Callable[[], Any], *, name: str) -> "asyncio.Futur
         except BaseException as error:
             raised = error
         exit_if_forked(mark)
-        _tell(loop, answer, result, raised)
+        _resolve_future(loop, answer, result, raised)
 
     threading.Thread(target=work, name=name, daemon=True).start()
     return answer
 
 
-def _tell(
+def _resolve_future(
     loop: asyncio.AbstractEventLoop,
     answer: "asyncio.Future[Any]",
     result: Any,

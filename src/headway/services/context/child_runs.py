@@ -10,15 +10,15 @@ from typing import Any, Final
 from headway.core.command.run.child import (
     ACTIVE_CHILD_COUNT_MAX,
     CHILD_DEPTH_MAX,
-    Found,
-    NotRunning,
-    OtherChild,
+    ChildFound,
+    ChildMismatch,
+    ParentNotRunning,
     StartChild,
     TooManyChildren,
-    child_id,
+    make_child_id,
 )
 from headway.core.command.run.submit import Submit
-from headway.core.document import check_name, check_word
+from headway.core.document import check_name, parse_enum
 from headway.core.errors import ChildRefused, InvalidInput, RunNotActive, RunNotFound
 from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
@@ -28,13 +28,13 @@ from headway.core.run.transitions import TERMINAL
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.context.execution import Execution
-from headway.services.retrying import is_set_within, persistently
-from headway.services.submit.admit import admitted
-from headway.services.submit.job import Job, JobFunction, encoded_params, registered_job
+from headway.services.retrying import retry_until_available, wait_until_set
+from headway.services.submit.admit import run_id_or_raise
+from headway.services.submit.job import Job, JobFunction, encode_params, find_job
 from headway.trace import current_trace
 
 POLL_S: Final = 1.0
-POLICIES: Final = frozenset({OnConflict.REJECT, OnConflict.ENQUEUE, OnConflict.REPLACE})
+CHILD_POLICIES: Final = frozenset({OnConflict.REJECT, OnConflict.ENQUEUE, OnConflict.REPLACE})
 
 
 class Children:
@@ -45,11 +45,11 @@ class Children:
         self._store = store
         self._runs = runs
         self._jobs = jobs
-        self._asked: Counter[str] = Counter()
+        self._request_counts: Counter[str] = Counter()
         """How often each thing was asked for by this execution."""
         self._ancestors: Sequence[Run] | None = None
-        self._waits: dict[asyncio.Event, RunId] = {}
-        self._looked_at_s = float("-inf")
+        self._waiters: dict[asyncio.Event, RunId] = {}
+        self._polled_at_s = float("-inf")
 
     async def start(
         self,
@@ -61,17 +61,19 @@ class Children:
         on_conflict: OnConflict | str,
     ) -> RunId:
         """The child that this stands for, whether or not it is there already."""
-        registered = registered_job(self._jobs, job)
-        policy = check_word(OnConflict, on_conflict, place="on_conflict")
-        if policy not in POLICIES:
-            problem = f"a child is a run of its own; must be one of: {', '.join(sorted(POLICIES))}"
+        registered = find_job(self._jobs, job)
+        policy = parse_enum(OnConflict, on_conflict, field="on_conflict")
+        if policy not in CHILD_POLICIES:
+            problem = (
+                f"a child is a run of its own; must be one of: {', '.join(sorted(CHILD_POLICIES))}"
+            )
             raise InvalidInput("on_conflict", problem)
-        document = encoded_params(registered, params)
-        child_key = None if key is None else check_name(key, place="key")
-        await self._check_family(child_key)
+        document = encode_params(registered, params)
+        child_key = None if key is None else check_name(key, field="key")
+        await self._check_ancestors(child_key)
         claimed = self._execution.claimed
-        step = self._step(name, registered.name, child_key or "", document)
-        run_id = child_id(claimed.run_id, step, claimed.attempt)
+        step = self._step_key(name, registered.name, child_key or "", document)
+        run_id = make_child_id(claimed.run_id, step, claimed.attempt)
         submission = Submit(
             run_id=run_id,
             key=Key(run_id if child_key is None else child_key),
@@ -87,13 +89,13 @@ class Children:
         )
         return await self._start(step, submission)
 
-    def _step(self, name: str | None, *content: str) -> str:
+    def _step_key(self, name: str | None, *content: str) -> str:
         """What tells this child from the others, in this and any later execution."""
         if name is not None:
-            return f"name\0{check_name(name, place='name')}"
+            return f"name\0{check_name(name, field='name')}"
         asked = "\0".join(content)
-        self._asked[asked] += 1
-        return f"{self._asked[asked]}\0{asked}"
+        self._request_counts[asked] += 1
+        return f"{self._request_counts[asked]}\0{asked}"
 
     async def _start(self, step: str, submission: Submit) -> RunId:
         claimed = self._execution.claimed
@@ -104,28 +106,28 @@ class Children:
             submission=submission,
             active_count_max=ACTIVE_CHILD_COUNT_MAX,
         )
-        answer = await persistently(lambda: self._store.apply(command))
+        answer = await retry_until_available(lambda: self._store.apply(command))
         match answer:
-            case Found(run_id):
+            case ChildFound(run_id):
                 return run_id
-            case NotRunning():
+            case ParentNotRunning():
                 raise RunNotActive(claimed.run_id)
-            case OtherChild(run_id, job):
+            case ChildMismatch(run_id, job):
                 problem = f"its name stands for run {run_id} of job {job!r}; choose another name"
                 raise ChildRefused(claimed.run_id, problem)
             case TooManyChildren(active_count_max):
                 problem = f"it has {active_count_max:,} active ones; wait for some of them first"
                 raise ChildRefused(claimed.run_id, problem)
             case _:
-                run_id = admitted(submission, answer)
+                run_id = run_id_or_raise(submission, answer)
                 self._execution.has_progressed = True
                 return run_id
 
-    async def _check_family(self, key: str | None) -> None:
+    async def _check_ancestors(self, key: str | None) -> None:
         """Refuse a child that could never start, or is too far down. Who is whose never changes."""
         claimed = self._execution.claimed
         if self._ancestors is None:
-            self._ancestors = await persistently(
+            self._ancestors = await retry_until_available(
                 lambda: self._runs.ancestors(claimed.run_id, limit=CHILD_DEPTH_MAX)
             )
         if len(self._ancestors) >= CHILD_DEPTH_MAX:
@@ -143,57 +145,57 @@ class Children:
                 raise ChildRefused(claimed.run_id, problem)
 
     async def record(self, run_id: RunId) -> RunRecord:
-        record = await persistently(lambda: self._runs.run(run_id))
+        record = await retry_until_available(lambda: self._runs.run(run_id))
         if record is None:
             raise RunNotFound(run_id)
         return record
 
-    async def ended(self, run_id: RunId) -> RunRecord:
+    async def wait_for_end(self, run_id: RunId) -> RunRecord:
         """The child, once it is over, however it ended."""
         changed = asyncio.Event()
-        with self._told_of(run_id, changed):
+        with self._open_waiter(run_id, changed):
             while True:  # Until the child ends, or the wait for it.
                 changed.clear()  # Before the look, or what happens during it would be missed.
                 record = await self.record(run_id)
                 if record.run.status in TERMINAL:
                     return record
-                await self._news(changed)
+                await self._wait_for_change(changed)
 
     @contextmanager
-    def _told_of(self, run_id: RunId, changed: asyncio.Event) -> Iterator[None]:
-        if not self._waits:
-            self._stop_listening = self._store.listen(self._note)
-        self._waits[changed] = run_id
+    def _open_waiter(self, run_id: RunId, changed: asyncio.Event) -> Iterator[None]:
+        if not self._waiters:
+            self._stop_listening = self._store.listen(self._on_events)
+        self._waiters[changed] = run_id
         try:
             yield
         finally:
-            del self._waits[changed]
-            if not self._waits:
+            del self._waiters[changed]
+            if not self._waiters:
                 self._stop_listening()
 
-    def _note(self, events: Sequence[Event]) -> None:
+    def _on_events(self, events: Sequence[Event]) -> None:
         moved = {event.run_id for event in events if event.type == EventType.STATE_CHANGED}
         if moved:
-            for changed, run_id in self._waits.items():
+            for changed, run_id in self._waiters.items():
                 if run_id in moved:
                     changed.set()
 
-    async def _news(self, changed: asyncio.Event) -> None:
+    async def _wait_for_change(self, changed: asyncio.Event) -> None:
         while not changed.is_set():  # Until the child may have ended.
-            if not await is_set_within(changed, POLL_S):
-                await self._look()
+            if not await wait_until_set(changed, POLL_S):
+                await self._poll()
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         """Another process may be executing them. Of all that wait, one looks for all."""
         now_s = time.monotonic()
-        if now_s - self._looked_at_s < POLL_S:
+        if now_s - self._polled_at_s < POLL_S:
             return
-        self._looked_at_s = now_s
+        self._polled_at_s = now_s
         parent_id = self._execution.claimed.run_id
-        active = await persistently(
+        active = await retry_until_available(
             lambda: self._runs.active_children(parent_id, limit=ACTIVE_CHILD_COUNT_MAX)
         )
-        over = set(self._waits.values()) - set(active)
-        for changed, run_id in self._waits.items():
+        over = set(self._waiters.values()) - set(active)
+        for changed, run_id in self._waiters.items():
             if run_id in over:
                 changed.set()

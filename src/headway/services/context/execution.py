@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, Final
 
-from headway.core.command.run.claim import Claimed
+from headway.core.command.run.claim import ClaimedRun
 from headway.core.run.run import Claim
 from headway.core.timeouts import DEFAULT_TIMEOUTS, Timeouts
 
@@ -28,7 +28,7 @@ class Ending(StrEnum):
 class Execution:
     """Told by the engine of news, of a slot and of its end. Belongs to one event loop."""
 
-    def __init__(self, claimed: Claimed, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
+    def __init__(self, claimed: ClaimedRun, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
         self.claimed = claimed
         self.claim = Claim(claimed.run_id, claimed.token)
         self.timeouts = timeouts
@@ -40,42 +40,42 @@ class Execution:
         """Whether it stored something new that later executions find: a stop is not counted."""
         self.has_slot = True
         """Whether it holds a slot, as far as the store has confirmed it."""
-        self.has_waited: bool | None = None
+        self.was_waiting_at_stop: bool | None = None
         """Whether it already waited when its process began to stop; None if no stop has begun."""
-        self.asking_count = 0
+        self.open_interrupt_count = 0
         """For how many answers of people the job waits."""
-        self.denied_count = 0
+        self.deny_on_shutdown_count = 0
         """How many of these questions a shutdown answers with a denial."""
         self.is_cancelled = False
         """Whether its task was cancelled. A job that is a plain `def` does not notice that."""
-        self.has_noticed = False
+        self.has_seen_ending = False
         """Whether the job has read that it must end."""
         self.wait_count = 0
         """For how many things the job waits without a slot."""
-        self.news = asyncio.Event()
+        self.wakeup = asyncio.Event()
         """Something may have come in for it."""
         self._task: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
-        self._grace: asyncio.TimerHandle | None = None
+        self._grace_timer: asyncio.TimerHandle | None = None
         """Until a job that was denied its answer is cancelled."""
         self._has_entered = False
         self.has_begun = False
         """Whether its job may have been called."""
-        self._is_last = False
-        self.awaited_slot: asyncio.Future[None] | None = None
+        self._stops_at_next_wait = False
+        self.slot_future: asyncio.Future[None] | None = None
         """Another one for each wait."""
 
-    def runs_as(self, task: "asyncio.Task[None]") -> None:
+    def attach_task(self, task: "asyncio.Task[None]") -> None:
         self._task = task
 
     @property
-    def is_over(self) -> bool:
+    def is_done(self) -> bool:
         return self._task is not None and self._task.done()
 
-    async def over(self, *, within_s: float | None = None) -> None:
+    async def wait_done(self, *, timeout_s: float | None = None) -> None:
         """Wait until all of it has ended, its clean-up too; no longer than `within_s`."""
         assert self._task is not None
-        await asyncio.wait([self._task], timeout=within_s)
+        await asyncio.wait([self._task], timeout=timeout_s)
 
     def begin(self) -> None:
         """To be called first within the task; CancelledError: it was ended before it began."""
@@ -85,7 +85,7 @@ class Execution:
         self.has_begun = True
 
     @contextmanager
-    def calling(self) -> Iterator[None]:
+    def open_call(self) -> Iterator[None]:
         """The present task waits for something in the job's name, and is to end with it."""
         task = asyncio.current_task()
         assert task is not None
@@ -98,18 +98,18 @@ class Execution:
     def begin_wait(self) -> None:
         """The job waits without a slot from here on, until `wait_count` says otherwise."""
         self.wait_count += 1
-        if self._is_last:
+        if self._stops_at_next_wait:
             self.end(Ending.SHUTDOWN)
 
     def note_stop(self) -> None:
         """The process begins to stop. A job that waits only from here on may be the reason."""
-        if self.has_waited is None:
-            self.has_waited = not self.has_slot or self.asking_count > 0
+        if self.was_waiting_at_stop is None:
+            self.was_waiting_at_stop = not self.has_slot or self.open_interrupt_count > 0
 
     def stop_at_next_wait(self) -> None:
         """No answer will come in time, and no slot after a wait: it ends when it waits, or now."""
-        self._is_last = True
-        if self.asking_count or self.wait_count:
+        self._stops_at_next_wait = True
+        if self.open_interrupt_count or self.wait_count:
             self.end(Ending.SHUTDOWN)
 
     def end(self, ending: Ending) -> None:
@@ -123,29 +123,29 @@ class Execution:
             return
         is_first = self.ending is None
         self.ending = ending
-        self.news.set()
+        self.wakeup.set()
         is_answered = {
-            Ending.CANCELLED: self.asking_count > 0,
-            Ending.SHUTDOWN: self.denied_count > 0,
+            Ending.CANCELLED: self.open_interrupt_count > 0,
+            Ending.SHUTDOWN: self.deny_on_shutdown_count > 0,
             Ending.LOST: False,
         }
         if is_answered[ending]:
-            self._grace = asyncio.get_running_loop().call_later(DENIED_GRACE_S, self._cancel)
+            self._grace_timer = asyncio.get_running_loop().call_later(DENIED_GRACE_S, self._cancel)
         elif is_first:
             self._cancel()
 
-    def job_has_ended(self) -> None:
+    def cancel_grace_timer(self) -> None:
         """Whatever follows is to be brought home: there is nothing left to cancel."""
-        if self._grace is not None:
-            self._grace.cancel()
+        if self._grace_timer is not None:
+            self._grace_timer.cancel()
 
     def note_ending(self) -> Ending | None:
         """Return why the job should end, and record that it has read this."""
         ending = self.ending  # Read once: a job may call this in a thread of its own.
-        self.has_noticed = self.has_noticed or ending is not None
+        self.has_seen_ending = self.has_seen_ending or ending is not None
         return ending
 
-    def has_finished(self, ending: Ending | None, *, is_interrupted: bool) -> bool:
+    def is_result_valid(self, ending: Ending | None, *, is_interrupted: bool) -> bool:
         """Return whether the result of a job that has returned counts.
 
         `ending` is the reason for which the job had been asked to end when it returned. After a
@@ -164,11 +164,11 @@ class Execution:
         for task in self._calls:
             task.cancel()
 
-    def got_slot(self) -> None:
-        if self.awaited_slot is not None and not self.awaited_slot.done():
-            self.awaited_slot.set_result(None)
+    def grant_slot(self) -> None:
+        if self.slot_future is not None and not self.slot_future.done():
+            self.slot_future.set_result(None)
 
     def expect_slot(self) -> "asyncio.Future[None]":
         """To be awaited after the slot was asked for: the answer may be there before."""
-        self.awaited_slot = asyncio.get_running_loop().create_future()
-        return self.awaited_slot
+        self.slot_future = asyncio.get_running_loop().create_future()
+        return self.slot_future

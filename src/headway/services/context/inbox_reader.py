@@ -11,61 +11,61 @@ from typing import Any
 from headway.core.batch_state import MESSAGE, InboxItem
 from headway.core.command.run.inbox import ANSWER, ConsumeInbox
 from headway.core.run.run import Claim
-from headway.core.secret import opened
+from headway.core.secret import reveal
 from headway.ports.store import Store
 from headway.services.context.execution import Execution
-from headway.services.retrying import persistently
+from headway.services.retrying import retry_until_available
 
 
 class Inbox:
     def __init__(
-        self, execution: Execution, store: Store, *, before_look: Callable[[], Awaitable[None]]
+        self, execution: Execution, store: Store, *, before_read: Callable[[], Awaitable[None]]
     ) -> None:
-        self._news = execution.news
-        self._before_look = before_look
-        self._message_looks = _Looks(execution.claim, store, MESSAGE)
-        self._answer_looks = _Looks(execution.claim, store, ANSWER)
+        self._wakeup = execution.wakeup
+        self._before_read = before_read
+        self._message_reader = _InboxReader(execution.claim, store, MESSAGE)
+        self._answer_reader = _InboxReader(execution.claim, store, ANSWER)
         self._answers: dict[str, InboxItem] = {}
 
-    async def messages(self) -> list[Any]:
+    async def take_messages(self) -> list[Any]:
         """All that came since the last look, in order."""
-        await self._before_look()
-        return [opened(item.payload) for item in await self._message_looks.take()]
+        await self._before_read()
+        return [reveal(item.payload) for item in await self._message_reader.take()]
 
     async def read_answers(self) -> None:
         """To all that is asked, for whoever waits to take."""
-        await self._before_look()
+        await self._before_read()
         try:
-            items = await self._answer_looks.take()
+            items = await self._answer_reader.take()
         except asyncio.CancelledError:
-            self._news.set()  # What was taken, and is not heard now, may be for another.
+            self._wakeup.set()  # What was taken, and is not heard now, may be for another.
             raise
         for item in items:
             assert item.call_id is not None
             self._answers[item.call_id] = item
-            self._news.set()  # It may be for another, who has looked already and found nothing.
+            self._wakeup.set()  # It may be for another, who has looked already and found nothing.
 
     def take_answer(self, call_id: str, *, after_seq: int) -> tuple[Any] | None:
         """What was read, unless it came too early to be an answer to what is asked now."""
         item = self._answers.pop(call_id, None)
-        return None if item is None or item.seq <= after_seq else (opened(item.payload),)
+        return None if item is None or item.seq <= after_seq else (reveal(item.payload),)
 
 
-class _Looks:
+class _InboxReader:
     """For items of one kind, one look after the other."""
 
     def __init__(self, claim: Claim, store: Store, kind: str) -> None:
         self._claim = claim
         self._store = store
         self._kind = kind
-        self._looking = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._read_seq = 0
-        self._may_have_missed = False
+        self._may_have_lost_answer = False
 
     async def take(self) -> tuple[InboxItem, ...]:
-        async with self._looking:
-            items = await persistently(self._consume) or ()
-            self._may_have_missed = False
+        async with self._lock:
+            items = await retry_until_available(self._consume) or ()
+            self._may_have_lost_answer = False
             if items:
                 self._read_seq = items[-1].seq
             return items
@@ -73,7 +73,7 @@ class _Looks:
     def _consume(self) -> Awaitable[tuple[InboxItem, ...] | None]:
         # What came of this may never be heard, if the database goes away or the job stops
         # waiting; then the next look asks for it once more.
-        again_after = self._read_seq if self._may_have_missed else None
-        self._may_have_missed = True
+        again_after = self._read_seq if self._may_have_lost_answer else None
+        self._may_have_lost_answer = True
         opens_window = self._kind == MESSAGE
         return self._store.apply(ConsumeInbox(self._claim, self._kind, again_after, opens_window))

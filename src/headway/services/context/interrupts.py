@@ -7,10 +7,15 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from headway.core.answer_schema import check_schema, misfit
-from headway.core.batch_state import Question
+from headway.core.answer_schema import check_schema, find_mismatch
+from headway.core.batch_state import Interrupt
 from headway.core.command.protocol import Command
-from headway.core.command.run.interrupt import AskQuestion, CloseQuestion, Outcome, RecallQuestions
+from headway.core.command.run.interrupt import (
+    CloseInterrupt,
+    InterruptOutcome,
+    OpenInterrupt,
+    ReadInterrupts,
+)
 from headway.core.document import NULL, encode_document
 from headway.core.errors import InvalidInput
 from headway.ports.clock import Clock
@@ -18,9 +23,12 @@ from headway.ports.store import Store
 from headway.services.context.execution import Ending, Execution
 from headway.services.context.inbox_reader import Inbox
 from headway.services.context.slot_switch import Slot
-from headway.services.retrying import persistently
+from headway.services.retrying import retry_until_available
 
-_OUTCOMES: Final = {Ending.CANCELLED: Outcome.CANCELLED, Ending.SHUTDOWN: Outcome.SHUTDOWN}
+_OUTCOMES: Final = {
+    Ending.CANCELLED: InterruptOutcome.CANCELLED,
+    Ending.SHUTDOWN: InterruptOutcome.SHUTDOWN,
+}
 
 
 def denial(ending: Ending) -> dict[str, Any]:
@@ -28,14 +36,14 @@ def denial(ending: Ending) -> dict[str, Any]:
     return {"approved": False, "reason": ending.value}
 
 
-def check_on_shutdown(on_shutdown: str, schema: dict[str, Any] | None) -> bool:
+def parse_on_shutdown(on_shutdown: str, schema: dict[str, Any] | None) -> bool:
     """Return whether a shutdown denies. Raise InvalidInput if the schema allows no denial."""
     if on_shutdown not in ("hand_over", "deny"):
         raise InvalidInput("on_shutdown", f"must be 'hand_over' or 'deny', not {on_shutdown!r}")
     is_denied = on_shutdown == "deny"
     if is_denied and schema is not None:
         check_schema(schema)
-        fault = misfit(schema, denial(Ending.SHUTDOWN))
+        fault = find_mismatch(schema, denial(Ending.SHUTDOWN))
         if fault is not None:
             problem = f"the denial does not fit the schema: {fault[0]} {fault[1]}"
             raise InvalidInput("on_shutdown", problem)
@@ -45,7 +53,7 @@ def check_on_shutdown(on_shutdown: str, schema: dict[str, Any] | None) -> bool:
 A = TypeVar("A")
 
 
-class Asking:
+class Interrupts:
     """The questions of one execution. Several may be open at once, each under its own name."""
 
     def __init__(
@@ -64,50 +72,52 @@ class Asking:
         self._inbox = inbox
         self._slot = slot
         self._flush = flush
-        self._call_ids: set[str] = set()
+        self._open_call_ids: set[str] = set()
         """What is asked now."""
-        self._left: list[Question] | None = [] if execution.claimed.generation == 1 else None
+        self._earlier: list[Interrupt] | None = [] if execution.claimed.generation == 1 else None
         """Questions of earlier executions that this one has not asked; None if not read yet."""
-        self._recalling = asyncio.Lock()
+        self._recall_lock = asyncio.Lock()
 
-    async def ask(self, asks: AskQuestion, *, default: Any, is_named: bool, is_denied: bool) -> Any:
+    async def ask(
+        self, asks: OpenInterrupt, *, default: Any, has_call_id: bool, denies_on_shutdown: bool
+    ) -> Any:
         """Return a person's answer, or `default` if there is none in time.
 
         A cancel answers with a denial, or raises CancelledError if that does not fit the schema. A
         shutdown answers only if `is_denied`; otherwise it raises CancelledError, and the question
         stays open for the next execution of the run, which asks it under the same name.
         """
-        if not is_named:
-            call_id = await self._earlier_name(asks)
+        if not has_call_id:
+            call_id = await self._earlier_call_id(asks)
             asks = asks if call_id is None else replace(asks, call_id=call_id)
-        if asks.call_id in self._call_ids:
+        if asks.call_id in self._open_call_ids:
             problem = f"{asks.call_id!r} is asked now; each question that is open has its own"
             raise InvalidInput("call_id", problem)
-        self._call_ids.add(asks.call_id)
-        self._execution.denied_count += is_denied
+        self._open_call_ids.add(asks.call_id)
+        self._execution.deny_on_shutdown_count += denies_on_shutdown
         try:
-            async with self._closed_if_given_up(asks.call_id):
-                return await self._ask(asks, default, is_denied=is_denied)
+            async with self._close_on_cancel(asks.call_id):
+                return await self._ask_and_wait(asks, default, is_denied=denies_on_shutdown)
         finally:
-            self._execution.denied_count -= is_denied
-            self._call_ids.remove(asks.call_id)
-            if self._left:
-                self._left = [one for one in self._left if one.call_id != asks.call_id]
+            self._execution.deny_on_shutdown_count -= denies_on_shutdown
+            self._open_call_ids.remove(asks.call_id)
+            if self._earlier:
+                self._earlier = [one for one in self._earlier if one.call_id != asks.call_id]
 
-    async def _earlier_name(self, asks: AskQuestion) -> str | None:
+    async def _earlier_call_id(self, asks: OpenInterrupt) -> str | None:
         """Return the oldest name under which an earlier execution asked the same question."""
-        async with self._recalling:
-            if self._left is None:
-                left = await self._apply(RecallQuestions(self._execution.claim))
+        async with self._recall_lock:
+            if self._earlier is None:
+                left = await self._apply(ReadInterrupts(self._execution.claim))
                 generation = self._execution.claimed.generation
-                self._left = [one for one in left if one.generation != generation]
-        for question in self._left:
-            if asks.is_same_as(question) and question.call_id not in self._call_ids:
-                self._left.remove(question)
+                self._earlier = [one for one in left if one.generation != generation]
+        for question in self._earlier:
+            if asks.is_same_as(question) and question.call_id not in self._open_call_ids:
+                self._earlier.remove(question)
                 return question.call_id
         return None
 
-    async def _ask(self, asks: AskQuestion, default: Any, *, is_denied: bool) -> Any:
+    async def _ask_and_wait(self, asks: OpenInterrupt, default: Any, *, is_denied: bool) -> Any:
         self._hand_over_if_stopping(is_denied=is_denied)
         asked = await self._apply(asks)
         after_seq, timeout_s = 0, asks.timeout_s
@@ -130,18 +140,18 @@ class Asking:
             raise asyncio.CancelledError
 
     async def _close(
-        self, asks: AskQuestion, default: Any, found: tuple[Any] | None, after_seq: int
+        self, asks: OpenInterrupt, default: Any, found: tuple[Any] | None, after_seq: int
     ) -> Any:
         ending = self._execution.ending
-        outcome, answer, is_fit = Outcome.TIMED_OUT, default, True
+        outcome, answer, is_fit = InterruptOutcome.TIMED_OUT, default, True
         if found is not None:
             (answer,) = found
         elif ending is not None:
             outcome, answer = _OUTCOMES[ending], denial(ending)
-            is_fit = asks.schema is None or misfit(json.loads(asks.schema), answer) is None
-        otherwise = encode_document(answer, place="answer") if is_fit else NULL
+            is_fit = asks.schema is None or find_mismatch(json.loads(asks.schema), answer) is None
+        otherwise = encode_document(answer, field="answer") if is_fit else NULL
         # Somebody may have answered at the last moment, and was told that it counts.
-        closes = CloseQuestion(self._execution.claim, asks.call_id, otherwise, outcome)
+        closes = CloseInterrupt(self._execution.claim, asks.call_id, otherwise, outcome)
         standing = await self._apply(closes)
         if not is_fit:
             raise asyncio.CancelledError
@@ -156,19 +166,21 @@ class Asking:
     async def _wait_for_answer(
         self, call_id: str, after_seq: int, timeout_s: float
     ) -> tuple[Any] | None:
-        self._execution.asking_count += 1
+        self._execution.open_interrupt_count += 1
         try:
             # Closed before it waits for its slot: until then people could still answer.
-            async with self._slot.given_back(), self._closed_if_given_up(call_id):
-                return await self._answer(call_id, after_seq, timeout_s)
+            async with self._slot.open_wait(), self._close_on_cancel(call_id):
+                return await self._poll_answer(call_id, after_seq, timeout_s)
         finally:
-            self._execution.asking_count -= 1
+            self._execution.open_interrupt_count -= 1
 
-    async def _answer(self, call_id: str, after_seq: int, timeout_s: float) -> tuple[Any] | None:
+    async def _poll_answer(
+        self, call_id: str, after_seq: int, timeout_s: float
+    ) -> tuple[Any] | None:
         """Return None if there is no answer, and the time is over or the run must end."""
         until_s = self._clock.monotonic_s() + timeout_s
         while True:  # Until it is answered, or the time is over.
-            self._execution.news.clear()
+            self._execution.wakeup.clear()
             await self._inbox.read_answers()
             found = self._inbox.take_answer(call_id, after_seq=after_seq)
             if found is not None or self._execution.ending is not None:
@@ -178,20 +190,20 @@ class Asking:
                 return None
             try:
                 async with self._clock.timeout(left_s):
-                    await self._execution.news.wait()
+                    await self._execution.wakeup.wait()
             except TimeoutError:
                 continue
 
     @asynccontextmanager
-    async def _closed_if_given_up(self, call_id: str) -> AsyncIterator[None]:
+    async def _close_on_cancel(self, call_id: str) -> AsyncIterator[None]:
         """When the job itself has set a limit to the wait, people are not asked any longer."""
         try:
             yield
         except asyncio.CancelledError:
             if self._execution.ending is None:
-                await self._apply(CloseQuestion(self._execution.claim, call_id, NULL))
+                await self._apply(CloseInterrupt(self._execution.claim, call_id, NULL))
             raise
 
     async def _apply(self, command: Command[A]) -> A:
         await self._flush()
-        return await persistently(lambda: self._store.apply(command))
+        return await retry_until_available(lambda: self._store.apply(command))

@@ -13,7 +13,7 @@ from headway.core.run.window import Window
 from headway.ports.clock import Clock
 from headway.ports.store import Store
 from headway.services.context.execution import Execution
-from headway.services.retrying import persistently
+from headway.services.retrying import retry_until_available
 
 
 class MessageWindow:
@@ -23,7 +23,7 @@ class MessageWindow:
         self._clock = clock
         self._window = Window.NONE
 
-    def opened_by_reading(self) -> None:
+    def note_opened_by_reading(self) -> None:
         """Record that `ConsumeInbox` has opened the window, unless the job had set one."""
         if self._window is Window.NONE:
             self._window = Window.STREAMING
@@ -38,7 +38,7 @@ class MessageWindow:
 
     @asynccontextmanager
     async def compacting(self, *, timeout_s: float) -> AsyncIterator[None]:
-        check_seconds(timeout_s, place="timeout_s")
+        check_seconds(timeout_s, field="timeout_s")
         before = self._window
         await self._set(Window.COMPACTING)
         try:
@@ -52,4 +52,4 @@ class MessageWindow:
         self._window = window
         if self._execution.ending is None:
             command = SetWindow(self._execution.claim, window)
-            await persistently(lambda: self._store.apply(command))
+            await retry_until_available(lambda: self._store.apply(command))

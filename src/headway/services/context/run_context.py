@@ -6,34 +6,34 @@ from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from typing import Any, Final, Literal, TypeVar
 
-from headway.core.answer_schema import misfit
+from headway.core.answer_schema import find_mismatch
 from headway.core.command.protocol import Command
-from headway.core.command.run.interrupt import AskQuestion
-from headway.core.command.run.report import Said, SaveCheckpoint, emitted
+from headway.core.command.run.interrupt import OpenInterrupt
+from headway.core.command.run.report import JobEvent, SaveCheckpoint, make_job_event
 from headway.core.document import encode_document
 from headway.core.duration import check_seconds
 from headway.core.errors import InvalidInput
 from headway.core.ids import Key, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.events import EventType
-from headway.core.run.run import Mode
+from headway.core.run.run import RunMode
 from headway.core.run.status import RunStatus
-from headway.core.secret import opened
+from headway.core.secret import reveal
 from headway.ports.clock import Clock
 from headway.ports.store import Store
 from headway.services.context.child_runs import Children
 from headway.services.context.execution import Ending, Execution
 from headway.services.context.inbox_reader import Inbox
-from headway.services.context.interrupts import Asking, check_on_shutdown
+from headway.services.context.interrupts import Interrupts, parse_on_shutdown
 from headway.services.context.message_window import MessageWindow
-from headway.services.context.reporter import Report
+from headway.services.context.reporter import Reporter
 from headway.services.context.run_files import FileWriter, RunFiles
 from headway.services.context.slot_switch import Slot
-from headway.services.retrying import persistently
+from headway.services.retrying import retry_until_available
 from headway.services.submit.job import JobFunction
-from headway.services.submit.run_handle import outcome_of
+from headway.services.submit.run_handle import result_or_raise
 
-SLOT_KEPT_S: Final = 1.0
+SHORT_WAIT_S: Final = 1.0
 """Who waits for less keeps its slot: to give it back and get it again costs more."""
 SCHEMA_BYTE_COUNT_MAX: Final = 65_536
 
@@ -61,9 +61,9 @@ class ChildRun:
         """
         record = await self._children.record(self.id)
         if record.run.is_active:
-            async with self._slot.given_back():
-                record = await self._children.ended(self.id)
-        return outcome_of(record)
+            async with self._slot.open_wait():
+                record = await self._children.wait_for_end(self.id)
+        return result_or_raise(record)
 
 
 class RunContext:
@@ -94,10 +94,10 @@ class RunContext:
         self._make_children = children
         self._files = files
         self._clock = clock
-        self._question_count = 0
+        self._interrupt_count = 0
         self.run_id: RunId = claimed.run_id
         self.key: Key = claimed.key
-        self.mode: Mode = claimed.mode
+        self.mode: RunMode = claimed.mode
         self.generation: int = claimed.generation
         self.attempt: int = claimed.attempt
         """1, and one more for each retry."""
@@ -117,8 +117,8 @@ class RunContext:
         return self._make_children()
 
     @cached_property
-    def _report(self) -> Report:
-        return Report(self._store, self._claim)
+    def _reporter(self) -> Reporter:
+        return Reporter(self._store, self._claim)
 
     @cached_property
     def _window(self) -> MessageWindow:
@@ -126,11 +126,11 @@ class RunContext:
 
     @cached_property
     def _inbox(self) -> Inbox:
-        return Inbox(self._execution, self._store, before_look=self._flush)
+        return Inbox(self._execution, self._store, before_read=self._flush)
 
     @cached_property
-    def _asking(self) -> Asking:
-        return Asking(
+    def _interrupts(self) -> Interrupts:
+        return Interrupts(
             self._execution,
             self._store,
             self._clock,
@@ -142,7 +142,7 @@ class RunContext:
     @cached_property
     def params(self) -> dict[str, Any]:
         """As they were submitted, defaults included."""
-        params: dict[str, Any] = opened(self._execution.claimed.params)
+        params: dict[str, Any] = reveal(self._execution.claimed.params)
         return params
 
     @property
@@ -162,11 +162,11 @@ class RunContext:
 
     async def progress(self, /, **figures: Any) -> None:
         """Replace the run's progress by `figures`; ten times a second it is written down."""
-        await self._report.progress(encode_document(figures, place="progress"))
+        await self._reporter.set_progress(encode_document(figures, field="progress"))
 
     async def save_checkpoint(self, checkpoint: Any) -> None:
         """From here a later execution goes on, after a crash or by Continue."""
-        document = encode_document(checkpoint, place="checkpoint")
+        document = encode_document(checkpoint, field="checkpoint")
         await self._apply(SaveCheckpoint(self._claim, document))
         self._execution.has_progressed = True
         self.checkpoint = checkpoint
@@ -177,11 +177,11 @@ class RunContext:
         It has its name once the block has ended without an error, whole and all at once; until
         then it is a `.part`, which an error or a cancel removes.
         """
-        return self._files.written(path)
+        return self._files.open_file(path)
 
     async def has_file(self, path: str) -> bool:
         """Whether the key has this file, whole, of whichever run."""
-        return await self._files.has(path)
+        return await self._files.has_file(path)
 
     async def log(self, message: str, *, level: str = "info", **fields: Any) -> None:
         """A line for people to read, kept with the run.
@@ -190,11 +190,11 @@ class RunContext:
         checkpoint, a question, a wait and the end of the run all of them are written.
         """
         line = {"level": level, "message": message, **fields}
-        await self._report.say(Said(EventType.LOG, encode_document(line, place="log")))
+        await self._reporter.append(JobEvent(EventType.LOG, encode_document(line, field="log")))
 
     async def emit(self, kind: str, payload: Any = None) -> None:
         """An event of the job's own making, for whoever watches the run; written like lines."""
-        await self._report.say(emitted(kind, encode_document(payload, place="payload")))
+        await self._reporter.append(make_job_event(kind, encode_document(payload, field="payload")))
 
     async def messages(self) -> list[Any]:
         """Return the messages sent to the run since the last call, in order.
@@ -202,18 +202,18 @@ class RunContext:
         The first call makes the run listen for the rest of this execution, unless the job opens
         and closes the window itself with `listening()`.
         """
-        messages = await self._inbox.messages()
-        self._window.opened_by_reading()
+        messages = await self._inbox.take_messages()
+        self._window.note_opened_by_reading()
         return messages
 
     async def sleep(self, seconds: float) -> None:
         """Wait; from a second on without a slot, which others use meanwhile."""
-        check_seconds(seconds, place="seconds")
-        if seconds < SLOT_KEPT_S:
+        check_seconds(seconds, field="seconds")
+        if seconds < SHORT_WAIT_S:
             await self._clock.sleep(seconds)
             return
         until_s = self._clock.monotonic_s() + seconds
-        async with self._slot.given_back():  # Which takes a moment that is part of the sleep.
+        async with self._slot.open_wait():  # Which takes a moment that is part of the sleep.
             await self._clock.sleep(max(0.0, until_s - self._clock.monotonic_s()))
 
     async def interrupt(
@@ -237,15 +237,15 @@ class RunContext:
         next execution that asks the same question waits for the same answer. With
         `on_shutdown="deny"` the answer is `{"approved": false, "reason": "shutdown"}` instead.
         """
-        is_denied = check_on_shutdown(on_shutdown, schema)
-        asks = self._question(
+        is_denied = parse_on_shutdown(on_shutdown, schema)
+        asks = self._build_interrupt(
             question, timeout_s=timeout_s, default=default, schema=schema, call_id=call_id
         )
-        return await self._asking.ask(
-            asks, default=default, is_named=call_id is not None, is_denied=is_denied
+        return await self._interrupts.ask(
+            asks, default=default, has_call_id=call_id is not None, denies_on_shutdown=is_denied
         )
 
-    def _question(
+    def _build_interrupt(
         self,
         question: Any,
         *,
@@ -253,19 +253,19 @@ class RunContext:
         default: Any,
         schema: dict[str, Any] | None,
         call_id: str | None,
-    ) -> AskQuestion:
-        self._question_count += 1
-        asks = AskQuestion(
+    ) -> OpenInterrupt:
+        self._interrupt_count += 1
+        asks = OpenInterrupt(
             self._claim,
-            f"{self.generation}.{self._question_count}" if call_id is None else call_id,
-            encode_document(question, place="interrupt"),
+            f"{self.generation}.{self._interrupt_count}" if call_id is None else call_id,
+            encode_document(question, field="interrupt"),
             None
             if schema is None
-            else encode_document(schema, place="schema", byte_count_max=SCHEMA_BYTE_COUNT_MAX),
+            else encode_document(schema, field="schema", byte_count_max=SCHEMA_BYTE_COUNT_MAX),
             self._execution.timeouts.permission_timeout_s if timeout_s is None else timeout_s,
-            None if default is None else encode_document(default, place="default"),
+            None if default is None else encode_document(default, field="default"),
         )
-        fault = None if schema is None or default is None else misfit(schema, default)
+        fault = None if schema is None or default is None else find_mismatch(schema, default)
         if fault is not None:
             place, problem = fault
             raise InvalidInput(place.replace("answer", "default", 1), problem)
@@ -332,20 +332,20 @@ class RunContext:
         """For the engine, and for jobs that are plain functions."""
         return self._files
 
-    async def end(self) -> None:
+    async def finish(self) -> None:
         """For the engine: write down what has waited, if anybody listens."""
         if "_report" not in self.__dict__:
             return
         if self._execution.ending is Ending.LOST:
-            self._report.drop()
+            self._reporter.discard()
         else:
-            await self._report.end()
+            await self._reporter.finish()
 
     async def _flush(self) -> None:
         if "_report" in self.__dict__:
-            await self._report.flush()
+            await self._reporter.flush()
 
     async def _apply(self, command: Command[A]) -> A:
         await self._flush()
         # An outage is not the job's fault. When it costs the lease, the execution is ended.
-        return await persistently(lambda: self._store.apply(command))
+        return await retry_until_available(lambda: self._store.apply(command))

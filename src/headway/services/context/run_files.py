@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from headway.core.command.run.record_files import FileAnswer, FinishFile
+from headway.core.command.run.record_files import FileResult, FinishFile
 from headway.core.errors import InfrastructureError, InvalidInput, RunNotActive
 from headway.core.stored_file import check_path
 from headway.log import event_log
@@ -13,7 +13,7 @@ from headway.ports.file_folder import Hold, PartFile
 from headway.services.blocking_calls import Threads
 from headway.services.context.execution import Ending, Execution
 from headway.services.context.output_files import Output, part_name
-from headway.services.retrying import persistently
+from headway.services.retrying import retry_until_available
 
 BUFFER_BYTE_COUNT: Final = 1 << 16
 
@@ -26,17 +26,17 @@ class FileWriter:
     def __init__(self, part: PartFile, threads: Threads) -> None:
         self._part = part
         self._threads = threads
-        self._waiting = bytearray()
+        self._buffer = bytearray()
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append; to be awaited, because a disk may be slower than what is to be written."""
-        self._waiting += check_data(data)
-        if len(self._waiting) >= BUFFER_BYTE_COUNT:
+        self._buffer += check_data(data)
+        if len(self._buffer) >= BUFFER_BYTE_COUNT:
             await self.flush()
 
     async def flush(self) -> None:
         """Hand what was written to the system."""
-        waiting, self._waiting = self._waiting, bytearray()
+        waiting, self._buffer = self._buffer, bytearray()
         await self._threads.run(self._part.write, waiting)
 
 
@@ -50,52 +50,52 @@ class RunFiles:
         self._run_id = execution.claimed.run_id
         self._key = execution.claimed.key
         self._hold: Hold | None = None
-        self._entering = asyncio.Lock()
+        self._enter_lock = asyncio.Lock()
         self._has_ended = False
         self._may_have_parts = execution.claimed.generation > 1
         """This execution has begun a file, or an earlier one may have. Most runs have none."""
-        self._number = 0
-        self._whole: dict[str, FinishFile] = {}
+        self._part_count = 0
+        self._finished: dict[str, FinishFile] = {}
         """Finished, and perhaps entered in the ledger; not renamed yet."""
 
     @asynccontextmanager
-    async def written(self, path: str) -> AsyncIterator[FileWriter]:
-        part = await self.begin(path)
+    async def open_file(self, path: str) -> AsyncIterator[FileWriter]:
+        part = await self.begin_part(path)
         writer = FileWriter(part, self._output.threads)
         try:
             yield writer
             await writer.flush()
-            await self.finish(part, path)
+            await self.finish_part(part, path)
         except BaseException:
-            self.give_up(part)
+            self.discard_part(part)
             raise
 
-    async def has(self, path: str) -> bool:
+    async def has_file(self, path: str) -> bool:
         check_path(path)
-        await self._enter()
+        await self._open_folder()
         return self._folder.has_file(self._key, path)
 
     async def prepare(self) -> None:
         """See to the key's earlier output, before the job begins."""
-        if self._execution.claimed.existing is not None:
-            await self._enter()
-            await persistently(lambda: self._output.prepare(self._execution))
+        if self._execution.claimed.on_existing_output is not None:
+            await self._open_folder()
+            await retry_until_available(lambda: self._output.prepare(self._execution))
 
-    async def begin(self, path: str) -> PartFile:
+    async def begin_part(self, path: str) -> PartFile:
         check_path(path)
-        await self._enter()
-        self._folder.check_place(self._key, path)
-        self._number += 1
+        await self._open_folder()
+        self._folder.check_path(self._key, path)
+        self._part_count += 1
         generation = self._execution.claimed.generation
-        name = part_name(generation, self._number, path.rsplit("/", 1)[-1])
-        return self._folder.begin(self._run_id, name)
+        name = part_name(generation, self._part_count, path.rsplit("/", 1)[-1])
+        return self._folder.create_part(self._run_id, name)
 
-    async def finish(self, part: PartFile, path: str) -> None:
+    async def finish_part(self, part: PartFile, path: str) -> None:
         """Enter the file in the ledger, then rename it; RunNotActive: the claim is void."""
         byte_count = await self._output.threads.run(part.finish)
         self._check_not_ended()
-        self._folder.check_place(self._key, path)
-        self._whole[part.name] = command = FinishFile(
+        self._folder.check_path(self._key, path)
+        self._finished[part.name] = command = FinishFile(
             claim=self._execution.claim,
             key=self._key,
             data_id=self._folder.data_id(),
@@ -103,22 +103,24 @@ class RunFiles:
             part=part.name,
             byte_count=byte_count,
         )
-        answer = await persistently(lambda: self._output.store.apply(command))
-        if answer is FileAnswer.REFUSED:
-            del self._whole[part.name]
+        answer = await retry_until_available(lambda: self._output.store.apply(command))
+        if answer is FileResult.REFUSED:
+            del self._finished[part.name]
             raise RunNotActive(self._run_id)
-        if answer is FileAnswer.NEW:
+        if answer is FileResult.NEW:
             self._execution.has_progressed = True
-        await self._output.threads.run(self._folder.place, self._run_id, part.name, self._key, path)
-        del self._whole[part.name]
+        await self._output.threads.run(
+            self._folder.publish_part, self._run_id, part.name, self._key, path
+        )
+        del self._finished[part.name]
 
-    def give_up(self, part: PartFile) -> None:
+    def discard_part(self, part: PartFile) -> None:
         """Remove a file that was not finished. In any thread."""
         part.close()
-        if part.name not in self._whole:  # Else `end` asks the ledger.
+        if part.name not in self._finished:  # Else `end` asks the ledger.
             self._folder.drop_part(self._run_id, part.name)
 
-    async def end(self, *, is_given_up: bool) -> None:
+    async def end_parts(self, *, is_released: bool) -> None:
         """The job has stopped: leave no part behind.
 
         When the execution is given up, leave no file either that a cancel wants deleted. What
@@ -129,37 +131,39 @@ class RunFiles:
             if not self._has_parts():
                 return
             for command in list(
-                self._whole.values()
+                self._finished.values()
             ):  # Whether or not it was heard the first time.
                 await self._output.store.apply(command)
-            await self._output.recover(self._run_id, up_to=self._execution.claimed.generation)
-            if is_given_up and self._execution.ending is Ending.CANCELLED:
-                await self._output.delete_wanted(self._run_id, is_over=False)
+            await self._output.recover(
+                self._run_id, up_to_generation=self._execution.claimed.generation
+            )
+            if is_released and self._execution.ending is Ending.CANCELLED:
+                await self._output.delete_if_requested(self._run_id, is_over=False)
         except (InfrastructureError, OSError) as error:
             log.warning("files_left", extra={"run_id": self._run_id, "reason": str(error)})
 
-    async def leave(self) -> None:
+    async def close(self) -> None:
         """All has been said about the run: tidy up, if it is over."""
         if self._hold is not None:
             self._hold.close()
             self._hold = None
-        self._output.entered.pop(self._run_id, None)
+        self._output.open_runs.pop(self._run_id, None)
         try:
             if self._has_parts():
-                await self._output.settle(self._run_id)
+                await self._output.clean_up(self._run_id)
         except (InfrastructureError, OSError) as error:
             log.warning("files_left", extra={"run_id": self._run_id, "reason": str(error)})
 
-    async def _enter(self) -> None:
-        async with self._entering:
+    async def _open_folder(self) -> None:
+        async with self._enter_lock:
             self._check_not_ended()
             if self._hold is not None:
                 return
             self._may_have_parts = True
-            hold = self._folder.enter_run(self._run_id)
+            hold = self._folder.hold_run_shared(self._run_id)
             try:
-                self._output.entered[self._run_id] = self._key
-                await persistently(self._tidy)
+                self._output.open_runs[self._run_id] = self._key
+                await retry_until_available(self._clean_up)
             except BaseException:
                 hold.close()
                 raise
@@ -168,10 +172,10 @@ class RunFiles:
     def _has_parts(self) -> bool:
         return self._may_have_parts and self._folder.has_run(self._run_id)
 
-    async def _tidy(self) -> None:
+    async def _clean_up(self) -> None:
         earlier = self._execution.claimed.generation - 1
-        await self._output.recover(self._run_id, up_to=earlier)
-        await self._output.settle_key(self._key, but=self._run_id)
+        await self._output.recover(self._run_id, up_to_generation=earlier)
+        await self._output.clean_up_key(self._key, except_run_id=self._run_id)
 
     def _check_not_ended(self) -> None:
         if self._has_ended:

@@ -19,7 +19,7 @@ from headway.core.command.admin.instance import (
     RenewInstance,
     RetireInstance,
 )
-from headway.core.command.run.claim import Claimed, NotAlive
+from headway.core.command.run.claim import ClaimedRun, InstanceLost
 from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import InstanceId, RunId
 from headway.core.run.events import Event, EventType
@@ -37,23 +37,28 @@ from headway.ports.store import Store
 from headway.services.context.child_runs import Children
 from headway.services.context.execution import Ending, Execution
 from headway.services.context.output_files import Output
-from headway.services.engine.claimer import Claiming
-from headway.services.engine.execute import confirm_delivery, execute, give_up, hand_over
+from headway.services.engine.claimer import Claimer
+from headway.services.engine.execute import (
+    confirm_delivery,
+    execute,
+    hand_over_command,
+    release_claim,
+)
 from headway.services.engine.sweep import clean_locks, sweep, wake_on_time
-from headway.services.retrying import is_set_within, persistently
+from headway.services.retrying import retry_until_available, wait_until_set
 from headway.services.submit.job import Job
 
 SWEEP_S: Final = 1.0
-LOOK_S: Final = 1.0
-LOOK_AT_ALL_S: Final = 5.0
+POLL_S: Final = 1.0
+POLL_ALL_S: Final = 5.0
 """How often the rows of all runs that are executed here are read, in case a hint was lost.
 
 The time until this process notices a decision of another instance therefore does not depend on the
 lease. Only with a very short lease the rows are read more often.
 """
-KEEP_S: Final = 60.0
+PRUNE_S: Final = 60.0
 FILES_SWEEP_S: Final = 2.0
-LEASE_LOOK_S: Final = 0.2
+LEASE_CHECK_S: Final = 0.2
 UNWIND_S: Final = 5.0
 """How long jobs that were told to end may take for it when the engine stops."""
 HELD_COUNT_MAX: Final = 100_000
@@ -79,8 +84,8 @@ class Engine:
         stop_wait_s: float,
         lease_ttl_s: float,
         life_lock: LifeLock,
-        keep: Callable[[Callable[[], bool]], Awaitable[object]],
-        look_around: Callable[[], Awaitable[None]],
+        prune: Callable[[Callable[[], bool]], Awaitable[object]],
+        discover_jobs: Callable[[], Awaitable[None]],
         output: Output,
         on_start: Callable[[Execution], None] | None = None,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
@@ -98,11 +103,11 @@ class Engine:
         self._lease_ttl_s = lease_ttl_s
         self._timeouts = timeouts
         self._life_lock = life_lock
-        self._keep = keep
-        self._look_around = look_around
+        self._prune = prune
+        self._discover_jobs = discover_jobs
         self._output = output
         self._on_start = on_start
-        self._claiming = Claiming(
+        self._claimer = Claimer(
             *(store, reader, ids, jobs),
             instance_id=lambda: self._instance_id,
             on_answer=self._on_claimed,
@@ -110,30 +115,30 @@ class Engine:
         self._executing: dict[RunId, Execution] = {}
         """The latest of each run: one that was lost may live on beside it, and is told no more."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._looked_at_s = float("-inf")
-        self._unknown: set[Claim] = set()
-        self._broken: dict[Claim, HandOver] = {}  # Executions that broke off.
-        self._waking: set[RunId] = set()
+        self._all_polled_at_s = float("-inf")
+        self._unknown_claims: set[Claim] = set()
+        self._failed_hand_overs: dict[Claim, HandOver] = {}  # Executions that broke off.
+        self._waking_ids: set[RunId] = set()
         self._has_stopped = asyncio.Event()
-        self._is_leaving = False
+        self._is_shutting_down = False
 
     async def __aenter__(self) -> Self:
         guard_loop()
-        await self._begin()
+        await self._register()
         await clean_locks(self._reader, self._life_lock)
         self._stop_listening = self._store.listen(self._on_events)
-        self._claiming.begin()
+        self._claimer.start()
         self._group = await asyncio.TaskGroup().__aenter__()
         self._loops = [
-            self._group.create_task(self._claiming.poll()),
+            self._group.create_task(self._claimer.poll()),
             self._group.create_task(self._repeat(SWEEP_S, self._sweep)),
-            self._group.create_task(self._repeat(self._look_every_s, self._look_after)),
+            self._group.create_task(self._repeat(self._poll_interval_s, self._poll_decisions)),
             self._group.create_task(
-                self._repeat(KEEP_S, lambda: self._keep(self._has_stopped.is_set))
+                self._repeat(PRUNE_S, lambda: self._prune(self._has_stopped.is_set))
             ),
-            self._group.create_task(self._repeat(LOOK_S, self._look_around)),
+            self._group.create_task(self._repeat(POLL_S, self._discover_jobs)),
             self._group.create_task(self._repeat(FILES_SWEEP_S, self._output.sweep)),
-            self._group.create_task(self._repeat(LEASE_LOOK_S, self._begin_anew_if_lost)),
+            self._group.create_task(self._repeat(LEASE_CHECK_S, self._reregister_if_lost)),
         ]
         return self
 
@@ -156,13 +161,13 @@ class Engine:
             else:  # What else the body raised is not the group's, which would only wrap it.
                 await self._group.__aexit__(None, None, None)
         except BaseExceptionGroup as errors:
-            died_of = _first(errors)
+            died_of = _unwrap_group(errors)
         finally:
             self._stop_listening()
             try:  # It lives until it has let go of everything: none of it is a death.
-                await self._leave()
+                await self._deregister()
             finally:
-                self._end_lease()
+                self._stop_renewing()
         if died_of is not None:
             raise died_of
 
@@ -186,7 +191,7 @@ class Engine:
 
     async def _stop(self, wait_s: float) -> None:
         self.note_stop()
-        self._claiming.stop()
+        self._claimer.stop()
         polling = self._loops[0]
         await asyncio.wait([polling], timeout=UNWIND_S)
         polling.cancel()  # What it may still have won is given up with the rest.
@@ -202,13 +207,13 @@ class Engine:
                 log.warning("jobs_left_behind", extra={"count": len(stubborn)})
 
     def _end_executions(self) -> None:
-        self._is_leaving = True  # A claim may still be answered.
+        self._is_shutting_down = True  # A claim may still be answered.
         for execution in list(self._executing.values()):
             execution.end(Ending.SHUTDOWN)
 
     # The lease.
 
-    async def _begin(self) -> None:
+    async def _register(self) -> None:
         """Begin a life as an instance that nobody knows yet."""
         instance_id = self._ids.instance_id()
         asked_at_s = time.monotonic()
@@ -218,12 +223,12 @@ class Engine:
                 host=socket.gethostname(),
                 pid=os.getpid(),
                 ttl_s=self._lease_ttl_s,
-                life_lock=self._life_lock.take(),
+                life_lock=self._life_lock.acquire(),
             )
         )
         self._instance_id: InstanceId = instance_id
         self._trusted_until_s = asked_at_s + self._lease_ttl_s
-        self._end_lease = self._store.keep_lease(
+        self._stop_renewing = self._store.keep_lease(
             instance_id, ttl_s=self._lease_ttl_s, on_renewed=self._on_renewed
         )
 
@@ -231,38 +236,40 @@ class Engine:
         """Called in another thread."""
         self._trusted_until_s = float("-inf") if trusted_until_s is None else trusted_until_s
 
-    async def _begin_anew_if_lost(self) -> None:
+    async def _reregister_if_lost(self) -> None:
         if time.monotonic() < self._trusted_until_s:
             return
         log.warning("lease_lost", extra={"instance_id": self._instance_id})
-        self._end_lease()
+        self._stop_renewing()
         for execution in list(self._executing.values()):
             execution.end(Ending.LOST)
-        await persistently(self._begin)
+        await retry_until_available(self._register)
 
     # The work.
 
-    def _on_claimed(self, instance_id: InstanceId, claimed: Sequence[Claimed] | NotAlive) -> None:
-        if isinstance(claimed, NotAlive):
+    def _on_claimed(
+        self, instance_id: InstanceId, claimed: Sequence[ClaimedRun] | InstanceLost
+    ) -> None:
+        if isinstance(claimed, InstanceLost):
             if instance_id == self._instance_id:  # Else it has begun anew meanwhile.
                 # Dead, or only late because the clock was moved on: the renewal tells.
                 self._store.renew_lease()
             return
-        if self._is_leaving:
+        if self._is_shutting_down:
             return  # Nobody would end it. It is given up with the rest.
         if instance_id != self._instance_id or time.monotonic() >= self._trusted_until_s:
             return  # Too late to begin anything: others take them when the lease is over.
         for one in claimed:
             execution = self._executing.get(one.run_id)
             if execution is not None and execution.claim.token == one.token:
-                execution.got_slot()
+                execution.grant_slot()
             else:
                 self._start(one)
 
-    def _start(self, claimed: Claimed) -> None:
+    def _start(self, claimed: ClaimedRun) -> None:
         execution = self._executing[claimed.run_id] = Execution(claimed, self._timeouts)
         task = asyncio.create_task(self._execute(execution))
-        execution.runs_as(task)
+        execution.attach_task(task)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         if self._on_start is not None:
@@ -280,24 +287,24 @@ class Engine:
                 output=self._output,
             )
         except Exception:  # Our own mistake: the run is freed when the lease is, and it is told.
-            self._broken[execution.claim] = hand_over(execution)
+            self._failed_hand_overs[execution.claim] = hand_over_command(execution)
             log.exception("execution_broke", extra={"run_id": execution.claimed.run_id})
         except BaseException:
-            self._broken[execution.claim] = hand_over(execution)
+            self._failed_hand_overs[execution.claim] = hand_over_command(execution)
             raise
         finally:
             run_id = execution.claimed.run_id
             if self._executing.get(run_id) is execution:
                 del self._executing[run_id]
 
-    async def _give_up(self, claim: Claim) -> None:
+    async def _release_claim(self, claim: Claim) -> None:
         """Give up a run that is no longer executed here, or that does not end when asked to."""
         # A run that was never executed costs nothing.
-        handed = self._broken.get(claim, HandOver(claim, has_progressed=True))
+        handed = self._failed_hand_overs.get(claim, HandOver(claim, has_progressed=True))
         execution = self._executing.get(claim.run_id)
         if execution is not None and execution.claim == claim:
-            handed = hand_over(execution)
-        await give_up(self._store, handed)
+            handed = hand_over_command(execution)
+        await release_claim(self._store, handed)
 
     # The loops.
 
@@ -311,70 +318,76 @@ class Engine:
                 log.warning("round_failed", extra={"reason": str(error)})
             except Exception:  # One round that breaks costs no more than itself.
                 log.exception("round_broke")
-            await is_set_within(self._has_stopped, every_s)
+            await wait_until_set(self._has_stopped, every_s)
 
     async def _sweep(self) -> None:
-        soon = await sweep(self._store, self._reader, self._life_lock, own_id=self._instance_id)
-        fresh = [one for one in soon if one[1] not in self._waking]
+        soon = await sweep(
+            self._store, self._reader, self._life_lock, own_instance_id=self._instance_id
+        )
+        fresh = [one for one in soon if one[1] not in self._waking_ids]
         if fresh:
-            self._waking |= {run_id for _, run_id in fresh}
+            self._waking_ids |= {run_id for _, run_id in fresh}
             waking = wake_on_time(
-                self._store, fresh, awaited=self._waking, stopped=self._has_stopped
+                self._store, fresh, pending_ids=self._waking_ids, stop_event=self._has_stopped
             )
             self._group.create_task(waking)
 
     @property
-    def _look_every_s(self) -> float:
-        return min(LOOK_S, LOOK_AT_ALL_S / 2, self._lease_ttl_s / 6)
+    def _poll_interval_s(self) -> float:
+        return min(POLL_S, POLL_ALL_S / 2, self._lease_ttl_s / 6)
 
-    async def _look_after(self) -> None:
+    async def _poll_decisions(self) -> None:
         """Read the decisions of other instances about the runs here, in case a hint was lost.
 
         Runs that wait for a person are read every time, all others every LOOK_AT_ALL_S.
         """
         now_s = time.monotonic()
-        look_at_all_s = min(LOOK_AT_ALL_S, self._lease_ttl_s / 3)
-        if now_s - self._looked_at_s + self._look_every_s > look_at_all_s:
-            self._looked_at_s = now_s
-            await self._look_at_all()
+        look_at_all_s = min(POLL_ALL_S, self._lease_ttl_s / 3)
+        if now_s - self._all_polled_at_s + self._poll_interval_s > look_at_all_s:
+            self._all_polled_at_s = now_s
+            await self._poll_all_runs()
         else:
             executing = self._executing.values()
-            await self.look([one.claim.run_id for one in executing if one.asking_count])
+            await self.poll_runs(
+                [one.claim.run_id for one in executing if one.open_interrupt_count]
+            )
 
-    async def _look_at_all(self) -> None:
-        mine = _at_present(self._executing.values())
+    async def _poll_all_runs(self) -> None:
+        mine = _by_claim(self._executing.values())
         held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
-        self._tell_all(mine, held)
+        self._notify_all(mine, held)
         # What we hold and nobody executes came of a claim whose answer was lost. Seen twice, it
         # is not one whose answer is only on its way.
         executed = {one.claim for one in self._executing.values()}
         unknown = {run.claim for run in held} - executed
-        for claim in unknown & self._unknown:
-            await self._give_up(claim)
-        self._unknown = unknown
+        for claim in unknown & self._unknown_claims:
+            await self._release_claim(claim)
+        self._unknown_claims = unknown
         claims = {run.claim for run in held}
-        self._broken = {claim: told for claim, told in self._broken.items() if claim in claims}
+        self._failed_hand_overs = {
+            claim: told for claim, told in self._failed_hand_overs.items() if claim in claims
+        }
 
-    async def look(self, run_ids: Collection[RunId]) -> None:
+    async def poll_runs(self, run_ids: Collection[RunId]) -> None:
         """Tell those of these runs that are executed here what was decided about them."""
         executing = (self._executing.get(run_id) for run_id in run_ids)
-        mine = _at_present(one for one in executing if one is not None)
+        mine = _by_claim(one for one in executing if one is not None)
         if mine:
             asked = [claim.run_id for claim in mine]
-            self._tell_all(mine, await self._reader.held_among(self._instance_id, asked))
+            self._notify_all(mine, await self._reader.filter_held_runs(self._instance_id, asked))
 
-    def _tell_all(self, mine: "_Looked", held: Sequence[HeldRun]) -> None:
+    def _notify_all(self, mine: "_ExecutionsByClaim", held: Sequence[HeldRun]) -> None:
         found = {run.claim: run for run in held}
         for claim, (execution, awaited_slot) in mine.items():
             run = found.get(claim)
-            self._tell(execution, run)
+            self._notify(execution, run)
             # The answer to its claim may have been lost. But a slot that it has given back since
             # we asked is not the one that it waits for.
             has_slot = run is not None and run.slot is not None
-            if has_slot and execution.awaited_slot is awaited_slot:
-                execution.got_slot()
+            if has_slot and execution.slot_future is awaited_slot:
+                execution.grant_slot()
 
-    def _tell(self, execution: Execution, run: HeldRun | None) -> None:
+    def _notify(self, execution: Execution, run: HeldRun | None) -> None:
         if execution.is_settling:
             return
         if run is None:
@@ -382,7 +395,7 @@ class Engine:
         elif run.status is RunStatus.CANCELLING:
             self._deliver_cancel(execution)
         elif run.unread_count:
-            execution.news.set()
+            execution.wakeup.set()
 
     def _deliver_cancel(self, execution: Execution) -> None:
         if execution.ending is None:
@@ -395,13 +408,13 @@ class Engine:
         for event in events:
             execution = None if event.run_id is None else self._executing.get(event.run_id)
             if execution is not None:
-                self._hint(execution, event)
+                self._on_event(execution, event)
 
-    def _hint(self, execution: Execution, event: Event) -> None:
+    def _on_event(self, execution: Execution, event: Event) -> None:
         if execution.is_settling:
             return
         if event.type == EventType.MESSAGE_POSTED:
-            execution.news.set()
+            execution.wakeup.set()
         elif event.type == EventType.STATE_CHANGED:
             status = RunStatus(json.loads(event.payload)["to"])
             if status is RunStatus.CANCELLING:
@@ -409,7 +422,7 @@ class Engine:
             elif status in TERMINAL:
                 execution.end(Ending.LOST)
 
-    async def _leave(self) -> None:
+    async def _deregister(self) -> None:
         """Give up what is still held, and then the instance: a graceful stop is no death."""
         try:
             # Commands are decided in the order in which they came: a claim that was under way has
@@ -418,21 +431,21 @@ class Engine:
                 RenewInstance(instance_id=self._instance_id, ttl_s=self._lease_ttl_s)
             )
             held = await self._reader.runs_held_by(self._instance_id, limit=HELD_COUNT_MAX)
-            await asyncio.gather(*(self._give_up(run.claim) for run in held))
+            await asyncio.gather(*(self._release_claim(run.claim) for run in held))
             await self._store.apply(RetireInstance(self._instance_id))
         except InfrastructureError as error:  # Others will find out when the lease has run out.
             log.warning("left_without_a_word", extra={"reason": str(error)})
 
 
-_Looked = dict[Claim, tuple[Execution, "asyncio.Future[None] | None"]]
+_ExecutionsByClaim = dict[Claim, tuple[Execution, "asyncio.Future[None] | None"]]
 
 
-def _at_present(executions: Iterable[Execution]) -> _Looked:
+def _by_claim(executions: Iterable[Execution]) -> _ExecutionsByClaim:
     """Each with the slot that it waits for, as of now: before the database is asked."""
-    return {one.claim: (one, one.awaited_slot) for one in executions}
+    return {one.claim: (one, one.slot_future) for one in executions}
 
 
-def _first(error: BaseException) -> BaseException:
+def _unwrap_group(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, Final
 
 from headway.core.command.admin.instance import HandOver
-from headway.core.command.flow.advance import AdvanceFlow, End
-from headway.core.command.run.cancel import ConfirmDelivery
+from headway.core.command.flow.advance import AdvanceFlow, EndTask
+from headway.core.command.run.cancel import ConfirmCancelDelivery
 from headway.core.command.run.settle import Complete, ConfirmCancel, Fail, TooLate
 from headway.core.command.run.wait import Retry
-from headway.core.document import Document, encode_document, storable
+from headway.core.document import Document, encode_document, replace_unstorable
 from headway.core.errors import (
     InfrastructureError,
     InvalidInput,
@@ -22,7 +22,7 @@ from headway.core.errors import (
 from headway.core.run.run import Claim
 from headway.core.secret import secret_values
 from headway.forked import run_guarded
-from headway.log import about, event_log
+from headway.log import event_log, log_context
 from headway.ports.clock import Clock
 from headway.ports.store import Store
 from headway.services.context.blocking_context import call_in_thread
@@ -33,20 +33,20 @@ from headway.services.context.run_context import RunContext
 from headway.services.context.run_files import RunFiles
 from headway.services.job_errors import (
     JobExited,
+    describe_error,
     format_traceback,
     hide_secrets,
-    in_words,
-    is_own,
+    is_function_error,
     log_if_ended,
 )
-from headway.services.refused_writes import Refusals
-from headway.services.retrying import AGAIN_S, persistently
+from headway.services.refused_writes import WriteRefusals
+from headway.services.retrying import RETRY_S, retry_until_available
 from headway.services.submit.job import Job
-from headway.trace import Span, adopted_span
+from headway.trace import Span, open_adopted_span
 
-_EXITS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, JobExited)
+_EXIT_ERRORS: Final = (SystemExit, KeyboardInterrupt, GeneratorExit, JobExited)
 """Exceptions that would end the program. In a job they fail the run, without a retry."""
-Outcome = Complete | Fail | Retry | AdvanceFlow
+FinalCommand = Complete | Fail | Retry | AdvanceFlow
 
 log = event_log(__name__)
 
@@ -66,14 +66,14 @@ async def execute(
     """
     claimed = execution.claimed
     of_run = {"run_id": claimed.run_id, "key": claimed.key, "job": claimed.job}
-    about.set(of_run)
+    log_context.set(of_run)
     files = RunFiles(execution, output)
     context = RunContext(execution, store, clock, children=children, files=files)
     try:
-        with adopted_span(f"run {job.name}", claimed.traceparent, of_run) as span:
+        with open_adopted_span(f"run {job.name}", claimed.traceparent, of_run) as span:
             await _execute(store, job, execution, context, span)
     finally:
-        await files.leave()
+        await files.close()
 
 
 async def _execute(
@@ -82,35 +82,35 @@ async def _execute(
     try:
         execution.begin()
         try:
-            outcome = await _outcome(job, context, execution)
+            outcome = await _run_job(job, context, execution)
         finally:
-            execution.job_has_ended()
+            execution.cancel_grace_timer()
         execution.is_settling = True
-        if (error := _error_in(outcome)) is not None:
+        if (error := _outcome_error(outcome)) is not None:
             span.fail(error)
-        await context.end()
-        await context.files.end(is_given_up=False)
-        answer = await _settled(store, execution, outcome)
+        await context.finish()
+        await context.files.end_parts(is_released=False)
+        answer = await _write_outcome(store, execution, outcome)
     except asyncio.CancelledError:
         if execution.ending is None:  # Not the engine's: the program itself is ending.
             raise
         span.fail(execution.ending.value)
-        await context.files.end(is_given_up=True)
-        await context.end()
+        await context.files.end_parts(is_released=True)
+        await context.finish()
         if execution.ending is not Ending.LOST:
-            handed = hand_over(execution)
-            await persistently(lambda: give_up(store, handed))
+            handed = hand_over_command(execution)
+            await retry_until_available(lambda: release_claim(store, handed))
         return
     if answer is False:  # No more attempts: it was cancelled meanwhile, or it is no longer ours.
         handed = HandOver(execution.claim, has_progressed=True)
-        await persistently(lambda: give_up(store, handed))
+        await retry_until_available(lambda: release_claim(store, handed))
     elif isinstance(answer, TooLate):
         log.debug("settled_too_late", extra={"run_id": execution.claimed.run_id})
 
 
-async def _settled(store: Store, execution: Execution, outcome: Outcome) -> object:
+async def _write_outcome(store: Store, execution: Execution, outcome: FinalCommand) -> object:
     """What the store answers to the end of an execution; one that it will never take is failed."""
-    refusals = Refusals(store, execution.claim)
+    refusals = WriteRefusals(store, execution.claim)
     while True:  # Until there is an answer, or the execution is ended from outside.
         try:
             return await store.apply(outcome)
@@ -119,18 +119,20 @@ async def _settled(store: Store, execution: Execution, outcome: Outcome) -> obje
         except InfrastructureError as error:
             log.warning("database_awaited", extra={"reason": str(error)})
             if await refusals.is_final(error):
-                failed = _fail(execution, "not_stored", f"its end could not be stored: {error}")
-                return await persistently(partial(store.apply, failed))
-            await asyncio.sleep(AGAIN_S)
+                failed = _build_fail(
+                    execution, "not_stored", f"its end could not be stored: {error}"
+                )
+                return await retry_until_available(partial(store.apply, failed))
+            await asyncio.sleep(RETRY_S)
 
 
-async def _outcome(job: Job, context: RunContext, execution: Execution) -> Outcome:
+async def _run_job(job: Job, context: RunContext, execution: Execution) -> FinalCommand:
     task = asyncio.current_task()
     try:
         arguments = job.parameters.parse(execution.claimed.params)
     except Exception as error:  # The function has changed since, or its own checks go wrong.
-        said = str(error) if isinstance(error, InvalidInput) else in_words(error)
-        return _fail(execution, "invalid_params", said)
+        said = str(error) if isinstance(error, InvalidInput) else describe_error(error)
+        return _build_fail(execution, "invalid_params", said)
     try:
         await context.files.prepare()
         if job.is_async:
@@ -138,54 +140,54 @@ async def _outcome(job: Job, context: RunContext, execution: Execution) -> Outco
         else:
             result = await call_in_thread(job.function, context, arguments)
     except BaseException as error:  # A job may raise anything: it is the run's error.
-        if not is_own(error, task):
+        if not is_function_error(error, task):
             raise
         if execution.ending is not None:  # Whatever it says on its way out.
             raise asyncio.CancelledError from error
-        return _failure(job, execution, error)
+        return _fail_or_retry(job, execution, error)
     if job.is_async:
-        is_interrupted = execution.is_cancelled or execution.has_noticed
-        if not execution.has_finished(execution.ending, is_interrupted=is_interrupted):
+        is_interrupted = execution.is_cancelled or execution.has_seen_ending
+        if not execution.is_result_valid(execution.ending, is_interrupted=is_interrupted):
             raise asyncio.CancelledError
     if isinstance(result, AdvanceFlow):  # The last step of a flow task says it all.
-        if (said_error := _error_in(result)) is not None:
-            log.error("job_failed", extra={**_fields(execution), "error": said_error})
+        if (said_error := _outcome_error(result)) is not None:
+            log.error("job_failed", extra={**_log_fields(execution), "error": said_error})
         return result
-    return _result(execution, result)
+    return _encode_result(execution, result)
 
 
-def _failure(job: Job, execution: Execution, error: BaseException) -> Fail | Retry:
+def _fail_or_retry(job: Job, execution: Execution, error: BaseException) -> Fail | Retry:
     attempt = execution.claimed.attempt
-    has_more = attempt <= job.retries and not isinstance(error, _EXITS)
+    has_more = attempt <= job.retries and not isinstance(error, _EXIT_ERRORS)
     is_last = not has_more or execution.ending is not None
     raised = error.__cause__ or error if isinstance(error, JobExited) else error
     if not is_last:
         secrets = secret_values(execution.claimed.params)
-        message = hide_secrets(in_words(raised), secrets)
-        log.warning("job_attempt_failed", extra={**_fields(execution), "error": message})
+        message = hide_secrets(describe_error(raised), secrets)
+        log.warning("job_attempt_failed", extra={**_log_fields(execution), "error": message})
         # Nothing is at stake: it only keeps those that failed together from coming together.
         delay_s = job.backoff.delay_s(attempt, share=random.random())  # noqa: S311
         traceback = format_traceback(raised, secrets=secrets)
-        return Retry(execution.claim, _error("error", message), delay_s, traceback)
-    return _fail(execution, "error", in_words(raised), raised=raised)
+        return Retry(execution.claim, _encode_error("error", message), delay_s, traceback)
+    return _build_fail(execution, "error", describe_error(raised), raised=raised)
 
 
-def _fail(
+def _build_fail(
     execution: Execution, code: str, message: str, *, raised: BaseException | None = None
 ) -> Fail:
     """Return the failure that ends the run, without its secrets, and log it."""
     secrets = secret_values(execution.claimed.params)
     message = hide_secrets(message, secrets)
     traceback = None if raised is None else format_traceback(raised, secrets=secrets)
-    fields = {**_fields(execution), "error": message if raised else f"{code}: {message}"}
+    fields = {**_log_fields(execution), "error": message if raised else f"{code}: {message}"}
     if secrets and raised is not None:  # A handler would write down the error as it is.
         log.error("job_failed", extra={**fields, "traceback": traceback})
     else:
         log.error("job_failed", exc_info=raised, extra=fields)
-    return Fail(execution.claim, _error(code, message), traceback)
+    return Fail(execution.claim, _encode_error(code, message), traceback)
 
 
-def _fields(execution: Execution) -> dict[str, object]:
+def _log_fields(execution: Execution) -> dict[str, object]:
     claimed = execution.claimed
     return {
         "job": claimed.job,
@@ -195,32 +197,32 @@ def _fields(execution: Execution) -> dict[str, object]:
     }
 
 
-def _error_in(outcome: Outcome) -> Document | None:
+def _outcome_error(outcome: FinalCommand) -> Document | None:
     match outcome:
-        case Fail(error=error) | Retry(error=error) | AdvanceFlow(then=End(error=error)):
+        case Fail(error=error) | Retry(error=error) | AdvanceFlow(next_action=EndTask(error=error)):
             return error
         case _:
             return None
 
 
-def _result(execution: Execution, result: Any) -> Complete | Fail:
+def _encode_result(execution: Execution, result: Any) -> Complete | Fail:
     try:
-        return Complete(execution.claim, encode_document(result, place="result"))
+        return Complete(execution.claim, encode_document(result, field="result"))
     except InvalidInput as error:
         code = "too_large" if isinstance(error, TooLarge) else "invalid_result"
-        return _fail(execution, code, str(error))
+        return _build_fail(execution, code, str(error))
 
 
-def hand_over(execution: Execution) -> HandOver:
+def hand_over_command(execution: Execution) -> HandOver:
     """Return the command that hands over the run of an execution whose process stops."""
     return HandOver(
         execution.claim,
         has_progressed=execution.has_progressed or not execution.has_begun,
-        has_waited=bool(execution.has_waited),
+        has_waited=bool(execution.was_waiting_at_stop),
     )
 
 
-async def give_up(store: Store, handed: HandOver) -> None:
+async def release_claim(store: Store, handed: HandOver) -> None:
     """End an execution, but not its run. Unless it was cancelled, others may execute it."""
     if isinstance(await store.apply(ConfirmCancel(handed.claim)), TooLate):
         log_if_ended(await store.apply(handed))
@@ -229,8 +231,10 @@ async def give_up(store: Store, handed: HandOver) -> None:
 async def confirm_delivery(store: Store, claim: Claim) -> None:
     """For people to see that the cancel has arrived; if it cannot be told, they see the end."""
     with suppress(InfrastructureError):
-        await store.apply(ConfirmDelivery(claim))
+        await store.apply(ConfirmCancelDelivery(claim))
 
 
-def _error(code: str, message: str) -> Document:
-    return encode_document({"code": code, "message": storable(message)[:4_000]}, place="error")
+def _encode_error(code: str, message: str) -> Document:
+    return encode_document(
+        {"code": code, "message": replace_unstorable(message)[:4_000]}, field="error"
+    )

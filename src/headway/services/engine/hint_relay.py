@@ -21,25 +21,25 @@ from headway.core.run.status import RunStatus
 from headway.log import event_log
 from headway.ports.run_reader import RunReader
 from headway.ports.runtime_store import Hint, RuntimeStore
-from headway.ports.store import Store, Whose
+from headway.ports.store import EventOrigin, Store
 from headway.services.context.execution import Ending, Execution
 from headway.services.engine.key_lease import HeldLease
-from headway.services.retrying import persistently
+from headway.services.retrying import retry_until_available
 
-SETTLED_S: Final = 0.05
+REGISTER_DELAY_S: Final = 0.05
 """A run that lasts longer is registered, and can be told of news."""
-SETTLED_TOGETHER_S: Final = 0.01
-UNSAID_COUNT_MAX: Final = 10_000
+REGISTER_BATCH_S: Final = 0.01
+PENDING_HINT_COUNT_MAX: Final = 10_000
 UNWIND_S: Final = 5.0
-AGAIN_S: Final = 5.0
+WATCH_RETRY_S: Final = 5.0
 """How long to wait before the next attempt to listen for a run's hints, after an outage."""
 _TO_CANCELLING: Final = f'"to":"{RunStatus.CANCELLING.value}"'
-_ANSWERED: Final = f'"kind":"{ANSWER}"'
+_ANSWER_KIND: Final = f'"kind":"{ANSWER}"'
 
 log = event_log(__name__)
 
 
-class Reach:
+class HintRelay:
     """Works inside `async with`: from before the engine begins until after it has ended.
 
     So a lease goes only when its run has come to its end here, also when the process stops.
@@ -52,30 +52,30 @@ class Reach:
         self._store = store
         self._runs = runs
         self._lease_ttl_s = lease_ttl_s
-        self._fresh: deque[tuple[float, Execution]] = deque()
-        self._has_fresh = asyncio.Event()
-        self._unsaid: dict[tuple[RunId, Hint], None] = {}
-        self._has_unsaid = asyncio.Event()
-        self._to_look: set[RunId] = set()
-        self._should_look = asyncio.Event()
-        self._holds: set[asyncio.Task[None]] = set()
-        self.heard: set[RunId] = set()
+        self._started: deque[tuple[float, Execution]] = deque()
+        self._started_event = asyncio.Event()
+        self._pending_hints: dict[tuple[RunId, Hint], None] = {}
+        self._pending_event = asyncio.Event()
+        self._run_ids_to_poll: set[RunId] = set()
+        self._poll_event = asyncio.Event()
+        self._hold_tasks: set[asyncio.Task[None]] = set()
+        self.watched_run_ids: set[RunId] = set()
         """Runs that others can speak to through the runtime store."""
 
-    def serves(self, look: Callable[[Collection[RunId]], Awaitable[None]]) -> None:
+    def set_poll_runs(self, look: Callable[[Collection[RunId]], Awaitable[None]]) -> None:
         """`look` is how the engine learns from the database what was decided about runs."""
-        self._look = look
+        self._poll_runs = look
 
-    def began(self, execution: Execution) -> None:
+    def note_started(self, execution: Execution) -> None:
         """For the engine: an execution that has just begun."""
-        settled_s = asyncio.get_running_loop().time() + SETTLED_S
-        self._fresh.append((settled_s, execution))
-        self._has_fresh.set()
+        settled_s = asyncio.get_running_loop().time() + REGISTER_DELAY_S
+        self._started.append((settled_s, execution))
+        self._started_event.set()
 
     async def __aenter__(self) -> Self:
-        self._stop_listening = self._store.listen(self._note, of=Whose.OWN)
+        self._stop_listening = self._store.listen(self._on_events, origin=EventOrigin.OWN)
         self._group = await asyncio.TaskGroup().__aenter__()
-        loops = (self._take_up(), self._say_all(), self._look_when_told())
+        loops = (self._register_started(), self._publish_pending(), self._poll_on_hints())
         self._loops = [self._group.create_task(loop) for loop in loops]
         return self
 
@@ -88,10 +88,10 @@ class Reach:
         self._stop_listening()
         await self._runtime.shutdown_cleanup()
         try:
-            if self._holds:
-                await asyncio.wait(self._holds, timeout=UNWIND_S)
+            if self._hold_tasks:
+                await asyncio.wait(self._hold_tasks, timeout=UNWIND_S)
         finally:
-            for task in (*self._loops, *self._holds):
+            for task in (*self._loops, *self._hold_tasks):
                 task.cancel()
             if isinstance(error, asyncio.CancelledError):
                 # It may come from the group itself, which then takes it back.
@@ -101,20 +101,20 @@ class Reach:
 
     # What is executed here.
 
-    async def _take_up(self) -> None:
+    async def _register_started(self) -> None:
         loop = asyncio.get_running_loop()
         while True:  # Until it is cancelled.
-            await self._has_fresh.wait()
-            self._has_fresh.clear()
-            while self._fresh:
-                left_s = self._fresh[0][0] - loop.time()
-                await asyncio.sleep(max(left_s, SETTLED_TOGETHER_S))
-                while self._fresh and self._fresh[0][0] <= loop.time():
-                    _, execution = self._fresh.popleft()
-                    if not execution.is_over:
+            await self._started_event.wait()
+            self._started_event.clear()
+            while self._started:
+                left_s = self._started[0][0] - loop.time()
+                await asyncio.sleep(max(left_s, REGISTER_BATCH_S))
+                while self._started and self._started[0][0] <= loop.time():
+                    _, execution = self._started.popleft()
+                    if not execution.is_done:
                         hold = self._group.create_task(self._hold(execution))
-                        self._holds.add(hold)
-                        hold.add_done_callback(self._holds.discard)
+                        self._hold_tasks.add(hold)
+                        hold.add_done_callback(self._hold_tasks.discard)
 
     async def _hold(self, execution: Execution) -> None:
         """Hold the lease of its key and hear what others say to it, until it is over."""
@@ -123,15 +123,15 @@ class Reach:
             key=execution.claimed.key,
             claim=execution.claim,
             ttl_s=self._lease_ttl_s,
-            is_claim_in_force=lambda: self._is_in_force(execution.claim),
+            is_claim_current=lambda: self._is_claim_current(execution.claim),
         )
         try:
             await self._register(execution)
-            await lease.run(lambda: self._attend(execution))
+            await lease.run(lambda: self._watch_hints(execution))
         except LeaseLost:
             log.warning("claim_lost", extra={"run_id": execution.claim.run_id})
             execution.end(Ending.LOST)
-            await execution.over()
+            await execution.wait_done()
         except Exception:  # Our own mistake: the run goes on, and polls see to it.
             log.exception("reach_broke", extra={"run_id": execution.claim.run_id})
         finally:
@@ -151,76 +151,76 @@ class Reach:
         event = "run_started" if claimed.generation == 1 else "run_replaced"
         log.info(event, extra=fields | {"generation": claimed.generation})
 
-    async def _attend(self, execution: Execution) -> None:
+    async def _watch_hints(self, execution: Execution) -> None:
         stop: Callable[[], None] | None = None
         try:
-            while stop is None and not execution.is_over:
+            while stop is None and not execution.is_done:
                 with suppress(RuntimeUnavailable):
                     stop = await self._runtime.watch(
-                        execution.claim.run_id, lambda hint: self._hear(execution, hint)
+                        execution.claim.run_id, lambda hint: self._on_hint(execution, hint)
                     )
                 if stop is None:
-                    await execution.over(within_s=min(AGAIN_S, self._lease_ttl_s / 3))
+                    await execution.wait_done(timeout_s=min(WATCH_RETRY_S, self._lease_ttl_s / 3))
             # What was said before we listened was heard by nobody, and is in the database.
-            self.heard.add(execution.claim.run_id)
-            self._hear(execution, Hint.LOOK)
-            await execution.over()
+            self.watched_run_ids.add(execution.claim.run_id)
+            self._on_hint(execution, Hint.RESYNC)
+            await execution.wait_done()
         finally:
-            self.heard.discard(execution.claim.run_id)
+            self.watched_run_ids.discard(execution.claim.run_id)
             if stop is not None:
                 stop()
 
-    async def _is_in_force(self, claim: Claim) -> bool:
-        record = await persistently(lambda: self._runs.run(claim.run_id))
+    async def _is_claim_current(self, claim: Claim) -> bool:
+        record = await retry_until_available(lambda: self._runs.run(claim.run_id))
         return record is not None and record.run.token == claim.token
 
     # What others say.
 
-    def _hear(self, execution: Execution, hint: Hint) -> None:
-        if hint in (Hint.CANCEL, Hint.LOOK):
-            self._to_look.add(execution.claim.run_id)
-            self._should_look.set()
+    def _on_hint(self, execution: Execution, hint: Hint) -> None:
+        if hint in (Hint.CANCEL, Hint.RESYNC):
+            self._run_ids_to_poll.add(execution.claim.run_id)
+            self._poll_event.set()
         if hint is not Hint.CANCEL:
-            execution.news.set()
+            execution.wakeup.set()
 
-    async def _look_when_told(self) -> None:
+    async def _poll_on_hints(self) -> None:
         while True:  # Until it is cancelled.
-            await self._should_look.wait()
-            self._should_look.clear()
-            told, self._to_look = self._to_look, set()
+            await self._poll_event.wait()
+            self._poll_event.clear()
+            told, self._run_ids_to_poll = self._run_ids_to_poll, set()
             try:
-                await self._look(told)
+                await self._poll_runs(told)
             except InfrastructureError as error:  # The poll will find it.
                 log.warning("look_failed", extra={"reason": str(error)})
 
     # What is said to others.
 
-    def _note(self, events: Sequence[Event]) -> None:
+    def _on_events(self, events: Sequence[Event]) -> None:
         for event in events:
-            hint = hint_of(event)
-            if hint is not None and len(self._unsaid) < UNSAID_COUNT_MAX:
+            hint = to_hint(event)
+            if hint is not None and len(self._pending_hints) < PENDING_HINT_COUNT_MAX:
                 assert event.run_id is not None
-                self._unsaid[event.run_id, hint] = None
-                self._has_unsaid.set()
+                self._pending_hints[event.run_id, hint] = None
+                self._pending_event.set()
 
-    async def _say_all(self) -> None:
+    async def _publish_pending(self) -> None:
         while True:  # Until it is cancelled.
-            await self._has_unsaid.wait()
-            self._has_unsaid.clear()
-            unsaid, self._unsaid = self._unsaid, {}
-            await asyncio.gather(*(self._say(run_id, hint) for run_id, hint in unsaid))
+            await self._pending_event.wait()
+            self._pending_event.clear()
+            unsaid, self._pending_hints = self._pending_hints, {}
+            await asyncio.gather(*(self._publish(run_id, hint) for run_id, hint in unsaid))
 
-    async def _say(self, run_id: RunId, hint: Hint) -> None:
+    async def _publish(self, run_id: RunId, hint: Hint) -> None:
         try:
             await self._runtime.publish_hint(run_id, hint)
         except InfrastructureError as error:
             log.debug("hint_lost", extra={"run_id": run_id, "reason": str(error)})
 
 
-def hint_of(event: Event) -> Hint | None:
+def to_hint(event: Event) -> Hint | None:
     """What an executor elsewhere should be told of; None: nothing that concerns it."""
     if event.type == EventType.MESSAGE_POSTED:
-        return Hint.ANSWER if _ANSWERED in event.payload else Hint.MESSAGE
+        return Hint.ANSWER if _ANSWER_KIND in event.payload else Hint.MESSAGE
     if event.type == EventType.STATE_CHANGED and _TO_CANCELLING in event.payload:
         return Hint.CANCEL
     return None

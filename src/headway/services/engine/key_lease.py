@@ -27,21 +27,21 @@ class HeldLease:
     key: Key
     claim: Claim
     ttl_s: float
-    is_claim_in_force: Callable[[], Awaitable[bool]]
+    is_claim_current: Callable[[], Awaitable[bool]]
     """Asks the database, which decides."""
 
     async def run(self, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` returns; LeaseLost, and it was cancelled, when the lease is gone for good."""
         try:
             async with asyncio.TaskGroup() as group:
-                keeper = group.create_task(self._keep())
+                keeper = group.create_task(self._renew_repeatedly())
                 done = await work()
                 keeper.cancel()
         except* LeaseLost:
             raise LeaseLost(self.key, self.claim.run_id) from None
         return done
 
-    async def _keep(self) -> None:
+    async def _renew_repeatedly(self) -> None:
         """Renew every third of the lease; raise LeaseLost when nothing confirms it any more."""
         loop = asyncio.get_running_loop()
         trusted_until_s = loop.time() + self.ttl_s
@@ -49,14 +49,14 @@ class HeldLease:
             await asyncio.sleep(self.ttl_s / 3)
             # Counted from when it is sent: a slow answer must not stretch the lease.
             sent_s = loop.time()
-            is_ours = await self._renewed(trusted_until_s)
+            is_ours = await self._renew(trusted_until_s)
             if is_ours:
                 trusted_until_s = sent_s + self.ttl_s
             elif is_ours is False or loop.time() >= trusted_until_s:
-                await self._take_again()
+                await self._reacquire()
                 trusted_until_s = sent_s + self.ttl_s
 
-    async def _renewed(self, trusted_until_s: float) -> bool | None:
+    async def _renew(self, trusted_until_s: float) -> bool | None:
         """None: nobody said so. One that fails or hangs is lost once the deadline has passed."""
         try:
             async with asyncio.timeout_at(trusted_until_s):
@@ -64,9 +64,9 @@ class HeldLease:
         except (RuntimeUnavailable, TimeoutError):
             return None
 
-    async def _take_again(self) -> None:
+    async def _reacquire(self) -> None:
         fields = {"key": self.key, "run_id": self.claim.run_id}
-        if not await self.is_claim_in_force():
+        if not await self.is_claim_current():
             raise LeaseLost(self.key, self.claim.run_id)
         log.warning("runtime_lease_lost", extra=fields)
         try:

@@ -6,28 +6,28 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from headway.core.command.flow.publish import PublishFlow
-from headway.core.command.protocol import Changed
-from headway.core.document import NAME_LENGTH_MAX, check_name, check_word
+from headway.core.command.protocol import RevisionMismatch
+from headway.core.document import NAME_LENGTH_MAX, check_name, parse_enum
 from headway.core.errors import FlowNotFound, InvalidFlow, RevisionConflict
 from headway.core.flow.canonical import canonical_json
 from headway.core.flow.definition.definition import ErrorPolicy
-from headway.core.flow.definition.diagnostics import Fault
-from headway.core.flow.definition.graph import Offered
+from headway.core.flow.definition.diagnostics import Diagnostic
+from headway.core.flow.definition.graph import AvailableCallees
 from headway.core.flow.definition.mermaid import to_mermaid
 from headway.core.flow.definition_schema import definition_schema
 from headway.core.flow.engine.records import (
     FLOW_JOB,
     FLOW_PREFIX,
     VERSION_PREFIX,
-    ListedVersion,
     SavedFlow,
     SavedVersion,
     VersionStatus,
+    VersionSummary,
 )
-from headway.core.flow.parse import Published, read_flow
+from headway.core.flow.parse import ParsedFlow, parse_flow
 from headway.core.ids import FLOW_LANE
 from headway.ports.id_source import IdSource
-from headway.services.flow.driver import Desk
+from headway.services.flow.driver import FlowServices
 from headway.services.flow.functions import Functions
 from headway.services.flow.worker_watch import WorkerWatch
 from headway.services.submit.job import Job
@@ -36,9 +36,9 @@ from headway.services.submit.parameters import Parameters
 Definition = str | Mapping[str, Any]
 FLOW_COUNT_MAX: Final = 1_000
 """Of how many a new definition is told whether they exist."""
-NUMBER_LENGTH_MAX: Final = 11
+VERSION_LENGTH_MAX: Final = 11
 """How many digits the version within the id of a version may have."""
-VARIANT_LENGTH: Final = 12
+NAME_SUFFIX_LENGTH: Final = 12
 """How much of the end of a new id makes a free variant of a taken name."""
 
 
@@ -52,25 +52,25 @@ class PublishedFlow:
     digest: str
     is_new: bool
     """False: the newest version is this very definition already."""
-    warnings: tuple[Fault, ...]
+    warnings: tuple[Diagnostic, ...]
     """What is suspicious about it, each with its place."""
-    unknown_fields: tuple[Fault, ...]
+    unknown_fields: tuple[Diagnostic, ...]
     """The warnings about fields that have no effect."""
 
 
-class ShownDefinition(NamedTuple):
+class EffectiveDefinition(NamedTuple):
     text: str
-    warnings: tuple[Fault, ...]
+    warnings: tuple[Diagnostic, ...]
 
 
-class FlowBook:
+class FlowCatalog:
     """All of it wants an open Headway."""
 
     def __init__(self, ids: IdSource, jobs: dict[str, Job]) -> None:
         self.functions = Functions()
         self._ids = ids
         self._jobs = jobs
-        self._desk: Desk | None = None
+        self._services: FlowServices | None = None
 
     async def validate(
         self,
@@ -78,13 +78,13 @@ class FlowBook:
         *,
         strict: bool = False,
         default_policy: ErrorPolicy = ErrorPolicy.FAIL,
-    ) -> tuple[Fault, ...]:
+    ) -> tuple[Diagnostic, ...]:
         """Return the warnings about a definition that could be published.
 
         Raise InvalidFlow with every fault if it could not be published, or if `strict` is set and
         there are warnings. `default_policy` is for a definition without a policy.
         """
-        read = await self._read(definition, strict=strict, default_policy=default_policy)
+        read = await self._parse(definition, strict=strict, default_policy=default_policy)
         return read.warnings
 
     async def publish(
@@ -105,13 +105,13 @@ class FlowBook:
         RevisionConflict if the flow is not at `expected_revision`; 0 means that it must be new.
         `default_policy` is for a definition without a policy, and is stored with it.
         """
-        read = await self._read(definition, strict=strict, default_policy=default_policy)
+        read = await self._parse(definition, strict=strict, default_policy=default_policy)
         name, _ = await self.resolve(name)
         return await self._publish(
             name,
             read,
             expected_revision=expected_revision,
-            status=check_word(VersionStatus, status, place="status"),
+            status=parse_enum(VersionStatus, status, field="status"),
             version=version,
             by=by,
         )
@@ -122,18 +122,18 @@ class FlowBook:
         Two programs that choose the same name never publish into one flow. A caller that repeats
         the call because it lost the answer gets two flows, and uses one of them.
         """
-        name = wanted = check_name(name, place="name")
+        name = wanted = check_name(name, field="name")
         while True:  # Until the name is free. A variant nearly always is.
             try:
                 return await self._publish(wanted, None, expected_revision=0, by=by)
             except RevisionConflict:
-                suffix = f"-{self._ids.run_id()[-VARIANT_LENGTH:]}"
+                suffix = f"-{self._ids.run_id()[-NAME_SUFFIX_LENGTH:]}"
                 wanted = f"{name[: NAME_LENGTH_MAX - len(suffix)]}{suffix}"
 
     async def _publish(
         self,
         name: str,
-        read: Published | None,
+        read: ParsedFlow | None,
         *,
         expected_revision: int | None = None,
         status: VersionStatus = VersionStatus.PUBLISHED,
@@ -152,10 +152,10 @@ class FlowBook:
             expected_revision=expected_revision,
             by=by,
         )
-        answer = await self.desk.store.apply(command)
-        if isinstance(answer, Changed):
+        answer = await self.services.store.apply(command)
+        if isinstance(answer, RevisionMismatch):
             raise RevisionConflict(f"flow {name!r}", answer.revision)
-        self.serve()
+        self.register_flow_job()
         return PublishedFlow(
             command.name,
             answer.flow_id,
@@ -168,24 +168,24 @@ class FlowBook:
             () if read is None else read.unknown_fields,
         )
 
-    async def _read(
+    async def _parse(
         self, definition: Definition, *, strict: bool, default_policy: ErrorPolicy
-    ) -> Published:
-        known = [flow.name for flow in await self.desk.flows.flows(limit=FLOW_COUNT_MAX)]
-        services = await self.desk.workers.offered()
-        offered = Offered(services=services, functions=self.functions.names, flows=known)
-        read = read_flow(definition, offered=offered, default_policy=default_policy)
+    ) -> ParsedFlow:
+        known = [flow.name for flow in await self.services.flow_reader.flows(limit=FLOW_COUNT_MAX)]
+        services = await self.services.workers.read_offered_services()
+        offered = AvailableCallees(services=services, functions=self.functions.names, flows=known)
+        read = parse_flow(definition, available=offered, default_policy=default_policy)
         if strict and read.warnings:
             raise InvalidFlow(read.warnings)
         return read
 
     async def list(self, *, limit: int = 100, after: str = "") -> Sequence[SavedFlow]:
         """By name, from the one after `after` on."""
-        return await self.desk.flows.flows(limit=limit, after=after)
+        return await self.services.flow_reader.flows(limit=limit, after=after)
 
     async def get(self, name: str) -> SavedFlow:
         name, _ = await self.resolve(name)
-        found = await self.desk.flows.flow(name)
+        found = await self.services.flow_reader.flow(name)
         if found is None:
             raise FlowNotFound(name)
         return found
@@ -198,21 +198,21 @@ class FlowBook:
         """
         if not name.startswith((FLOW_PREFIX, VERSION_PREFIX)):
             return name, version
-        if await self.desk.flows.flow(name) is not None:
+        if await self.services.flow_reader.flow(name) is not None:
             return name, version
         flow_id, number = name, ""
         if name.startswith(VERSION_PREFIX):
             own_id, _, number = name.removeprefix(VERSION_PREFIX).rpartition("-")
             flow_id = f"{FLOW_PREFIX}{own_id}"
-        found = await self.desk.flows.flow_by_id(flow_id)
+        found = await self.services.flow_reader.flow_by_id(flow_id)
         if found is None:
             return name, version
-        if version is None and number.isdecimal() and len(number) < NUMBER_LENGTH_MAX:
+        if version is None and number.isdecimal() and len(number) < VERSION_LENGTH_MAX:
             version = int(number)
         return found.name, version
 
-    async def by_id(self, flow_id: str) -> SavedFlow:
-        found = await self.desk.flows.flow_by_id(flow_id)
+    async def get_by_id(self, flow_id: str) -> SavedFlow:
+        found = await self.services.flow_reader.flow_by_id(flow_id)
         if found is None:
             raise FlowNotFound(flow_id)
         return found
@@ -221,32 +221,32 @@ class FlowBook:
         """One version with its definition; the published one unless told."""
         name, version = await self.resolve(name, version)
         number = (await self.get(name)).published if version is None else version
-        found = await self.desk.flows.version(name, number)
+        found = await self.services.flow_reader.version(name, number)
         if found is None:
             raise FlowNotFound(name, version)
         return found
 
-    async def definition(self, name: str, version: int | None = None) -> ShownDefinition:
+    async def definition(self, name: str, version: int | None = None) -> EffectiveDefinition:
         """Return the effective definition of a version, with its error policy, and its warnings.
 
         A version that was stored before policies existed has none in its text.
         """
         saved = await self.version(name, version)
         stored = ErrorPolicy.FOLLOW_DEFAULT
-        read = await self._read(saved.definition, strict=False, default_policy=stored)
-        return ShownDefinition(canonical_json(read.flow), read.warnings)
+        read = await self._parse(saved.definition, strict=False, default_policy=stored)
+        return EffectiveDefinition(canonical_json(read.flow), read.warnings)
 
     async def versions(
         self, name: str, *, limit: int = 100, before: int | None = None
-    ) -> Sequence[ListedVersion]:
+    ) -> Sequence[VersionSummary]:
         """The newest first, from the one before `before` on; `version` tells the definition."""
         flow = await self.get(name)
-        return await self.desk.flows.versions(flow.name, limit=limit, before=before)
+        return await self.services.flow_reader.versions(flow.name, limit=limit, before=before)
 
     async def graph(self, name: str, version: int | None = None) -> str:
         """A Mermaid diagram."""
         saved = await self.version(name, version)
-        return to_mermaid(await self.desk.definitions.flow(saved.flow, saved.version))
+        return to_mermaid(await self.services.definitions.flow(saved.flow, saved.version))
 
     def schema(self) -> dict[str, Any]:
         """A JSON Schema of definitions, for editors."""
@@ -255,35 +255,35 @@ class FlowBook:
     # For whoever opens it.
 
     @property
-    def desk(self) -> Desk:
-        if self._desk is None:
+    def services(self) -> FlowServices:
+        if self._services is None:
             raise RuntimeError("use `async with` on Headway before you use its flows")
-        return self._desk
+        return self._services
 
-    async def open(self, desk: Desk) -> None:
+    async def open(self, desk: FlowServices) -> None:
         """From now on tasks can be started, and are driven if there are any flows."""
-        self._desk = desk
-        self._worker_watch = WorkerWatch(desk.store, desk.flows, desk.workers)
-        desk.clock.heard(await desk.runs.now())  # Before any worker is judged by it.
-        if self.functions.names or await desk.flows.has_flows():
-            self.serve()
+        self._services = desk
+        self._worker_watch = WorkerWatch(desk.store, desk.flow_reader, desk.workers)
+        desk.clock.sync(await desk.run_reader.now())  # Before any worker is judged by it.
+        if self.functions.names or await desk.flow_reader.has_flows():
+            self.register_flow_job()
 
     async def close(self) -> None:
-        desk, self._desk = self.desk, None
+        desk, self._services = self.services, None
         self._jobs.pop(FLOW_JOB, None)
         await desk.workers.close()
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Check for flows and workers that other processes have registered. The engine calls it."""
-        if FLOW_JOB not in self._jobs and await self.desk.flows.has_flows():
-            self.serve()
+        if FLOW_JOB not in self._jobs and await self.services.flow_reader.has_flows():
+            self.register_flow_job()
         if FLOW_JOB in self._jobs:
-            await self._worker_watch.look()
+            await self._worker_watch.poll()
 
-    def serve(self) -> None:
+    def register_flow_job(self) -> None:
         """Let the engine of this process drive tasks."""
         if FLOW_JOB not in self._jobs:
-            drive = self.desk.drive
+            drive = self.services.drive_task
             self._jobs[FLOW_JOB] = Job(
                 name=FLOW_JOB,
                 function=drive,

@@ -5,44 +5,44 @@ from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 from headway.core.command.flow.publish import FlowStart, StartFlow
-from headway.core.command.flow.shared_state import Answered, NoSharedRoom, PostSignal
-from headway.core.command.run.idempotency import fingerprint_of
+from headway.core.command.flow.shared_state import AlreadyAnswered, PostSignal, SharedStateFull
+from headway.core.command.run.idempotency import make_fingerprint
 from headway.core.command.run.inbox import InboxFull, NotActive
 from headway.core.command.run.submit import Submit
-from headway.core.document import BYTE_COUNT_MAX, check_name, check_word, encode_document
+from headway.core.document import BYTE_COUNT_MAX, check_name, encode_document, parse_enum
 from headway.core.errors import (
+    ApprovalNotOpen,
     InboxOverflow,
     InvalidInput,
     KeyBusy,
-    NotWaiting,
     RunNotActive,
     RunNotFound,
     TooLarge,
 )
 from headway.core.flow.engine.inputs import check_signal_key
-from headway.core.flow.engine.records import FLOW_JOB, encode, to_run_id
+from headway.core.flow.engine.records import FLOW_JOB, encode_json, to_run_id
 from headway.core.flow.engine.state import NodeRun
-from headway.core.flow.engine.step import begin
-from headway.core.flow.engine.stored_state import cursor_of
+from headway.core.flow.engine.step import create_state
+from headway.core.flow.engine.stored_state import to_cursor
 from headway.core.ids import FLOW_LANE, Instant, Key, LaneName, RunId
 from headway.core.run.admission import OnConflict
 from headway.core.run.explain import Explanation
 from headway.core.run.status import RunStatus
-from headway.ports.flow_reader import Task, TaskFilter
+from headway.ports.flow_reader import FlowTask, TaskFilter
 from headway.ports.id_source import IdSource
-from headway.services.flow.catalog import FlowBook
-from headway.services.flow.driver import Desk
-from headway.services.flow.explain_task import explained
+from headway.services.flow.catalog import FlowCatalog
+from headway.services.flow.driver import FlowServices
+from headway.services.flow.explain_task import explain_task
 from headway.services.flow.functions import FlowFunction
-from headway.services.flow.step_writer import beside
+from headway.services.flow.step_writer import measure_signal
 from headway.services.flow.task_view import (
     ROW_COUNT_MAX,
     TaskView,
-    TaskViews,
+    TaskViewBuilder,
     is_waiting_for_approval,
 )
 from headway.services.flow.waiting_nodes import APPROVAL
-from headway.services.submit.admit import admitted
+from headway.services.submit.admit import run_id_or_raise
 from headway.services.submit.job import Job
 from headway.services.submit.run_handle import RunHandle
 from headway.trace import current_trace
@@ -50,7 +50,7 @@ from headway.trace import current_trace
 F = TypeVar("F", bound=FlowFunction)
 
 
-class Flows(FlowBook):
+class Flows(FlowCatalog):
     """`hw.flows`. Functions are registered at any time; all else wants an open Headway."""
 
     def __init__(
@@ -59,8 +59,8 @@ class Flows(FlowBook):
         super().__init__(ids, jobs)
         self.handle = handle
 
-    async def open(self, desk: Desk) -> None:
-        self._views = TaskViews(desk.flows, desk.definitions)
+    async def open(self, desk: FlowServices) -> None:
+        self._views = TaskViewBuilder(desk.flow_reader, desk.definitions)
         await super().open(desk)
 
     @overload
@@ -102,19 +102,32 @@ class Flows(FlowBook):
     ) -> RunHandle:
         """Accept a task of the flow, durably. It keeps its version, whatever is published later."""
         name, version = await self.resolve(name, version)
-        number = await self.desk.definitions.newest(name) if version is None else version
-        flow = await self.desk.definitions.flow(name, number)
+        number = (
+            await self.services.definitions.read_newest_version(name)
+            if version is None
+            else version
+        )
+        flow = await self.services.definitions.flow(name, number)
         start = FlowStart(flow=name, version=number, node=flow.start)
-        submission = self._submission(
+        submission = self._build_submit(
             params,
             key=key,
             lane=lane,
             timeout_s=timeout_s,
             queue_timeout_s=queue_timeout_s,
-            on_conflict=check_word(OnConflict, on_conflict, place="on_conflict"),
+            on_conflict=parse_enum(OnConflict, on_conflict, field="on_conflict"),
             idempotency_key=idempotency_key,
             by=by,
-            said=("task", name, version, key, lane, on_conflict, timeout_s, queue_timeout_s),
+            fingerprint_parts=(
+                "task",
+                name,
+                version,
+                key,
+                lane,
+                on_conflict,
+                timeout_s,
+                queue_timeout_s,
+            ),
         )
         return await self._start(StartFlow(submission=submission, start=start))
 
@@ -125,65 +138,67 @@ class Flows(FlowBook):
 
         It takes the shared state of the old one with it, which must be over: KeyBusy.
         """
-        old = await self._task(task_id)
-        view = await self._views.view(old)
-        flow = await self.desk.definitions.flow(view.flow, view.version)
-        state = begin(flow, view.params, node_key=node, shared=view.shared)
+        old = await self._read_task(task_id)
+        view = await self._views.build(old)
+        flow = await self.services.definitions.flow(view.flow, view.version)
+        state = create_state(flow, view.params, node_key=node, shared=view.shared)
         start = FlowStart(
             flow=view.flow,
             version=view.version,
             node=node,
-            cursor=encode_document(cursor_of(state), place="cursor"),
-            shared=tuple((encode(key), encode(value)) for key, value in state.shared.items()),
+            cursor=encode_document(to_cursor(state), field="cursor"),
+            shared=tuple(
+                (encode_json(key), encode_json(value)) for key, value in state.shared.items()
+            ),
             rerun_of=old.record.run.id,
         )
         run = old.record.run
         key = None if str(run.key) == str(run.id) else str(run.key)
         if run.is_active:
             raise KeyBusy(run.key, run.id)
-        submission = self._submission(
+        submission = self._build_submit(
             view.params,
             key=key,
             lane=run.lane,
             idempotency_key=idempotency_key,
             by=by,
-            said=("rerun", old.record.run.id, node),
+            fingerprint_parts=("rerun", old.record.run.id, node),
         )
         return await self._start(StartFlow(submission=submission, start=start))
 
-    def _submission(
+    def _build_submit(
         self,
         params: dict[str, Any] | None,
         *,
         key: str | None,
         lane: str | None,
-        said: tuple[object, ...],
+        fingerprint_parts: tuple[object, ...],
         **more: Any,
     ) -> Submit:
         given: object = params
         if given is not None and not isinstance(given, dict):
             raise InvalidInput("params", "must be a dict: names and values")
         run_id = self._ids.run_id()
-        document = encode_document(params or {}, place="params")
+        document = encode_document(params or {}, field="params")
         return Submit(
             run_id=run_id,
-            key=Key(run_id if key is None else check_name(key, place="key")),
+            key=Key(run_id if key is None else check_name(key, field="key")),
             job=FLOW_JOB,
             lane=FLOW_LANE if lane is None else LaneName(lane),
             params=document,
-            fingerprint=fingerprint_of(*said, document),
+            fingerprint=make_fingerprint(*fingerprint_parts, document),
             traceparent=current_trace(),
             **more,
         )
 
     async def _start(self, command: StartFlow) -> RunHandle:
-        self.serve()
-        answer = await self.desk.store.apply(command)
-        return self.handle(admitted(command.submission, answer))
+        self.register_flow_job()
+        answer = await self.services.store.apply(command)
+        return self.handle(run_id_or_raise(command.submission, answer))
 
     async def task(self, task_id: str) -> TaskView:
         """All that is known of a task now."""
-        return await self._views.view(await self._task(task_id))
+        return await self._views.build(await self._read_task(task_id))
 
     async def tasks(
         self,
@@ -196,17 +211,17 @@ class Flows(FlowBook):
     ) -> Sequence[TaskView]:
         """Those that moved last come first; the next page begins `after` the last one's `place`."""
         wanted = TaskFilter(statuses=statuses, flow=flow, waits_for=waits_for)
-        return [task async for task in self.each_task(wanted, limit=limit, after=after)]
+        return [task async for task in self.iter_tasks(wanted, limit=limit, after=after)]
 
-    async def each_task(
+    async def iter_tasks(
         self, wanted: TaskFilter, *, limit: int, after: tuple[Instant, RunId] | None = None
     ) -> AsyncIterator[TaskView]:
         """The same one by one, for whoever has no room for all of them."""
         if wanted.flow is not None:
             flow, _ = await self.resolve(wanted.flow)
             wanted = replace(wanted, flow=flow)
-        async for task in self.desk.flows.tasks(wanted, limit=limit, after=after):
-            yield await self._views.view(task)
+        async for task in self.services.flow_reader.tasks(wanted, limit=limit, after=after):
+            yield await self._views.build(task)
 
     async def approvals(self, *, limit: int = 100) -> Sequence[TaskView]:
         """Tasks that wait for a person."""
@@ -216,14 +231,14 @@ class Flows(FlowBook):
         self, task_id: str, *, limit: int = ROW_COUNT_MAX, after_seq: int = 0
     ) -> Sequence[NodeRun]:
         """What its nodes have done, in the order of their ends."""
-        found = self.each_node_run(task_id, limit=limit, after_seq=after_seq)
+        found = self.iter_node_runs(task_id, limit=limit, after_seq=after_seq)
         return [row async for row in found]
 
-    async def each_node_run(
+    async def iter_node_runs(
         self, task_id: str, *, limit: int, after_seq: int = 0
     ) -> AsyncIterator[NodeRun]:
         """The same one by one, for whoever has no room for all of them."""
-        task = await self._task(task_id)
+        task = await self._read_task(task_id)
         async for row in self._views.node_runs(task, limit=limit, after_seq=after_seq):
             yield row
 
@@ -232,10 +247,10 @@ class Flows(FlowBook):
 
         TooLarge: there is no room for it.
         """
-        task = await self._task(task_id)
+        task = await self._read_task(task_id)
         if not task.record.run.is_active:
             raise RunNotActive(task.record.run.id)
-        await self._post(task_id, key, value, by=by)
+        await self._post_signal(task_id, key, value, by=by)
 
     async def approve(self, task_id: str, answer: bool | str = True, *, by: str = "") -> None:
         """Answer the approval that the task waits for; the first answer stands.
@@ -250,46 +265,55 @@ class Flows(FlowBook):
             raise RunNotActive(view.id)
         if not is_waiting_for_approval(view):
             is_within = view.waits_for == APPROVAL
-            raise NotWaiting(view.id, is_answered=False, is_within=is_within)
+            raise ApprovalNotOpen(view.id, is_answered=False, needs_signal=is_within)
         assert view.awaited_key is not None
-        await self._post(task_id, view.awaited_key, answer, by=by, asked_by=view.run.generation)
+        await self._post_signal(
+            task_id, view.awaited_key, answer, by=by, asked_generation=view.run.generation
+        )
 
-    async def _post(
-        self, task_id: str, key: str, value: Any, *, by: str, asked_by: int | None = None
+    async def _post_signal(
+        self, task_id: str, key: str, value: Any, *, by: str, asked_generation: int | None = None
     ) -> None:
         run_id = to_run_id(task_id)
-        document = encode_document(value, place="value")
+        document = encode_document(value, field="value")
         name = check_signal_key(key)
-        size = beside(await self.desk.flows.shared(run_id), name, document)
-        answer = await self.desk.store.apply(
+        size = measure_signal(await self.services.flow_reader.shared_state(run_id), name, document)
+        answer = await self.services.store.apply(
             PostSignal(
-                run_id=run_id, key=name, value=document, beside=size, by=by, asked_by=asked_by
+                run_id=run_id,
+                key=name,
+                value=document,
+                usage=size,
+                by=by,
+                asked_generation=asked_generation,
             )
         )
         if isinstance(answer, NotActive):
             raise RunNotActive(run_id)
         if isinstance(answer, InboxFull):
             raise InboxOverflow(run_id, answer.unread_count_max)
-        if isinstance(answer, Answered):
-            raise NotWaiting(run_id, is_answered=True)
-        if isinstance(answer, NoSharedRoom):
+        if isinstance(answer, AlreadyAnswered):
+            raise ApprovalNotOpen(run_id, is_answered=True)
+        if isinstance(answer, SharedStateFull):
             problem = (
-                f"does not fit: the shared state would be {answer.size:,} bytes, with the signals"
+                f"does not fit: the shared state would be {answer.byte_count:,} bytes, with the signals"
                 f" that wait to be taken in; the limit is {BYTE_COUNT_MAX:,}"
             )
             raise TooLarge("value", problem)
 
-    async def explained(self, found: Explanation) -> Explanation:
+    async def refine_explanation(self, found: Explanation) -> Explanation:
         """Why a task does not move, given why its run does not. Of other runs, that very thing."""
-        task = await self.desk.flows.task(found.run_id)
+        task = await self.services.flow_reader.task(found.run_id)
         if task is None:
             return found
-        view, state = await self._views.view_with_state(task)
-        return explained(found, view, state, offered=await self.desk.workers.offered())
+        view, state = await self._views.build_with_state(task)
+        return explain_task(
+            found, view, state, offered_services=await self.services.workers.read_offered_services()
+        )
 
-    async def _task(self, task_id: str) -> Task:
+    async def _read_task(self, task_id: str) -> FlowTask:
         run_id = to_run_id(task_id)
-        found = await self.desk.flows.task(run_id)
+        found = await self.services.flow_reader.task(run_id)
         if found is None:
-            raise RunNotFound(run_id, what="task")
+            raise RunNotFound(run_id, kind="task")
         return found

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headway.core.flow.engine.records import SIGNAL
-from headway.core.flow.engine.run_state import retry_state, shown_shared
-from headway.core.flow.engine.state import NodeRun, NodeRunStatus, State
-from headway.core.flow.engine.step import begin
+from headway.core.flow.engine.run_state import retry_state, visible_shared
+from headway.core.flow.engine.state import FlowState, NodeRun, NodeRunStatus
+from headway.core.flow.engine.step import create_state
 from headway.core.flow.engine.stored_state import load_state
 from headway.core.ids import Instant, RunId
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
-from headway.ports.flow_reader import FlowReader, Task
-from headway.services.flow.definition_cache import Definitions
-from headway.services.flow.step_writer import stored
+from headway.ports.flow_reader import FlowReader, FlowTask
+from headway.services.flow.definition_cache import DefinitionCache
+from headway.services.flow.step_writer import to_stored_state
 from headway.services.flow.waiting_nodes import APPROVAL, AwaitedWorker, awaited_key, awaited_worker
 
 ROW_COUNT_MAX: Final = 10_000
@@ -46,7 +46,7 @@ class TaskView:
     error: dict[str, Any] | None
     rerun_of: RunId | None
     updated_at: Instant
-    place: tuple[Instant, RunId]
+    position: tuple[Instant, RunId]
     """In the order in which tasks are listed."""
 
     @property
@@ -58,20 +58,20 @@ class TaskView:
         return self.run.status
 
 
-class TaskViews:
-    def __init__(self, flows: FlowReader, definitions: Definitions) -> None:
-        self._flows = flows
+class TaskViewBuilder:
+    def __init__(self, flows: FlowReader, definitions: DefinitionCache) -> None:
+        self._flow_reader = flows
         self._definitions = definitions
 
-    async def view(self, task: Task) -> TaskView:
-        return (await self.view_with_state(task))[0]
+    async def build(self, task: FlowTask) -> TaskView:
+        return (await self.build_with_state(task))[0]
 
-    async def view_with_state(self, task: Task) -> tuple[TaskView, State]:
+    async def build_with_state(self, task: FlowTask) -> tuple[TaskView, FlowState]:
         """With the state from which it is made, for whoever has to know more."""
-        state = await self._state(task)
-        return await self._view(task, state), state
+        state = await self._load_state(task)
+        return await self._build_view(task, state), state
 
-    async def _view(self, task: Task, state: State) -> TaskView:
+    async def _build_view(self, task: FlowTask, state: FlowState) -> TaskView:
         record, flow_run, place = task
         is_active = record.run.is_active
         return TaskView(
@@ -80,7 +80,7 @@ class TaskViews:
             version=flow_run.version,
             version_id=await self._definitions.version_id(flow_run.flow, flow_run.version),
             params=json.loads(record.params),
-            shared=shown_shared(state),
+            shared=visible_shared(state),
             node=state.frames[0].node.key,
             last_action=CANCELED if record.run.status is RunStatus.CANCELED else state.last_action,
             step_count=state.row_count,
@@ -91,32 +91,38 @@ class TaskViews:
             error=None if record.error is None else json.loads(record.error),
             rerun_of=flow_run.rerun_of,
             updated_at=flow_run.updated_at,
-            place=place,
+            position=place,
         )
 
-    async def node_runs(self, task: Task, *, limit: int, after_seq: int) -> AsyncIterator[NodeRun]:
+    async def node_runs(
+        self, task: FlowTask, *, limit: int, after_seq: int
+    ) -> AsyncIterator[NodeRun]:
         """In the order of their ends. The end of a canceled task is one of them (R5.4).
 
         That one is not stored: a task may be canceled while nobody holds it.
         """
         run = task.record.run
-        async for row in self._flows.node_runs(run.id, limit=limit, after_seq=after_seq):
+        async for row in self._flow_reader.node_runs(run.id, limit=limit, after_seq=after_seq):
             limit -= 1
             yield row
         if run.status is RunStatus.CANCELED and limit > 0:
-            state = await self._state(task)
+            state = await self._load_state(task)
             if state.row_count >= after_seq:
-                yield _canceled(task, state)
+                yield _canceled_node_run(task, state)
 
-    async def _state(self, task: Task) -> State:
+    async def _load_state(self, task: FlowTask) -> FlowState:
         record, flow_run, _ = task
         run = record.run
         flow = await self._definitions.flow(flow_run.flow, flow_run.version)
-        kept = await self._flows.kept(run.id)
+        kept = await self._flow_reader.stored_task(run.id)
         assert kept is not None
-        parts = stored(kept)
+        parts = to_stored_state(kept)
         params = json.loads(record.params)
-        state = begin(flow, params) if parts is None else load_state(flow, params, parts, kept.rows)
+        state = (
+            create_state(flow, params)
+            if parts is None
+            else load_state(flow, params, parts, kept.rows)
+        )
         if run.is_active:
             for item in kept.unread:  # Set already, for all but the driver, which is on its way.
                 if item.kind == SIGNAL:
@@ -127,7 +133,7 @@ class TaskViews:
         return state
 
 
-def _canceled(task: Task, state: State) -> NodeRun:
+def _canceled_node_run(task: FlowTask, state: FlowState) -> NodeRun:
     run, cancel = task.record.run, task.record.cancel
     reason = "" if cancel is None else json.loads(cancel).get("reason", "")
     frame = state.frames[-1]

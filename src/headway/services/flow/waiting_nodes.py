@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from headway.core.flow.definition.definition import Kind
 from headway.core.flow.definition.paths import BadPath, Path, parse_path
-from headway.core.flow.engine.state import State
+from headway.core.flow.engine.state import FlowState
 from headway.core.flow.engine.step_context import MILLISECOND
 from headway.core.ids import Instant
 
@@ -13,9 +13,9 @@ EVENT: Final = "event"
 FUNCTION: Final = "function"
 TIMER: Final = "timer"
 WORKER: Final = "worker"
-LEFT_TO_OTHERS: Final = frozenset({APPROVAL, EVENT, FUNCTION, WORKER})
+ALWAYS_PARKED: Final = frozenset({APPROVAL, EVENT, FUNCTION, WORKER})
 """These another process may end at any time, so that nobody waits for them here."""
-_BY_KIND: Final = {
+_REASONS: Final = {
     Kind.TIMER: TIMER,
     Kind.WAIT_EVENT: EVENT,
     Kind.APPROVAL: APPROVAL,
@@ -23,15 +23,15 @@ _BY_KIND: Final = {
 _KEY_NAMES: Final = {Kind.WAIT_EVENT: "signal_key", Kind.APPROVAL: "approval_key"}
 
 
-def waited_for(state: State) -> str:
+def wait_reason(state: FlowState) -> str:
     frame = state.frames[-1]
     if not frame.is_entered:
         return "retry"
-    if frame.node.kind in _BY_KIND:
-        return _BY_KIND[frame.node.kind]
+    if frame.node.kind in _REASONS:
+        return _REASONS[frame.node.kind]
     if frame.node.flow:
         return "child"
-    if not frame.is_untaken:
+    if not frame.is_awaiting_callee:
         return "retry"
     return FUNCTION if frame.node.function else WORKER
 
@@ -48,10 +48,10 @@ class AwaitedWorker(NamedTuple):
     """Whether workers offered the services at the last call, but could not be reached."""
 
 
-def awaited_worker(state: State) -> AwaitedWorker | None:
+def awaited_worker(state: FlowState) -> AwaitedWorker | None:
     """Return the wait of the task for a worker, or None if it does not wait for one."""
     frame = state.frames[-1]
-    waiting = [one for one in frame.open.values() if one.is_untaken]
+    waiting = [one for one in frame.open_branches.values() if one.is_awaiting_callee]
     if state.is_over or not frame.is_entered or frame.node.function or not waiting:
         return None
     services = tuple(dict.fromkeys(frame.service_of(one) for one in waiting))
@@ -61,20 +61,20 @@ def awaited_worker(state: State) -> AwaitedWorker | None:
     return AwaitedWorker(services, since, until, is_offered)
 
 
-def awaited_path(state: State) -> Path | None:
+def awaited_path(state: FlowState) -> Path | None:
     """Where its node looks for an event or an approval, if it waits for one."""
     frame = state.frames[-1]
     name = _KEY_NAMES.get(frame.node.kind)
     if name is None or not frame.is_entered or state.is_over:
         return None
-    text = frame.merged.get(name)
+    text = frame.merged_params.get(name)
     try:
         return parse_path(text) if isinstance(text, str) else None
     except BadPath:
         return None
 
 
-def awaited_key(state: State) -> str | None:
+def awaited_key(state: FlowState) -> str | None:
     """The key of the shared state that a signal would have to set; None: there is none."""
     path = awaited_path(state)
-    return None if path is None else path.sole_key
+    return None if path is None else path.exact_key

@@ -15,7 +15,7 @@ from typing import Final
 
 from headway.core.command.run.wait import WakeParked
 from headway.core.flow.engine.stored_state import awaited_services
-from headway.ports.flow_reader import FlowReader, Task, TaskFilter
+from headway.ports.flow_reader import FlowReader, FlowTask, TaskFilter
 from headway.ports.store import Store
 from headway.services.flow.waiting_nodes import WORKER
 from headway.services.flow.workers import Workers
@@ -23,20 +23,20 @@ from headway.services.flow.workers import Workers
 SCAN_S: Final = 10.0
 """How often all waiting tasks are checked, even if no service has appeared."""
 TASK_COUNT_MAX: Final = 100_000
-WOKEN_TOGETHER_COUNT: Final = 500
+WAKE_BATCH_COUNT: Final = 500
 
 
 class WorkerWatch:
     def __init__(self, store: Store, flows: FlowReader, workers: Workers) -> None:
         self._store = store
-        self._flows = flows
+        self._flow_reader = flows
         self._workers = workers
         self._offered: frozenset[str] = frozenset()
         self._scanned_at_s = float("-inf")
 
-    async def look(self) -> None:
+    async def poll(self) -> None:
         """Wake the tasks whose service a worker offers now."""
-        offered = await self._workers.offered_lately()
+        offered = await self._workers.read_recent_services()
         now_s = time.monotonic()
         has_more = bool(offered - self._offered)
         if offered and (has_more or now_s - self._scanned_at_s >= SCAN_S):
@@ -46,17 +46,17 @@ class WorkerWatch:
 
     async def _wake_for(self, offered: Collection[str]) -> None:
         wakes: list[WakeParked] = []
-        waiting = self._flows.tasks(TaskFilter(waits_for=WORKER), limit=TASK_COUNT_MAX)
+        waiting = self._flow_reader.tasks(TaskFilter(waits_for=WORKER), limit=TASK_COUNT_MAX)
         async for task in waiting:
-            if not _services(task).isdisjoint(offered):
+            if not _awaited_services(task).isdisjoint(offered):
                 wakes.append(WakeParked(task.record.run.id, task.record.run.generation))
-            if len(wakes) == WOKEN_TOGETHER_COUNT:
+            if len(wakes) == WAKE_BATCH_COUNT:
                 await asyncio.gather(*map(self._store.apply, wakes))
                 wakes = []
         await asyncio.gather(*map(self._store.apply, wakes))
 
 
-def _services(task: Task) -> set[str]:
+def _awaited_services(task: FlowTask) -> set[str]:
     standing = task.flow_run.standing
     is_parked = task.record.run.is_parked and standing is not None
     return awaited_services(json.loads(standing or "")) if is_parked else set()

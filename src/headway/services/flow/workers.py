@@ -9,15 +9,21 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from headway.core.command.flow.register_worker import HearWorker, RegisterWorker
-from headway.core.document import decode_document, storable
+from headway.core.command.flow.register_worker import RecordHeartbeat, RegisterWorker
+from headway.core.document import decode_document, replace_unstorable
 from headway.core.errors import InfrastructureError, InvalidInput
 from headway.core.flow.engine.effects import CallService
-from headway.core.flow.engine.inputs import Answered, Ended, Failed, Untaken, Worker
-from headway.core.flow.engine.records import encode
-from headway.core.ids import SECOND, Instant, RunId, later
-from headway.core.secret import opened_text
-from headway.core.worker.saved_worker import TTL_S, LiveWorker, choose, is_alive
+from headway.core.flow.engine.inputs import (
+    Answered,
+    CalleeUnavailable,
+    CallOutcome,
+    Failed,
+    WorkerRef,
+)
+from headway.core.flow.engine.records import encode_json
+from headway.core.ids import SECOND_US, Instant, RunId, add_seconds
+from headway.core.secret import reveal_text
+from headway.core.worker.saved_worker import TTL_S, LiveWorker, choose_worker, is_alive
 from headway.core.worker.worker_protocol import (
     CALL_BYTE_COUNT_MAX,
     CALL_ID_HEADER,
@@ -27,26 +33,26 @@ from headway.core.worker.worker_protocol import (
 )
 from headway.ports.store import Store
 from headway.ports.worker_client import (
-    WorkerAnswerUnusable,
+    InvalidWorkerResponse,
+    WorkerCallFailed,
     WorkerClient,
-    WorkerNotReached,
-    WorkerUnreachable,
+    WorkerConnectFailed,
 )
 from headway.ports.worker_reader import WorkerReader
 from headway.services.flow.flow_clock import FlowClock
-from headway.trace import inner_span, trace_headers
+from headway.trace import open_client_span, trace_headers
 
 CALL_TIMEOUT_S: Final = 300.0
 """For a call whose node does not say how long it may take."""
 CANCEL_TIMEOUT_S: Final = 1.0
-REGISTRY_KEPT_S: Final = 1.0
+REGISTRY_MAX_AGE_S: Final = 1.0
 """For so long the registry is not read again; a load that is a little old does no harm."""
 NO_WORKER: Final = "no worker"
-PASSED_OVER_COUNT_MAX: Final = 100
+SKIPPED_COUNT_MAX: Final = 100
 """So many workers may turn out to be gone before a call is given up."""
 TURN_COUNT_MAX: Final = 1_000
 """Of so many services it is known whose turn it is."""
-Tell = Callable[[dict[str, Any]], None]
+ReportProgress = Callable[[dict[str, Any]], None]
 
 
 class HeldCall(NamedTuple):
@@ -60,7 +66,7 @@ class HeldCall(NamedTuple):
 class NotBegun(NamedTuple):
     """The worker is gone, or leaves: nothing was done, and another may be asked instead."""
 
-    failed: Failed
+    failure: Failed
 
 
 class Workers:
@@ -78,11 +84,11 @@ class Workers:
         self._store = store
         self._reader = reader
         self._make_client = make_client
-        self._made: WorkerClient | None = None
+        self._opened_client: WorkerClient | None = None
         self._clock = clock
-        self._known: Sequence[LiveWorker] = ()
+        self._cached_workers: Sequence[LiveWorker] = ()
         self._read_at_s = float("-inf")
-        self._looking = asyncio.Lock()
+        self._refresh_lock = asyncio.Lock()
         self._held: defaultdict[str, list[HeldCall]] = defaultdict(list)
         """What each worker is at work on for this program."""
         self._turns: dict[str, int] = {}
@@ -95,16 +101,16 @@ class Workers:
         await self._store.apply(RegisterWorker(id=worker_id, url=url, services=tuple(services)))
         self._read_at_s = float("-inf")
 
-    async def heard(self, worker_id: str, load: int) -> bool:
+    async def record_heartbeat(self, worker_id: str, load: int) -> bool:
         """False: nobody knows it; it has to register first."""
-        return await self._store.apply(HearWorker(id=worker_id, load=load))
+        return await self._store.apply(RecordHeartbeat(id=worker_id, load=load))
 
     async def list(self, *, service: str | None = None, ttl_s: float = TTL_S) -> list[LiveWorker]:
         """Those that were heard of within `ttl_s`, the least load first."""
         now = self._clock.now()
         alive = [
             one
-            for one in await self._reader.workers(heard_since=later(now, seconds=-ttl_s))
+            for one in await self._reader.workers(heartbeat_since=add_seconds(now, seconds=-ttl_s))
             if service is None or service in one.services
         ]
         return sorted(alive, key=lambda one: (one.load, one.id))
@@ -116,18 +122,18 @@ class Workers:
         """What this program waits for from it; others may wait for more."""
         return tuple(self._held.get(worker_id, ()))
 
-    async def offered(self) -> Collection[str]:
+    async def read_offered_services(self) -> Collection[str]:
         return {service for one in await self.list() for service in one.services}
 
-    async def offered_lately(self) -> frozenset[str]:
+    async def read_recent_services(self) -> frozenset[str]:
         """Return the services that live workers offer, as of at most about a second ago."""
-        await self._look(unless_since_s=time.monotonic() - REGISTRY_KEPT_S)
-        alive = [one for one in self._known if self.is_alive(one)]
+        await self._refresh(newer_than_s=time.monotonic() - REGISTRY_MAX_AGE_S)
+        alive = [one for one in self._cached_workers if self.is_alive(one)]
         return frozenset(service for one in alive for service in one.services)
 
-    async def offered_of(self, services: Collection[str]) -> frozenset[str]:
+    async def filter_offered(self, services: Collection[str]) -> frozenset[str]:
         """Return those of `services` that a live worker offers, as of about a second ago."""
-        return (await self.offered_lately()).intersection(services)
+        return (await self.read_recent_services()).intersection(services)
 
     # Calls.
 
@@ -137,33 +143,35 @@ class Workers:
         *,
         run_id: RunId,
         generation: int,
-        tell: Tell,
-    ) -> Ended:
+        report_progress: ReportProgress,
+    ) -> CallOutcome:
         """Call one live worker that offers the service, and return the outcome.
 
         Skip workers that are gone or are leaving, because they have done nothing. Return Untaken if
         none is left. `tell` receives the worker's progress. If this is cancelled, the worker is
         notified, with only a short wait.
         """
-        untaken = Untaken(command.call_id, NO_WORKER)
-        for _ in range(PASSED_OVER_COUNT_MAX):
+        untaken = CalleeUnavailable(command.call_id, NO_WORKER)
+        for _ in range(SKIPPED_COUNT_MAX):
             try:
                 chosen = await self._choose(command)
             except InfrastructureError as error:
-                return Untaken(command.call_id, f"{NO_WORKER}: {error}")
+                return CalleeUnavailable(command.call_id, f"{NO_WORKER}: {error}")
             if chosen is None:
                 break
-            answer = await self._call(chosen, command, run_id, generation, tell)
+            answer = await self._call(chosen, command, run_id, generation, report_progress)
             command = command._replace(excluded=(*command.excluded, chosen.id))
             if isinstance(answer, Answered):
                 return answer
             if isinstance(answer, Failed):
-                if answer.is_final or not command.may_ask_another:
+                if answer.is_final or not command.may_try_another_worker:
                     return answer  # No other worker is called in any case.
-                return answer._replace(is_last=not await self._has_another(command))
+                return answer._replace(is_last_worker=not await self._has_another(command))
             # The error of a worker that was called before is more useful than a failed connection.
             if command.attempt == 1:
-                untaken = Untaken(command.call_id, answer.failed.error, answer.failed.worker)
+                untaken = CalleeUnavailable(
+                    command.call_id, answer.failure.error, answer.failure.worker
+                )
         return untaken
 
     async def _call(
@@ -172,20 +180,23 @@ class Workers:
         command: CallService,
         run_id: RunId,
         generation: int,
-        tell: Tell,
+        tell: ReportProgress,
     ) -> Answered | Failed | NotBegun:
         call_id = f"{run_id}.{command.call_id}"
         about = {"run_id": run_id, "call_id": call_id, "worker_id": chosen.id}
         held = HeldCall(run_id, command.service, self._clock.now())
-        with inner_span(f"call {command.service}", about) as span, self._holding(chosen.id, held):
-            answer = await self._ask(chosen, command, call_id, generation, tell)
-            failed = answer.failed if isinstance(answer, NotBegun) else answer
+        with (
+            open_client_span(f"call {command.service}", about) as span,
+            self._track_call(chosen.id, held),
+        ):
+            answer = await self._send_call(chosen, command, call_id, generation, tell)
+            failed = answer.failure if isinstance(answer, NotBegun) else answer
             if isinstance(failed, Failed):
                 span.fail(failed.error)
         return answer
 
     @contextmanager
-    def _holding(self, worker_id: str, call: HeldCall) -> Iterator[None]:
+    def _track_call(self, worker_id: str, call: HeldCall) -> Iterator[None]:
         self._held[worker_id].append(call)
         try:
             yield
@@ -194,13 +205,18 @@ class Workers:
             if not self._held[worker_id]:
                 del self._held[worker_id]
 
-    async def _ask(
-        self, chosen: LiveWorker, command: CallService, call_id: str, generation: int, tell: Tell
+    async def _send_call(
+        self,
+        chosen: LiveWorker,
+        command: CallService,
+        call_id: str,
+        generation: int,
+        tell: ReportProgress,
     ) -> Answered | Failed | NotBegun:
-        worker = Worker(chosen.id, chosen.url)
+        worker = WorkerRef(chosen.id, chosen.url)
         headers = {CALL_ID_HEADER: call_id, GENERATION_HEADER: str(generation)}
-        said = encode({"input": command.input, "params": dict(command.params)})
-        body = opened_text(said).encode()
+        said = encode_json({"input": command.input, "params": dict(command.params)})
+        body = reveal_text(said).encode()
         if len(body) > CALL_BYTE_COUNT_MAX:
             problem = f"is {len(body):,} bytes; the limit is {CALL_BYTE_COUNT_MAX:,}"
             return Failed(command.call_id, f"too_large: the call {problem}", is_final=True)
@@ -209,36 +225,36 @@ class Workers:
                 f"{chosen.url}/exec/{quote(command.service, safe='')}",
                 body,
                 headers=headers | trace_headers(),
-                timeout_s=self._left_s(command),
-                hear=lambda line: _is_progress(line, tell),
+                timeout_s=self._timeout_s(command),
+                on_line=lambda line: _report_if_progress(line, tell),
             )
-        except WorkerUnreachable as error:
-            kind = "bad_answer" if isinstance(error, WorkerAnswerUnusable) else "unreachable"
+        except WorkerCallFailed as error:
+            kind = "bad_answer" if isinstance(error, InvalidWorkerResponse) else "unreachable"
             # It may repeat what the worker has sent, and that may be no text at all.
-            failed = Failed(command.call_id, storable(f"{kind}: {error}"), worker)
-            return NotBegun(failed) if isinstance(error, WorkerNotReached) else failed
+            failed = Failed(command.call_id, replace_unstorable(f"{kind}: {error}"), worker)
+            return NotBegun(failed) if isinstance(error, WorkerConnectFailed) else failed
         except asyncio.CancelledError:
             await self._cancel(chosen, call_id, headers)
             raise
-        return _outcome(command.call_id, status, answer, worker)
+        return _parse_outcome(command.call_id, status, answer, worker)
 
     @property
     def _client(self) -> WorkerClient:
-        if self._made is None:
-            self._made = self._make_client()
-        return self._made
+        if self._opened_client is None:
+            self._opened_client = self._make_client()
+        return self._opened_client
 
     async def close(self) -> None:
-        if self._made is not None:
-            await self._made.close()
+        if self._opened_client is not None:
+            await self._opened_client.close()
 
     async def _choose(self, command: CallService) -> LiveWorker | None:
         now_s = time.monotonic()
-        await self._look(unless_since_s=now_s - REGISTRY_KEPT_S)
-        chosen = self._chosen(command)
+        await self._refresh(newer_than_s=now_s - REGISTRY_MAX_AGE_S)
+        chosen = self._choose_cached(command)
         if chosen is None and self._read_at_s < now_s:  # Somebody may have come since.
-            await self._look(unless_since_s=now_s)
-            chosen = self._chosen(command)
+            await self._refresh(newer_than_s=now_s)
+            chosen = self._choose_cached(command)
         return chosen
 
     async def _has_another(self, command: CallService) -> bool:
@@ -248,35 +264,38 @@ class Workers:
         Return True if it cannot be read: the next attempt then decides.
         """
         try:
-            await self._look(unless_since_s=time.monotonic() - REGISTRY_KEPT_S)
+            await self._refresh(newer_than_s=time.monotonic() - REGISTRY_MAX_AGE_S)
         except InfrastructureError:
             return True
         now = self._clock.now()
-        return choose(self._known, command.service, now=now, excluded=command.excluded) is not None
+        return (
+            choose_worker(self._cached_workers, command.service, now=now, excluded=command.excluded)
+            is not None
+        )
 
-    async def _look(self, *, unless_since_s: float) -> None:
+    async def _refresh(self, *, newer_than_s: float) -> None:
         """One looks for all who want to know."""
-        if self._read_at_s > unless_since_s:
+        if self._read_at_s > newer_than_s:
             return
-        async with self._looking:
-            if self._read_at_s <= unless_since_s:
+        async with self._refresh_lock:
+            if self._read_at_s <= newer_than_s:
                 looked_at_s = time.monotonic()
-                since = later(self._clock.now(), seconds=-TTL_S)
-                self._known = await self._reader.workers(heard_since=since)
+                since = add_seconds(self._clock.now(), seconds=-TTL_S)
+                self._cached_workers = await self._reader.workers(heartbeat_since=since)
                 self._read_at_s = looked_at_s
 
-    def _chosen(self, command: CallService) -> LiveWorker | None:
-        return choose(
-            self._known,
+    def _choose_cached(self, command: CallService) -> LiveWorker | None:
+        return choose_worker(
+            self._cached_workers,
             command.service,
             now=self._clock.now(),
             excluded=command.excluded,
-            is_weighted=command.is_weighted,
-            busy={worker_id: len(calls) for worker_id, calls in self._held.items()},
-            turn=0 if command.is_weighted else self._turn(command.service),
+            prefers_least_load=command.prefers_least_load,
+            in_flight_counts={worker_id: len(calls) for worker_id, calls in self._held.items()},
+            turn=0 if command.prefers_least_load else self._take_turn(command.service),
         )
 
-    def _turn(self, service: str) -> int:
+    def _take_turn(self, service: str) -> int:
         """Of its own for each service, or two in alternation would each stay with one worker."""
         turn = self._turns.get(service, 0)
         if turn == 0 and len(self._turns) >= TURN_COUNT_MAX:
@@ -284,18 +303,18 @@ class Workers:
         self._turns[service] = turn + 1
         return turn
 
-    def _left_s(self, command: CallService) -> float:
-        if command.due_at is None:
+    def _timeout_s(self, command: CallService) -> float:
+        if command.deadline_at is None:
             return CALL_TIMEOUT_S
         # The node's own limit is the engine's affair: this one only comes after it.
-        return max(0.0, (command.due_at - self._clock.now()) / SECOND) + CANCEL_TIMEOUT_S
+        return max(0.0, (command.deadline_at - self._clock.now()) / SECOND_US) + CANCEL_TIMEOUT_S
 
     async def _cancel(self, worker: LiveWorker, call_id: str, headers: dict[str, str]) -> None:
         """A courtesy: the connection is closed already, and nobody listens to it any more.
 
         It says whose call it means: the next claim makes the same call under the same id.
         """
-        with suppress(WorkerUnreachable):
+        with suppress(WorkerCallFailed):
             await self._client.post(
                 f"{worker.url}/cancel/{quote(call_id, safe='')}",
                 b"{}",
@@ -304,10 +323,10 @@ class Workers:
             )
 
 
-def _is_progress(line: bytes, tell: Callable[[dict[str, Any]], None]) -> bool:
+def _report_if_progress(line: bytes, tell: Callable[[dict[str, Any]], None]) -> bool:
     """Whether a line of an answer tells of progress, which is then told."""
     try:
-        said: Any = decode_document(line.decode(), place="progress")
+        said: Any = decode_document(line.decode(), field="progress")
     except (InvalidInput, UnicodeDecodeError):
         return False
     if not isinstance(said, dict) or not isinstance(said.get("progress"), dict):
@@ -317,12 +336,12 @@ def _is_progress(line: bytes, tell: Callable[[dict[str, Any]], None]) -> bool:
     return True
 
 
-def _outcome(
-    call_id: str, status: int, answer: bytes, worker: Worker
+def _parse_outcome(
+    call_id: str, status: int, answer: bytes, worker: WorkerRef
 ) -> Answered | Failed | NotBegun:
     """What the body says; the HTTP status is only told when the body cannot be read."""
     try:
-        said: Any = decode_document(answer.decode(), place="answer")
+        said: Any = decode_document(answer.decode(), field="answer")
     except (InvalidInput, UnicodeDecodeError) as error:
         return Failed(call_id, f"bad_answer: HTTP {status}, {error}", worker)
     if not isinstance(said, dict):

@@ -8,22 +8,22 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from headway.core.command.run.cancel import GRACE_S, CancelAnswer, StopKey, StoppedRun
-from headway.core.document import check_name, check_word
+from headway.core.command.run.cancel import GRACE_S, CancelResult, StopKey, StoppedRun
+from headway.core.document import check_name, parse_enum
 from headway.core.ids import Key
-from headway.core.run.run import Files
+from headway.core.run.run import FilesOnCancel
 from headway.core.run.status import RunStatus
 from headway.core.run.window import Refusal
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunFilter, RunReader
 from headway.ports.store import Store
-from headway.services.end_children import end_children_of_cancelled
+from headway.services.end_children import end_children_after_cancel
 from headway.services.submit.run_handle import RunHandle
-from headway.services.submit.run_watcher import RunNews
+from headway.services.submit.run_watcher import RunWatcher
 
 WAIT_S: Final = 15.0
 WAIT_S_MIN: Final = 0.1
-_ENDING: Final = (CancelAnswer.CANCELED, CancelAnswer.REQUESTED)
+_CANCEL_ACCEPTED: Final = (CancelResult.CANCELED, CancelResult.REQUESTED)
 _ACTIVE: Final = frozenset({RunStatus.RUNNING, RunStatus.CANCELLING})
 
 
@@ -37,15 +37,17 @@ class Queueing(NamedTuple):
 
 
 class ActiveRuns:
-    def __init__(self, store: Store, runs: RunReader, events: EventReader, news: RunNews) -> None:
+    def __init__(
+        self, store: Store, runs: RunReader, events: EventReader, news: RunWatcher
+    ) -> None:
         self._store = store
         self._runs = runs
         self._events = events
-        self._news = news
+        self._watcher = news
 
     async def get(self, key: str) -> RunHandle | None:
         """The run of the key that has begun and is not over; one that is queued is not active."""
-        wanted = RunFilter(statuses=_ACTIVE, key=Key(check_name(key, place="key")))
+        wanted = RunFilter(statuses=_ACTIVE, key=Key(check_name(key, field="key")))
         found = [record async for record in self._runs.list_runs(wanted, limit=1)]
         if not found:
             return None
@@ -54,7 +56,7 @@ class ActiveRuns:
             store=self._store,
             runs=self._runs,
             events=self._events,
-            news=self._news,
+            watcher=self._watcher,
         )
 
     async def queue_message(self, key: str, message: Any, *, by: str = "") -> Queueing:
@@ -68,7 +70,7 @@ class ActiveRuns:
         self,
         key: str,
         *,
-        files: Files | str = Files.KEEP,
+        files: FilesOnCancel | str = FilesOnCancel.KEEP,
         reason: str = "",
         by: str = "",
         grace_s: float = GRACE_S,
@@ -79,15 +81,15 @@ class ActiveRuns:
         """
         stopped = await self._store.apply(
             StopKey(
-                key=Key(check_name(key, place="key")),
-                files=check_word(Files, files, place="files"),
+                key=Key(check_name(key, field="key")),
+                files=parse_enum(FilesOnCancel, files, field="files"),
                 reason=reason,
                 by=by,
                 grace_s=grace_s,
             )
         )
         if stopped:  # Only the active run, which is the last, can have children.
-            await end_children_of_cancelled(self._store, self._runs, *stopped[-1])
+            await end_children_after_cancel(self._store, self._runs, *stopped[-1])
         return stopped
 
     async def abort(self, key: str, *, by: str = "") -> bool:
@@ -95,14 +97,14 @@ class ActiveRuns:
 
         Return False if the key had no run, or the loop of the active run has ended.
         """
-        return any(run.answer in _ENDING for run in await self.stop(key, by=by))
+        return any(run.result in _CANCEL_ACCEPTED for run in await self.stop(key, by=by))
 
     async def wait_for_end(self, key: str, timeout_s: float = WAIT_S) -> bool:
         """Whether the key has come to have no active run, within at least 100 ms."""
         try:
             async with asyncio.timeout(max(timeout_s, WAIT_S_MIN)):
                 while (run := await self.get(key)) is not None:
-                    await run.ended()
+                    await run.wait_for_end()
         except TimeoutError:
             return False
         return True

@@ -2,17 +2,17 @@
 
 from typing import assert_never
 
-from headway.core.command.run.idempotency import OtherRequest, Repeated
+from headway.core.command.run.idempotency import IdempotencyMismatch, Repeated
 from headway.core.command.run.submit import (
     Accepted,
     Busy,
-    HasOutput,
+    ExistingOutput,
     Joined,
-    NoRoom,
-    RowChanged,
+    KeyRowChanged,
+    LaneQueueFull,
     Steered,
     Submit,
-    SubmitAnswer,
+    SubmitResult,
 )
 from headway.core.errors import (
     IdempotencyConflict,
@@ -22,45 +22,47 @@ from headway.core.errors import (
     RevisionConflict,
 )
 from headway.core.ids import RunId
-from headway.core.run.run import Mode, RunRecord
+from headway.core.run.run import RunMode, RunRecord
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
 from headway.services.submit.run_handle import RunHandle
-from headway.services.submit.run_watcher import RunNews
+from headway.services.submit.run_watcher import RunWatcher
 
 
 async def admit(store: Store, submission: Submit) -> RunId:
     """The run that the submission led to: its own, or the one it joined, steered or repeated."""
-    return admitted(submission, await store.apply(submission))
+    return run_id_or_raise(submission, await store.apply(submission))
 
 
-async def submitted_run(
-    store: Store, submission: Submit, *, runs: RunReader, events: EventReader, news: RunNews
+async def submit_run(
+    store: Store, submission: Submit, *, runs: RunReader, events: EventReader, watcher: RunWatcher
 ) -> RunHandle:
     """The same, in the hands of whoever submits; with what was accepted, if that is known here."""
     answer = await store.apply(submission)
-    run_id = admitted(submission, answer)
+    run_id = run_id_or_raise(submission, answer)
     accepted = None
     # One that continues has its documents from another run.
-    if isinstance(answer, Accepted) and answer.run and submission.mode is Mode.START:
+    if isinstance(answer, Accepted) and answer.run and submission.mode is RunMode.START:
         accepted = RunRecord(answer.run, submission.params)
-    return RunHandle(run_id, store=store, runs=runs, events=events, news=news, accepted=accepted)
+    return RunHandle(
+        run_id, store=store, runs=runs, events=events, watcher=watcher, accepted_record=accepted
+    )
 
 
-def admitted(submission: Submit, answer: SubmitAnswer) -> RunId:
+def run_id_or_raise(submission: Submit, answer: SubmitResult) -> RunId:
     match answer:
         case Accepted(run_id=run_id) | Repeated(run_id) | Joined(run_id) | Steered(run_id=run_id):
             return run_id
         case Busy(active_run_id):
             raise KeyBusy(submission.key, active_run_id)
-        case HasOutput(file_count, example):
+        case ExistingOutput(file_count, example):
             raise OutputExists(submission.key, file_count, example)
-        case NoRoom(lane, queued_count_max):
+        case LaneQueueFull(lane, queued_count_max):
             raise LaneFull(lane, queued_count_max)
-        case RowChanged(revision):
+        case KeyRowChanged(revision):
             raise RevisionConflict(f"key {submission.key!r}", revision)
-        case OtherRequest(run_id):
+        case IdempotencyMismatch(run_id):
             assert submission.idempotency_key is not None
             raise IdempotencyConflict(submission.idempotency_key, run_id)
         case _:

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from headway.core.command.admin.set_lane import LIMIT_MAX
-from headway.core.document import Document, check_name, check_word
-from headway.core.duration import UNSET, TimeLimit, check_limit, check_seconds, limit_or
+from headway.core.document import Document, check_name, parse_enum
+from headway.core.duration import UNSET, TimeLimit, check_limit, check_seconds, resolve_limit
 from headway.core.errors import InvalidInput
 from headway.core.ids import MAIN_LANE, LaneName
 from headway.core.run.run import Recovery
-from headway.core.suggest import nearest
-from headway.services.submit.parameters import NOTHING, Parameters
+from headway.core.suggest import suggest_names
+from headway.services.submit.parameters import EMPTY, Parameters
 
 RETRY_COUNT_MAX: Final = 1_000
-OWN_LANE_PREFIX: Final = "job:"
-OWN_PREFIX: Final = "headway."
+JOB_LANE_PREFIX: Final = "job:"
+INTERNAL_PREFIX: Final = "headway."
 """Of the jobs that are headway's own: nobody else has such a name, or submits such a run."""
 JobFunction = Callable[..., Any]
 
@@ -29,8 +29,8 @@ class Backoff:
     cap_s: float = 60.0
 
     def __post_init__(self) -> None:
-        check_seconds(self.base_s, place="backoff.base_s")
-        check_seconds(self.cap_s, place="backoff.cap_s")
+        check_seconds(self.base_s, field="backoff.base_s")
+        check_seconds(self.cap_s, field="backoff.cap_s")
 
     def delay_s(self, attempt: int, *, share: float) -> float:
         """How long to wait after the failure of `attempt` (from 1); `share` is 0 to 1."""
@@ -57,7 +57,7 @@ class Job:
         # Asked for each run, and not quickly told.
         object.__setattr__(self, "is_async", inspect.iscoroutinefunction(self.function))
         for place in ("timeout_s", "queue_timeout_s"):
-            check_limit(getattr(self, place), place=place)
+            check_limit(getattr(self, place), field=place)
         if not isinstance(self.backoff, Backoff):
             raise InvalidInput("backoff", "must be a Backoff, such as Backoff(base_s=1, cap_s=60)")
         retries: object = self.retries
@@ -65,33 +65,35 @@ class Job:
             raise InvalidInput("retries", f"must be 0 to {RETRY_COUNT_MAX:,}")
 
 
-def is_own(name: str) -> bool:
-    return name.startswith(OWN_PREFIX)
+def is_internal_job(name: str) -> bool:
+    return name.startswith(INTERNAL_PREFIX)
 
 
-def registered_job(jobs: Mapping[str, Job], job: str | JobFunction) -> Job:
+def find_job(jobs: Mapping[str, Job], job: str | JobFunction) -> Job:
     """Return the job with the given name or function.
 
     Raise InvalidInput if there is none; it lists the registered jobs, the likeliest first.
     """
     name: object = job
     if callable(name):
-        return _job_of_function(jobs, name)
+        return _find_by_function(jobs, name)
     if not isinstance(name, str):
         problem = f"must be a job's name or its function, and is {type(name).__name__}"
         raise InvalidInput("job", problem)
-    if is_own(name):
+    if is_internal_job(name):
         problem = f"{name!r} is headway's own; a task of a flow is started by `flows.start`"
         raise InvalidInput("job", problem)
     if name not in jobs:
-        known = nearest(name, (one for one in jobs if not is_own(one)))
+        known = suggest_names(name, (one for one in jobs if not is_internal_job(one)))
         raise InvalidInput("job", f"{name!r} is not registered; registered are: {known}")
     return jobs[name]
 
 
-def _job_of_function(jobs: Mapping[str, Job], function: JobFunction) -> Job:
+def _find_by_function(jobs: Mapping[str, Job], function: JobFunction) -> Job:
     # Compare by equality, because each access to a method makes a new, equal object.
-    found = [job for job in jobs.values() if job.function == function and not is_own(job.name)]
+    found = [
+        job for job in jobs.values() if job.function == function and not is_internal_job(job.name)
+    ]
     if len(found) == 1:
         return found[0]
     called = getattr(function, "__name__", type(function).__name__)
@@ -99,13 +101,13 @@ def _job_of_function(jobs: Mapping[str, Job], function: JobFunction) -> Job:
         names = ", ".join(sorted(job.name for job in found))
         problem = f"the function {called!r} is registered several times; name one of: {names}"
         raise InvalidInput("job", problem)
-    known = nearest(called, (name for name in jobs if not is_own(name)))
+    known = suggest_names(called, (name for name in jobs if not is_internal_job(name)))
     problem = f"the function {called!r} is not registered with this Headway; add @hw.job to it"
     raise InvalidInput("job", f"{problem}, or name one of: {known}")
 
 
-def encoded_params(
-    job: Job, params: dict[str, Any] | None, *, kept: Mapping[str, Any] = NOTHING
+def encode_params(
+    job: Job, params: dict[str, Any] | None, *, stored: Mapping[str, Any] = EMPTY
 ) -> Document:
     """The parameters of a run of `job`, checked; InvalidInput names the first fault.
 
@@ -113,10 +115,10 @@ def encoded_params(
     """
     if params is not None and not isinstance(params, dict):
         raise InvalidInput("params", "must be a dict: names and values")
-    return job.parameters.encode(params or {}, kept=kept)
+    return job.parameters.encode(params or {}, stored=stored)
 
 
-def job_of(
+def build_job(
     function: JobFunction,
     *,
     name: str | None = None,
@@ -127,7 +129,7 @@ def job_of(
     retries: int = 0,
     backoff: Backoff | None = None,
     recovery: Recovery | str = Recovery.RESUME,
-    usual_timeout_s: float | None = None,
+    default_timeout_s: float | None = None,
 ) -> Job:
     """Return a job of `function`. Raise InvalidInput if an option is invalid.
 
@@ -135,29 +137,29 @@ def job_of(
     """
     if not callable(function):
         raise InvalidInput("job", "must be a function")
-    checked = check_name(function.__name__ if name is None else name, place="job")
-    if is_own(checked):
-        problem = f"a name that begins with {OWN_PREFIX!r} is headway's own; choose another"
+    checked = check_name(function.__name__ if name is None else name, field="job")
+    if is_internal_job(checked):
+        problem = f"a name that begins with {INTERNAL_PREFIX!r} is headway's own; choose another"
         raise InvalidInput(f"job {checked!r}", problem)
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise InvalidInput(f"job {checked!r}", "must return its result, not yield")
     return Job(
         name=checked,
         function=function,
-        lane=_lane_of(checked, lane, concurrency),
+        lane=_job_lane(checked, lane, concurrency),
         concurrency=concurrency,
-        timeout_s=limit_or(timeout_s, usual_timeout_s),
+        timeout_s=resolve_limit(timeout_s, default_timeout_s),
         queue_timeout_s=queue_timeout_s,
         retries=retries,
         backoff=Backoff() if backoff is None else backoff,
-        recovery=check_word(Recovery, recovery, place="recovery"),
+        recovery=parse_enum(Recovery, recovery, field="recovery"),
         parameters=Parameters(function, job=checked),
     )
 
 
-def _lane_of(job: str, lane: str | None, concurrency: int | None) -> LaneName:
+def _job_lane(job: str, lane: str | None, concurrency: int | None) -> LaneName:
     if concurrency is None:
-        return MAIN_LANE if lane is None else LaneName(check_name(lane, place="lane"))
+        return MAIN_LANE if lane is None else LaneName(check_name(lane, field="lane"))
     if lane is not None:
         problem = "a job with a limit of its own has a lane of its own; give this, or lane"
         raise InvalidInput("concurrency", problem)
@@ -165,4 +167,4 @@ def _lane_of(job: str, lane: str | None, concurrency: int | None) -> LaneName:
     is_number = isinstance(given, int) and not isinstance(given, bool)
     if not is_number or not 1 <= concurrency <= LIMIT_MAX:
         raise InvalidInput("concurrency", f"must be a whole number from 1 to {LIMIT_MAX:,}")
-    return LaneName(check_name(f"{OWN_LANE_PREFIX}{job}", place="job"))
+    return LaneName(check_name(f"{JOB_LANE_PREFIX}{job}", field="job"))

@@ -4,16 +4,16 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from headway.core.command.admin.clear_lane import CLEAR_COUNT_MAX, ClearRuns
 from headway.core.command.admin.set_lane import SetLane
-from headway.core.command.protocol import Changed
+from headway.core.command.protocol import RevisionMismatch
 from headway.core.document import check_name
 from headway.core.errors import RevisionConflict
 from headway.core.ids import LaneName
-from headway.core.lane_row import Lane
-from headway.ports.run_reader import LaneView, RunReader
+from headway.core.lane_row import LaneRow
+from headway.ports.run_reader import LaneCounts, RunReader
 from headway.ports.store import Store
 
 
-class Lanes:
+class LaneSettings:
     def __init__(
         self,
         store: Store,
@@ -24,7 +24,7 @@ class Lanes:
         self._reader = reader
         self._wait_for_active = wait_for_active
 
-    async def list(self) -> Sequence[LaneView]:
+    async def list(self) -> Sequence[LaneCounts]:
         """Every lane with its limits, and how many runs hold a slot or wait in it."""
         return await self._reader.lanes()
 
@@ -37,7 +37,7 @@ class Lanes:
         is_paused: bool | None = None,
         expected_revision: int | None = None,
         by: str = "",
-    ) -> Lane:
+    ) -> LaneRow:
         """Change what is given; `max_queued=-1` lifts that limit.
 
         A raised limit is used at once. A lowered one interrupts nobody: fewer start until it holds.
@@ -53,7 +53,7 @@ class Lanes:
                 by=by,
             )
         )
-        if isinstance(answer, Changed):
+        if isinstance(answer, RevisionMismatch):
             raise RevisionConflict(f"lane {name!r}", answer.revision)
         return answer
 
@@ -62,7 +62,7 @@ class Lanes:
 
         What is active goes on. What comes while this is under way stays.
         """
-        lane = LaneName(check_name(name, place="lane"))
+        lane = LaneName(check_name(name, field="lane"))
         count, before_seq = 0, None
         # Newest first: no end in here makes another run ready that is yet to be cleared.
         while page := await self._reader.queued_runs(

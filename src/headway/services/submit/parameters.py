@@ -12,11 +12,11 @@ from typing_extensions import TypedDict
 
 from headway.core.document import Document, encode_document
 from headway.core.errors import InvalidInput
-from headway.core.secret import opened, sealed
+from headway.core.secret import mark_secrets, reveal
 
-FAULT_COUNT_MAX: Final = 10
-NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
-_BY_NAME: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+ERROR_COUNT_MAX: Final = 10
+EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+_NAMED_KINDS: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class Parameters:
@@ -27,25 +27,25 @@ class Parameters:
 
     def __init__(self, function: Callable[..., Any], *, job: str) -> None:
         place = f"job {job!r}"
-        context, *others = _parameters_of(function, place)
-        if context.kind not in (*_BY_NAME[:1], inspect.Parameter.POSITIONAL_ONLY):
+        context, *others = _read_parameters(function, place)
+        if context.kind not in (*_NAMED_KINDS[:1], inspect.Parameter.POSITIONAL_ONLY):
             raise InvalidInput(place, "must take the run's context first")
-        hints = _hints_of(function, place)
+        hints = _read_hints(function, place)
         self._adapters: dict[str, TypeAdapter[Any]] = {}
         self._required: list[str] = []
         self._defaults: dict[str, Any] = {}
-        self._takes_more = False
-        self._secrets: list[str] = []
+        self._allows_extra = False
+        self._secret_names: list[str] = []
         for parameter in others:
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                self._takes_more = True
+                self._allows_extra = True
                 continue
-            if parameter.kind not in _BY_NAME:
+            if parameter.kind not in _NAMED_KINDS:
                 raise InvalidInput(place, f"cannot be given {parameter.name!r} by name")
-            self._add(parameter, hints.get(parameter.name, Any), place)
-        self._all = self._together({one.name: hints.get(one.name, Any) for one in others})
+            self._add_parameter(parameter, hints.get(parameter.name, Any), place)
+        self._adapter = self._build_adapter({one.name: hints.get(one.name, Any) for one in others})
 
-    def _together(self, hints: dict[str, Any]) -> TypeAdapter[dict[str, Any]]:
+    def _build_adapter(self, hints: dict[str, Any]) -> TypeAdapter[dict[str, Any]]:
         """All parameters as one object, read in one go."""
         types = {
             name: hints[name] if name in self._required else NotRequired[hints[name]]
@@ -53,10 +53,10 @@ class Parameters:
         }
         make: Any = TypedDict
         kind = make("Params", types)
-        kind.__pydantic_config__ = ConfigDict(extra="allow" if self._takes_more else "forbid")
+        kind.__pydantic_config__ = ConfigDict(extra="allow" if self._allows_extra else "forbid")
         return TypeAdapter(kind)
 
-    def _add(self, parameter: inspect.Parameter, hint: Any, place: str) -> None:
+    def _add_parameter(self, parameter: inspect.Parameter, hint: Any, place: str) -> None:
         name = parameter.name
         try:
             self._adapters[name] = TypeAdapter(hint)
@@ -64,50 +64,56 @@ class Parameters:
             problem = f"has a parameter {name!r} whose type cannot be checked"
             raise InvalidInput(place, problem) from error
         if _is_secret(self._adapters[name], f"{place}, parameter {name!r}"):
-            self._secrets.append(name)
+            self._secret_names.append(name)
         if parameter.default is inspect.Parameter.empty:
             self._required.append(name)
             return
-        if name in self._secrets:
+        if name in self._secret_names:
             return  # Nobody shall read it in a document.
         try:
             default = self._adapters[name].dump_python(parameter.default, mode="json")
-            encode_document(default, place=name)
+            encode_document(default, field=name)
         except (ValueError, InvalidInput):
             return  # It stays the function's own business.
         self._defaults[name] = default
 
-    def encode(self, given: Mapping[str, Any], *, kept: Mapping[str, Any] = NOTHING) -> Document:
+    def encode(self, given: Mapping[str, Any], *, stored: Mapping[str, Any] = EMPTY) -> Document:
         """The parameters as they are now, defaults included; InvalidInput names what is wrong.
 
         A secret of which is only said that it is set is as in `kept`.
         """
-        values = {**self._defaults, **self.sealed(given, kept=kept)}
-        document = encode_document(values, place="params")
+        values = {**self._defaults, **self.seal_secrets(given, stored=stored)}
+        document = encode_document(values, field="params")
         self.parse(document)
         return document
 
-    def sealed(self, given: Mapping[str, Any], *, kept: Mapping[str, Any]) -> Mapping[str, Any]:
+    def seal_secrets(
+        self, given: Mapping[str, Any], *, stored: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         """Those that are annotated as secrets (`pydantic.SecretStr`) marked as such."""
-        return sealed(given, self._secrets, kept=kept) if self._secrets else given
+        return (
+            mark_secrets(given, self._secret_names, stored=stored) if self._secret_names else given
+        )
 
-    def marked(self, document: str) -> str:
+    def mark_secrets(self, document: str) -> str:
         """What was kept as `document`, its secrets marked; however long that makes it."""
-        if not self._secrets:
+        if not self._secret_names:
             return document
         params = json.loads(document)
-        return json.dumps(sealed(params, self._secrets, kept=params), ensure_ascii=False)
+        return json.dumps(
+            mark_secrets(params, self._secret_names, stored=params), ensure_ascii=False
+        )
 
     def parse(self, document: str) -> dict[str, Any]:
         """The arguments for the function; InvalidInput names every field that is wrong."""
         try:
-            if self._secrets:
-                document = json.dumps(opened(document))
-            return self._all.validate_json(document, strict=True)
+            if self._secret_names:
+                document = json.dumps(reveal(document))
+            return self._adapter.validate_json(document, strict=True)
         except ValidationError as error:
-            raise _refusal(self._faults(error)) from None
+            raise _to_invalid_input(self._list_errors(error)) from None
 
-    def _faults(self, error: ValidationError) -> list[tuple[str, str]]:
+    def _list_errors(self, error: ValidationError) -> list[tuple[str, str]]:
         """The first of each parameter: those that are unknown, those that are missing, the rest."""
         faults: dict[str, tuple[int, str, str]] = {}
         for fault in error.errors(include_url=False, include_context=False, include_input=False):
@@ -135,7 +141,7 @@ class Parameters:
         for name, default in self._defaults.items():
             properties[name] = {**properties[name], "default": default}
         schema["required"] = list(self._required)
-        schema["additionalProperties"] = self._takes_more
+        schema["additionalProperties"] = self._allows_extra
         return {**schema, **({"$defs": shared["$defs"]} if "$defs" in shared else {})}
 
 
@@ -152,23 +158,23 @@ def _is_secret(adapter: TypeAdapter[Any], place: str) -> bool:
     return False
 
 
-def _refusal(faults: Sequence[tuple[str, str]]) -> InvalidInput:
+def _to_invalid_input(faults: Sequence[tuple[str, str]]) -> InvalidInput:
     """One sentence for all of them, as far as a sentence goes."""
-    (place, problem), *others = faults[:FAULT_COUNT_MAX]
+    (place, problem), *others = faults[:ERROR_COUNT_MAX]
     more = [f"params.{place}: {problem}" for place, problem in others]
-    if len(faults) > FAULT_COUNT_MAX:
-        more.append(f"and {len(faults) - FAULT_COUNT_MAX} more")
+    if len(faults) > ERROR_COUNT_MAX:
+        more.append(f"and {len(faults) - ERROR_COUNT_MAX} more")
     return InvalidInput(f"params.{place}", "; ".join((problem, *more)))
 
 
-def _parameters_of(function: Callable[..., Any], place: str) -> list[inspect.Parameter]:
+def _read_parameters(function: Callable[..., Any], place: str) -> list[inspect.Parameter]:
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters:
         raise InvalidInput(place, "must take the run's context first")
     return parameters
 
 
-def _hints_of(function: Callable[..., Any], place: str) -> dict[str, Any]:
+def _read_hints(function: Callable[..., Any], place: str) -> dict[str, Any]:
     try:
         return get_type_hints(function, include_extras=True)
     except NameError as error:

@@ -6,42 +6,42 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from headway.core.batch_state import MESSAGE
-from headway.core.command.run.cancel import GRACE_S, CancelAnswer, RequestCancel
-from headway.core.command.run.idempotency import OtherRequest
+from headway.core.command.run.cancel import GRACE_S, CancelResult, RequestCancel
+from headway.core.command.run.idempotency import IdempotencyMismatch
 from headway.core.command.run.inbox import (
     ANSWER,
     InboxFull,
+    MessageNotAccepted,
     NotActive,
-    NotTaken,
     PostToInbox,
     UnknownRun,
 )
-from headway.core.command.run.interrupt import NotAsked, Unfit
-from headway.core.document import check_word, encode_document
+from headway.core.command.run.interrupt import AnswerMismatch, NoOpenInterrupt
+from headway.core.document import encode_document, parse_enum
 from headway.core.duration import check_seconds
 from headway.core.errors import (
     Error,
     IdempotencyConflict,
     InboxOverflow,
+    InterruptNotOpen,
     InvalidInput,
     MessageRefused,
-    QuestionNotOpen,
     RunNotActive,
     RunNotFound,
 )
 from headway.core.ids import RunId
 from headway.core.run.events import Event
-from headway.core.run.run import Files, RunRecord
+from headway.core.run.run import FilesOnCancel, RunRecord
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import TERMINAL
 from headway.core.run.window import Delivery, Refusal, Window
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
-from headway.services.end_children import end_children_of_cancelled
-from headway.services.submit.run_watcher import RunNews
+from headway.services.end_children import end_children_after_cancel
+from headway.services.submit.run_watcher import RunWatcher
 
-PAGE_COUNT: Final = 500
+PAGE_SIZE: Final = 500
 PAGE_LENGTH_MAX: Final = 1 << 20
 
 
@@ -56,12 +56,12 @@ class RunFailed(Error):
         self.error = error
 
 
-def outcome_of(record: RunRecord) -> Any:
+def result_or_raise(record: RunRecord) -> Any:
     """The result of a run that is over; RunFailed when there is none."""
     if record.run.status is RunStatus.SUCCEEDED:
         assert record.result is not None
         return json.loads(record.result)
-    raise RunFailed(record.run.id, record.run.status, _error_of(record))
+    raise RunFailed(record.run.id, record.run.status, _to_error(record))
 
 
 class RunHandle:
@@ -74,16 +74,16 @@ class RunHandle:
         store: Store,
         runs: RunReader,
         events: EventReader,
-        news: RunNews,
-        accepted: RunRecord | None = None,
+        watcher: RunWatcher,
+        accepted_record: RunRecord | None = None,
     ) -> None:
         self.id = run_id
-        self.accepted = accepted
+        self.accepted_record = accepted_record
         """The run as it was accepted, if this is the handle that came of it."""
         self._store = store
         self._runs = runs
         self._events = events
-        self._news = news
+        self._watcher = watcher
 
     def __repr__(self) -> str:
         return f"RunHandle({self.id!r})"
@@ -101,11 +101,11 @@ class RunHandle:
     async def cancel(
         self,
         *,
-        files: Files | str = Files.KEEP,
+        files: FilesOnCancel | str = FilesOnCancel.KEEP,
         reason: str = "",
         by: str = "",
         grace_s: float = GRACE_S,
-    ) -> CancelAnswer:
+    ) -> CancelResult:
         """Ask for its end; the answer tells whether it is over already or has yet to unwind.
 
         What it has started as a parent is asked to end with it.
@@ -113,13 +113,13 @@ class RunHandle:
         answer = await self._store.apply(
             RequestCancel(
                 run_id=self.id,
-                files=check_word(Files, files, place="files"),
+                files=parse_enum(FilesOnCancel, files, field="files"),
                 reason=reason,
                 by=by,
                 grace_s=grace_s,
             )
         )
-        await end_children_of_cancelled(self._store, self._runs, self.id, answer)
+        await end_children_after_cancel(self._store, self._runs, self.id, answer)
         return answer
 
     async def send(
@@ -146,7 +146,7 @@ class RunHandle:
             MESSAGE,
             message,
             by=by,
-            delivery=check_word(Delivery, deliver, place="deliver"),
+            delivery=parse_enum(Delivery, deliver, field="deliver"),
             idempotency_key=idempotency_key,
         )
 
@@ -164,10 +164,10 @@ class RunHandle:
 
     async def is_streaming(self) -> bool:
         """Whether its loop takes messages now."""
-        return (await self.record()).run.is_interactive == Window.STREAMING
+        return (await self.record()).run.window == Window.STREAMING
 
     async def is_compacting(self) -> bool:
-        return (await self.record()).run.is_interactive == Window.COMPACTING
+        return (await self.record()).run.window == Window.COMPACTING
 
     async def answer(self, call_id: str, answer: Any, *, by: str = "") -> None:
         """Answer a question that the job asks in `ctx.interrupt()`; the first answer stands.
@@ -188,7 +188,7 @@ class RunHandle:
         delivery: Delivery = Delivery.NOW,
         idempotency_key: str | None = None,
     ) -> None:
-        document = encode_document(payload, place=kind)
+        document = encode_document(payload, field=kind)
         answer = await self._store.apply(
             PostToInbox(
                 run_id=self.id,
@@ -200,7 +200,7 @@ class RunHandle:
                 idempotency_key=idempotency_key,
             )
         )
-        if isinstance(answer, OtherRequest):
+        if isinstance(answer, IdempotencyMismatch):
             assert idempotency_key is not None
             raise IdempotencyConflict(idempotency_key, answer.run_id)
         if isinstance(answer, UnknownRun):
@@ -209,22 +209,22 @@ class RunHandle:
             raise RunNotActive(self.id)
         if isinstance(answer, InboxFull):
             raise InboxOverflow(self.id, answer.unread_count_max)
-        if isinstance(answer, NotTaken):
+        if isinstance(answer, MessageNotAccepted):
             raise MessageRefused(self.id, answer.refusal.value, can_wait=answer.can_wait)
-        if isinstance(answer, Unfit):
-            raise InvalidInput(answer.place, answer.problem)
-        if isinstance(answer, NotAsked):
+        if isinstance(answer, AnswerMismatch):
+            raise InvalidInput(answer.field, answer.problem)
+        if isinstance(answer, NoOpenInterrupt):
             assert call_id is not None
-            raise QuestionNotOpen(
+            raise InterruptNotOpen(
                 self.id,
                 call_id,
                 is_answered=answer.is_answered,
                 open_call_ids=answer.open_call_ids,
             )
 
-    async def questions(self) -> dict[str, Any]:
+    async def interrupts(self) -> dict[str, Any]:
         """What the job asks now and nobody has answered, by `call_id`."""
-        asked = await self._runs.questions(self.id)
+        asked = await self._runs.interrupts(self.id)
         return {one.call_id: json.loads(one.question) for one in asked}
 
     async def result(self, timeout_s: float | None = None) -> Any:
@@ -233,37 +233,37 @@ class RunHandle:
         TimeoutError when that takes longer than `timeout_s`; the run goes on.
         """
         if timeout_s is not None:
-            check_seconds(timeout_s, place="timeout_s")
+            check_seconds(timeout_s, field="timeout_s")
         try:
             async with asyncio.timeout(timeout_s):
-                record = await self.ended()
+                record = await self.wait_for_end()
         except TimeoutError:
             problem = f"run {self.id} has not ended within {timeout_s:g} s; it goes on"
             raise TimeoutError(problem) from None
-        return outcome_of(record)
+        return result_or_raise(record)
 
-    async def ended(self) -> RunRecord:
+    async def wait_for_end(self) -> RunRecord:
         """The run, once it is over, however it ended."""
-        with self._news.about(self.id) as news:
+        with self._watcher.open_waiter(self.id) as news:
             while True:  # Until the run ends; whoever does not want to wait sets a timeout.
-                news.begin_look()
+                news.begin_read()
                 record = await self.record()
-                news.has_seen(record.run.run_seq)
+                news.note_seen(record.run.run_seq)
                 if record.run.status in TERMINAL:
                     return record
                 await news.wait()
 
     async def events(self, *, after_seq: int = 0) -> AsyncIterator[Event]:
         """Its events in their order, as they happen, until the run is over."""
-        with self._news.about(self.id) as news:
+        with self._watcher.open_waiter(self.id) as news:
             while True:  # Until the run is over.
-                news.begin_look()
+                news.begin_read()
                 run = (await self.record()).run  # Before the events.
-                news.has_seen(run.run_seq)
+                news.note_seen(run.run_seq)
                 while True:  # Until there are no more for now.
                     page = await self._events.events(
                         after_seq=after_seq,
-                        limit=PAGE_COUNT,
+                        limit=PAGE_SIZE,
                         length_max=PAGE_LENGTH_MAX,
                         run_id=self.id,
                     )
@@ -277,7 +277,7 @@ class RunHandle:
                 await news.wait()
 
 
-def _error_of(record: RunRecord) -> Any:
+def _to_error(record: RunRecord) -> Any:
     """What went wrong, or why somebody cancelled it, if they said."""
     if record.error is not None:
         return json.loads(record.error)

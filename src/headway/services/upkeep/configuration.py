@@ -15,7 +15,7 @@ log = event_log(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Reloaded:
+class ReloadResult:
     """The changes that a reload of the configuration has made."""
 
     lanes: tuple[ConfiguredLane, ...]
@@ -38,9 +38,9 @@ async def configure_lanes(
 
 
 @asynccontextmanager
-async def reloaded_on(
+async def reload_on_signal(
     call_on_signal: Callable[[Callable[[], None]], AbstractContextManager[None]],
-    reload: Callable[[], Awaitable[Reloaded]],
+    reload: Callable[[], Awaitable[ReloadResult]],
 ) -> AsyncIterator[None]:
     """Reload after each signal inside the block. Signals during a reload cause one more."""
     asked = asyncio.Event()
@@ -49,7 +49,7 @@ async def reloaded_on(
         while True:  # Until it is cancelled.
             await asked.wait()
             asked.clear()
-            await _reload(reload)
+            await _reload_and_log(reload)
 
     with call_on_signal(asked.set):
         following = asyncio.create_task(follow())
@@ -60,7 +60,7 @@ async def reloaded_on(
             await asyncio.wait([following])
 
 
-async def _reload(reload: Callable[[], Awaitable[Reloaded]]) -> None:
+async def _reload_and_log(reload: Callable[[], Awaitable[ReloadResult]]) -> None:
     try:
         reloaded = await reload()
     except ConfigurationError as error:

@@ -19,30 +19,30 @@ from headway.core.errors import InfrastructureError
 from headway.core.ids import Instant, RunId
 from headway.core.run.events import Event
 from headway.log import event_log
-from headway.ports.event_reader import EventReader, Page
+from headway.ports.event_reader import EventReader, EventSlice
 from headway.ports.store import Store
-from headway.services.retrying import is_set_within
+from headway.services.retrying import wait_until_set
 
 POLL_S: Final = 1.0
-PAGE_COUNT: Final = 500
+PAGE_SIZE: Final = 500
 PAGE_LENGTH_MAX: Final = 128 << 10
 """Of what one watcher is given at a time; an event that is longer goes alone."""
-HELD_COUNT_MAX: Final = 4_000
-HELD_LENGTH_MAX: Final = 32 << 20
+BUFFER_COUNT_MAX: Final = 4_000
+BUFFER_LENGTH_MAX: Final = 32 << 20
 
 T = TypeVar("T", bound=Sized)
 log = event_log(__name__)
 
 
-class Entry(NamedTuple, Generic[T]):
+class FeedEntry(NamedTuple, Generic[T]):
     event: Event
     """Without its payload: that is in `packed`."""
     packed: T
 
 
-class Batch(NamedTuple, Generic[T]):
-    entries: Sequence[Entry[T]]
-    upto_seq: int
+class FeedPage(NamedTuple, Generic[T]):
+    entries: Sequence[FeedEntry[T]]
+    up_to_seq: int
     """Everything up to here was looked at: where the next look begins."""
     is_gap: bool = False
     """What was asked for is not there: take a snapshot, and go on from `upto_seq`."""
@@ -52,7 +52,7 @@ class Batch(NamedTuple, Generic[T]):
     """Of the database that was read."""
 
 
-NOTHING_ASKED: Final = (-1, -1, Batch[Any]((), -1))
+EMPTY_CACHE: Final = (-1, -1, FeedPage[Any]((), -1))
 
 
 class EventFeed(Generic[T]):
@@ -68,20 +68,20 @@ class EventFeed(Generic[T]):
         reader: EventReader,
         *,
         pack: Callable[[Event], T],
-        note: Callable[[Event], None] = lambda _: None,
+        on_event: Callable[[Event], None] = lambda _: None,
     ) -> None:
-        self._note = note
+        self._on_event = on_event
         self._store = store
         self._reader = reader
         self._pack = pack
-        self._held: deque[Entry[T]] = deque()
-        self._held_length = 0
-        self._asked: tuple[int, int, Batch[T]] = NOTHING_ASKED
+        self._buffer: deque[FeedEntry[T]] = deque()
+        self._buffer_length = 0
+        self._cached_page: tuple[int, int, FeedPage[T]] = EMPTY_CACHE
         """What was wanted last: after which one, up to which, and what that is."""
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._is_reading = False
-        self._is_replaced = False
+        self._is_history_replaced = False
         """Whether a number now belongs to another event, so that the events in memory are wrong."""
         self.last_seq = 0
         self.last_at: Instant | None = None
@@ -95,9 +95,11 @@ class EventFeed(Generic[T]):
     async def __aenter__(self) -> Self:
         page = await self._reader.events(after_seq=0, limit=0)
         self.last_seq, self.epoch = page.last_seq, page.epoch
-        self.last_at = (await self._reader.events(after_seq=self.last_seq, limit=0)).after_at
-        self._stop_listening = self._store.listen(self._hear)
-        self._following = asyncio.create_task(self._follow())
+        self.last_at = (
+            await self._reader.events(after_seq=self.last_seq, limit=0)
+        ).after_seq_written_at
+        self._stop_listening = self._store.listen(self._on_events)
+        self._follow_task = asyncio.create_task(self._follow())
         return self
 
     async def __aexit__(
@@ -108,29 +110,29 @@ class EventFeed(Generic[T]):
     ) -> None:
         self.close()
         self._stop_listening()
-        self._following.cancel()
-        await asyncio.wait([self._following])
+        self._follow_task.cancel()
+        await asyncio.wait([self._follow_task])
 
     def close(self) -> None:
         """Wake all watchers, for the last time."""
         self.is_closed = True
-        self._tell()
+        self._wake_watchers()
 
-    async def after(self, seq: int, *, run_id: RunId | None = None) -> Batch[T]:
+    async def page_after(self, seq: int, *, run_id: RunId | None = None) -> FeedPage[T]:
         """What follows `seq`, a page of it at most; of one run, if that is wanted."""
         last_seq = self.last_seq
         if seq > last_seq:  # It may be what another process has committed just now.
             page = await self._reader.events(after_seq=seq, limit=1)
-            return Batch((), min(seq, page.last_seq), is_gap=seq > page.last_seq)
+            return FeedPage((), min(seq, page.last_seq), is_gap=seq > page.last_seq)
         if seq == last_seq:
-            return Batch((), seq)
-        if self._asked[:2] == (seq, last_seq):
-            return self._asked[2]  # Most watchers are at the same place.
-        if self._held and self._held[0].event.seq <= seq + 1:
-            start = seq + 1 - self._held[0].event.seq  # There are no gaps.
-            entries = _page(islice(self._held, start, start + PAGE_COUNT))
-            self._asked = (seq, last_seq, Batch(entries, entries[-1].event.seq))
-            return self._asked[2]
+            return FeedPage((), seq)
+        if self._cached_page[:2] == (seq, last_seq):
+            return self._cached_page[2]  # Most watchers are at the same place.
+        if self._buffer and self._buffer[0].event.seq <= seq + 1:
+            start = seq + 1 - self._buffer[0].event.seq  # There are no gaps.
+            entries = _cut_page(islice(self._buffer, start, start + PAGE_SIZE))
+            self._cached_page = (seq, last_seq, FeedPage(entries, entries[-1].event.seq))
+            return self._cached_page[2]
         return await self.read(seq, run_id=run_id)
 
     async def time_of(self, seq: int) -> Instant | None:
@@ -138,13 +140,13 @@ class EventFeed(Generic[T]):
         known_at = self._known_time_of(seq)
         if known_at is not None or seq == self.last_seq:
             return known_at
-        return (await self._reader.events(after_seq=seq, limit=0)).after_at
+        return (await self._reader.events(after_seq=seq, limit=0)).after_seq_written_at
 
     def _known_time_of(self, seq: int) -> Instant | None:
         if seq == self.last_seq:
             return self.last_at
-        first_seq = self._held[0].event.seq if self._held else self.last_seq + 1
-        return self._held[seq - first_seq].event.at if first_seq <= seq < self.last_seq else None
+        first_seq = self._buffer[0].event.seq if self._buffer else self.last_seq + 1
+        return self._buffer[seq - first_seq].event.at if first_seq <= seq < self.last_seq else None
 
     async def read(
         self,
@@ -154,7 +156,7 @@ class EventFeed(Generic[T]):
         at: Instant | None = None,
         epoch: int | None = None,
         or_oldest: bool = False,
-    ) -> Batch[T]:
+    ) -> FeedPage[T]:
         """The same from the database: whatever was committed before is in it.
 
         `at` is when the event `seq` was written, and `epoch` the one in which it was read, if the
@@ -162,17 +164,17 @@ class EventFeed(Generic[T]):
         With `or_oldest` a gap comes with what follows it, from the oldest that is kept.
         """
         page = await self._reader.events(
-            after_seq=seq, limit=PAGE_COUNT, length_max=PAGE_LENGTH_MAX, run_id=run_id
+            after_seq=seq, limit=PAGE_SIZE, length_max=PAGE_LENGTH_MAX, run_id=run_id
         )
-        has_moved = epoch not in (None, page.epoch) or at not in (None, page.after_at)
+        has_moved = epoch not in (None, page.epoch) or at not in (None, page.after_seq_written_at)
         is_gap = has_moved or not page.pruned_seq <= seq <= page.last_seq
         if is_gap and not or_oldest:
-            return Batch((), page.last_seq, is_gap=True, epoch=page.epoch)
-        entries = [self._entry(event) for event in page.events]
+            return FeedPage((), page.last_seq, is_gap=True, epoch=page.epoch)
+        entries = [self._to_entry(event) for event in page.events]
         upto_seq = entries[-1].event.seq if page.has_more else page.last_seq
-        return Batch(entries, upto_seq, is_gap, upto_seq < page.last_seq, page.epoch)
+        return FeedPage(entries, upto_seq, is_gap, upto_seq < page.last_seq, page.epoch)
 
-    async def reach(self, epoch: int) -> None:
+    async def wait_for_epoch(self, epoch: int) -> None:
         """Wait until it is known here, too, if the database is there already.
 
         A watcher may have read of a failover from the database before this feed has seen it.
@@ -189,24 +191,24 @@ class EventFeed(Generic[T]):
         changed = self._changed
         if self.last_seq > seq or self.is_closed:
             return
-        await is_set_within(changed, timeout_s)
+        await wait_until_set(changed, timeout_s)
 
-    def _hear(self, events: Sequence[Event]) -> None:
+    def _on_events(self, events: Sequence[Event]) -> None:
         """What follows at once on what is known is taken as it is; else the database is asked."""
         fresh = [event for event in events if event.seq > self.last_seq]
         seqs = [event.seq for event in fresh]
         for event in events[: len(events) - len(fresh)]:
             if self._known_time_of(event.seq) not in (None, event.at):
-                self._is_replaced = True
+                self._is_history_replaced = True
         if (
             self._is_reading
-            or self._is_replaced
+            or self._is_history_replaced
             or seqs != list(range(self.last_seq + 1, self.last_seq + 1 + len(seqs)))
         ):
             self._wake.set()
         elif fresh:
             try:
-                self._take(fresh)
+                self._append(fresh)
             except Exception:  # Whoever has committed them is not to blame.
                 log.exception("events_not_taken")
                 self._wake.set()
@@ -215,7 +217,7 @@ class EventFeed(Generic[T]):
         while True:  # Ends by cancellation only.
             self._wake.clear()
             try:
-                while await self._read_on():
+                while await self._read_next():
                     continue
             except InfrastructureError as error:  # Watchers wait; nothing is lost.
                 log.warning("events_not_read", extra={"reason": str(error)})
@@ -223,71 +225,73 @@ class EventFeed(Generic[T]):
             except Exception:  # Nobody would begin anew: watchers would wait for ever.
                 log.exception("event_feed_broke")
                 await asyncio.sleep(POLL_S)
-            await is_set_within(self._wake, POLL_S)
+            await wait_until_set(self._wake, POLL_S)
 
-    async def _read_on(self) -> bool:
+    async def _read_next(self) -> bool:
         """Whether there may be more."""
         last_at: Instant | None = None
         self._is_reading = True
         try:
             page = await self._reader.events(
-                after_seq=self.last_seq, limit=PAGE_COUNT, length_max=PAGE_LENGTH_MAX
+                after_seq=self.last_seq, limit=PAGE_SIZE, length_max=PAGE_LENGTH_MAX
             )
-            has_moved = self._has_moved(page)
+            has_moved = self._has_other_history(page)
             is_lost = has_moved or self.last_seq < page.pruned_seq
             if is_lost:
                 # Read once here, or each watcher would query it for the ids of its pings.
-                last_at = (await self._reader.events(after_seq=page.last_seq, limit=0)).after_at
+                last_at = (
+                    await self._reader.events(after_seq=page.last_seq, limit=0)
+                ).after_seq_written_at
         finally:
             self._is_reading = False
         if is_lost:
             # Another database than before, or long asleep: nothing that is held is of use.
-            self._held.clear()
-            self._held_length = 0
-            self._asked = NOTHING_ASKED
+            self._buffer.clear()
+            self._buffer_length = 0
+            self._cached_page = EMPTY_CACHE
             self.last_seq, self.epoch, self.last_at = page.last_seq, page.epoch, last_at
             self.history_count += has_moved
-            self._is_replaced = False
-            self._tell()
+            self._is_history_replaced = False
+            self._wake_watchers()
             return False
         if page.events:
-            self._take(page.events)
+            self._append(page.events)
         return page.has_more
 
-    def _has_moved(self, page: Page) -> bool:
+    def _has_other_history(self, page: EventSlice) -> bool:
         """Return whether the database has another history than the one read so far."""
-        if self._is_replaced or page.epoch != self.epoch or page.last_seq < self.last_seq:
+        if self._is_history_replaced or page.epoch != self.epoch or page.last_seq < self.last_seq:
             return True
         # An event that is pruned cannot be compared.
         is_comparable = self.last_seq > page.pruned_seq and self.last_at is not None
-        return is_comparable and page.after_at != self.last_at
+        return is_comparable and page.after_seq_written_at != self.last_at
 
-    def _take(self, events: Sequence[Event]) -> None:
+    def _append(self, events: Sequence[Event]) -> None:
         # All that can go wrong comes first: half of them taken would be taken twice.
-        entries = [self._entry(event) for event in events]
-        self._held.extend(entries)
-        self._held_length += sum([len(one.packed) for one in entries])
-        while len(self._held) > HELD_COUNT_MAX or self._held_length > HELD_LENGTH_MAX:
-            self._held_length -= len(self._held.popleft().packed)
+        entries = [self._to_entry(event) for event in events]
+        self._buffer.extend(entries)
+        self._buffer_length += sum([len(one.packed) for one in entries])
+        while len(self._buffer) > BUFFER_COUNT_MAX or self._buffer_length > BUFFER_LENGTH_MAX:
+            self._buffer_length -= len(self._buffer.popleft().packed)
         self.last_seq, self.last_at = events[-1].seq, events[-1].at
-        self._tell()
+        self._wake_watchers()
         for event in events:
             try:
-                self._note(event)
+                self._on_event(event)
             except Exception:  # It is not counted, and all others are.
                 log.exception("event_not_noted", extra={"seq": event.seq})
 
-    def _entry(self, event: Event) -> Entry[T]:
-        return Entry(event._replace(payload=""), self._pack(event))
+    def _to_entry(self, event: Event) -> FeedEntry[T]:
+        return FeedEntry(event._replace(payload=""), self._pack(event))
 
-    def _tell(self) -> None:
+    def _wake_watchers(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
 
-def _page(entries: Iterable[Entry[T]]) -> list[Entry[T]]:
+def _cut_page(entries: Iterable[FeedEntry[T]]) -> list[FeedEntry[T]]:
     """As many of them as one may be given at a time, one at least."""
-    page: list[Entry[T]] = []
+    page: list[FeedEntry[T]] = []
     length = 0
     for entry in entries:
         length += len(entry.packed)

@@ -8,23 +8,23 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from headway.core.doctor.finding import Finding, Weight
+from headway.core.doctor.finding import Finding, Severity
 from headway.core.doctor.run_page import check_instances, check_page
 from headway.core.doctor.slots import SlotReplay
-from headway.core.doctor.stream import Extent, check_events, check_extent, check_lane
+from headway.core.doctor.stream import StreamExtent, check_events, check_extent, check_lane
 from headway.core.timeouts import LEASE_TTL_S
 from headway.ports.clock import Clock
 from headway.ports.doctor_reader import DoctorReader
 from headway.services.engine.engine import SWEEP_S
 
-PATIENCE_S: Final = LEASE_TTL_S + SWEEP_S
+TOLERANCE_S: Final = LEASE_TTL_S + SWEEP_S
 RUN_COUNT_MAX: Final = 500
 EVENT_COUNT_MAX: Final = 10_000
 FINDING_COUNT_MAX: Final = 1_000
 
 
 @dataclass(slots=True)
-class Checked:
+class DoctorProgress:
     """How much was looked at, so far."""
 
     run_count: int = 0
@@ -48,22 +48,22 @@ class Examination:
     lane_count: int
 
     @property
-    def is_well(self) -> bool:
+    def is_healthy(self) -> bool:
         """No promise is broken. A note is odd, and within the promises."""
         return self.violation_count == 0
 
 
-async def examined(reader: DoctorReader, clock: Clock) -> Examination:
+async def run_doctor(reader: DoctorReader, clock: Clock) -> Examination:
     """All that is wrong, at once."""
-    checked, counts, findings = Checked(), Counter[Weight](), list[Finding]()
+    checked, counts, findings = DoctorProgress(), Counter[Severity](), list[Finding]()
     async for finding in examine(reader, clock, checked, lambda: None):
-        counts[finding.weight] += 1
+        counts[finding.severity] += 1
         if len(findings) < FINDING_COUNT_MAX:
             findings.append(finding)
     return Examination(
         findings=tuple(findings),
-        violation_count=counts[Weight.VIOLATION],
-        note_count=counts[Weight.NOTE],
+        violation_count=counts[Severity.VIOLATION],
+        note_count=counts[Severity.NOTE],
         run_count=checked.run_count,
         event_count=checked.event_count,
         lane_count=checked.lane_count,
@@ -71,7 +71,7 @@ async def examined(reader: DoctorReader, clock: Clock) -> Examination:
 
 
 async def examine(
-    reader: DoctorReader, clock: Clock, checked: Checked, on_page: Callable[[], None]
+    reader: DoctorReader, clock: Clock, checked: DoctorProgress, on_page: Callable[[], None]
 ) -> AsyncIterator[Finding]:
     """Everything that is wrong. `checked` is kept up to date; `on_page` is told when it has moved.
 
@@ -81,9 +81,7 @@ async def examine(
     checked.total = extent.seq + extent.seq - extent.pruned_seq
     for finding in check_extent(extent):
         yield finding
-    for finding in check_instances(
-        await reader.instances(), now=clock.now(), patience_s=PATIENCE_S
-    ):
+    for finding in check_instances(await reader.instances(), now=clock.now(), grace_s=TOLERANCE_S):
         yield finding
     uses = await reader.lane_uses()
     for use in uses:
@@ -92,7 +90,7 @@ async def examine(
             yield finding
     async for finding in _examine_runs(reader, clock, extent, checked, on_page):
         yield finding
-    slots = SlotReplay([use.lane for use in uses], is_whole=extent.pruned_seq == 0)
+    slots = SlotReplay([use.lane for use in uses], is_unpruned=extent.pruned_seq == 0)
     async for finding in _examine_events(reader, extent, slots, checked, on_page):
         yield finding
 
@@ -100,16 +98,16 @@ async def examine(
 async def _examine_runs(
     reader: DoctorReader,
     clock: Clock,
-    extent: Extent,
-    checked: Checked,
+    extent: StreamExtent,
+    checked: DoctorProgress,
     on_page: Callable[[], None],
 ) -> AsyncIterator[Finding]:
     after_seq = 0
     while after_seq < extent.seq:
         page = await reader.run_page(after_seq=after_seq, limit=RUN_COUNT_MAX)
-        for finding in check_page(page, now=clock.now(), patience_s=PATIENCE_S):
+        for finding in check_page(page, now=clock.now(), grace_s=TOLERANCE_S):
             yield finding
-        checked.run_count += len(page.runs) + len(page.unreadable)
+        checked.run_count += len(page.runs) + len(page.unknown_values)
         after_seq = extent.seq if page.last_seq is None else page.last_seq
         checked.done = min(after_seq, extent.seq)
         on_page()
@@ -117,9 +115,9 @@ async def _examine_runs(
 
 async def _examine_events(
     reader: DoctorReader,
-    extent: Extent,
+    extent: StreamExtent,
     slots: SlotReplay,
-    checked: Checked,
+    checked: DoctorProgress,
     on_page: Callable[[], None],
 ) -> AsyncIterator[Finding]:
     after_seq = extent.pruned_seq
@@ -128,9 +126,9 @@ async def _examine_events(
         for finding in check_events(page):
             yield finding
         if page.after_seq > after_seq:
-            slots.forget()
+            slots.reset()
         for event in page.slot_events:
-            for finding in slots.take(event):
+            for finding in slots.apply(event):
                 yield finding
         seqs = page.seqs
         checked.event_count += page.up_to_seq - page.after_seq if seqs is None else len(seqs)

@@ -16,19 +16,19 @@ from headway.core.errors import InfrastructureError, StoreClosed
 from headway.core.ids import Instant, RunId
 from headway.core.run.events import Event
 from headway.core.run.run import RUN_DOCUMENTS, RunRecord
-from headway.core.secret import veiled
+from headway.core.secret import redact
 from headway.log import event_log
 from headway.ports.event_reader import EventReader
 from headway.ports.mirror_files import MirrorFiles
 from headway.ports.run_reader import RunFilter, RunReader
 from headway.ports.store import Store
-from headway.services.blocking_calls import in_thread
-from headway.services.retrying import is_set_within
+from headway.services.blocking_calls import run_in_thread
+from headway.services.retrying import wait_until_set
 
-INTERVAL_S: Final = 0.25
+WRITE_INTERVAL_S: Final = 0.25
 """A run that changes all the time is written so often."""
 POLL_S: Final = 1.0
-PAGE_COUNT: Final = 500
+PAGE_SIZE: Final = 500
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 log = event_log(__name__)
@@ -44,20 +44,20 @@ class Mirror:
         self._runs = runs
         self._events = events
         self._folder = folder
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._seq = 0
         self._at: Instant | None = None
         """When the event `_seq` was written, or None if that is not known."""
-        self._has_place = False
+        self._has_position = False
         self._epoch: int | None = None
         self._unwritten: set[RunId] = set()
         """What could not be written, and is tried again."""
         self._is_failing = False
 
     async def __aenter__(self) -> Self:
-        self._stop_listening = self._store.listen(self._note)
+        self._stop_listening = self._store.listen(self._on_events)
         self._group = await asyncio.TaskGroup().__aenter__()
-        self._following = self._group.create_task(self._follow())
+        self._follow_task = self._group.create_task(self._follow())
         return self
 
     async def __aexit__(
@@ -67,22 +67,22 @@ class Mirror:
         traceback: TracebackType | None,
     ) -> None:
         self._stop_listening()
-        self._following.cancel()
-        await asyncio.wait([self._following])
-        await self._round()
+        self._follow_task.cancel()
+        await asyncio.wait([self._follow_task])
+        await self._run_round()
         await self._group.__aexit__(None, None, None)
 
-    def _note(self, _: Sequence[Event]) -> None:
-        self._news.set()
+    def _on_events(self, _: Sequence[Event]) -> None:
+        self._wakeup.set()
 
     async def _follow(self) -> None:
         while True:  # Until it is cancelled.
-            self._news.clear()
-            await self._round()
-            await asyncio.sleep(INTERVAL_S)
-            await is_set_within(self._news, POLL_S)  # Other processes write too.
+            self._wakeup.clear()
+            await self._run_round()
+            await asyncio.sleep(WRITE_INTERVAL_S)
+            await wait_until_set(self._wakeup, POLL_S)  # Other processes write too.
 
-    async def _round(self) -> None:
+    async def _run_round(self) -> None:
         """Come up with the stream, as far as it can be read and the disk takes it."""
         try:
             await self._catch_up()
@@ -91,15 +91,15 @@ class Mirror:
         except InfrastructureError as error:
             log.warning("mirror_waits", extra={"reason": str(error)})
         except OSError as error:
-            self._fail(error)
+            self._log_failure(error)
 
     async def _catch_up(self) -> None:
-        if not self._has_place:
-            self._seq, self._at = await in_thread(self._folder.read_place)
-            self._has_place = True
+        if not self._has_position:
+            self._seq, self._at = await run_in_thread(self._folder.read_position)
+            self._has_position = True
         await self._write(list(self._unwritten))
         while True:  # Until there are no more for now.
-            page = await self._events.events(after_seq=self._seq, limit=PAGE_COUNT)
+            page = await self._events.events(after_seq=self._seq, limit=PAGE_SIZE)
             if self._epoch not in (None, page.epoch):  # What was seen may not be so any more.
                 await self._write_all()
                 self._seq, self._epoch = min(self._seq, page.last_seq), page.epoch
@@ -114,7 +114,7 @@ class Mirror:
                 self._seq, self._at = page.pruned_seq, None
                 continue
             is_pruned = self._seq == page.pruned_seq
-            if not is_pruned and self._at not in (None, page.after_at):
+            if not is_pruned and self._at not in (None, page.after_seq_written_at):
                 # A backup was restored, and other events were written under the same numbers.
                 await self._write_all()
                 self._seq, self._at = page.last_seq, None
@@ -124,11 +124,11 @@ class Mirror:
             await self._write({event.run_id for event in page.events if event.run_id is not None})
             self._seq, self._at = page.events[-1].seq, page.events[-1].at
             if not self._unwritten:
-                await in_thread(self._folder.write_place, self._seq, self._at)
+                await run_in_thread(self._folder.write_position, self._seq, self._at)
 
     async def _write_all(self) -> None:
         async for record in self._runs.list_runs(RunFilter(), limit=sys.maxsize):
-            await self._put(record)
+            await self._write_record(record)
 
     async def _write(self, run_ids: Iterable[RunId]) -> None:
         for run_id in run_ids:
@@ -136,28 +136,28 @@ class Mirror:
             if record is None:
                 self._unwritten.discard(run_id)  # Too old to be kept.
             else:
-                await self._put(record)
+                await self._write_record(record)
 
-    async def _put(self, record: RunRecord) -> None:
+    async def _write_record(self, record: RunRecord) -> None:
         run_id = record.run.id
         try:
-            await in_thread(self._folder.write, run_id, _text_of(record))
+            await run_in_thread(self._folder.write, run_id, _to_json(record))
         except OSError as error:
             self._unwritten.add(run_id)
-            self._fail(error)
+            self._log_failure(error)
         else:
             self._unwritten.discard(run_id)
             if self._is_failing and not self._unwritten:
                 self._is_failing = False
                 log.info("mirror_goes_on")
 
-    def _fail(self, error: OSError) -> None:
+    def _log_failure(self, error: OSError) -> None:
         if not self._is_failing:  # Said once, and again only after it had gone well.
             log.error("mirror_not_written", extra={"reason": str(error)})
         self._is_failing = True
 
 
-def _text_of(record: RunRecord) -> str:
+def _to_json(record: RunRecord) -> str:
     run = record.run
     shown: dict[str, Any] = {
         "id": run.id,
@@ -169,17 +169,17 @@ def _text_of(record: RunRecord) -> str:
         "attempt": run.attempt,
         "generation": run.generation,
         "continued_from": run.continued_from,
-        "queued_at": _time(run.queued_at),
-        "started_at": _time(run.started_at),
-        "ended_at": _time(run.ended_at),
+        "queued_at": _to_iso(run.queued_at),
+        "started_at": _to_iso(run.started_at),
+        "ended_at": _to_iso(run.ended_at),
     }
     for name in RUN_DOCUMENTS:
         document: str | None = getattr(record, name)
-        shown[name] = None if document is None else json.loads(veiled(document))
+        shown[name] = None if document is None else json.loads(redact(document))
     return json.dumps(shown, ensure_ascii=False, indent=2) + "\n"
 
 
-def _time(instant: Instant | None) -> str | None:
+def _to_iso(instant: Instant | None) -> str | None:
     if instant is None:
         return None
     return (EPOCH + timedelta(microseconds=instant)).isoformat().replace("+00:00", "Z")

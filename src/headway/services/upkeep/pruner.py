@@ -15,16 +15,16 @@ from typing import Final, NamedTuple, TypeVar
 
 from headway.core.command.admin.prune import (
     CountPrunable,
-    ForgetSubmissions,
     PruneEvents,
+    PruneIdempotencyKeys,
     PruneRuns,
 )
-from headway.core.command.flow.register_worker import ForgetWorkers
+from headway.core.command.flow.register_worker import PruneWorkers
 from headway.core.command.protocol import Command
 from headway.core.duration import check_seconds
-from headway.core.ids import Instant, RunId, later
+from headway.core.ids import Instant, RunId, add_seconds
 from headway.core.run.transitions import TERMINAL
-from headway.core.worker.saved_worker import KEPT_S as WORKERS_KEPT_S
+from headway.core.worker.saved_worker import RETENTION_S as WORKERS_KEPT_S
 from headway.ports.event_reader import EventReader
 from headway.ports.run_reader import RunReader
 from headway.ports.store import Store
@@ -32,10 +32,10 @@ from headway.ports.worker_reader import WorkerReader
 
 T = TypeVar("T")
 DAY_S: Final = 86_400.0
-BATCH_COUNT: Final = 500
-EVENT_BATCH_COUNT: Final = 5_000
+BATCH_SIZE: Final = 500
+EVENT_BATCH_SIZE: Final = 5_000
 """Larger than other batches: a prefix of the stream is removed without reading it first."""
-BLOCKED_BATCHES_MAX: Final = 20
+BLOCKED_BATCH_COUNT_MAX: Final = 20
 """How many batches of a round may consist mostly of runs that must stay.
 
 The next round continues behind them.
@@ -55,10 +55,10 @@ class Retention:
 
     def __post_init__(self) -> None:
         for place in ("runs_s", "events_s", "idempotency_keys_s", "workers_s"):
-            check_seconds(getattr(self, place), place=f"retention.{place}")
+            check_seconds(getattr(self, place), field=f"retention.{place}")
 
 
-class Removed(NamedTuple):
+class PrunedCounts(NamedTuple):
     """How much of each kind."""
 
     run_count: int
@@ -73,7 +73,7 @@ class _OldRuns(NamedTuple):
     """After which the rest stands; 0: there is no more."""
 
 
-class Keeper:
+class Pruner:
     """Removes what is older than its retention."""
 
     def __init__(
@@ -89,82 +89,82 @@ class Keeper:
         self._events = events
         self._workers = workers
         self._retention = retention
-        self._looked_at_seq = 0
+        self._after_seq = 0
         """Where the next round goes on to look at runs; 0: the last came to the end."""
 
-    async def prune(self, is_stopping: Callable[[], bool] = lambda: False) -> Removed:
+    async def prune(self, is_stopping: Callable[[], bool] = lambda: False) -> PrunedCounts:
         """Remove expired rows in one round. End early if `is_stopping`."""
-        return await self._prune(_Round(is_stopping))
+        return await self._prune(_PruneRound(is_stopping))
 
-    async def prune_all(self) -> Removed:
+    async def prune_all(self) -> PrunedCounts:
         """Remove all expired rows, without pauses."""
-        self._looked_at_seq = 0
-        return await self._prune(_Round(blocked_batches_max=sys.maxsize, pause_s_max=0.0))
+        self._after_seq = 0
+        return await self._prune(_PruneRound(blocked_batch_count_max=sys.maxsize, pause_s_max=0.0))
 
-    async def _prune(self, step: "_Round") -> Removed:
+    async def _prune(self, step: "_PruneRound") -> PrunedCounts:
         now, kept = await self._runs.now(), self._retention
-        return Removed(
-            await self._prune_runs(later(now, seconds=-kept.runs_s), step),
-            await self._prune_events(later(now, seconds=-kept.events_s), step),
-            await self._forget(later(now, seconds=-kept.idempotency_keys_s), step),
-            await self._forget_workers(later(now, seconds=-kept.workers_s), step),
+        return PrunedCounts(
+            await self._prune_runs(add_seconds(now, seconds=-kept.runs_s), step),
+            await self._prune_events(add_seconds(now, seconds=-kept.events_s), step),
+            await self._prune_submissions(add_seconds(now, seconds=-kept.idempotency_keys_s), step),
+            await self._prune_workers(add_seconds(now, seconds=-kept.workers_s), step),
         )
 
-    async def prunable(self) -> Removed:
+    async def count_prunable(self) -> PrunedCounts:
         """What `prune_all` would remove; changes nothing."""
         now, kept = await self._runs.now(), self._retention
-        runs_before = later(now, seconds=-kept.runs_s)
+        runs_before = add_seconds(now, seconds=-kept.runs_s)
         run_count = event_count = 0
         async for old in self._old_runs(runs_before, after_seq=0):
             counting = CountPrunable(old.ids, ended_before=runs_before)
             run_count += await self._store.apply(counting) if old.ids else 0
-        async for _, count in self._old_events(later(now, seconds=-kept.events_s)):
+        async for _, count in self._old_events(add_seconds(now, seconds=-kept.events_s)):
             event_count += count
-        old_at = later(now, seconds=-kept.idempotency_keys_s)
-        return Removed(
+        old_at = add_seconds(now, seconds=-kept.idempotency_keys_s)
+        return PrunedCounts(
             run_count,
             event_count,
-            await self._runs.count_submissions(before=old_at),
-            await self._workers.count_silent_workers(
-                heard_before=later(now, seconds=-kept.workers_s)
+            await self._runs.count_idempotency_keys(before=old_at),
+            await self._workers.count_stale_workers(
+                heartbeat_before=add_seconds(now, seconds=-kept.workers_s)
             ),
         )
 
-    async def _prune_runs(self, before: Instant, step: "_Round") -> int:
+    async def _prune_runs(self, before: Instant, step: "_PruneRound") -> int:
         count = blocked_count = 0
         # Start where the last round ended, so that runs that stay do not hide later ones.
-        async for old in self._old_runs(before, after_seq=self._looked_at_seq):
+        async for old in self._old_runs(before, after_seq=self._after_seq):
             removed = 0
             if old.ids:
                 removed = await self._store.apply(PruneRuns(old.ids, ended_before=before))
-            self._looked_at_seq = old.next_seq
+            self._after_seq = old.next_seq
             count += removed
-            blocked_count += removed * 2 < BATCH_COUNT
-            if blocked_count >= step.blocked_batches_max or not await step.go_on():
+            blocked_count += removed * 2 < BATCH_SIZE
+            if blocked_count >= step.blocked_batch_count_max or not await step.pause():
                 break
         return count
 
     async def _old_runs(self, before: Instant, *, after_seq: int) -> AsyncIterator[_OldRuns]:
         while True:  # Until the first younger run.
-            oldest = await self._runs.oldest_runs(after_seq=after_seq, limit=BATCH_COUNT)
+            oldest = await self._runs.oldest_runs(after_seq=after_seq, limit=BATCH_SIZE)
             ended = tuple(
                 run.id
                 for run in oldest
                 if run.status in TERMINAL and run.ended_at is not None and run.ended_at < before
             )
             # They stand in the order in which they were accepted: the rest is younger still.
-            is_end = len(oldest) < BATCH_COUNT or oldest[-1].queued_at >= before
+            is_end = len(oldest) < BATCH_SIZE or oldest[-1].queued_at >= before
             after_seq = 0 if is_end else oldest[-1].seq
             yield _OldRuns(ended, after_seq)
             if is_end:
                 return
 
-    async def _prune_events(self, before: Instant, step: "_Round") -> int:
+    async def _prune_events(self, before: Instant, step: "_PruneRound") -> int:
         count = 0
         async for last_seq, old_count in self._old_events(before):
-            await self._store.apply(PruneEvents(last_seq, count_max=EVENT_BATCH_COUNT))
+            await self._store.apply(PruneEvents(last_seq, count_max=EVENT_BATCH_SIZE))
             count += old_count
-            if not await step.go_on():
+            if not await step.pause():
                 break
         return count
 
@@ -172,31 +172,31 @@ class Keeper:
         """Yield the last `seq` and the number of events of each batch that is old enough."""
         after_seq = (await self._events.events(after_seq=0, limit=0)).pruned_seq
         while True:  # Until the first younger event.
-            times = await self._events.event_times(after_seq=after_seq, limit=EVENT_BATCH_COUNT)
+            times = await self._events.event_times(after_seq=after_seq, limit=EVENT_BATCH_SIZE)
             old = [seq for seq, at in times if at < before]
             if old:
                 yield old[-1], len(old)
-            if len(old) < EVENT_BATCH_COUNT:
+            if len(old) < EVENT_BATCH_SIZE:
                 return
             after_seq = old[-1]
 
-    async def _forget(self, before: Instant, step: "_Round") -> int:
-        return await self._in_batches(
+    async def _prune_submissions(self, before: Instant, step: "_PruneRound") -> int:
+        return await self._prune_batches(
             step,
-            lambda: self._runs.oldest_submissions(before=before, limit=BATCH_COUNT),
-            lambda old: ForgetSubmissions(old, before=before),
+            lambda: self._runs.oldest_idempotency_keys(before=before, limit=BATCH_SIZE),
+            lambda old: PruneIdempotencyKeys(old, recorded_before=before),
         )
 
-    async def _forget_workers(self, before: Instant, step: "_Round") -> int:
-        return await self._in_batches(
+    async def _prune_workers(self, before: Instant, step: "_PruneRound") -> int:
+        return await self._prune_batches(
             step,
-            lambda: self._workers.silent_workers(heard_before=before, limit=BATCH_COUNT),
-            lambda silent: ForgetWorkers(silent, heard_before=before),
+            lambda: self._workers.stale_workers(heartbeat_before=before, limit=BATCH_SIZE),
+            lambda silent: PruneWorkers(silent, heartbeat_before=before),
         )
 
-    async def _in_batches(
+    async def _prune_batches(
         self,
-        step: "_Round",
+        step: "_PruneRound",
         find: Callable[[], Awaitable[Sequence[T]]],
         forget: Callable[[tuple[T, ...]], Command[int]],
     ) -> int:
@@ -204,27 +204,27 @@ class Keeper:
         count = 0
         while found := await find():
             count += await self._store.apply(forget(tuple(found)))
-            if len(found) < BATCH_COUNT or not await step.go_on():
+            if len(found) < BATCH_SIZE or not await step.pause():
                 break
         return count
 
 
-class _Round:
+class _PruneRound:
     """The extent of one round, and its pauses for other work."""
 
     def __init__(
         self,
         is_stopping: Callable[[], bool] = lambda: False,
         *,
-        blocked_batches_max: int | None = None,
+        blocked_batch_count_max: int | None = None,
         pause_s_max: float = PAUSE_S_MAX,
     ) -> None:
         self._is_stopping = is_stopping
         self._pause_s_max = pause_s_max
         self._since_s = time.monotonic()
-        self.blocked_batches_max = blocked_batches_max or BLOCKED_BATCHES_MAX
+        self.blocked_batch_count_max = blocked_batch_count_max or BLOCKED_BATCH_COUNT_MAX
 
-    async def go_on(self) -> bool:
+    async def pause(self) -> bool:
         """Pause for as long as the last batch took. Return False if the round must end."""
         took_s = time.monotonic() - self._since_s
         await asyncio.sleep(min(took_s, self._pause_s_max))

@@ -10,28 +10,34 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, assert_never, cast
 
-from headway.core.command.admin.fire_schedule import Begun, Dropped, Fired, FireSchedule, NotDue
+from headway.core.command.admin.fire_schedule import (
+    Fired,
+    FireDropped,
+    FireSchedule,
+    NotDue,
+    ScheduleReset,
+)
 from headway.core.errors import InfrastructureError, InvalidInput, StoreClosed
-from headway.core.ids import CRON_LANE, SECOND, Key
-from headway.core.schedule import Missed, Schedule
+from headway.core.ids import CRON_LANE, SECOND_US, Key
+from headway.core.schedule import MissedPolicy, Schedule
 from headway.log import event_log
 from headway.ports.clock import Clock
 from headway.ports.id_source import IdSource
 from headway.ports.store import Store
-from headway.services.submit.job import Job, encoded_params
+from headway.services.submit.job import Job, encode_params
 
 SCHEDULE_COUNT_MAX: Final = 1_000
 # When the database's clock jumps, it is noticed within this time.
-LOOK_S_MAX: Final = 30.0
+POLL_S_MAX: Final = 30.0
 # Never less than this between two looks, or a slot that is a hair away would be asked for and asked
 # for again.
-LOOK_S_MIN: Final = 0.01
+POLL_S_MIN: Final = 0.01
 RETRY_S: Final = 1.0
 
 log = event_log(__name__)
 
 
-class Timetable:
+class Scheduler:
     """Fires its schedules inside `async with`. If it dies there, the body is cancelled, and its
     error raised."""
 
@@ -45,8 +51,8 @@ class Timetable:
 
     async def __aenter__(self) -> Self:
         self._group = await asyncio.TaskGroup().__aenter__()
-        self._keeping = self._group.create_task(
-            keep_schedules(self._store, self._ids, self._clock, self._schedules)
+        self._fire_task = self._group.create_task(
+            run_schedules(self._store, self._ids, self._clock, self._schedules)
         )
         return self
 
@@ -56,7 +62,7 @@ class Timetable:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._keeping.cancel()
+        self._fire_task.cancel()
         died_of: BaseException | None = None
         try:
             await self._group.__aexit__(kind, error, traceback)
@@ -66,7 +72,7 @@ class Timetable:
             raise died_of
 
 
-async def keep_schedules(
+async def run_schedules(
     store: Store, ids: IdSource, clock: Clock, schedules: Sequence[Schedule]
 ) -> None:
     """Fire `schedules` until cancelled. An outage is waited out; then missed slots are decided."""
@@ -79,14 +85,14 @@ async def keep_schedules(
             log.warning("schedules_not_looked_at", extra={"reason": str(error)})
             wait_s = RETRY_S
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_S_MAX):
+            async with asyncio.timeout(POLL_S_MAX):
                 await clock.sleep(wait_s)
 
 
 async def fire_due(store: Store, ids: IdSource, schedules: Sequence[Schedule]) -> float:
     """One look at all of them, which share a transaction; seconds until the next is worth it."""
     waits = await asyncio.gather(*(_fire(store, ids, schedule) for schedule in schedules))
-    return max(LOOK_S_MIN, min(waits))
+    return max(POLL_S_MIN, min(waits))
 
 
 async def _fire(store: Store, ids: IdSource, schedule: Schedule) -> float:
@@ -94,15 +100,15 @@ async def _fire(store: Store, ids: IdSource, schedule: Schedule) -> float:
     answer = await store.apply(FireSchedule(schedule, ids.run_id()))
     about = {"schedule": schedule.name, "expression": schedule.expression}
     match answer:
-        case NotDue(next_slot_at, now):
-            return (next_slot_at - now) / SECOND
-        case Begun():
+        case NotDue(next_fire_at, now):
+            return (next_fire_at - now) / SECOND_US
+        case ScheduleReset():
             log.info("schedule_begun", extra=about)
-        case Dropped(slot_at):
-            log.warning("schedule_dropped", extra={**about, "slot_at": slot_at})
-        case Fired(slot_at, submitted):
+        case FireDropped(fire_at):
+            log.warning("schedule_dropped", extra={**about, "fire_at": fire_at})
+        case Fired(fire_at, submitted):
             outcome = type(submitted).__name__
-            log.info("schedule_fired", extra={**about, "slot_at": slot_at, "outcome": outcome})
+            log.info("schedule_fired", extra={**about, "fire_at": fire_at, "outcome": outcome})
         case _:
             assert_never(answer)
     return 0.0
@@ -117,7 +123,7 @@ def add_schedule(
     key: str | None,
     params: dict[str, Any] | None,
     time_zone: str,
-    missed: Missed | str,
+    missed: MissedPolicy | str,
 ) -> None:
     """Add a schedule of `job` to the others; InvalidInput says what is wrong with it."""
     called = job.name if name is None else name
@@ -126,9 +132,9 @@ def add_schedule(
         expression=expression,
         job=job.name,
         key=Key(called if key is None else key),
-        params=encoded_params(job, params),
+        params=encode_params(job, params),
         time_zone=time_zone,
-        missed=cast("Missed", missed),  # Checked there, with the rest.
+        missed=cast("MissedPolicy", missed),  # Checked there, with the rest.
         timeout_s=job.timeout_s,
         queue_timeout_s=job.queue_timeout_s,
         recovery=job.recovery,

@@ -35,10 +35,10 @@ from headway.adapters.sql.connect.driver_errors import (
 )
 from headway.adapters.sql.connect.dsn import Address
 from headway.adapters.sql.connect.sqlalchemy_engine import (
-    READ_ONLY,
-    memory_engine,
-    server_engine,
-    sqlite_engine,
+    READ_ONLY_OPTION,
+    create_memory_engine,
+    create_server_engine,
+    create_sqlite_engine,
 )
 from headway.adapters.sql.connect.sqlite import Durability, open_sqlite
 from headway.core.errors import DatabaseUnavailable
@@ -78,50 +78,50 @@ class Database:
         # The one connection of a `:memory:` database, which the writer uses too; and what is held
         # by whoever is inside a transaction of it, so that nobody sees what is not committed.
         self.memory_connection: sqlite3.Connection | None = None
-        self.memory_gate: threading.Lock | None = None
+        self.memory_lock: threading.Lock | None = None
         # The file of a SQLite database that is not in memory.
         self.file: DatabaseFile | None = None
         self.engine: AsyncEngine
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._in_flight: set[asyncio.Task[Any]] = set()
         if address.driver != "sqlite":
             self.connector = Connector(addresses)
-            self.engine = server_engine(address.driver, self.connector)
+            self.engine = create_server_engine(address.driver, self.connector)
         elif address.is_memory:
             self.memory_connection = open_sqlite(address.database, durability=durability)
-            self.memory_gate = threading.Lock()
-            self.engine = memory_engine(self.memory_connection)
+            self.memory_lock = threading.Lock()
+            self.engine = create_memory_engine(self.memory_connection)
         else:
             self.file = DatabaseFile(address.database, durability=durability)
-            self.engine = sqlite_engine(self.file.open)
+            self.engine = create_sqlite_engine(self.file.open)
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[AsyncConnection]:
+    async def open_session(self) -> AsyncIterator[AsyncConnection]:
         """Open a connection for reading, and close it; transactions are the caller's.
 
         On a `:memory:` database there is one at a time: a session inside a session never opens.
         """
-        with _outages_named():
-            async with self._opened({READ_ONLY: True}) as connection:
+        with _translate_outages():
+            async with self._open({READ_ONLY_OPTION: True}) as connection:
                 yield connection
 
     @asynccontextmanager
-    async def writing(self) -> AsyncIterator[AsyncConnection]:
+    async def open_write_session(self) -> AsyncIterator[AsyncConnection]:
         """A session that may write, for migrations; everything else goes through the writer."""
-        async with self._opened({}) as connection:
+        async with self._open({}) as connection:
             yield connection
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[AsyncConnection]:
+    async def open_snapshot(self) -> AsyncIterator[AsyncConnection]:
         """A session in which every read sees the same instant."""
-        with _outages_named():
-            async with self._opened_at_one_instant() as connection:
+        with _translate_outages():
+            async with self._open_in_snapshot() as connection:
                 yield connection
 
-    async def with_retry(
+    async def read_with_retry(
         self,
         read: Callable[[AsyncConnection], Awaitable[T]],
         *,
-        at_one_instant: bool = False,
+        in_snapshot: bool = False,
         sleep: Sleep = asyncio.sleep,
     ) -> T:
         """Read; when the database has gone away, wait and read again in a new session.
@@ -129,11 +129,11 @@ class Database:
         Never around a compare-and-set, nor around several steps: what the first attempt did may
         have been committed although its answer was lost.
         """
-        if at_one_instant:
-            return await self._retry(self._opened_at_one_instant, read, sleep)
-        return await self._retry(lambda: self._opened({READ_ONLY: True}), read, sleep)
+        if in_snapshot:
+            return await self._retry(self._open_in_snapshot, read, sleep)
+        return await self._retry(lambda: self._open({READ_ONLY_OPTION: True}), read, sleep)
 
-    async def rows(
+    async def fetch_rows(
         self, query: Select[Any], given: Mapping[str, Any] | None = None
     ) -> Sequence[Row[Any]]:
         """What one query finds, read `with_retry`."""
@@ -142,7 +142,7 @@ class Database:
             found: Sequence[Row[Any]] = (await connection.execute(query, given)).all()
             return found
 
-        return await self.with_retry(read)
+        return await self.read_with_retry(read)
 
     async def write_with_retry(
         self, write: Callable[[AsyncConnection], Awaitable[T]], *, sleep: Sleep = asyncio.sleep
@@ -164,15 +164,15 @@ class Database:
                     return None
                 raise
 
-        return await self._retry(lambda: self._opened({}), write_or_find, sleep)
+        return await self._retry(lambda: self._open({}), write_or_find, sleep)
 
     @property
     def is_reading(self) -> bool:
-        return bool(self._under_way)
+        return bool(self._in_flight)
 
     async def close(self) -> None:
-        if self._under_way:
-            _, silent = await asyncio.wait(self._under_way, timeout=CLOSE_WAIT_S)
+        if self._in_flight:
+            _, silent = await asyncio.wait(self._in_flight, timeout=CLOSE_WAIT_S)
             for task in silent:
                 task.cancel()
         await self.engine.dispose()
@@ -193,11 +193,11 @@ class Database:
                 has_connected = True
                 return await work(connection)
 
-        with _outages_named():
+        with _translate_outages():
             for delay_s in RETRY_DELAYS_S:
                 has_connected = False
                 try:
-                    return await self._to_its_end(attempt())
+                    return await self._run_shielded(attempt())
                 except (OSError, DatabaseUnavailable):
                     if has_connected:  # It came from the work itself, and means something else.
                         raise
@@ -205,29 +205,29 @@ class Database:
                     if not is_disconnect(error):
                         raise
                 await sleep(delay_s)
-            return await self._to_its_end(attempt())
+            return await self._run_shielded(attempt())
 
-    async def _to_its_end(self, attempt: Coroutine[Any, Any, T]) -> T:
+    async def _run_shielded(self, attempt: Coroutine[Any, Any, T]) -> T:
         """Who is cancelled meanwhile leaves it to end by itself.
 
         Broken off in the middle, it might leave a connection that nobody ever closes.
         """
         task = asyncio.create_task(attempt)
-        self._under_way.add(task)
-        task.add_done_callback(self._ended)
+        self._in_flight.add(task)
+        task.add_done_callback(self._on_done)
         return await asyncio.shield(task)
 
-    def _ended(self, task: "asyncio.Task[Any]") -> None:
-        self._under_way.discard(task)
+    def _on_done(self, task: "asyncio.Task[Any]") -> None:
+        self._in_flight.discard(task)
         if not task.cancelled():
             task.exception()  # Looked at, or asyncio would complain: the caller may be gone.
 
     @asynccontextmanager
-    async def _opened_at_one_instant(self) -> AsyncIterator[AsyncConnection]:
-        options: dict[str, Any] = {READ_ONLY: True}
+    async def _open_in_snapshot(self) -> AsyncIterator[AsyncConnection]:
+        options: dict[str, Any] = {READ_ONLY_OPTION: True}
         if self.driver == "postgres":
             options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-        async with self._opened(options) as connection:
+        async with self._open(options) as connection:
             if self.driver == "mysql":
                 # Said in SQL: SQLAlchemy's option would also switch the user's autocommit off.
                 await connection.execute(text(REPEATABLE_READ))
@@ -235,8 +235,8 @@ class Database:
             yield connection
 
     @asynccontextmanager
-    async def _opened(self, options: Mapping[str, Any]) -> AsyncIterator[AsyncConnection]:
-        gate = nullcontext() if self.memory_gate is None else _held(self.memory_gate)
+    async def _open(self, options: Mapping[str, Any]) -> AsyncIterator[AsyncConnection]:
+        gate = nullcontext() if self.memory_lock is None else _hold_lock(self.memory_lock)
         # The connection is closed inside the gate: closing rolls back, and would undo the
         # writer's transaction.
         async with gate, self.engine.connect() as connection:
@@ -247,7 +247,7 @@ class Database:
 
 
 @contextmanager
-def _outages_named() -> Iterator[None]:
+def _translate_outages() -> Iterator[None]:
     """Tell of an outage in our own words: SQLAlchemy's hold the statement and its values."""
     try:
         yield
@@ -263,7 +263,7 @@ def _outages_named() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def _held(gate: threading.Lock) -> AsyncIterator[None]:
+async def _hold_lock(gate: threading.Lock) -> AsyncIterator[None]:
     """Hold a lock of threads without stopping the event loop while it is waited for."""
     acquiring = asyncio.get_running_loop().run_in_executor(None, gate.acquire)
     try:

@@ -27,21 +27,21 @@ class DatabaseClock:
     def __init__(self, driver: Driver, now: Callable[[], Instant] | None) -> None:
         """`now` replaces the database's clock, for tests."""
         sql = NOW_SQL.get(driver) if now is None else None
-        self._here = machine_now if now is None else now
-        self._there: sa.ColumnElement[int] | None = None
+        self._local_clock = machine_now if now is None else now
+        self._server_now: sa.ColumnElement[int] | None = None
         if sql is not None:
-            self._there = sa.literal_column(sql)
+            self._server_now = sa.literal_column(sql)
 
-    def here(self) -> Instant | None:
+    def local_now(self) -> Instant | None:
         """None where only the server can tell."""
-        return self._here() if self._there is None else None
+        return self._local_clock() if self._server_now is None else None
 
-    def in_query(self) -> Instant | sa.ColumnElement[int]:
+    def now_for_query(self) -> Instant | sa.ColumnElement[int]:
         """The time for a query to compare with: a server looks at its clock itself."""
-        return self._here() if self._there is None else self._there
+        return self._local_clock() if self._server_now is None else self._server_now
 
     async def read(self, connection: AsyncConnection) -> Instant:
         """What time it is at this moment, also in a session that sees an earlier one."""
-        if self._there is None:
-            return self._here()
-        return Instant((await connection.execute(sa.select(self._there))).scalar_one())
+        if self._server_now is None:
+            return self._local_clock()
+        return Instant((await connection.execute(sa.select(self._server_now))).scalar_one())

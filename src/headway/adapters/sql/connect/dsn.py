@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from headway.adapters.sql.connect.tls import TLS_FILES, tls_context
+from headway.adapters.sql.connect.tls import TLS_FILES, load_tls_context
 from headway.core.errors import ConfigurationError
 
 Driver = Literal["sqlite", "postgres", "mysql"]
@@ -38,7 +38,7 @@ PARAMETERS: Final[Mapping[Driver, frozenset[str]]] = {
     "postgres": TLS_FILES | {"sslmode", "command_timeout", "application_name"},
     "mysql": TLS_FILES | {"charset", "unix_socket", "init_command", "program_name", "autocommit"},
 }
-REFUSED: Final[Mapping[str, str]] = {
+REFUSED_PARAMETERS: Final[Mapping[str, str]] = {
     "connect_timeout": "every address is probed for 5 s, and that is not configurable",
     "read_timeout": "the driver has no such limit",
     "write_timeout": "the driver has no such limit",
@@ -75,7 +75,9 @@ def parse_addresses(urls: Sequence[str]) -> tuple[Address, ...]:
     """Read the URLs, in the order in which they will be tried, or say what is wrong with one."""
     if not urls:
         raise ConfigurationError("no database URL is given; give at least one")
-    addresses = tuple(_parse(url, f"database URL {n}") for n, url in enumerate(urls, start=1))
+    addresses = tuple(
+        _parse_address(url, f"database URL {n}") for n, url in enumerate(urls, start=1)
+    )
     drivers = {address.driver for address in addresses}
     if len(drivers) > 1:
         named = ", ".join(sorted(drivers))
@@ -87,7 +89,7 @@ def parse_addresses(urls: Sequence[str]) -> tuple[Address, ...]:
     return addresses
 
 
-def _parse(text: str, place: str) -> Address:
+def _parse_address(text: str, place: str) -> Address:
     if not isinstance(text, str):
         _refuse(place, f"is a {type(text).__name__}, not text; write it like sqlite:///headway.db")
     if text.count("://") > 1:
@@ -104,21 +106,23 @@ def _parse(text: str, place: str) -> Address:
         )
     driver = DRIVERS.get(url.drivername)
     if driver is None:
-        _refuse(place, f"has the unknown scheme {url.drivername!r}; use one of {_list(DRIVERS)}")
+        _refuse(
+            place, f"has the unknown scheme {url.drivername!r}; use one of {_join_sorted(DRIVERS)}"
+        )
     parameters = _parse_parameters(query, driver, place)
     match driver:
         case "sqlite":
-            return _sqlite(url, place)
+            return _to_sqlite_address(url, place)
         case "postgres":
             _check_server(url, place)
             _require_extra("asyncpg", "PostgreSQL needs the extra: pip install 'headway[postgres]'")
-            return _postgres(url, parameters, place)
+            return _to_postgres_address(url, parameters, place)
         case "mysql":
             _check_server(url, place)
             _require_extra(
                 "aiomysql", "MariaDB/MySQL needs the extra: pip install 'headway[mysql]'"
             )
-            return _mysql(url, parameters, place)
+            return _to_mysql_address(url, parameters, place)
 
 
 def _parse_parameters(query: str, driver: Driver, place: str) -> dict[str, str]:
@@ -130,17 +134,19 @@ def _parse_parameters(query: str, driver: Driver, place: str) -> dict[str, str]:
         # It may be the rest of a password with a question mark: this must not repeat it.
         if not name.isidentifier():
             _refuse(place, "has something that is no parameter after the ?; write ? as %3F")
-        if name in REFUSED:
-            _refuse(place, f"has {name!r}, which is refused: {REFUSED[name]}; leave it out")
+        if name in REFUSED_PARAMETERS:
+            _refuse(
+                place, f"has {name!r}, which is refused: {REFUSED_PARAMETERS[name]}; leave it out"
+            )
         if name not in PARAMETERS[driver]:
-            allowed = _list(PARAMETERS[driver]) or "none"
+            allowed = _join_sorted(PARAMETERS[driver]) or "none"
             _refuse(place, f"has the unknown parameter {name!r}; allowed: {allowed}")
         if not value:
             _refuse(place, f"gives no value for {name!r}")
     return parameters
 
 
-def _sqlite(url: URL, place: str) -> Address:
+def _to_sqlite_address(url: URL, place: str) -> Address:
     if url.host is not None:
         _refuse(place, "names a host; a file is written with three slashes: sqlite:///headway.db")
     database = url.database or MEMORY
@@ -160,7 +166,7 @@ def _check_server(url: URL, place: str) -> None:
         _refuse(place, "names no database; add it after the host: /database")
 
 
-def _postgres(url: URL, parameters: Mapping[str, str], place: str) -> Address:
+def _to_postgres_address(url: URL, parameters: Mapping[str, str], place: str) -> Address:
     arguments: dict[str, Any] = url.translate_connect_args(username="user")
     if TLS_FILES & parameters.keys():
         if "sslmode" in parameters:
@@ -168,18 +174,18 @@ def _postgres(url: URL, parameters: Mapping[str, str], place: str) -> Address:
         # Without a host the driver goes to a Unix socket, where it drops TLS without a word.
         if not url.host:
             _refuse(place, "has 'ssl_*' files but no host to verify; name the host")
-        arguments["ssl"] = tls_context(parameters, place)
+        arguments["ssl"] = load_tls_context(parameters, place)
     elif "sslmode" in parameters:
-        arguments["ssl"] = _one_of(SSL_MODES, parameters["sslmode"], "sslmode", place)
+        arguments["ssl"] = _check_choice(SSL_MODES, parameters["sslmode"], "sslmode", place)
     if "command_timeout" in parameters:
-        arguments["command_timeout"] = _seconds(parameters["command_timeout"], place)
+        arguments["command_timeout"] = _parse_seconds(parameters["command_timeout"], place)
     # Not an argument of the driver: it travels as a setting of the session.
     if "application_name" in parameters:
         arguments["server_settings"] = {"application_name": parameters["application_name"]}
-    return _server("postgres", url.set(drivername="postgresql"), arguments)
+    return _to_server_address("postgres", url.set(drivername="postgresql"), arguments)
 
 
-def _mysql(url: URL, parameters: Mapping[str, str], place: str) -> Address:
+def _to_mysql_address(url: URL, parameters: Mapping[str, str], place: str) -> Address:
     # The dialect asks the server for *found* rows. Without that flag an UPDATE that changes
     # nothing counts no row, and a guard that matched looks like one that failed.
     url = url.set(drivername="mysql+aiomysql")
@@ -188,15 +194,15 @@ def _mysql(url: URL, parameters: Mapping[str, str], place: str) -> Address:
     arguments.setdefault("charset", "utf8mb4")
     _check_charset(arguments["charset"], place)
     if "autocommit" in parameters:
-        word = _one_of(BOOLEANS, parameters["autocommit"].lower(), "autocommit", place)
+        word = _check_choice(BOOLEANS, parameters["autocommit"].lower(), "autocommit", place)
         arguments["autocommit"] = BOOLEANS[word]
     if TLS_FILES & parameters.keys():
-        arguments["ssl"] = tls_context(parameters, place)
+        arguments["ssl"] = load_tls_context(parameters, place)
     shown = {"unix_socket": parameters["unix_socket"]} if "unix_socket" in parameters else {}
-    return _server("mysql", url.set(drivername="mysql", query=shown), arguments)
+    return _to_server_address("mysql", url.set(drivername="mysql", query=shown), arguments)
 
 
-def _server(driver: Driver, url: URL, arguments: Mapping[str, Any]) -> Address:
+def _to_server_address(driver: Driver, url: URL, arguments: Mapping[str, Any]) -> Address:
     return Address(
         driver=driver,
         database=url.database or "",
@@ -213,7 +219,7 @@ def _check_charset(name: str, place: str) -> None:
         _refuse(place, f"has the unknown charset {name!r}; use utf8mb4")
 
 
-def _seconds(text: str, place: str) -> float:
+def _parse_seconds(text: str, place: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
@@ -223,9 +229,9 @@ def _seconds(text: str, place: str) -> float:
     return seconds
 
 
-def _one_of(words: Iterable[str], word: str, name: str, place: str) -> str:
+def _check_choice(words: Iterable[str], word: str, name: str, place: str) -> str:
     if word not in words:
-        _refuse(place, f"has a wrong {name!r}; use one of {_list(words)}")
+        _refuse(place, f"has a wrong {name!r}; use one of {_join_sorted(words)}")
     return word
 
 
@@ -234,7 +240,7 @@ def _require_extra(module: str, advice: str) -> None:
         raise ConfigurationError(advice)
 
 
-def _list(words: Iterable[str]) -> str:
+def _join_sorted(words: Iterable[str]) -> str:
     return ", ".join(sorted(words))
 
 

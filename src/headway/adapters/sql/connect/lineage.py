@@ -34,21 +34,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from headway.core.errors import ACCEPT_PRIMARY
+from headway.core.errors import ACCEPT_PRIMARY_COMMAND
 
 OLD_PRIMARY: Final = (
     "is behind: an old primary that came back, or one that was promoted without the last commits;"
-    f" if it is to be the primary from now on, run: {ACCEPT_PRIMARY}"
+    f" if it is to be the primary from now on, run: {ACCEPT_PRIMARY_COMMAND}"
 )
-WENT_BACK: Final = (
+LOST_COMMITS: Final = (
     "is behind what it has committed before: restored from a backup, or promoted without the last"
-    f" commits; if it is to be used from now on, run: {ACCEPT_PRIMARY}"
+    f" commits; if it is to be used from now on, run: {ACCEPT_PRIMARY_COMMAND}"
 )
-BEHIND: Final = frozenset({OLD_PRIMARY, WENT_BACK})
+BEHIND_REASONS: Final = frozenset({OLD_PRIMARY, LOST_COMMITS})
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class StreamState:
     """What a node's `stream` row says."""
 
     cluster_id: str
@@ -57,24 +57,26 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Newest:
+class NewestState:
     """The newest state this process has seen, and the address where it saw it."""
 
-    stream: Stream
-    home: str
+    stream: StreamState
+    primary: str
 
     @property
-    def lineage(self) -> tuple[str, int, str]:
-        return self.stream.cluster_id, self.stream.epoch, self.home
+    def identity(self) -> tuple[str, int, str]:
+        return self.stream.cluster_id, self.stream.epoch, self.primary
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NodeChoice:
     address: str
     raises_epoch: bool
 
 
-def refusal(found: Stream | None, *, at: str, newest: Newest | None) -> str | None:
+def refusal_reason(
+    found: StreamState | None, *, address: str, newest: NewestState | None
+) -> str | None:
     """Why a node must not be used after `newest` was seen, or None when it may be.
 
     `newest` must have been remembered before `found` was read: then a seq that the node reports
@@ -86,13 +88,15 @@ def refusal(found: Stream | None, *, at: str, newest: Newest | None) -> str | No
         return "belongs to another cluster"
     if found.epoch < newest.stream.epoch:
         return OLD_PRIMARY
-    is_home = found.epoch == newest.stream.epoch and at == newest.home
+    is_home = found.epoch == newest.stream.epoch and address == newest.primary
     if is_home and found.seq < newest.stream.seq:
-        return WENT_BACK
+        return LOST_COMMITS
     return None
 
 
-def choose(usable: Mapping[str, Stream | None], newest: Newest | None) -> Choice | None:
+def choose_node(
+    usable: Mapping[str, StreamState | None], newest: NewestState | None
+) -> NodeChoice | None:
     """Choose among the nodes that were not refused, in the given order; None when they disagree.
 
     They disagree when a new process finds two clusters: it cannot know which of them is its own.
@@ -101,52 +105,52 @@ def choose(usable: Mapping[str, Stream | None], newest: Newest | None) -> Choice
     if len({found.cluster_id for found in known.values()}) > 1:
         return None
     if not known:  # The tables are yet to be made: the first address is where.
-        return Choice(next(iter(usable)), raises_epoch=False)
+        return NodeChoice(next(iter(usable)), raises_epoch=False)
     top_epoch = max(found.epoch for found in known.values())
     top = [address for address, found in known.items() if found.epoch == top_epoch]
-    if newest is not None and newest.home in top:
-        chosen = newest.home
+    if newest is not None and newest.primary in top:
+        chosen = newest.primary
     else:
         chosen = max(top, key=lambda address: known[address].seq)  # The first of equals.
-    has_moved = newest is not None and newest.stream.epoch == top_epoch and newest.home != chosen
-    return Choice(chosen, raises_epoch=has_moved or len(top) > 1)
+    has_moved = newest is not None and newest.stream.epoch == top_epoch and newest.primary != chosen
+    return NodeChoice(chosen, raises_epoch=has_moved or len(top) > 1)
 
 
-class SeenState:
+class StateTracker:
     """What this process remembers. Shared by threads; the lock is never held across an await."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._newest: Newest | None = None
+        self._newest: NewestState | None = None
 
     @property
-    def newest(self) -> Newest | None:
+    def newest(self) -> NewestState | None:
         return self._newest
 
-    def adopt(self, stream: Stream, *, home: str, expected: Newest | None) -> bool:
+    def adopt(self, stream: StreamState, *, primary: str, expected: NewestState | None) -> bool:
         """Remember a node as home, unless what is remembered is no longer what was judged by."""
-        adopted = Newest(stream, home)
+        adopted = NewestState(stream, primary)
         with self._lock:
             present = self._newest
-            if present is not None and present.lineage == adopted.lineage:
-                adopted = _later(present, stream.seq, stream.epoch)
-            elif _lineage(present) != _lineage(expected):
+            if present is not None and present.identity == adopted.identity:
+                adopted = _advance(present, stream.seq, stream.epoch)
+            elif _identity(present) != _identity(expected):
                 return False
             self._newest = adopted
             return True
 
-    def saw(self, seq: int, *, epoch: int, at: str) -> None:
+    def note_commit(self, seq: int, *, epoch: int, address: str) -> None:
         """Remember what a commit found at home: another process may have raised its epoch."""
         with self._lock:
-            if self._newest is not None and self._newest.home == at:
-                self._newest = _later(self._newest, seq, epoch)
+            if self._newest is not None and self._newest.primary == address:
+                self._newest = _advance(self._newest, seq, epoch)
 
 
-def _later(newest: Newest, seq: int, epoch: int) -> Newest:
+def _advance(newest: NewestState, seq: int, epoch: int) -> NewestState:
     known = newest.stream
     later = replace(known, seq=max(seq, known.seq), epoch=max(epoch, known.epoch))
     return replace(newest, stream=later)
 
 
-def _lineage(newest: Newest | None) -> tuple[str, int, str] | None:
-    return None if newest is None else newest.lineage
+def _identity(newest: NewestState | None) -> tuple[str, int, str] | None:
+    return None if newest is None else newest.identity

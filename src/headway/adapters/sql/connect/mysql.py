@@ -7,7 +7,7 @@ from pymysql.constants import CLIENT, ER
 from pymysql.err import Error, OperationalError, ProgrammingError
 
 from headway.adapters.sql.connect.dsn import Address
-from headway.adapters.sql.connect.lineage import Stream
+from headway.adapters.sql.connect.lineage import StreamState
 from headway.adapters.sql.connect.server_check import Purpose, RawConnection
 
 READ_ONLY_VARIABLES: Final = (
@@ -23,11 +23,11 @@ _SHOW_READ_ONLY: Final = "SHOW VARIABLES WHERE Variable_name IN ({})".format(
 )
 
 
-class Mysql:
+class MysqlDriver:
     errors: tuple[type[Exception], ...] = (OSError, UnicodeError, Error)
 
     async def open(self, address: Address, purpose: Purpose) -> RawConnection:
-        connection = _Connection(**address.arguments)
+        connection = _MysqlConnection(**address.arguments)
         try:
             await connection._connect()
             await _prepare_session(connection, purpose)
@@ -36,12 +36,12 @@ class Mysql:
             raise
         return connection
 
-    async def why_not_writable(self, connection: RawConnection) -> str | None:
+    async def read_only_reason(self, connection: RawConnection) -> str | None:
         variables = await _fetch(connection, _SHOW_READ_ONLY)
         on = [name for name, value in variables if value not in {"OFF", "0"}]
         return f"is read-only ({', '.join(on)})" if on else None
 
-    async def read_stream(self, connection: RawConnection) -> Stream | None:
+    async def read_stream(self, connection: RawConnection) -> StreamState | None:
         try:
             rows = await _fetch(
                 connection, "SELECT cluster_id, epoch, seq FROM stream WHERE id = 1"
@@ -54,7 +54,7 @@ class Mysql:
         # Without autocommit the SELECT has begun a transaction, which would hold the table's
         # definition until the first commit.
         await connection.rollback()
-        return Stream(*rows[0]) if rows else None
+        return StreamState(*rows[0]) if rows else None
 
     async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int, epoch: int) -> bool:
         async with connection.cursor() as cursor:
@@ -68,7 +68,7 @@ class Mysql:
         connection.close()
 
 
-class _Connection(aiomysql.Connection):  # type: ignore[misc]  # The driver is not typed.
+class _MysqlConnection(aiomysql.Connection):  # type: ignore[misc]  # The driver is not typed.
     async def _get_server_information(self) -> None:
         await super()._get_server_information()
         # The driver would go on in clear text with a server that offers no TLS, or with somebody

@@ -7,7 +7,7 @@ from typing import Any, Final
 import asyncpg
 
 from headway.adapters.sql.connect.dsn import Address
-from headway.adapters.sql.connect.lineage import Stream
+from headway.adapters.sql.connect.lineage import StreamState
 from headway.adapters.sql.connect.pooler import REFUSAL, is_behind_pooler, shares_sessions
 from headway.adapters.sql.connect.server_check import Purpose, RawConnection
 from headway.core.errors import ConfigurationError
@@ -17,7 +17,7 @@ SESSION_SETTINGS: Final = {
     "timezone": "UTC",
     "default_transaction_isolation": "read committed",
 }
-CLOSE_LIMIT_S: Final = 1.0
+CLOSE_TIMEOUT_S: Final = 1.0
 UNKNOWN_SETTING: Final = "unsupported startup parameter"
 WRITE_SETTINGS: Final = {
     "idle_in_transaction_session_timeout": "2s",
@@ -32,7 +32,7 @@ WRITE_SETTINGS: Final = {
 }
 
 
-class Postgres:
+class PostgresDriver:
     errors: tuple[type[Exception], ...] = (
         OSError,
         UnicodeError,  # A host name that cannot be one.
@@ -68,7 +68,7 @@ class Postgres:
             raise ConfigurationError(f"{address.display} {REFUSAL}")
         self._session_poolers.add(address.display)
 
-    async def why_not_writable(self, connection: RawConnection) -> str | None:
+    async def read_only_reason(self, connection: RawConnection) -> str | None:
         # Outside a transaction the second is what the next one will get: also what an
         # administrator set for the server, the database or the role.
         standby, read_only = await connection.fetchrow(
@@ -78,14 +78,14 @@ class Postgres:
             return "is a standby"
         return None if read_only == "off" else "is read-only"
 
-    async def read_stream(self, connection: RawConnection) -> Stream | None:
+    async def read_stream(self, connection: RawConnection) -> StreamState | None:
         try:
             row = await connection.fetchrow(
                 "SELECT cluster_id, epoch, seq FROM stream WHERE id = 1"
             )
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError):
             return None  # No tables yet, or another program's.
-        return None if row is None else Stream(*row)
+        return None if row is None else StreamState(*row)
 
     async def raise_epoch(self, connection: RawConnection, *, seen_epoch: int, epoch: int) -> bool:
         status = await connection.execute(
@@ -99,7 +99,7 @@ class Postgres:
 
 async def _connect(address: Address, settings: Mapping[str, str], **options: Any) -> RawConnection:
     given = address.arguments.get("server_settings", {})
-    arguments = {**address.arguments, **options, "connection_class": _Connection}
+    arguments = {**address.arguments, **options, "connection_class": _PostgresConnection}
     try:
         return await asyncpg.connect(**arguments | {"server_settings": {**given, **settings}})
     except asyncpg.ProtocolViolationError as error:
@@ -109,8 +109,8 @@ async def _connect(address: Address, settings: Mapping[str, str], **options: Any
         return await asyncpg.connect(**arguments | {"server_settings": given})
 
 
-class _Connection(asyncpg.Connection):  # type: ignore[misc]  # The driver is not typed.
-    async def close(self, *, timeout: float | None = CLOSE_LIMIT_S) -> None:  # noqa: ASYNC109
+class _PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # The driver is not typed.
+    async def close(self, *, timeout: float | None = CLOSE_TIMEOUT_S) -> None:  # noqa: ASYNC109
         # The driver would wait for ever for a server that does not answer, and a program that is
         # asked to stop with it. When the time is up it has closed the connection, as we wished.
         with suppress(TimeoutError):

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import Any, Protocol, TypeAlias
 
 from headway.adapters.sql.connect.dsn import Address
-from headway.adapters.sql.connect.lineage import Stream
+from headway.adapters.sql.connect.lineage import StreamState
 
 RawConnection: TypeAlias = Any
 """An `asyncpg.Connection` or an `aiomysql.Connection`; neither driver is typed."""
@@ -26,9 +26,9 @@ class Server(Protocol):
         """Connect, in UTC and at READ COMMITTED; with no TLS when TLS was asked for, raise."""
         ...
 
-    async def why_not_writable(self, connection: RawConnection) -> str | None: ...
+    async def read_only_reason(self, connection: RawConnection) -> str | None: ...
 
-    async def read_stream(self, connection: RawConnection) -> Stream | None:
+    async def read_stream(self, connection: RawConnection) -> StreamState | None:
         """The `stream` row, or None as long as there is none."""
         ...
 

@@ -16,7 +16,7 @@ from headway.adapters.sql.connect.dsn import Driver
 from headway.adapters.sql.connect.server_check import Purpose
 from headway.core.errors import DatabaseUnavailable
 
-READ_ONLY: Final = "headway_read_only"
+READ_ONLY_OPTION: Final = "headway_read_only"
 """The execution option of a connection that will only read."""
 
 ENGINE_URLS: Final[dict[Driver, str]] = {
@@ -26,7 +26,7 @@ ENGINE_URLS: Final[dict[Driver, str]] = {
 }
 
 
-def server_engine(driver: Driver, connector: Connector) -> AsyncEngine:
+def create_server_engine(driver: Driver, connector: Connector) -> AsyncEngine:
     engine = create_async_engine(
         ENGINE_URLS[driver],
         async_creator=lambda: connector.connect(Purpose.READ),
@@ -43,29 +43,29 @@ def server_engine(driver: Driver, connector: Connector) -> AsyncEngine:
             raise DisconnectionError
 
     event.listen(engine.sync_engine, "checkout", leave_the_old_node)
-    event.listen(engine.sync_engine, "invalidate", lambda *_: connector.lost())
-    event.listen(engine.sync_engine, "handle_error", _name_the_limit)
+    event.listen(engine.sync_engine, "invalidate", lambda *_: connector.note_disconnect())
+    event.listen(engine.sync_engine, "handle_error", _translate_timeout)
     return engine
 
 
-def _name_the_limit(context: ExceptionContext) -> None:
+def _translate_timeout(context: ExceptionContext) -> None:
     # The driver's own limit (`command_timeout`) comes without a word of what it was about.
     if isinstance(context.original_exception, TimeoutError):
         reason = {"database": "a statement took longer than command_timeout allows"}
         raise DatabaseUnavailable(reason) from context.original_exception
 
 
-def sqlite_engine(open_file: Callable[[], sqlite3.Connection]) -> AsyncEngine:
+def create_sqlite_engine(open_file: Callable[[], sqlite3.Connection]) -> AsyncEngine:
     # The one used last is used next: each has a page cache of its own, and most stay small.
-    return _sqlite_engine(open_file, AsyncAdaptedQueuePool, pool_use_lifo=True)
+    return _create_engine(open_file, AsyncAdaptedQueuePool, pool_use_lifo=True)
 
 
-def memory_engine(shared: sqlite3.Connection) -> AsyncEngine:
+def create_memory_engine(shared: sqlite3.Connection) -> AsyncEngine:
     """An engine whose every connection is `shared`: a second one would be an empty database."""
-    return _sqlite_engine(lambda: shared, StaticPool)
+    return _create_engine(lambda: shared, StaticPool)
 
 
-def _sqlite_engine(
+def _create_engine(
     open_connection: Callable[[], sqlite3.Connection], pool: type[Pool], **options: Any
 ) -> AsyncEngine:
     async def create() -> aiosqlite.Connection:
@@ -77,11 +77,11 @@ def _sqlite_engine(
     engine = create_async_engine(
         ENGINE_URLS["sqlite"], async_creator=create, poolclass=pool, **options
     )
-    event.listen(engine.sync_engine, "begin", _begin)
+    event.listen(engine.sync_engine, "begin", _begin_transaction)
     return engine
 
 
-def _begin(connection: Connection) -> None:
+def _begin_transaction(connection: Connection) -> None:
     # The write lock comes first: one who reads and then wants it finds "database is locked".
-    reads = connection.get_execution_options().get(READ_ONLY, False)
+    reads = connection.get_execution_options().get(READ_ONLY_OPTION, False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")

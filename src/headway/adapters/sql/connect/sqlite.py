@@ -22,7 +22,7 @@ SAFE_TO_SHARE: Final = (3, 51, 3)
 """Before this version one who checkpoints while another writes can corrupt the log."""
 SYNCHRONOUS: Final = {"process": "NORMAL", "power": "FULL"}
 # What a fault of SQLite means to the one who named the file, and what to do.
-FAULTS: Final[Mapping[str, str]] = {
+ERROR_ADVICE: Final[Mapping[str, str]] = {
     "SQLITE_NOTADB": "is not a SQLite database; name another file",
     "SQLITE_CORRUPT": "is damaged; restore it from a copy, or name another file",
     "SQLITE_FULL": "cannot grow because its disk is full; free some space and try again",
@@ -41,7 +41,7 @@ def open_sqlite(database: str, *, durability: Durability) -> sqlite3.Connection:
     it fall into two transactions, and loses updates without a word.
     """
     if database != MEMORY:
-        create_private(Path(database))
+        create_private_file(Path(database))
     connection = sqlite3.connect(
         database, timeout=BUSY_TIMEOUT_S, check_same_thread=False, isolation_level=None
     )
@@ -49,14 +49,14 @@ def open_sqlite(database: str, *, durability: Durability) -> sqlite3.Connection:
         _set_pragmas(connection, database, durability)
     except sqlite3.DatabaseError as error:
         connection.close()
-        raise ConfigurationError(explain_fault(error, database)) from error
+        raise ConfigurationError(explain_error(error, database)) from error
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def create_private(path: Path) -> None:
+def create_private_file(path: Path) -> None:
     try:
         if not path.parent.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def create_private(path: Path) -> None:
         ) from error
 
 
-def is_ours(path: Path) -> bool:
+def has_headway_tables(path: Path) -> bool:
     """Whether the file holds our tables; ConfigurationError if it holds another program's.
 
     Looks without a trace: whoever opens a file to write has changed it before the first question
@@ -101,7 +101,7 @@ def is_ours(path: Path) -> bool:
                 "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
             ).fetchall()
     except sqlite3.DatabaseError as error:
-        raise ConfigurationError(explain_fault(error, str(path))) from error
+        raise ConfigurationError(explain_error(error, str(path))) from error
     if tables and owner != APPLICATION_ID:
         names = ", ".join(name for (name,) in tables[:TABLE_COUNT_SHOWN])
         more = ", …" if len(tables) > TABLE_COUNT_SHOWN else ""
@@ -118,7 +118,7 @@ def _find_log(path: Path) -> Path | None:
     return next((file for file in beside if file.exists()), None)
 
 
-def warn_if_old(path: Path) -> None:
+def warn_if_sqlite_is_old(path: Path) -> None:
     """To be called when several processes share a file: older libraries are safe only behind us."""
     if sqlite3.sqlite_version_info < SAFE_TO_SHARE:
         log.warning(
@@ -131,14 +131,16 @@ def warn_if_old(path: Path) -> None:
         )
 
 
-def explain_fault(error: Exception, database: str) -> str:
+def explain_error(error: Exception, database: str) -> str:
     """One sentence for the one who named the file: what is wrong with it, and what to do."""
     match error:
         case sqlite3.Error(sqlite_errorname=str() as name):
             kind = "_".join(name.split("_")[:2])  # SQLITE_IOERR_WRITE is SQLITE_IOERR, and so on.
         case _:
             kind = ""
-    problem = FAULTS.get(kind, f"cannot be used ({error}); see whether its disk is full or failing")
+    problem = ERROR_ADVICE.get(
+        kind, f"cannot be used ({error}); see whether its disk is full or failing"
+    )
     return f"the database file {database!r} {problem}"
 
 

@@ -10,7 +10,7 @@ from headway.core.errors import ConfigurationError
 TLS_FILES: Final = frozenset({"ssl_ca", "ssl_cert", "ssl_key"})
 
 
-def tls_context(parameters: Mapping[str, str], place: str) -> ssl.SSLContext:
+def load_tls_context(parameters: Mapping[str, str], place: str) -> ssl.SSLContext:
     """A context that verifies the server's certificate and name.
 
     With `ssl_ca` only that authority is trusted; without it, those of the system.
@@ -29,7 +29,7 @@ def tls_context(parameters: Mapping[str, str], place: str) -> ssl.SSLContext:
             f"{place}: 'ssl_ca' {files['ssl_ca']!r} holds no certificate; name a PEM file"
         ) from error
     if "ssl_cert" in files:
-        _load_own_certificate(context, files["ssl_cert"], files["ssl_key"], place)
+        _load_client_certificate(context, files["ssl_cert"], files["ssl_key"], place)
     return context
 
 
@@ -42,7 +42,7 @@ def _check_readable(name: str, path: str, place: str) -> None:
         ) from error
 
 
-def _load_own_certificate(context: ssl.SSLContext, cert: str, key: str, place: str) -> None:
+def _load_client_certificate(context: ssl.SSLContext, cert: str, key: str, place: str) -> None:
     try:
         # An empty passphrase, or OpenSSL would ask for one on a terminal that nobody watches.
         context.load_cert_chain(cert, key, password=lambda: "")

@@ -7,22 +7,25 @@ import sqlalchemy as sa
 
 T = TypeVar("T")
 P = TypeVar("P")
-ROW_COUNT: Final = 16
+CHUNK_ROW_COUNT: Final = 16
 """How many rows are read at once whose documents may be large."""
 
 
-def beyond(
-    columns: Sequence[sa.ColumnElement[Any]], place: Sequence[Any], *, is_falling: bool = False
+def keyset_condition(
+    columns: Sequence[sa.ColumnElement[Any]], place: Sequence[Any], *, is_descending: bool = False
 ) -> sa.ColumnElement[bool]:
     """Rows after `place`; written out, because not every database compares rows by an index."""
     (column, *others), (value, *rest) = columns, place
-    is_beyond: sa.ColumnElement[bool] = column < value if is_falling else column > value
+    is_beyond: sa.ColumnElement[bool] = column < value if is_descending else column > value
     if not others:
         return is_beyond
-    return sa.or_(is_beyond, sa.and_(column == value, beyond(others, rest, is_falling=is_falling)))
+    return sa.or_(
+        is_beyond,
+        sa.and_(column == value, keyset_condition(others, rest, is_descending=is_descending)),
+    )
 
 
-async def few_at_once(
+async def iterate_in_chunks(
     read: Callable[[int, P], Awaitable[Sequence[T]]],
     place_of: Callable[[T], P],
     *,
@@ -31,7 +34,7 @@ async def few_at_once(
 ) -> AsyncIterator[T]:
     """So many of what `read` finds after a place, each read when its turn is near."""
     while limit > 0:
-        count = min(limit, ROW_COUNT)
+        count = min(limit, CHUNK_ROW_COUNT)
         found = await read(count, after)
         for one in found:
             yield one

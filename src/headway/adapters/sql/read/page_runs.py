@@ -16,8 +16,8 @@ from headway.core.run.status import RunStatus
 from headway.core.run.transitions import ACTIVE
 from headway.ports.run_reader import RunFilter
 
-_NOTHING: Final[sa.ColumnClause[str]] = sa.literal_column("''")
-_SORTED_SEQ: Final = runs.c.seq + sa.literal_column("0")
+_EMPTY_STRING: Final[sa.ColumnClause[str]] = sa.literal_column("''")
+_UNINDEXED_SEQ: Final = runs.c.seq + sa.literal_column("0")
 
 
 def page_queries(
@@ -33,35 +33,35 @@ def page_queries(
         if value is not None
     }
     if wanted.key is not None and wanted.statuses and wanted.statuses <= ACTIVE:
-        return [_active_of_key(paged, wanted, equal)]
+        return [_select_active_of_key(paged, wanted, equal)]
     ordered = paged.order_by(runs.c.seq.desc())
     # What went well is most of it: there anything else finds its rows sooner.
     leads = wanted.statuses and not (equal and RunStatus.SUCCEEDED in wanted.statuses)
     if leads and "key" not in equal:
-        others = _compared(ordered, equal)
+        others = _add_unindexed_filters(ordered, equal)
         return [others.where(runs.c.status == status.value) for status in sorted(wanted.statuses)]
     query = ordered
     if wanted.statuses:
-        query = query.where(_beside(runs.c.status).in_(sorted(wanted.statuses)))
+        query = query.where(_unindexed(runs.c.status).in_(sorted(wanted.statuses)))
     if equal:
         lead, *_ = equal
         query = query.where(runs.c[lead] == equal.pop(lead))
-    return [_compared(query, equal)]
+    return [_add_unindexed_filters(query, equal)]
 
 
-def _active_of_key(
+def _select_active_of_key(
     query: sa.Select[Any], wanted: RunFilter, equal: dict[str, Any]
 ) -> sa.Select[Any]:
     """From the two indexes that hold active runs only, whatever the key has behind it."""
     key = equal.pop("key")
     is_active = (runs.c.head_key == key) | (runs.c.waiting_key == key)
-    asked = query.where(is_active, _beside(runs.c.status).in_(sorted(wanted.statuses)))
-    return _compared(asked, equal).order_by(_SORTED_SEQ.desc())
+    asked = query.where(is_active, _unindexed(runs.c.status).in_(sorted(wanted.statuses)))
+    return _add_unindexed_filters(asked, equal).order_by(_UNINDEXED_SEQ.desc())
 
 
-def _compared(query: sa.Select[Any], equal: dict[str, Any]) -> sa.Select[Any]:
-    return query.where(*(_beside(runs.c[name]) == value for name, value in equal.items()))
+def _add_unindexed_filters(query: sa.Select[Any], equal: dict[str, Any]) -> sa.Select[Any]:
+    return query.where(*(_unindexed(runs.c[name]) == value for name, value in equal.items()))
 
 
-def _beside(column: sa.Column[Any]) -> sa.ColumnElement[str]:
-    return column.concat(_NOTHING)
+def _unindexed(column: sa.Column[Any]) -> sa.ColumnElement[str]:
+    return column.concat(_EMPTY_STRING)

@@ -18,14 +18,14 @@ from headway.adapters.sql.tables import (
     stream,
 )
 from headway.core.batch_state import Instance
-from headway.core.doctor.history import BEGINNING_LENGTH, Change, Numbers
-from headway.core.doctor.run_page import Head, RunPage
-from headway.core.doctor.slots import SLOT_BEGINNING_LENGTH, SLOT_EVENT_TYPES, SlotEvent
-from headway.core.doctor.stream import EventPage, Extent, LaneUse
+from headway.core.doctor.history import PAYLOAD_PREFIX_LENGTH, RunSeqRange, StateChange
+from headway.core.doctor.run_page import ExaminedRuns, KeyHead
+from headway.core.doctor.slots import SLOT_EVENT_TYPES, SLOT_PAYLOAD_PREFIX_LENGTH, SlotEvent
+from headway.core.doctor.stream import ExaminedEvents, LaneUsage, StreamExtent
 from headway.core.ids import Key, RunId
-from headway.core.lane_row import Lane
+from headway.core.lane_row import LaneRow
 from headway.core.run.events import EventType, state_payload
-from headway.core.run.run import Mode, Recovery, Run
+from headway.core.run.run import Recovery, Run, RunMode
 from headway.core.run.status import RunStatus
 
 _ids: Final = sa.bindparam("ids", type_=sa.String(), expanding=True)
@@ -68,7 +68,7 @@ _PREDECESSOR: Final = (
 PREDECESSORS: Final = sa.select(runs.c.id, _PREDECESSOR).where(
     runs.c.id.in_(_ids), runs.c.started_at.is_not(None)
 )
-NUMBERS: Final = (
+RUN_SEQ_RANGES: Final = (
     sa.select(
         events.c.run_id,
         sa.func.min(events.c.run_seq),
@@ -83,17 +83,17 @@ CHANGES: Final = (
         events.c.run_id,
         events.c.seq,
         events.c.run_seq,
-        sa.func.substr(events.c.payload, 1, sa.literal_column(str(BEGINNING_LENGTH))),
+        sa.func.substr(events.c.payload, 1, sa.literal_column(str(PAYLOAD_PREFIX_LENGTH))),
     )
     .where(events.c.run_id.in_(_ids), events.c.type == sa.literal(EventType.STATE_CHANGED.value))
     .order_by(events.c.run_id, events.c.run_seq)
 )
-UNREAD: Final = (
+UNREAD_COUNTS: Final = (
     sa.select(inbox.c.run_id, sa.func.count())
-    .where(inbox.c.run_id.in_(_ids), inbox.c.consumed_by.is_(None))
+    .where(inbox.c.run_id.in_(_ids), inbox.c.consumed_generation.is_(None))
     .group_by(inbox.c.run_id)
 )
-FORGOTTEN: Final = sa.select(runs.c.id, _parent.c.id).where(
+ORPHANED_RUNS: Final = sa.select(runs.c.id, _parent.c.id).where(
     runs.c.id.in_(_ids),
     runs.c.status.in_([RunStatus.QUEUED.value, RunStatus.RUNNING.value]),
     _parent.c.id == runs.c.parent_id,
@@ -108,7 +108,7 @@ SLOT_EVENTS: Final = (
         events.c.run_id,
         events.c.lane,
         events.c.type,
-        sa.func.substr(events.c.payload, 1, sa.literal_column(str(SLOT_BEGINNING_LENGTH))),
+        sa.func.substr(events.c.payload, 1, sa.literal_column(str(SLOT_PAYLOAD_PREFIX_LENGTH))),
     )
     .where(*_between, events.c.type.in_(sorted(str(one) for one in SLOT_EVENT_TYPES)))
     .order_by(events.c.seq)
@@ -118,11 +118,11 @@ LANES: Final = sa.select(
     *lanes.c,
     sa.select(sa.func.count()).where(runs.c.slot == lanes.c.name).scalar_subquery(),
 ).order_by(lanes.c.name)
-_START: Final = state_payload(RunStatus.QUEUED, RunStatus.RUNNING).removesuffix("}") + "%"
+_START_PATTERN: Final = state_payload(RunStatus.QUEUED, RunStatus.RUNNING).removesuffix("}") + "%"
 _IS_START: Final = (
     events.c.type == sa.literal(EventType.STATE_CHANGED.value)
-) & events.c.payload.like(_START)
-TAKEN: Final = sa.select(sa.func.max(events.c.seq)).where(
+) & events.c.payload.like(_START_PATTERN)
+LAST_TAKEN_SEQ: Final = sa.select(sa.func.max(events.c.seq)).where(
     events.c.run_id.in_(sa.select(runs.c.id).where(runs.c.slot == _lane)),
     _IS_START | (events.c.type == sa.literal(EventType.RESUMED.value)),
 )
@@ -136,106 +136,110 @@ LANE_CHANGED: Final = (
     .order_by(events.c.seq)
     .limit(sa.literal_column("1"))
 )
-_WORDS: Final = (("mode", Mode), ("recovery", Recovery), ("status", RunStatus))
+_ENUM_COLUMNS: Final = (("mode", RunMode), ("recovery", Recovery), ("status", RunStatus))
 
 
 class SqlDoctorReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def extent(self) -> Extent:
-        async def read(connection: AsyncConnection) -> Extent:
-            return Extent(*(await connection.execute(EXTENT)).one())
+    async def extent(self) -> StreamExtent:
+        async def read(connection: AsyncConnection) -> StreamExtent:
+            return StreamExtent(*(await connection.execute(EXTENT)).one())
 
-        return await self._database.with_retry(read, at_one_instant=True)
+        return await self._database.read_with_retry(read, in_snapshot=True)
 
-    async def run_page(self, *, after_seq: int, limit: int) -> RunPage:
-        return await self._database.with_retry(
-            lambda connection: _run_page(connection, after_seq, limit), at_one_instant=True
+    async def run_page(self, *, after_seq: int, limit: int) -> ExaminedRuns:
+        return await self._database.read_with_retry(
+            lambda connection: _read_run_page(connection, after_seq, limit), in_snapshot=True
         )
 
-    async def event_page(self, *, after_seq: int, limit: int) -> EventPage:
-        return await self._database.with_retry(
-            lambda connection: _event_page(connection, after_seq, limit), at_one_instant=True
+    async def event_page(self, *, after_seq: int, limit: int) -> ExaminedEvents:
+        return await self._database.read_with_retry(
+            lambda connection: _read_event_page(connection, after_seq, limit), in_snapshot=True
         )
 
     async def instances(self) -> Sequence[Instance]:
-        found = await self._database.rows(sa.select(*instances.c))
+        found = await self._database.fetch_rows(sa.select(*instances.c))
         return [Instance(*tuple(row)) for row in found]
 
-    async def lane_uses(self) -> Sequence[LaneUse]:
-        return await self._database.with_retry(_lane_uses, at_one_instant=True)
+    async def lane_uses(self) -> Sequence[LaneUsage]:
+        return await self._database.read_with_retry(_read_lane_uses, in_snapshot=True)
 
 
-async def _run_page(connection: AsyncConnection, after_seq: int, limit: int) -> RunPage:
+async def _read_run_page(connection: AsyncConnection, after_seq: int, limit: int) -> ExaminedRuns:
     _, pruned_seq = (await connection.execute(STREAM)).one()
     rows = (await connection.execute(RUNS, {"after_seq": after_seq, "limit": limit})).all()
-    unreadable = {row.id: word for row in rows if (word := _unknown_word(row)) is not None}
+    unreadable = {row.id: word for row in rows if (word := _find_unknown_value(row)) is not None}
     ids = {"ids": [row.id for row in rows]}
     keys = {"keys": sorted({row.key for row in rows})}
     found = (await connection.execute(PREDECESSORS, ids)).all()
     predecessors = {run_id: earlier_id for run_id, earlier_id in found if earlier_id is not None}
     with_events = {"ids": sorted({*ids["ids"], *predecessors.values()})}
-    heads: dict[Key, list[Head]] = defaultdict(list)
+    heads: dict[Key, list[KeyHead]] = defaultdict(list)
     for row in await connection.execute(HEADS, keys):
-        heads[row.head_key].append(Head(*row))
-    changes: dict[RunId, list[Change]] = defaultdict(list)
+        heads[row.head_key].append(KeyHead(*row))
+    changes: dict[RunId, list[StateChange]] = defaultdict(list)
     for run_id, *change in await connection.execute(CHANGES, with_events):
-        changes[run_id].append(Change(*change))
+        changes[run_id].append(StateChange(*change))
     waiting = await connection.execute(FIRST_WAITING, keys)
-    numbers = await connection.execute(NUMBERS, ids)
-    unread = await connection.execute(UNREAD, ids)
+    numbers = await connection.execute(RUN_SEQ_RANGES, ids)
+    unread = await connection.execute(UNREAD_COUNTS, ids)
     alive = await connection.execute(sa.select(*instances.c))
-    forgotten = await connection.execute(FORGOTTEN, ids)
-    return RunPage(
+    forgotten = await connection.execute(ORPHANED_RUNS, ids)
+    return ExaminedRuns(
         runs=[Run.from_row(tuple(row)) for row in rows if row.id not in unreadable],
-        unreadable=unreadable,
+        unknown_values=unreadable,
         last_seq=rows[-1].seq if rows else None,
         pruned_seq=pruned_seq,
         heads=heads,
-        first_waiting={key: seq for key, seq in waiting},  # noqa: C416  # Rows are no pairs.
-        predecessors=predecessors,
-        numbers={run_id: Numbers(*figures) for run_id, *figures in numbers},
+        first_waiting_seqs={key: seq for key, seq in waiting},  # noqa: C416  # Rows are no pairs.
+        predecessor_ids=predecessors,
+        run_seq_ranges={run_id: RunSeqRange(*figures) for run_id, *figures in numbers},
         changes=changes,
         unread_counts={run_id: count for run_id, count in unread},  # noqa: C416
         instances=[Instance(*row) for row in alive],
-        forgotten_by={run_id: parent_id for run_id, parent_id in forgotten},  # noqa: C416
+        orphan_parent_ids={run_id: parent_id for run_id, parent_id in forgotten},  # noqa: C416
     )
 
 
-def _unknown_word(row: sa.Row[Any]) -> str | None:
+def _find_unknown_value(row: sa.Row[Any]) -> str | None:
     """The first word that no vocabulary has, so that no Run can be made of the row."""
-    for name, vocabulary in _WORDS:
+    for name, vocabulary in _ENUM_COLUMNS:
         word: str = row._mapping[name]
         if word not in list(vocabulary):
             return word
     return None
 
 
-async def _event_page(connection: AsyncConnection, after_seq: int, limit: int) -> EventPage:
+async def _read_event_page(
+    connection: AsyncConnection, after_seq: int, limit: int
+) -> ExaminedEvents:
     last_seq, pruned_seq = (await connection.execute(STREAM)).one()
     after_seq = max(after_seq, pruned_seq)
     up_to_seq = min(after_seq + limit, last_seq)
     between = {"after_seq": after_seq, "up_to_seq": up_to_seq}
     slot_events = [SlotEvent(*row) for row in await connection.execute(SLOT_EVENTS, between)]
     if await connection.scalar(EVENT_COUNT, between) == up_to_seq - after_seq:
-        return EventPage(after_seq, up_to_seq, None, slot_events)
+        return ExaminedEvents(after_seq, up_to_seq, None, slot_events)
     seqs = (await connection.scalars(EVENT_SEQS, between)).all()
-    return EventPage(after_seq, up_to_seq, seqs, slot_events)
+    return ExaminedEvents(after_seq, up_to_seq, seqs, slot_events)
 
 
-async def _lane_uses(connection: AsyncConnection) -> list[LaneUse]:
+async def _read_lane_uses(connection: AsyncConnection) -> list[LaneUsage]:
     rows = (await connection.execute(LANES)).all()
-    return [await _lane_use(connection, Lane(*lane), held) for *lane, held in map(tuple, rows)]
+    return [
+        await _read_lane_use(connection, LaneRow(*lane), held) for *lane, held in map(tuple, rows)
+    ]
 
 
-async def _lane_use(connection: AsyncConnection, lane: Lane, held_count: int) -> LaneUse:
+async def _read_lane_use(connection: AsyncConnection, lane: LaneRow, held_count: int) -> LaneUsage:
     taken_seq: int | None = None
     is_changed = False
     if held_count > lane.max_concurrent:  # Else nobody asks how it came to that.
-        taken_seq = await connection.scalar(TAKEN, {"lane": lane.name})
+        taken_seq = await connection.scalar(LAST_TAKEN_SEQ, {"lane": lane.name})
         since = {"lane": lane.name, "after_seq": taken_seq or 0}
         is_changed = await connection.scalar(LANE_CHANGED, since) is not None
-    return LaneUse(
-        lane=lane, held_count=held_count, taken_seq=taken_seq, is_changed_since=is_changed
+    return LaneUsage(
+        lane=lane, held_count=held_count, last_taken_seq=taken_seq, is_changed_since=is_changed
     )

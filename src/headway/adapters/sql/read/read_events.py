@@ -10,12 +10,12 @@ from headway.adapters.sql.connect.database import Database
 from headway.adapters.sql.tables import events, stream
 from headway.core.ids import Instant, RunId
 from headway.core.run.events import Event
-from headway.ports.event_reader import Page
+from headway.ports.event_reader import EventSlice
 
 FIRST_COUNT: Final = 16
-SHORT: Final = 512
+SHORT_LENGTH_MAX: Final = 512
 """Payloads up to this come with their rows; longer ones are fetched once it is known how many."""
-PLACE: Final = (stream.c.seq, stream.c.pruned_seq, stream.c.epoch)
+STREAM_COLUMNS: Final = (stream.c.seq, stream.c.pruned_seq, stream.c.epoch)
 
 
 class SqlEventReader:
@@ -29,28 +29,28 @@ class SqlEventReader:
         limit: int,
         length_max: int | None = None,
         run_id: RunId | None = None,
-    ) -> Page:
-        async def page(connection: AsyncConnection) -> Page:
-            found = await connection.execute(sa.select(*PLACE))
+    ) -> EventSlice:
+        async def page(connection: AsyncConnection) -> EventSlice:
+            found = await connection.execute(sa.select(*STREAM_COLUMNS))
             last_seq, pruned_seq, epoch = found.one()
             if length_max is None:
-                query = _after(sa.select(*events.c), after_seq, limit, run_id)
+                query = _select_after(sa.select(*events.c), after_seq, limit, run_id)
                 read = [Event(*row) for row in await connection.execute(query)]
                 has_more = len(read) == limit
             else:
-                read, has_more = await self._bounded(
+                read, has_more = await self._read_bounded(
                     connection, after_seq, limit, length_max, run_id
                 )
-            after_at = await read_time_of(connection, after_seq)
-            return Page(read, last_seq, pruned_seq, has_more, after_at, epoch)
+            after_at = await read_event_time(connection, after_seq)
+            return EventSlice(read, last_seq, pruned_seq, has_more, after_at, epoch)
 
-        return await self._database.with_retry(page, at_one_instant=True)
+        return await self._database.read_with_retry(page, in_snapshot=True)
 
     async def event_times(self, *, after_seq: int, limit: int) -> Sequence[tuple[int, Instant]]:
-        query = _after(sa.select(events.c.seq, events.c.at), after_seq, limit, None)
-        return [(row.seq, row.at) for row in await self._database.rows(query)]
+        query = _select_after(sa.select(events.c.seq, events.c.at), after_seq, limit, None)
+        return [(row.seq, row.at) for row in await self._database.fetch_rows(query)]
 
-    async def _bounded(
+    async def _read_bounded(
         self,
         connection: AsyncConnection,
         after_seq: int,
@@ -63,33 +63,37 @@ class SqlEventReader:
         length = 0
         for count in (min(FIRST_COUNT, limit), max(0, limit - FIRST_COUNT)):
             # A few first: where they are long, no more need to be looked at.
-            query = _after(self._sized(), after_seq, count, run_id)
+            query = _select_after(self._select_with_lengths(), after_seq, count, run_id)
             found = (await connection.execute(query)).all() if count else []
             for row in found:
                 length += row.length
                 if rows and length > length_max:
-                    return await _filled(connection, rows), True
+                    return await _load_payloads(connection, rows), True
                 rows.append(row)
                 after_seq = row.seq
             if len(found) < count:
-                return await _filled(connection, rows), False
-        return await _filled(connection, rows), True
+                return await _load_payloads(connection, rows), False
+        return await _load_payloads(connection, rows), True
 
-    def _sized(self) -> sa.Select[Any]:
+    def _select_with_lengths(self) -> sa.Select[Any]:
         """Events with the length of their payloads, and only the short ones of those."""
         of = sa.func.length if self._database.driver == "sqlite" else sa.func.octet_length
         length = of(events.c.payload)
-        payload = sa.case((length <= SHORT, events.c.payload), else_=None).label("payload")
+        payload = sa.case((length <= SHORT_LENGTH_MAX, events.c.payload), else_=None).label(
+            "payload"
+        )
         columns = [payload if c is events.c.payload else c for c in events.c]
         return sa.select(*columns, length.label("length"))
 
 
-async def read_time_of(connection: AsyncConnection, seq: int) -> Instant | None:
+async def read_event_time(connection: AsyncConnection, seq: int) -> Instant | None:
     """Return when the event `seq` was written, or None if there is no such event."""
     return await connection.scalar(sa.select(events.c.at).where(events.c.seq == seq))
 
 
-def _after(query: sa.Select[Any], seq: int, limit: int, run_id: RunId | None) -> sa.Select[Any]:
+def _select_after(
+    query: sa.Select[Any], seq: int, limit: int, run_id: RunId | None
+) -> sa.Select[Any]:
     query = query.where(events.c.seq > seq).limit(limit)
     if run_id is None:
         return query.order_by(events.c.seq)
@@ -97,7 +101,7 @@ def _after(query: sa.Select[Any], seq: int, limit: int, run_id: RunId | None) ->
     return query.where(events.c.run_id == run_id).order_by(events.c.run_seq)
 
 
-async def _filled(connection: AsyncConnection, rows: Sequence[Any]) -> list[Event]:
+async def _load_payloads(connection: AsyncConnection, rows: Sequence[Any]) -> list[Event]:
     """The events of these rows, with their payloads, the long ones too."""
     long = [row.seq for row in rows if row.payload is None]
     payloads: dict[int, str] = {}

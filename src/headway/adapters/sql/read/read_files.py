@@ -17,22 +17,22 @@ class SqlFileReader:
 
     async def ended_runs(self, run_ids: Sequence[RunId]) -> Sequence[RunId]:
         is_over = runs.c.id.in_(run_ids) & runs.c.ended_at.is_not(None)
-        rows = await self._database.rows(sa.select(runs.c.id).where(is_over))
+        rows = await self._database.fetch_rows(sa.select(runs.c.id).where(is_over))
         return [RunId(run_id) for (run_id,) in rows]
 
     async def files_of_run(
         self, run_id: RunId, *, data_id: str, limit: int
     ) -> Sequence[StoredFile]:
-        return await self._files(
+        return await self._fetch_files(
             sa.select(*run_files.c)
             .where(run_files.c.run_id == run_id, run_files.c.data_id == data_id)
             .limit(limit)
         )
 
-    async def files_made(
+    async def list_run_files(
         self, run_id: RunId, *, limit: int, after: str = ""
     ) -> Sequence[StoredFile]:
-        return await self._files(
+        return await self._fetch_files(
             sa.select(*run_files.c)
             .where(run_files.c.run_id == run_id, run_files.c.path > after)
             .order_by(run_files.c.path)
@@ -42,7 +42,7 @@ class SqlFileReader:
     async def files_by_part(
         self, run_id: RunId, *, data_id: str, parts: Sequence[str]
     ) -> Sequence[StoredFile]:
-        return await self._files(
+        return await self._fetch_files(
             sa.select(*run_files.c).where(
                 run_files.c.run_id == run_id,
                 run_files.c.data_id == data_id,
@@ -53,7 +53,7 @@ class SqlFileReader:
     async def files_of_key(
         self, key: Key, *, data_id: str, limit: int, after: str = ""
     ) -> Sequence[StoredFile]:
-        return await self._files(
+        return await self._fetch_files(
             sa.select(*run_files.c)
             .where(
                 run_files.c.key == key,
@@ -64,5 +64,5 @@ class SqlFileReader:
             .limit(limit)
         )
 
-    async def _files(self, query: sa.Select[Any]) -> Sequence[StoredFile]:
-        return [StoredFile._make(row) for row in await self._database.rows(query)]
+    async def _fetch_files(self, query: sa.Select[Any]) -> Sequence[StoredFile]:
+        return [StoredFile._make(row) for row in await self._database.fetch_rows(query)]

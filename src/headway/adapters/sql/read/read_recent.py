@@ -12,7 +12,7 @@ from headway.core.run import recent
 from headway.core.run.recent import RecentKey, recent_after_seq
 from headway.core.run.status import RunStatus
 
-CHUNK_COUNT: Final = 1_000
+NEWEST_RUN_COUNT: Final = 1_000
 _NEWEST: Final = (
     sa.select(runs.c.seq, runs.c.key, runs.c.status)
     .where(
@@ -22,7 +22,7 @@ _NEWEST: Final = (
     .order_by(runs.c.seq.desc())
 )
 # For the case that a few busy keys have most of the newest runs: the database groups them.
-_GROUPED: Final = (
+_NEWEST_BY_KEY: Final = (
     sa.select(sa.func.max(runs.c.seq).label("seq"), runs.c.key)
     .where(
         runs.c.seq > sa.bindparam("after_seq", type_=sa.BigInteger()),
@@ -34,7 +34,7 @@ _GROUPED: Final = (
 )
 _NEWEST_OF_KEY: Final = runs.alias("newest")
 _OF_SAME_KEY: Final = runs.alias("of_same_key")
-_LAST_BEGUN: Final = (
+_LAST_STARTED: Final = (
     sa.select(_OF_SAME_KEY.c.seq)
     .where(_OF_SAME_KEY.c.key == _NEWEST_OF_KEY.c.key, _OF_SAME_KEY.c.started_at.is_not(None))
     .order_by(_OF_SAME_KEY.c.seq.desc())
@@ -56,13 +56,13 @@ async def read_recent(connection: AsyncConnection, *, seq: int) -> RecentKeys:
     """Read the newest runs, and older ones only if these have too few keys."""
     found: dict[Key, int] = {}
     limits = {"after_seq": recent_after_seq(seq), "before_seq": seq + 1}
-    newest = (await connection.execute(_NEWEST.limit(CHUNK_COUNT), limits)).all()
+    newest = (await connection.execute(_NEWEST.limit(NEWEST_RUN_COUNT), limits)).all()
     for row in newest:
         if row.status != RunStatus.REJECTED.value:
             found.setdefault(row.key, row.seq)
-    if len(found) < recent.KEY_COUNT_MAX and len(newest) == CHUNK_COUNT:
+    if len(found) < recent.KEY_COUNT_MAX and len(newest) == NEWEST_RUN_COUNT:
         limits["before_seq"] = newest[-1].seq
-        grouped = _GROUPED.limit(recent.KEY_COUNT_MAX)
+        grouped = _NEWEST_BY_KEY.limit(recent.KEY_COUNT_MAX)
         for older_run in await connection.execute(grouped, limits):
             found.setdefault(older_run.key, older_run.seq)
     keys = [RecentKey(*one) for one in found.items()][: recent.KEY_COUNT_MAX]
@@ -73,11 +73,11 @@ async def read_recent(connection: AsyncConnection, *, seq: int) -> RecentKeys:
     return RecentKeys(
         keys,
         (await connection.scalar(older)) is not None,
-        list(dict.fromkeys([*seqs, *await _last_begun(connection, seqs)])),
+        list(dict.fromkeys([*seqs, *await _read_last_started(connection, seqs)])),
     )
 
 
-async def _last_begun(connection: AsyncConnection, seqs: Sequence[int]) -> list[int]:
+async def _read_last_started(connection: AsyncConnection, seqs: Sequence[int]) -> list[int]:
     """Return for each of these runs the newest run of its key that began."""
-    query = sa.select(_LAST_BEGUN.scalar_subquery()).where(_NEWEST_OF_KEY.c.seq.in_(seqs))
+    query = sa.select(_LAST_STARTED.scalar_subquery()).where(_NEWEST_OF_KEY.c.seq.in_(seqs))
     return [seq for seq in await connection.scalars(query) if seq is not None]

@@ -8,36 +8,36 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.connect.database import Database
-from headway.adapters.sql.read.keyset import few_at_once
+from headway.adapters.sql.read.keyset import iterate_in_chunks
 from headway.adapters.sql.read.page_runs import page_queries
 from headway.adapters.sql.read.read_board import HAS_NOT_STARTED, IS_OPEN, LANES, to_lane_view
-from headway.adapters.sql.read.read_events import read_time_of
+from headway.adapters.sql.read.read_events import read_event_time
 from headway.adapters.sql.read.read_recent import read_recent
 from headway.adapters.sql.read.read_situation import read_situation
 from headway.adapters.sql.tables import (
     RUN_COLUMNS,
     inbox,
     instances,
+    interrupts,
     lanes,
-    questions,
     remembered,
     runs,
     saved_keys,
     stream,
 )
-from headway.core.batch_state import MESSAGE, InboxItem, Instance, Question, SavedKey
+from headway.core.batch_state import MESSAGE, InboxItem, Instance, Interrupt, SavedKey
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.run.explain import Situation
 from headway.core.run.run import RUN_DOCUMENTS, Run, RunRecord
 from headway.core.run.status import RunStatus
-from headway.ports.run_reader import HeldRun, LaneView, RunFilter, Snapshot
+from headway.ports.run_reader import HeldRun, LaneCounts, RunFilter, Snapshot
 
 # Lists leave out the traceback, which is long and only shown for a single run.
 RECORD_COLUMNS: Final = [*RUN_COLUMNS, *(runs.c[name] for name in RUN_DOCUMENTS)]
 _RECORDS: Final = sa.select(*RECORD_COLUMNS)
 _RECORD: Final = sa.select(*RECORD_COLUMNS, runs.c.traceback)
 _STATES: Final = sa.select(*RUN_COLUMNS)
-_HELD: Final = sa.select(*(runs.c[name] for name in HeldRun._fields))
+_HELD_RUNS: Final = sa.select(*(runs.c[name] for name in HeldRun._fields))
 # Found by the two indexes that hold active runs only: compared and not asked for NULL, and sorted
 # by an expression, or SQLite would rather read a million finished runs in the order of `seq`.
 _IS_HEAD: Final = runs.c.head_key > sa.literal_column("''")
@@ -61,10 +61,10 @@ def _last_seqs(is_wanted: sa.ColumnElement[bool]) -> sa.Select[Any]:
 
 
 _LAST_SEQS: Final = _last_seqs(_NEWER.c.status != RunStatus.REJECTED.value)
-_LAST_BEGUN_SEQS: Final = _last_seqs(_NEWER.c.started_at.is_not(None))
-_SORTED_SEQ: Final = runs.c.seq + sa.literal_column("0")
-_IDS_AT_ONCE: Final = 500
-_ROWS_AT_ONCE: Final = 500
+_LAST_STARTED_SEQS: Final = _last_seqs(_NEWER.c.started_at.is_not(None))
+_UNINDEXED_SEQ: Final = runs.c.seq + sa.literal_column("0")
+_ID_CHUNK_COUNT: Final = 500
+_ROW_CHUNK_COUNT: Final = 500
 
 
 class SqlRunReader:
@@ -73,11 +73,11 @@ class SqlRunReader:
 
     async def now(self) -> Instant:
         clock = self._database.clock
-        here = clock.here()
-        return await self._database.with_retry(clock.read) if here is None else here
+        here = clock.local_now()
+        return await self._database.read_with_retry(clock.read) if here is None else here
 
     async def run(self, run_id: RunId) -> RunRecord | None:
-        rows = await self._database.rows(_RECORD.where(runs.c.id == run_id))
+        rows = await self._database.fetch_rows(_RECORD.where(runs.c.id == run_id))
         return to_record(rows[0])._replace(traceback=rows[0].traceback) if rows else None
 
     def list_runs(
@@ -97,23 +97,23 @@ class SqlRunReader:
                 return sorted(found, key=lambda record: record.run.seq, reverse=True)
 
             # A run that moves between two queries would be in both, or in neither.
-            return await self._database.with_retry(find, at_one_instant=len(queries) > 1)
+            return await self._database.read_with_retry(find, in_snapshot=len(queries) > 1)
 
-        return few_at_once(read, lambda one: one.run.seq, limit=limit, after=before_seq)
+        return iterate_in_chunks(read, lambda one: one.run.seq, limit=limit, after=before_seq)
 
     async def snapshot(self) -> Snapshot:
-        return await self._database.with_retry(_snapshot, at_one_instant=True)
+        return await self._database.read_with_retry(_read_snapshot, in_snapshot=True)
 
     async def situation(self, run_id: RunId) -> Situation | None:
-        return await self._database.with_retry(
-            lambda connection: read_situation(connection, run_id), at_one_instant=True
+        return await self._database.read_with_retry(
+            lambda connection: read_situation(connection, run_id), in_snapshot=True
         )
 
-    async def lanes(self) -> Sequence[LaneView]:
-        return await self._database.with_retry(_lanes)
+    async def lanes(self) -> Sequence[LaneCounts]:
+        return await self._database.read_with_retry(_read_lanes)
 
     async def lane_names(self) -> list[LaneName]:
-        rows = await self._database.rows(sa.select(lanes.c.name).order_by(lanes.c.name))
+        rows = await self._database.fetch_rows(sa.select(lanes.c.name).order_by(lanes.c.name))
         return [LaneName(name) for (name,) in rows]
 
     def keys(self, *, limit: int, after: Key | None = None) -> AsyncIterator[SavedKey]:
@@ -121,17 +121,19 @@ class SqlRunReader:
             query = sa.select(*saved_keys.c).order_by(saved_keys.c.key).limit(count)
             if after is not None:
                 query = query.where(saved_keys.c.key > after)
-            return [SavedKey._make(row) for row in await self._database.rows(query)]
+            return [SavedKey._make(row) for row in await self._database.fetch_rows(query)]
 
-        return few_at_once(read, lambda row: row.key, limit=limit, after=after)
+        return iterate_in_chunks(read, lambda row: row.key, limit=limit, after=after)
 
     async def saved_key(self, key: Key) -> SavedKey | None:
-        rows = await self._database.rows(sa.select(*saved_keys.c).where(saved_keys.c.key == key))
+        rows = await self._database.fetch_rows(
+            sa.select(*saved_keys.c).where(saved_keys.c.key == key)
+        )
         return SavedKey._make(rows[0]) if rows else None
 
     async def inbox(self, run_id: RunId) -> Sequence[InboxItem]:
         query = sa.select(*inbox.c).where(inbox.c.run_id == run_id).order_by(inbox.c.seq)
-        return [InboxItem._make(row) for row in await self._database.rows(query)]
+        return [InboxItem._make(row) for row in await self._database.fetch_rows(query)]
 
     def messages(
         self, run_id: RunId, *, limit: int, after_seq: int | None = None
@@ -140,41 +142,45 @@ class SqlRunReader:
             query = sa.select(*inbox.c).where(inbox.c.run_id == run_id, inbox.c.kind == MESSAGE)
             if after_seq is not None:
                 query = query.where(inbox.c.seq > after_seq)
-            rows = await self._database.rows(query.order_by(inbox.c.seq).limit(count))
+            rows = await self._database.fetch_rows(query.order_by(inbox.c.seq).limit(count))
             return [InboxItem._make(row) for row in rows]
 
-        return few_at_once(read, lambda item: item.seq, limit=limit, after=after_seq)
+        return iterate_in_chunks(read, lambda item: item.seq, limit=limit, after=after_seq)
 
-    async def questions(self, run_id: RunId) -> Sequence[Question]:
+    async def interrupts(self, run_id: RunId) -> Sequence[Interrupt]:
         query = (
-            sa.select(*questions.c)
-            .join(runs, runs.c.id == questions.c.run_id)
-            .where(questions.c.run_id == run_id, IS_OPEN)
-            .order_by(questions.c.asked_at, questions.c.call_id)
+            sa.select(*interrupts.c)
+            .join(runs, runs.c.id == interrupts.c.run_id)
+            .where(interrupts.c.run_id == run_id, IS_OPEN)
+            .order_by(interrupts.c.asked_at, interrupts.c.call_id)
         )
-        return [Question._make(row) for row in await self._database.rows(query)]
+        return [Interrupt._make(row) for row in await self._database.fetch_rows(query)]
 
     async def instances(self) -> Sequence[Instance]:
-        return [Instance._make(row) for row in await self._database.rows(_INSTANCES)]
+        return [Instance._make(row) for row in await self._database.fetch_rows(_INSTANCES)]
 
     async def runs_due(self, now: Instant, *, limit: int) -> Sequence[Run]:
         query = _STATES.where(runs.c.due_at <= now).order_by(runs.c.due_at).limit(limit)
-        return [Run.from_row(row) for row in await self._database.rows(query)]
+        return [Run.from_row(row) for row in await self._database.fetch_rows(query)]
 
     async def runs_held_by(self, instance_id: InstanceId, *, limit: int) -> Sequence[HeldRun]:
         # Only heads are held, so the index of heads serves.
         is_held = _IS_HEAD & (runs.c.instance_id == instance_id)
-        rows = await self._database.rows(_HELD.where(is_held).order_by(_SORTED_SEQ).limit(limit))
-        return [_held(row) for row in rows]
+        rows = await self._database.fetch_rows(
+            _HELD_RUNS.where(is_held).order_by(_UNINDEXED_SEQ).limit(limit)
+        )
+        return [_to_held_run(row) for row in rows]
 
-    async def held_among(
+    async def filter_held_runs(
         self, instance_id: InstanceId, run_ids: Collection[RunId]
     ) -> Sequence[HeldRun]:
-        rows = await self._rows_of(run_ids, _HELD.where(runs.c.instance_id == instance_id))
-        return [_held(row) for row in rows]
+        rows = await self._fetch_by_ids(
+            run_ids, _HELD_RUNS.where(runs.c.instance_id == instance_id)
+        )
+        return [_to_held_run(row) for row in rows]
 
     async def run_seqs(self, run_ids: Collection[RunId]) -> Mapping[RunId, int]:
-        rows = await self._rows_of(run_ids, sa.select(runs.c.id, runs.c.run_seq))
+        rows = await self._fetch_by_ids(run_ids, sa.select(runs.c.id, runs.c.run_seq))
         return {RunId(row.id): row.run_seq for row in rows}
 
     async def ancestors(self, run_id: RunId, *, limit: int) -> Sequence[Run]:
@@ -190,16 +196,16 @@ class SqlRunReader:
                 found.append(Run.from_row(tuple(row)))
             return found
 
-        return await self._database.with_retry(read)
+        return await self._database.read_with_retry(read)
 
-    async def children_to_end(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
+    async def children_to_cancel(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
         is_asked = runs.c.status == RunStatus.CANCELLING.value
         query = _CHILDREN.where(runs.c.child_of == parent_id, ~is_asked).limit(limit)
-        return [run_id for (run_id,) in await self._database.rows(query)]
+        return [run_id for (run_id,) in await self._database.fetch_rows(query)]
 
     async def active_children(self, parent_id: RunId, *, limit: int) -> Sequence[RunId]:
         query = _CHILDREN.where(runs.c.child_of == parent_id).limit(limit)
-        return [run_id for (run_id,) in await self._database.rows(query)]
+        return [run_id for (run_id,) in await self._database.fetch_rows(query)]
 
     async def queued_runs(
         self, lane: LaneName, *, limit: int, before_seq: int | None = None
@@ -207,72 +213,72 @@ class SqlRunReader:
         query = _STATES.where(runs.c.lane == lane, HAS_NOT_STARTED)
         if before_seq is not None:
             query = query.where(runs.c.seq < before_seq)
-        rows = await self._database.rows(query.order_by(_SORTED_SEQ.desc()).limit(limit))
+        rows = await self._database.fetch_rows(query.order_by(_UNINDEXED_SEQ.desc()).limit(limit))
         return [Run.from_row(row) for row in rows]
 
     async def oldest_runs(self, *, after_seq: int, limit: int) -> Sequence[Run]:
         query = _STATES.where(runs.c.seq > after_seq).order_by(runs.c.seq).limit(limit)
-        return [Run.from_row(row) for row in await self._database.rows(query)]
+        return [Run.from_row(row) for row in await self._database.fetch_rows(query)]
 
-    async def oldest_submissions(self, *, before: Instant, limit: int) -> Sequence[str]:
+    async def oldest_idempotency_keys(self, *, before: Instant, limit: int) -> Sequence[str]:
         query = sa.select(remembered.c.idempotency_key).where(remembered.c.at <= before)
-        rows = await self._database.rows(query.order_by(remembered.c.at).limit(limit))
+        rows = await self._database.fetch_rows(query.order_by(remembered.c.at).limit(limit))
         return [key for (key,) in rows]
 
-    async def count_submissions(self, *, before: Instant) -> int:
+    async def count_idempotency_keys(self, *, before: Instant) -> int:
         query = sa.select(sa.func.count()).where(remembered.c.at <= before)
-        ((count,),) = await self._database.rows(query)
+        ((count,),) = await self._database.fetch_rows(query)
         return int(count)
 
-    async def _rows_of(
+    async def _fetch_by_ids(
         self, run_ids: Collection[RunId], query: sa.Select[Any]
     ) -> Sequence[sa.Row[Any]]:
         wanted, found = list(run_ids), list[sa.Row[Any]]()
-        for first in range(0, len(wanted), _IDS_AT_ONCE):
-            some = wanted[first : first + _IDS_AT_ONCE]
-            found += await self._database.rows(query.where(runs.c.id.in_(some)))
+        for first in range(0, len(wanted), _ID_CHUNK_COUNT):
+            some = wanted[first : first + _ID_CHUNK_COUNT]
+            found += await self._database.fetch_rows(query.where(runs.c.id.in_(some)))
         return found
 
 
-async def _snapshot(connection: AsyncConnection) -> Snapshot:
+async def _read_snapshot(connection: AsyncConnection) -> Snapshot:
     seq, epoch = (await connection.execute(sa.select(stream.c.seq, stream.c.epoch))).one()
     keys = await connection.execute(sa.select(*saved_keys.c).order_by(saved_keys.c.key))
-    active = await connection.execute(_RECORDS.where(_IS_ACTIVE).order_by(_SORTED_SEQ))
+    active = await connection.execute(_RECORDS.where(_IS_ACTIVE).order_by(_UNINDEXED_SEQ))
     recent = await read_recent(connection, seq=seq)
     last_runs: dict[RunId, RunRecord] = {}
     # One query each, because a combined condition could not use an index.
-    for seqs in (_LAST_SEQS, _LAST_BEGUN_SEQS, recent.last_seqs):
+    for seqs in (_LAST_SEQS, _LAST_STARTED_SEQS, recent.last_seqs):
         found = await connection.execute(_RECORDS.where(runs.c.seq.in_(seqs)))
-        last_runs |= {record.run.id: record for record in await _records(found.all())}
+        last_runs |= {record.run.id: record for record in await _to_records(found.all())}
     living = await connection.execute(_INSTANCES.where(instances.c.is_dead == 0))
     return Snapshot(
         seq=seq,
         epoch=epoch,
-        lanes=await _lanes(connection),
+        lanes=await _read_lanes(connection),
         keys=[SavedKey(*row) for row in keys],
-        runs=await _records(active.all()),
+        runs=await _to_records(active.all()),
         last_runs=list(last_runs.values()),
         instances=[Instance._make(row) for row in living],
-        at=await read_time_of(connection, seq),
+        seq_written_at=await read_event_time(connection, seq),
         recent_keys=recent.keys,
         has_older_keys=recent.has_older,
     )
 
 
-async def _records(rows: Sequence[sa.Row[Any]]) -> list[RunRecord]:
+async def _to_records(rows: Sequence[sa.Row[Any]]) -> list[RunRecord]:
     """There may be thousands: others have their turn in between."""
     found: list[RunRecord] = []
-    for first in range(0, len(rows), _ROWS_AT_ONCE):
-        found += map(to_record, rows[first : first + _ROWS_AT_ONCE])
+    for first in range(0, len(rows), _ROW_CHUNK_COUNT):
+        found += map(to_record, rows[first : first + _ROW_CHUNK_COUNT])
         await asyncio.sleep(0)
     return found
 
 
-async def _lanes(connection: AsyncConnection) -> list[LaneView]:
+async def _read_lanes(connection: AsyncConnection) -> list[LaneCounts]:
     return [to_lane_view(row) for row in await connection.execute(LANES)]
 
 
-def _held(row: sa.Row[Any]) -> HeldRun:
+def _to_held_run(row: sa.Row[Any]) -> HeldRun:
     return HeldRun(row.id, row.token, RunStatus(row.status), row.slot, row.unread_count)
 
 

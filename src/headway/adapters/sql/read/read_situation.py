@@ -7,13 +7,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headway.adapters.sql.read.read_board import IS_OPEN
 from headway.adapters.sql.statements import Query
-from headway.adapters.sql.tables import RUN_COLUMNS, events, instances, lanes, questions, runs
+from headway.adapters.sql.tables import RUN_COLUMNS, events, instances, interrupts, lanes, runs
 from headway.core.ids import RunId
-from headway.core.lane_row import Lane, default_lane
+from headway.core.lane_row import LaneRow, default_lane
 from headway.core.run.events import EventType
 from headway.core.run.explain import (
     CHILD_COUNT_MAX,
-    QUESTION_COUNT_MAX,
+    INTERRUPT_COUNT_MAX,
     SLOT_HOLDER_COUNT_MAX,
     Situation,
 )
@@ -21,7 +21,7 @@ from headway.core.run.run import QueueRank, Run
 
 # An execution may report ten times a second for days; further back than this nobody looks.
 EVENT_COUNT_MAX: Final = 10_000
-MOVES: Final = (
+MOVE_EVENT_TYPES: Final = (
     EventType.STATE_CHANGED,
     EventType.TAKEN_OVER,
     EventType.RESUMED,
@@ -39,23 +39,23 @@ RUN: Final = Query(sa.select(*RUN_COLUMNS, runs.c.error, runs.c.cancel).where(ru
 HEAD: Final = Query(
     sa.select(*RUN_COLUMNS).where(runs.c.head_key == sa.bindparam("key", type_=sa.String()))
 )
-AHEAD_IN_KEY: Final = Query(
+COUNT_AHEAD_IN_KEY: Final = Query(
     _COUNT.where(runs.c.waiting_key == sa.bindparam("key", type_=sa.String()), runs.c.seq < _seq)
 )
-AHEAD_IN_RANK: Final = Query(
+COUNT_AHEAD_IN_RANK: Final = Query(
     _COUNT.where(
         runs.c.lane == _lane,
         runs.c.queue_rank == sa.bindparam("rank", type_=sa.Integer()),
         runs.c.ready_seq < _seq,
     )
 )
-IN_RANK: Final = Query(
+COUNT_IN_RANK: Final = Query(
     _COUNT.where(
         runs.c.lane == _lane, runs.c.queue_rank == sa.bindparam("rank", type_=sa.Integer())
     )
 )
 LANE: Final = Query(sa.select(*lanes.c).where(lanes.c.name == _lane))
-HELD: Final = Query(_COUNT.where(runs.c.slot == _lane))
+HELD_COUNT: Final = Query(_COUNT.where(runs.c.slot == _lane))
 # Sorted by an expression, or SQLite would rather walk through all runs in the order of `seq`.
 SLOT_HOLDERS: Final = Query(
     sa.select(runs.c.id)
@@ -69,12 +69,12 @@ CHILDREN: Final = Query(
     .order_by(runs.c.seq)
     .limit(sa.literal_column(str(CHILD_COUNT_MAX)))
 )
-QUESTIONS: Final = Query(
-    sa.select(questions.c.call_id)
-    .join(runs, runs.c.id == questions.c.run_id)
-    .where(questions.c.run_id == _run_id, IS_OPEN)
-    .order_by(questions.c.asked_at, questions.c.call_id)
-    .limit(sa.literal_column(str(QUESTION_COUNT_MAX)))
+INTERRUPTS: Final = Query(
+    sa.select(interrupts.c.call_id)
+    .join(runs, runs.c.id == interrupts.c.run_id)
+    .where(interrupts.c.run_id == _run_id, IS_OPEN)
+    .order_by(interrupts.c.asked_at, interrupts.c.call_id)
+    .limit(sa.literal_column(str(INTERRUPT_COUNT_MAX)))
 )
 LEASES: Final = Query(
     sa.select(instances.c.id, instances.c.lease_expires_at).where(
@@ -91,7 +91,7 @@ _latest: Final = (
 )
 MOVED_AT: Final = Query(
     sa.select(_latest.c.at)
-    .where(_latest.c.type.in_([sa.literal_column(f"'{move}'") for move in MOVES]))
+    .where(_latest.c.type.in_([sa.literal_column(f"'{move}'") for move in MOVE_EVENT_TYPES]))
     .order_by(_latest.c.run_seq.desc())
     .limit(sa.literal_column("1"))
 )
@@ -109,34 +109,34 @@ async def read_situation(connection: AsyncConnection, run_id: RunId) -> Situatio
     holders = await connection.execute(SLOT_HOLDERS.select, in_lane)
     leases = await connection.execute(LEASES.select)
     children = await connection.execute(CHILDREN.select, {"run_id": run_id})
-    asked = await connection.execute(QUESTIONS.select, {"run_id": run_id})
+    asked = await connection.execute(INTERRUPTS.select, {"run_id": run_id})
     return Situation(
         run=run,
-        lane=default_lane(run.lane) if lane is None else Lane(*lane),
+        lane=default_lane(run.lane) if lane is None else LaneRow(*lane),
         head=None if head is None else Run.from_row(tuple(head)),
-        ahead_count=await _ahead_count(connection, run),
-        slot_holders=[RunId(run_id) for (run_id,) in holders],
-        held_count=await connection.scalar(HELD.select, in_lane) or 0,
+        ahead_count=await _count_ahead(connection, run),
+        slot_holder_ids=[RunId(run_id) for (run_id,) in holders],
+        held_count=await connection.scalar(HELD_COUNT.select, in_lane) or 0,
         leases={row.id: row.lease_expires_at for row in leases},
         ready_at=await connection.scalar(READY_AT.select, {"seq": run.ready_seq}),
         moved_at=await connection.scalar(MOVED_AT.select, {"run_id": run_id}),
-        children=[RunId(child_id) for (child_id,) in children],
-        questions=[call_id for (call_id,) in asked],
+        child_ids=[RunId(child_id) for (child_id,) in children],
+        open_call_ids=[call_id for (call_id,) in asked],
         error=error,
         cancel=cancel,
     )
 
 
-async def _ahead_count(connection: AsyncConnection, run: Run) -> int:
+async def _count_ahead(connection: AsyncConnection, run: Run) -> int:
     if run.queue_rank is None:
         return 0
     if run.queue_rank == QueueRank.BEHIND:
         before = {"key": run.key, "seq": run.seq}
-        return await connection.scalar(AHEAD_IN_KEY.select, before) or 0
+        return await connection.scalar(COUNT_AHEAD_IN_KEY.select, before) or 0
     in_rank = {"lane": run.lane, "rank": run.queue_rank}
     before = in_rank | {"seq": run.ready_seq}
-    count: int = await connection.scalar(AHEAD_IN_RANK.select, before) or 0
+    count: int = await connection.scalar(COUNT_AHEAD_IN_RANK.select, before) or 0
     if run.queue_rank == QueueRank.READY:
         resumed = in_rank | {"rank": int(QueueRank.RESUMED)}
-        count += await connection.scalar(IN_RANK.select, resumed) or 0
+        count += await connection.scalar(COUNT_IN_RANK.select, resumed) or 0
     return count

@@ -12,15 +12,15 @@ Answer = tuple["asyncio.Future[Any] | Lease", Any, BaseException | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingCommand:
     command: Command[Any]
     answer: "asyncio.Future[Any] | Lease"
 
 
 @dataclass(frozen=True, slots=True)
-class InDoubt:
+class InDoubtBatch:
     """A batch whose commit was sent and not yet answered."""
 
-    number: int
+    batch_number: int
     answers: list[Any]
     events: list[Event]

@@ -5,46 +5,46 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from headway.adapters.sql.statements import Query, Row, in_list, integer, text
-from headway.adapters.sql.tables import inbox, questions, run_files
+from headway.adapters.sql.statements import Query, Row, in_list, integer_param, text_param
+from headway.adapters.sql.tables import inbox, interrupts, run_files
 from headway.adapters.sql.write.links.driver_link import Link
-from headway.core.batch_state import InboxItem, Question, World
-from headway.core.command.protocol import Needs
+from headway.core.batch_state import BatchState, InboxItem, Interrupt
+from headway.core.command.protocol import RowsNeeded
 from headway.core.ids import RunId
 from headway.core.stored_file import KeyOutput, StoredFile
 
-_INBOX: Final = Query(
+_UNREAD: Final = Query(
     sa.select(*inbox.c)
-    .where(in_list(inbox.c.run_id, "ids"), inbox.c.consumed_by.is_(None))
+    .where(in_list(inbox.c.run_id, "ids"), inbox.c.consumed_generation.is_(None))
     .order_by(inbox.c.run_id, inbox.c.seq)
 )
-_INBOX_KIND: Final = Query(
+_UNREAD_OF_KIND: Final = Query(
     sa.select(*inbox.c)
     .where(
         in_list(inbox.c.run_id, "ids"),
-        inbox.c.kind == text("kind"),
-        inbox.c.consumed_by.is_(None),
+        inbox.c.kind == text_param("kind"),
+        inbox.c.consumed_generation.is_(None),
     )
     .order_by(inbox.c.run_id, inbox.c.seq)
 )
-_CONSUMED: Final = Query(
+_CONSUMED_AFTER: Final = Query(
     sa.select(*inbox.c)
     .where(
-        inbox.c.run_id == text("id"),
-        inbox.c.seq > integer("seq"),
-        inbox.c.consumed_by.is_not(None),
+        inbox.c.run_id == text_param("id"),
+        inbox.c.seq > integer_param("seq"),
+        inbox.c.consumed_generation.is_not(None),
     )
     .order_by(inbox.c.seq)
 )
-_QUESTIONS: Final = Query(
-    sa.select(*questions.c)
-    .where(in_list(questions.c.run_id, "ids"))
-    .order_by(questions.c.run_id, questions.c.asked_at, questions.c.call_id)
+_INTERRUPTS: Final = Query(
+    sa.select(*interrupts.c)
+    .where(in_list(interrupts.c.run_id, "ids"))
+    .order_by(interrupts.c.run_id, interrupts.c.asked_at, interrupts.c.call_id)
 )
 _FILES: Final = Query(
     sa.select(*run_files.c).where(
-        run_files.c.key == text("key"),
-        run_files.c.data_id == text("data_id"),
+        run_files.c.key == text_param("key"),
+        run_files.c.data_id == text_param("data_id"),
         in_list(run_files.c.path, "paths"),
     )
 )
@@ -55,26 +55,26 @@ _OUTPUTS: Final = Query(
 )
 
 
-async def load_inbox(link: Link, needs: Needs, world: World) -> None:
+async def load_inbox(link: Link, needs: RowsNeeded, world: BatchState) -> None:
     if needs.inbox_run_ids:
         wanted: dict[str, object] = {"ids": list(needs.inbox_run_ids)}
-        _load_items(world, needs.inbox_run_ids, await link.fetch(_INBOX, wanted))
+        _add_items(world, needs.inbox_run_ids, await link.fetch(_UNREAD, wanted))
     for kind, run_ids in needs.inbox_kinds.items():
         ids = [run_id for run_id in run_ids if run_id not in needs.inbox_run_ids]
         wanted = {"ids": ids, "kind": kind}
-        _load_items(world, ids, await link.fetch(_INBOX_KIND, wanted) if ids else ())
-    for run_id, after_seq in needs.consumed_after.items():
-        rows = await link.fetch(_CONSUMED, {"id": run_id, "seq": after_seq})
-        world.consumed[run_id] = [InboxItem(*row) for row in rows]
-    if needs.question_run_ids:
-        world.questions = {run_id: {} for run_id in needs.question_run_ids}
-        for row in await link.fetch(_QUESTIONS, {"ids": list(needs.question_run_ids)}):
-            question = Question(*row)
-            world.questions[question.run_id][question.call_id] = question
-            world.loaded_questions.add((question.run_id, question.call_id))
+        _add_items(world, ids, await link.fetch(_UNREAD_OF_KIND, wanted) if ids else ())
+    for run_id, after_seq in needs.consumed_after_seqs.items():
+        rows = await link.fetch(_CONSUMED_AFTER, {"id": run_id, "seq": after_seq})
+        world.consumed_items[run_id] = [InboxItem(*row) for row in rows]
+    if needs.interrupt_run_ids:
+        world.interrupts = {run_id: {} for run_id in needs.interrupt_run_ids}
+        for row in await link.fetch(_INTERRUPTS, {"ids": list(needs.interrupt_run_ids)}):
+            question = Interrupt(*row)
+            world.interrupts[question.run_id][question.call_id] = question
+            world.loaded_interrupts.add((question.run_id, question.call_id))
 
 
-def _load_items(world: World, run_ids: Iterable[RunId], rows: Iterable[Row]) -> None:
+def _add_items(world: BatchState, run_ids: Iterable[RunId], rows: Iterable[Row]) -> None:
     for run_id in run_ids:
         world.inbox.setdefault(run_id, [])
     for row in rows:
@@ -82,12 +82,12 @@ def _load_items(world: World, run_ids: Iterable[RunId], rows: Iterable[Row]) -> 
         world.inbox[item.run_id].append(item)
 
 
-async def load_files(link: Link, needs: Needs, world: World) -> None:
+async def load_files(link: Link, needs: RowsNeeded, world: BatchState) -> None:
     """Asked last too: a run of the key may have begun, made a file and ended meanwhile."""
     for (key, data_id), paths in needs.files.items():
         for row in await link.fetch(_FILES, {"key": key, "data_id": data_id, "paths": list(paths)}):
             file = StoredFile(*row)
-            world.files[file.place] = file
+            world.files[file.address] = file
     world.loaded_files = dict(world.files)
     if needs.output_keys:
         for key, file_count, example in await link.fetch(

@@ -14,29 +14,29 @@ from copy import copy
 from typing import Any, Final
 
 from headway.adapters.sql.connect.driver_errors import (
-    explained,
     first_line,
     is_conflict,
     is_disconnect,
     is_read_only,
-    may_pass,
+    is_transient,
+    to_store_error,
 )
-from headway.adapters.sql.notice import notice_of
+from headway.adapters.sql.notice import encode_notice
 from headway.adapters.sql.statements import GuardFailed
-from headway.adapters.sql.write.batch import Answer, InDoubt, Pending
-from headway.adapters.sql.write.command_queue import Waiting
+from headway.adapters.sql.write.batch import Answer, InDoubtBatch, PendingCommand
+from headway.adapters.sql.write.command_queue import CommandQueue
 from headway.adapters.sql.write.instance_lease import Lease
-from headway.adapters.sql.write.links.link_source import Source
-from headway.adapters.sql.write.load import load_world
-from headway.adapters.sql.write.write_changes import write_world
+from headway.adapters.sql.write.links.link_source import LinkSource
+from headway.adapters.sql.write.load import load_batch_state
+from headway.adapters.sql.write.write_changes import write_changes
 from headway.adapters.sql.write.writer_row import (
-    OWN_ROW,
-    forget_the_gone,
-    lock_own_row,
-    own_row,
-    remove_own_row,
+    UPDATE_WRITER_ROW,
+    lock_writer_row,
+    plan_writer_row,
+    remove_stale_writers,
+    remove_writer_row,
 )
-from headway.core.command.protocol import Command, Needs
+from headway.core.command.protocol import Command, RowsNeeded
 from headway.core.errors import (
     DatabaseFileLost,
     DatabaseUnavailable,
@@ -52,7 +52,7 @@ from headway.process import run_loop
 ATTEMPT_COUNT_MAX: Final = 20
 TRANSACTION_S_MAX: Final = 30.0
 OUTAGE_S_MAX: Final = 10.0
-OUT_AGAIN_S_MAX: Final = 1.0
+REPEATED_OUTAGE_S_MAX: Final = 1.0
 RECONNECT_DELAY_S: Final = 0.2
 RETIRE_S_MAX: Final = 2.0
 
@@ -66,17 +66,17 @@ class Writer:
         self,
         *,
         writer_id: str,
-        source: Source,
+        link_source: LinkSource,
         now: Callable[[], Instant] | None,
         on_committed: Callable[[Sequence[Event]], None],
     ) -> None:
         self._id = writer_id
-        self._source = source
+        self._link_source = link_source
         self._now = now
         self._on_committed = on_committed
         self._batch_number = 0
-        self._in_doubt: InDoubt | None = None
-        self._is_out = False
+        self._in_doubt: InDoubtBatch | None = None
+        self._is_unavailable = False
         """The database could not be reached for as long as anybody would wait."""
         self.conflict_count = 0
         """Batches that had to be decided again because others had changed the same rows."""
@@ -85,153 +85,155 @@ class Writer:
     async def start(self) -> None:
         """Open the link in the writer's thread; what goes wrong there is raised here."""
         self._loop = asyncio.get_running_loop()
-        self.waiting = Waiting()
+        self.queue = CommandQueue()
         started: asyncio.Future[None] = self._loop.create_future()
         self._stopped = self._loop.create_future()
         self._thread = threading.Thread(
-            target=lambda: run_loop(self._live(started)), name="headway-writer", daemon=True
+            target=lambda: run_loop(self._run(started)), name="headway-writer", daemon=True
         )
         self._thread.start()
         await started
 
     async def close(self) -> None:
         """Commit what waits, then close the link."""
-        self.waiting.close()
+        self.queue.close()
         await asyncio.shield(self._stopped)
         self._thread.join()
 
     # From here on: the writer's thread.
 
-    async def _live(self, started: "asyncio.Future[None]") -> None:
-        self.waiting.enter()
+    async def _run(self, started: "asyncio.Future[None]") -> None:
+        self.queue.attach_writer()
         try:
-            await self._join()
+            await self._connect()
         except BaseException as error:
-            self._answer([(started, None, error)])
-            self._answer([(self._stopped, None, None)])
+            self._send_answers([(started, None, error)])
+            self._send_answers([(self._stopped, None, None)])
             return
-        self._answer([(started, None, None)])
+        self._send_answers([(started, None, None)])
         try:
-            while batch := await self.waiting.next_batch():
+            while batch := await self.queue.next_batch():
                 # While it is out, whoever waits is told soon, and not after each other.
-                limit_s = OUT_AGAIN_S_MAX if self._is_out else OUTAGE_S_MAX
+                limit_s = REPEATED_OUTAGE_S_MAX if self._is_unavailable else OUTAGE_S_MAX
                 try:
-                    await self._commit(batch, time.monotonic() + limit_s)
+                    await self._commit_batch(batch, time.monotonic() + limit_s)
                 except BaseException:
                     log.exception("writer_broke")
-                    self._refuse(batch, StoreClosed())
+                    self._fail_batch(batch, StoreClosed())
                     raise
         finally:
-            self._refuse(self.waiting.leave(), StoreClosed())
+            self._fail_batch(self.queue.close_and_list(), StoreClosed())
             await self._retire()
-            self._answer([(self._stopped, None, None)])
+            self._send_answers([(self._stopped, None, None)])
 
-    async def _commit(self, batch: list[Pending], give_up_at_s: float) -> None:
+    async def _commit_batch(self, batch: list[PendingCommand], give_up_at_s: float) -> None:
         """Answer every command of `batch`, whatever happens; its halves share its time."""
         for attempt in range(ATTEMPT_COUNT_MAX):
             try:
                 async with asyncio.timeout(TRANSACTION_S_MAX):
-                    answers, events = await self._transact([one.command for one in batch])
+                    answers, events = await self._run_transaction([one.command for one in batch])
             except Exception as error:  # The top of the loop: every fault becomes an answer.
-                landed = await self._clear_up(error, give_up_at_s)
+                landed = await self._handle_failure(error, give_up_at_s)
                 if isinstance(landed, InfrastructureError):
-                    self._refuse(batch, landed)
+                    self._fail_batch(batch, landed)
                     return
                 if landed is None:
-                    if time.monotonic() > give_up_at_s and may_pass(error):
+                    if time.monotonic() > give_up_at_s and is_transient(error):
                         # Halves would each wait for the same lock once more.
-                        self._refuse(batch, explained(error))
+                        self._fail_batch(batch, to_store_error(error))
                         return
-                    is_last = not may_pass(error)
+                    is_last = not is_transient(error)
                     if len(batch) > 1 and (is_last or attempt > 0):
                         # Apart from its neighbours, each half stands or falls by itself.
                         middle = len(batch) // 2
-                        await self._commit(batch[:middle], give_up_at_s)
-                        await self._commit(batch[middle:], give_up_at_s)
+                        await self._commit_batch(batch[:middle], give_up_at_s)
+                        await self._commit_batch(batch[middle:], give_up_at_s)
                         return
                     if is_last or attempt == ATTEMPT_COUNT_MAX - 1:
-                        self._refuse(batch, explained(error))
+                        self._fail_batch(batch, to_store_error(error))
                         return
                     continue
                 answers, events = landed.answers, landed.events
-            self._is_out = False
+            self._is_unavailable = False
             told = zip(batch, answers, strict=True)
-            self._answer([(pending.answer, answer, None) for pending, answer in told], events)
+            self._send_answers([(pending.answer, answer, None) for pending, answer in told], events)
             return
 
-    async def _clear_up(
+    async def _handle_failure(
         self, error: Exception, give_up_at_s: float
-    ) -> InDoubt | InfrastructureError | None:
+    ) -> InDoubtBatch | InfrastructureError | None:
         """Undo what failed, or reconnect; the batch, if its commit has landed all the same."""
         if isinstance(error, DatabaseFileLost):
-            return await self._refuse_lost_file(error)
+            return await self._handle_lost_file(error)
         is_lost = is_disconnect(error) or is_read_only(error) or isinstance(error, TimeoutError)
         # Once COMMIT was sent, nothing but a look tells what became of it.
         if is_lost or self._in_doubt is not None:
             return await self._recover(error, give_up_at_s)
         if is_conflict(error):
             self.conflict_count += 1
-        await self._undo()
-        if isinstance(error, GuardFailed) and error.args == (OWN_ROW,):
+        await self._rollback()
+        if isinstance(error, GuardFailed) and error.args == (UPDATE_WRITER_ROW,):
             try:
-                await self._introduce(is_new=True)  # So long silent that it was forgotten.
+                await self._register(is_new=True)  # So long silent that it was forgotten.
             except Exception as again:
                 return await self._recover(again, give_up_at_s)
         return None
 
-    async def _refuse_lost_file(self, error: DatabaseFileLost) -> InfrastructureError:
+    async def _handle_lost_file(self, error: DatabaseFileLost) -> InfrastructureError:
         """Keep the link, because work continues if the same file comes back."""
         in_doubt = self._in_doubt
-        await self._undo()
-        self._is_out = True
+        await self._rollback()
+        self._is_unavailable = True
         if in_doubt is None:
             return error
         # COMMIT succeeded, but on a file that was already lost.
-        self._batch_number = in_doubt.number
+        self._batch_number = in_doubt.batch_number
         return OutcomeUnknown(first_line(error))
 
-    def _refuse(self, batch: Sequence[Pending], error: BaseException) -> None:
+    def _fail_batch(self, batch: Sequence[PendingCommand], error: BaseException) -> None:
         # A copy each: a traceback grows wherever an error is raised.
-        self._answer([(pending.answer, None, copy(error)) for pending in batch])
+        self._send_answers([(pending.answer, None, copy(error)) for pending in batch])
 
-    async def _transact(self, commands: Sequence[Command[Any]]) -> tuple[list[Any], list[Event]]:
-        needs = Needs()
+    async def _run_transaction(
+        self, commands: Sequence[Command[Any]]
+    ) -> tuple[list[Any], list[Event]]:
+        needs = RowsNeeded()
         for command in commands:
             command.need(needs)
-        self._source.check()
+        self._link_source.check_node()
         await self._link.begin()
-        world, epoch = await load_world(self._link, needs, now=self._now)
+        world, epoch = await load_batch_state(self._link, needs, now=self._now)
         loaded_seq = world.seq
         answers = [command.decide(world) for command in commands]
-        world.conclude()
+        world.finalize_results()
         if not world.has_changed:
             await self._link.rollback()
             return answers, []
         number = self._batch_number + 1
-        own = own_row(self._id, number=number, now=world.now)
-        await write_world(self._link, world, loaded_seq=loaded_seq, own=own)
-        self._in_doubt = InDoubt(number, answers, world.changes.events)
-        await self._link.commit(notice_of(self._id, world.changes.events))
+        own = plan_writer_row(self._id, batch_number=number, now=world.now)
+        await write_changes(self._link, world, loaded_seq=loaded_seq, writer_row=own)
+        self._in_doubt = InDoubtBatch(number, answers, world.changes.events)
+        await self._link.commit(encode_notice(self._id, world.changes.events))
         self._in_doubt = None
         self._batch_number = number
         self.batch_count += 1
-        self._source.saw(world.seq, epoch=epoch)
+        self._link_source.note_commit(world.seq, epoch=epoch)
         return answers, world.changes.events
 
-    async def _lock_own_row(self) -> tuple[int, Instant]:
+    async def _lock_writer_row(self) -> tuple[int, Instant]:
         """The number of the last batch that landed, and what time it is there."""
-        number, now = await lock_own_row(self._link, self._id, number=self._batch_number)
+        number, now = await lock_writer_row(self._link, self._id, batch_number=self._batch_number)
         return number, now if self._now is None else self._now()
 
-    async def _join(self) -> None:
+    async def _connect(self) -> None:
         """Connect, and make the own row; a connection that is lost over it is made anew.
 
         A process that was stopped in between may find that its session was ended meanwhile.
         """
         for attempt in range(ATTEMPT_COUNT_MAX):
-            self._link = await self._source.connect()
+            self._link = await self._link_source.connect()
             try:
-                await self._introduce(is_new=True)
+                await self._register(is_new=True)
             except Exception as error:
                 await self._drop_link()
                 if attempt == ATTEMPT_COUNT_MAX - 1 or not is_disconnect(error):
@@ -239,38 +241,40 @@ class Writer:
             else:
                 return
 
-    async def _introduce(self, *, is_new: bool) -> int:
+    async def _register(self, *, is_new: bool) -> int:
         """Make the writer's own row, or find it again: the number of the last batch that landed.
 
         To find it again nothing is written: that could fail where the batch in doubt has failed.
         """
         await self._link.begin()
         try:
-            number, now = await self._lock_own_row()
+            number, now = await self._lock_writer_row()
             if is_new:
-                await self._link.write_all([own_row(self._id, number=number, now=now)])
-                await forget_the_gone(self._link, now=now)
+                await self._link.write_all(
+                    [plan_writer_row(self._id, batch_number=number, now=now)]
+                )
+                await remove_stale_writers(self._link, now=now)
         except BaseException:
-            await self._undo()
+            await self._rollback()
             raise
         await self._link.commit()
         return number
 
     async def _recover(
         self, error: Exception, give_up_at_s: float
-    ) -> InDoubt | InfrastructureError | None:
+    ) -> InDoubtBatch | InfrastructureError | None:
         """Reconnect. The batch in doubt if it has landed, None if the commands must be replayed."""
         log.warning("database_lost", extra={"reason": str(error)})
         in_doubt, self._in_doubt = self._in_doubt, None
-        self._source.lost()
+        self._link_source.note_disconnect()
         await self._drop_link()
         last: Exception = error
         while time.monotonic() < give_up_at_s:
             try:
                 async with asyncio.timeout(TRANSACTION_S_MAX):
-                    self._link = await self._source.connect()
+                    self._link = await self._link_source.connect()
                     # This locks our row: a commit still under way on the other side has ended then.
-                    number = await self._introduce(is_new=False)
+                    number = await self._register(is_new=False)
             except Exception as again:  # Whatever it is, the way out is to try again until the end.
                 last = again
                 await self._drop_link()
@@ -280,8 +284,8 @@ class Writer:
                 continue
             # Whatever has landed: a batch whose caller was told that nobody knows may have, too.
             self._batch_number = number
-            return in_doubt if in_doubt is not None and number == in_doubt.number else None
-        self._is_out = True
+            return in_doubt if in_doubt is not None and number == in_doubt.batch_number else None
+        self._is_unavailable = True
         if in_doubt is not None:
             return OutcomeUnknown(first_line(last))
         if isinstance(last, InfrastructureError):
@@ -293,13 +297,13 @@ class Writer:
         try:
             async with asyncio.timeout(RETIRE_S_MAX):
                 await self._link.begin()
-                await remove_own_row(self._link, self._id)
+                await remove_writer_row(self._link, self._id)
                 await self._link.commit()
         except Exception as error:  # At the end of its life there is nobody to tell.
             log.debug("writer_not_retired", extra={"reason": str(error)})
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETIRE_S_MAX):
-                    await self._undo()
+                    await self._rollback()
         await self._drop_link()
 
     async def _drop_link(self) -> None:
@@ -308,19 +312,19 @@ class Writer:
         except Exception as error:  # It is broken already; there is nothing to save.
             log.debug("link_closed_badly", extra={"reason": str(error)})
 
-    async def _undo(self) -> None:
+    async def _rollback(self) -> None:
         self._in_doubt = None
         try:
             await self._link.rollback()
         except Exception as error:  # The next transaction finds out and reconnects.
             log.debug("rollback_failed", extra={"reason": str(error)})
 
-    def _answer(self, answers: Sequence[Answer], events: Sequence[Event] = ()) -> None:
+    def _send_answers(self, answers: Sequence[Answer], events: Sequence[Event] = ()) -> None:
         if answers and isinstance(answers[0][0], Lease):
             # It always stands first, and does not wait for an event loop that may be blocked.
             (lease, expires_at, error), *answers = answers
             assert isinstance(lease, Lease)
-            lease.answered(expires_at, error)
+            lease.finish_renewal(expires_at, error)
         try:
             self._loop.call_soon_threadsafe(self._deliver, answers, events)
         except RuntimeError:  # Its event loop is closed: nobody listens any more.

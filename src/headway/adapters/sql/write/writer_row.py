@@ -10,54 +10,56 @@ from typing import Final
 import sqlalchemy as sa
 
 from headway.adapters.sql.connect.database_clock import machine_now
-from headway.adapters.sql.statements import Delete, Insert, Planned, Query, Update
+from headway.adapters.sql.statements import Delete, Insert, PlannedWrite, Query, Update
 from headway.adapters.sql.tables import writers
 from headway.adapters.sql.write.links.driver_link import Link
-from headway.core.ids import Instant, later
+from headway.core.ids import Instant, add_seconds
 
-FORGOTTEN_AFTER_S: Final = 86_400.0
+STALE_AFTER_S: Final = 86_400.0
 """A writer that lives and was silent for longer makes its row again."""
-GONE_COUNT_MAX: Final = 100
-OWN_ROW: Final = Update(writers, ("batch", "seen_at"), ("id",))
-_GONE: Final = Query(
+STALE_COUNT_MAX: Final = 100
+UPDATE_WRITER_ROW: Final = Update(writers, ("batch", "seen_at"), ("id",))
+_STALE_WRITERS: Final = Query(
     sa.select(writers.c.id, writers.c.seen_at)
     .where(writers.c.seen_at < sa.bindparam("before", type_=sa.BigInteger()))
-    .limit(GONE_COUNT_MAX)
+    .limit(STALE_COUNT_MAX)
 )
 
 
-async def lock_own_row(link: Link, writer_id: str, *, number: int) -> tuple[int, Instant]:
+async def lock_writer_row(link: Link, writer_id: str, *, batch_number: int) -> tuple[int, Instant]:
     """The number of the last batch that landed, and what time it is there.
 
     A writer that is new here, or so long silent that it was forgotten, gets a row with `number`.
     """
-    query = _own_row(link.now_sql)
+    query = _writer_row_query(link.now_sql)
     rows = await link.fetch(query, {"id": writer_id})
     if not rows:
-        await link.write(Insert(writers, ("id", "batch", "seen_at")), [(writer_id, number, 0)])
+        await link.write(
+            Insert(writers, ("id", "batch", "seen_at")), [(writer_id, batch_number, 0)]
+        )
         rows = await link.fetch(query, {"id": writer_id})
     ((landed_number, now),) = rows
     return landed_number, machine_now() if now is None else now
 
 
-def own_row(writer_id: str, *, number: int, now: Instant) -> Planned:
-    return Planned(OWN_ROW, [(number, now, writer_id)])
+def plan_writer_row(writer_id: str, *, batch_number: int, now: Instant) -> PlannedWrite:
+    return PlannedWrite(UPDATE_WRITER_ROW, [(batch_number, now, writer_id)])
 
 
-async def remove_own_row(link: Link, writer_id: str) -> None:
+async def remove_writer_row(link: Link, writer_id: str) -> None:
     await link.write(Delete(writers, ("id",)), [(writer_id,)])
 
 
-async def forget_the_gone(link: Link, *, now: Instant) -> None:
+async def remove_stale_writers(link: Link, *, now: Instant) -> None:
     """Remove the rows that killed processes have left behind long ago."""
-    before = later(now, seconds=-FORGOTTEN_AFTER_S)
-    gone = await link.fetch(_GONE, {"before": before})
+    before = add_seconds(now, seconds=-STALE_AFTER_S)
+    gone = await link.fetch(_STALE_WRITERS, {"before": before})
     if gone:
         await link.write(Delete(writers, ("id", "seen_at")), [tuple(row) for row in gone])
 
 
 @lru_cache
-def _own_row(now_sql: str | None) -> Query:
+def _writer_row_query(now_sql: str | None) -> Query:
     now = sa.null() if now_sql is None else sa.literal_column(now_sql)
     return Query(
         sa.select(writers.c.batch, now)

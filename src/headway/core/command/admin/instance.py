@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Final
 
-from headway.core.batch_state import Instance, World
-from headway.core.command.protocol import Needs
+from headway.core.batch_state import BatchState, Instance
+from headway.core.command.protocol import RowsNeeded
 from headway.core.command.run.end_run import Ended, end_with_error
-from headway.core.command.run.notify_parent import tell_parent
+from headway.core.command.run.notify_parent import notify_parent
 from headway.core.command.run.wait import park, wake
 from headway.core.document import check_text
 from headway.core.duration import check_seconds
-from headway.core.ids import InstanceId, Instant, RunId, later
+from headway.core.ids import InstanceId, Instant, RunId, add_seconds
 from headway.core.run.events import EventType
 from headway.core.run.run import (
     DEATH_COUNT_MAX,
@@ -26,12 +26,14 @@ from headway.core.timeouts import LEASE_TTL_S
 
 INSTANCE_ID_LENGTH_MAX: Final = 36
 LIFE_LOCK_LENGTH_MAX: Final = 128
-_POISON: Final = '{"code":"poison","message":"its executor died %d times without progress"}'
-_STOPPED: Final = (
+_POISON_ERROR: Final = '{"code":"poison","message":"its executor died %d times without progress"}'
+_STOPPED_ERROR: Final = (
     '{"code":"poison","message":"%d times the process that executed it was stopped'
     ' before it showed any progress"}'
 )
-_LOST: Final = '{"code":"executor_lost","message":"its executor died and the job does not resume"}'
+_EXECUTOR_LOST_ERROR: Final = (
+    '{"code":"executor_lost","message":"its executor died and the job does not resume"}'
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,19 +45,19 @@ class RegisterInstance:
     life_lock: str | None = None
 
     def __post_init__(self) -> None:
-        check_text(self.instance_id, place="instance_id", length_max=INSTANCE_ID_LENGTH_MAX)
-        check_text(self.host, place="host")
-        check_seconds(self.ttl_s, place="ttl_s")
+        check_text(self.instance_id, field="instance_id", length_max=INSTANCE_ID_LENGTH_MAX)
+        check_text(self.host, field="host")
+        check_seconds(self.ttl_s, field="ttl_s")
         if self.life_lock is not None:
-            check_text(self.life_lock, place="life_lock", length_max=LIFE_LOCK_LENGTH_MAX)
+            check_text(self.life_lock, field="life_lock", length_max=LIFE_LOCK_LENGTH_MAX)
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         needs.instance_ids[self.instance_id] = None
 
-    def decide(self, world: World) -> Instant:
+    def decide(self, world: BatchState) -> Instant:
         """When the lease runs out. An id is used once; a known one was not chosen at random."""
         assert self.instance_id not in world.instances
-        expires_at = later(world.now, seconds=self.ttl_s)
+        expires_at = add_seconds(world.now, seconds=self.ttl_s)
         instance = Instance(
             self.instance_id, expires_at, 0, self.host, self.pid, world.now, self.life_lock
         )
@@ -68,15 +70,15 @@ class RenewInstance:
     instance_id: InstanceId
     ttl_s: float = LEASE_TTL_S
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         needs.instance_ids[self.instance_id] = None
 
-    def decide(self, world: World) -> Instant | None:
+    def decide(self, world: BatchState) -> Instant | None:
         """When the lease runs out now, or None: a dead instance never revives."""
         instance = world.instances.get(self.instance_id)
         if instance is None or instance.is_dead:
             return None
-        expires_at = later(world.now, seconds=self.ttl_s)
+        expires_at = add_seconds(world.now, seconds=self.ttl_s)
         instance = instance._replace(lease_expires_at=expires_at)
         world.instances[instance.id] = world.changes.instances[instance.id] = instance
         return expires_at
@@ -88,10 +90,10 @@ class DeclareDead:
     is_proven: bool = False
     """Its process is known to be gone, so nobody has to wait for the lease."""
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         needs.instance_ids[self.instance_id] = None
 
-    def decide(self, world: World) -> bool:
+    def decide(self, world: BatchState) -> bool:
         """Whether it is dead, by this word or an earlier one. Its runs are orphans from here on."""
         instance = world.instances.get(self.instance_id)
         if instance is None:
@@ -111,10 +113,10 @@ class RetireInstance:
 
     instance_id: InstanceId
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         needs.instance_ids[self.instance_id] = None
 
-    def decide(self, world: World) -> bool:
+    def decide(self, world: BatchState) -> bool:
         if world.instances.pop(self.instance_id, None) is None:
             return False
         world.changes.instances[self.instance_id] = None
@@ -128,11 +130,11 @@ class ReleaseOrphan:
     run_id: RunId
     instance_id: InstanceId
 
-    def need(self, needs: Needs) -> None:
-        needs.ending(self.run_id, may_wake=True)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_ending_run(self.run_id, may_wake=True)
         needs.instance_ids[self.instance_id] = None
 
-    def decide(self, world: World) -> Ended | bool:
+    def decide(self, world: BatchState) -> Ended | bool:
         """Return whether the run was taken from the instance, or Ended if it failed by that."""
         run = world.run(self.run_id)
         instance = world.instances.get(self.instance_id)
@@ -143,10 +145,14 @@ class ReleaseOrphan:
         death_count = run.death_count + 1
         if run.status is RunStatus.CANCELLING:
             world.move(run, Trigger.FORCE_CANCEL, generation=run.generation + 1)
-            tell_parent(world, run.id)
+            notify_parent(world, run.id)
             return True
         if run.recovery is Recovery.FAIL or death_count >= DEATH_COUNT_MAX:
-            error = _LOST if run.recovery is Recovery.FAIL else _POISON % death_count
+            error = (
+                _EXECUTOR_LOST_ERROR
+                if run.recovery is Recovery.FAIL
+                else _POISON_ERROR % death_count
+            )
             ended = end_with_error(world, run, Trigger.ABANDON, error, death_count=death_count)
             assert ended is not None
             return ended
@@ -155,7 +161,7 @@ class ReleaseOrphan:
             instance_id=None,
             token=NO_TOKEN,
             slot=None,
-            is_interactive=0,
+            window=0,
             death_count=death_count,
             queue_rank=int(QueueRank.RESUMED),
             ready_seq=world.seq + 1,
@@ -181,19 +187,19 @@ class HandOver:
     An execution that waits only afterwards may be the reason for the stop.
     """
 
-    def need(self, needs: Needs) -> None:
-        needs.ending(self.claim.run_id, may_wake=True)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_ending_run(self.claim.run_id, may_wake=True)
 
-    def decide(self, world: World) -> Ended | bool:
+    def decide(self, world: BatchState) -> Ended | bool:
         """Return whether the claim was given up, or Ended if the run failed by that."""
-        run = world.held(self.claim)
+        run = world.held_run(self.claim)
         if run is None or run.status is not RunStatus.RUNNING:
             return False
         is_waiting = self.has_waited and run.slot is None
         is_counted = not is_waiting and not self.has_progressed
         stop_count = run.stop_count + is_counted
         if is_counted and stop_count >= STOP_COUNT_MAX:
-            error = _STOPPED % stop_count
+            error = _STOPPED_ERROR % stop_count
             ended = end_with_error(world, run, Trigger.ABANDON, error, stop_count=stop_count)
             assert ended is not None
             return ended

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from headway.core.batch_state import World
-from headway.core.command.protocol import Needs
+from headway.core.batch_state import BatchState
+from headway.core.command.protocol import RowsNeeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,8 +13,8 @@ class Probe:
     A transaction that is rolled back is not enough: a full disk refuses only actual writes.
     """
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         """Need nothing: every batch locks the stream's counter."""
 
-    def decide(self, world: World) -> None:
-        world.changes.is_probed = True
+    def decide(self, world: BatchState) -> None:
+        world.changes.is_probe = True

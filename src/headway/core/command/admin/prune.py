@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from headway.core.batch_state import World
-from headway.core.command.protocol import Needs
+from headway.core.batch_state import BatchState
+from headway.core.command.protocol import RowsNeeded
 from headway.core.ids import Instant, Key, RunId
 from headway.core.run.transitions import TERMINAL
 
@@ -14,17 +14,17 @@ class PruneRuns:
     run_ids: tuple[RunId, ...]
     ended_before: Instant
 
-    def need(self, needs: Needs) -> None:
-        _need(needs, self.run_ids)
+    def need(self, needs: RowsNeeded) -> None:
+        _need_runs(needs, self.run_ids)
 
-    def decide(self, world: World) -> int:
+    def decide(self, world: BatchState) -> int:
         """How many were removed."""
-        removed = _prunable(world, self.run_ids, self.ended_before)
+        removed = _find_prunable(world, self.run_ids, self.ended_before)
         for run_id in removed:
             run = world.runs.pop(run_id)
             world.changes.runs_removed[run_id] = None
             # Nor may a later command of the batch continue from it.
-            for newest in (world.latest, world.started):
+            for newest in (world.latest_run_ids, world.latest_started_ids):
                 if newest.get(run.key) == run_id:
                     del newest[run.key]
         return len(removed)
@@ -37,20 +37,22 @@ class CountPrunable:
     run_ids: tuple[RunId, ...]
     ended_before: Instant
 
-    def need(self, needs: Needs) -> None:
-        _need(needs, self.run_ids)
+    def need(self, needs: RowsNeeded) -> None:
+        _need_runs(needs, self.run_ids)
 
-    def decide(self, world: World) -> int:
-        return len(_prunable(world, self.run_ids, self.ended_before))
+    def decide(self, world: BatchState) -> int:
+        return len(_find_prunable(world, self.run_ids, self.ended_before))
 
 
-def _need(needs: Needs, run_ids: Iterable[RunId]) -> None:
+def _need_runs(needs: RowsNeeded, run_ids: Iterable[RunId]) -> None:
     for run_id in run_ids:
-        needs.run(run_id)
+        needs.add_run(run_id)
         needs.pruned_ids[run_id] = None
 
 
-def _prunable(world: World, run_ids: Iterable[RunId], ended_before: Instant) -> list[RunId]:
+def _find_prunable(
+    world: BatchState, run_ids: Iterable[RunId], ended_before: Instant
+) -> list[RunId]:
     """Those that are over and old enough.
 
     A busy key keeps the newest run that has started: who waits may go on from it. An active parent
@@ -65,14 +67,14 @@ def _prunable(world: World, run_ids: Iterable[RunId], ended_before: Instant) -> 
         and run.status in TERMINAL
         and run.ended_at is not None
         and run.ended_at < ended_before
-        and (world.head_of(run.key) is None or run.seq != newest.get(run.key))
+        and (world.head_run(run.key) is None or run.seq != newest.get(run.key))
         and not run.is_parent
         and not (run.parent_id is not None and world.is_active(run.parent_id))
     ]
 
 
-def _newest_started(world: World) -> dict[Key, int]:
-    newest = dict(world.started_beside)
+def _newest_started(world: BatchState) -> dict[Key, int]:
+    newest = dict(world.other_started_seqs)
     for run in world.runs.values():
         if run.started_at is not None:
             newest[run.key] = max(run.seq, newest.get(run.key, run.seq))
@@ -86,37 +88,38 @@ class PruneEvents:
     up_to_seq: int
     count_max: int = 10_000
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         """The stream's own row is locked by every batch."""
 
-    def decide(self, world: World) -> int:
+    def decide(self, world: BatchState) -> int:
         """Up to where the stream is pruned now; if less than asked for, there is more to do."""
         up_to_seq = min(self.up_to_seq, world.seq, world.pruned_seq + self.count_max)
         if up_to_seq > world.pruned_seq:
-            world.pruned_seq = world.changes.events_pruned_to = up_to_seq
+            world.pruned_seq = world.changes.pruned_seq = up_to_seq
         return world.pruned_seq
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetSubmissions:
+class PruneIdempotencyKeys:
     """Forget idempotency keys that are older than their promise."""
 
     idempotency_keys: tuple[str, ...]
-    before: Instant
+    recorded_before: Instant
     """What was remembered then, or earlier, is forgotten."""
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         needs.idempotency_keys |= dict.fromkeys(self.idempotency_keys)
 
-    def decide(self, world: World) -> int:
+    def decide(self, world: BatchState) -> int:
         """How many of them were old enough."""
         old = [
             key
             for key in self.idempotency_keys
-            if (one := world.remembered.get(key)) is not None and one.at <= self.before
+            if (one := world.idempotency_records.get(key)) is not None
+            and one.at <= self.recorded_before
         ]
         for key in old:
-            del world.remembered[key]
-            if world.changes.remembered.pop(key, None) is None:
-                world.changes.forgotten[key] = None
+            del world.idempotency_records[key]
+            if world.changes.idempotency_records_added.pop(key, None) is None:
+                world.changes.idempotency_keys_removed[key] = None
         return len(old)

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headway.core.batch_state import World
-from headway.core.command.protocol import Changed, Needs, trim_names
+from headway.core.batch_state import BatchState
+from headway.core.command.protocol import RevisionMismatch, RowsNeeded, trim_names
 from headway.core.document import check_text, encode_document
 from headway.core.errors import InvalidInput
 from headway.core.ids import LaneName
-from headway.core.lane_row import Lane, default_lane
+from headway.core.lane_row import LaneRow, default_lane
 from headway.core.run.events import EventType
 
 LIMIT_MAX: Final = 1_000_000
@@ -29,7 +29,7 @@ class SetLane:
 
     def __post_init__(self) -> None:
         trim_names(self, "name")
-        check_text(self.by, place="by")
+        check_text(self.by, field="by")
         for place in ("max_concurrent", "max_queued", "expected_revision"):
             number = getattr(self, place)
             if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
@@ -39,14 +39,14 @@ class SetLane:
         if self.max_queued is not None and not -1 <= self.max_queued <= LIMIT_MAX:
             raise InvalidInput("max_queued", f"must be 0 to {LIMIT_MAX:,}, or -1 for no limit")
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         needs.lanes[self.name] = None
         needs.changed_lanes[self.name] = None
 
-    def decide(self, world: World) -> Lane | Changed:
-        lane = world.known_lanes.get(self.name) or default_lane(self.name)
+    def decide(self, world: BatchState) -> LaneRow | RevisionMismatch:
+        lane = world.lane_rows.get(self.name) or default_lane(self.name)
         if self.expected_revision is not None and self.expected_revision != lane.revision:
-            return Changed(lane.revision)
+            return RevisionMismatch(lane.revision)
         changes: dict[str, Any] = {}
         if self.max_concurrent is not None:
             changes |= {"max_concurrent": self.max_concurrent, "is_set_by_hand": 1}
@@ -54,7 +54,7 @@ class SetLane:
             changes["max_queued"] = None if self.max_queued == -1 else self.max_queued
         if self.is_paused is not None:
             changes["is_paused"] = int(self.is_paused)
-        return _changed(world, lane, changes, by=self.by)
+        return _change_lane(world, lane, changes, by=self.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,17 @@ class ProposeLimit:
         trim_names(self, "name")
         assert 0 < self.max_concurrent <= LIMIT_MAX
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         needs.lanes[self.name] = None
         needs.changed_lanes[self.name] = None
 
-    def decide(self, world: World) -> Lane:
+    def decide(self, world: BatchState) -> LaneRow:
         """The lane as it is then."""
-        lane = world.known_lanes.get(self.name) or default_lane(self.name)
+        lane = world.lane_rows.get(self.name) or default_lane(self.name)
         is_set = lane.is_set_by_hand or lane.configured_limit is not None
         if is_set or lane.max_concurrent == self.max_concurrent:
             return lane
-        return _changed(world, lane, {"max_concurrent": self.max_concurrent})
+        return _change_lane(world, lane, {"max_concurrent": self.max_concurrent})
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +111,20 @@ class ConfigureLanes:
             limits[name] = limit
         object.__setattr__(self, "limits", tuple(limits.items()))
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         for name, _ in self.limits:
             needs.lanes[name] = None
             needs.changed_lanes[name] = None
 
-    def decide(self, world: World) -> tuple[ConfiguredLane, ...]:
+    def decide(self, world: BatchState) -> tuple[ConfiguredLane, ...]:
         """Return the lanes whose configured limit has changed."""
         changed: list[ConfiguredLane] = []
         for name, limit in self.limits:
-            lane = world.known_lanes.get(name) or default_lane(name)
+            lane = world.lane_rows.get(name) or default_lane(name)
             if lane.configured_limit == limit:
                 continue
             changes = {"max_concurrent": limit, "configured_limit": limit}
-            _changed(world, lane, changes, by=BY_CONFIGURATION)
+            _change_lane(world, lane, changes, by=BY_CONFIGURATION)
             changed.append(ConfiguredLane(name, lane.max_concurrent, limit))
         return tuple(changed)
 
@@ -136,20 +136,22 @@ def _check_configured(name: LaneName, limit: int | None) -> LaneName:
     try:
         return SetLane(name=name, max_concurrent=limit).name
     except InvalidInput as error:
-        place = "lanes" if error.place == "name" else f"lanes.{name}"
+        place = "lanes" if error.field == "name" else f"lanes.{name}"
         raise InvalidInput(place, error.problem) from None
 
 
-def _changed(world: World, lane: Lane, changes: dict[str, Any], *, by: str = "") -> Lane:
+def _change_lane(
+    world: BatchState, lane: LaneRow, changes: dict[str, Any], *, by: str = ""
+) -> LaneRow:
     lane = lane._replace(revision=lane.revision + 1, **changes)
-    world.known_lanes[lane.name] = world.changes.lanes[lane.name] = lane
-    if lane.name in world.lanes:
-        world.lanes[lane.name].lane = lane
+    world.lane_rows[lane.name] = world.changes.lanes[lane.name] = lane
+    if lane.name in world.lane_queues:
+        world.lane_queues[lane.name].lane = lane
     told = {
         "max_concurrent": lane.max_concurrent,
         "max_queued": lane.max_queued,
         "is_paused": bool(lane.is_paused),
         "by": by,
     }
-    world.announce(EventType.LANE_CHANGED, encode_document(told, place="lane"), lane=lane.name)
+    world.emit_global(EventType.LANE_CHANGED, encode_document(told, field="lane"), lane=lane.name)
     return lane

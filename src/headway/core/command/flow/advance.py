@@ -3,16 +3,16 @@
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from headway.core.batch_state import InboxItem, World
-from headway.core.command.flow.publish import changes_of
-from headway.core.command.protocol import Needs
+from headway.core.batch_state import BatchState, InboxItem
+from headway.core.command.flow.publish import flow_changes
+from headway.core.command.protocol import RowsNeeded
 from headway.core.command.run.cancel import RequestCancel, request_cancel
 from headway.core.command.run.child import PARENT_ENDED
-from headway.core.command.run.notify_parent import tell_parent
+from headway.core.command.run.notify_parent import notify_parent
 from headway.core.command.run.settle import Settled, TooLate
 from headway.core.command.run.wait import park, wake
 from headway.core.document import Document
-from headway.core.flow.engine.records import FlowChanges, NodeRunRow, SharedValue, encode
+from headway.core.flow.engine.records import FlowChanges, NodeRunRow, SharedValue, encode_json
 from headway.core.ids import Instant, RunId
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim, Run
@@ -20,20 +20,20 @@ from headway.core.run.status import RunStatus
 from headway.core.run.transitions import Trigger
 
 
-class Go(NamedTuple):
+class ContinueTask(NamedTuple):
     """Its driver goes on with it."""
 
 
-class ParkFor(NamedTuple):
+class ParkTask(NamedTuple):
     """It waits, and nobody holds it meanwhile."""
 
     kind: str
     wake_at: Instant | None
-    told: Document
+    event_payload: Document
     """For whoever watches: what it waits for."""
 
 
-class End(NamedTuple):
+class EndTask(NamedTuple):
     error: Document | None
     """None: it has succeeded."""
     result: Document
@@ -54,49 +54,53 @@ class AdvanceFlow:
     shared_added: tuple[SharedValue, ...] = ()
     shared_changed: tuple[SharedValue, ...] = ()
     shared_removed: tuple[tuple[RunId, str], ...] = ()
-    rows: tuple[NodeRunRow, ...] = ()
-    consumed: tuple[int, ...] = ()
+    node_run_rows: tuple[NodeRunRow, ...] = ()
+    consumed_seqs: tuple[int, ...] = ()
     """Of the inbox: what this step has taken in."""
-    cancelled: tuple[RunId, ...] = ()
+    cancel_child_ids: tuple[RunId, ...] = ()
     """Children for whose end the task does not wait any more."""
-    then: Go | ParkFor | End
+    next_action: ContinueTask | ParkTask | EndTask
 
-    def need(self, needs: Needs) -> None:
-        is_end = isinstance(self.then, End)
-        needs.run(self.claim.run_id, may_end=is_end, may_wake=isinstance(self.then, ParkFor))
-        for child_id in self.cancelled:
-            needs.run(child_id, may_end=True)
+    def need(self, needs: RowsNeeded) -> None:
+        is_end = isinstance(self.next_action, EndTask)
+        needs.add_run(
+            self.claim.run_id, may_end=is_end, may_wake=isinstance(self.next_action, ParkTask)
+        )
+        for child_id in self.cancel_child_ids:
+            needs.add_run(child_id, may_end=True)
         if is_end and self.parent_id is not None:
-            needs.run(self.parent_id, may_wake=True)
+            needs.add_run(self.parent_id, may_wake=True)
 
-    def decide(self, world: World) -> Advanced | Settled | TooLate | Literal[False]:
+    def decide(self, world: BatchState) -> Advanced | Settled | TooLate | Literal[False]:
         """False: it may not go on, or park, any more. Nothing was changed.
 
         A success is put off while there is anything that its driver has not taken in.
         """
-        run = world.held(self.claim)
-        if isinstance(self.then, End):
-            return self._end(world, run, self.then)
+        run = world.held_run(self.claim)
+        if isinstance(self.next_action, EndTask):
+            return self._end(world, run, self.next_action)
         if run is None or run.status is not RunStatus.RUNNING:
             return False
-        run = self._step(world, run)
-        if isinstance(self.then, Go):
+        run = self._apply_step(world, run)
+        if isinstance(self.next_action, ContinueTask):
             return Advanced(run.unread_count, world.now)
-        run = park(world, run, self.then.wake_at, attempt=run.attempt)
-        run = world.emit(run, EventType.PARKED, self.then.told)
-        is_due = self.then.wake_at is not None and self.then.wake_at <= world.now
+        run = park(world, run, self.next_action.wake_at, attempt=run.attempt)
+        run = world.emit(run, EventType.PARKED, self.next_action.event_payload)
+        is_due = self.next_action.wake_at is not None and self.next_action.wake_at <= world.now
         if run.unread_count or is_due:
             wake(world, run)
         return Advanced(run.unread_count, world.now)
 
-    def _end(self, world: World, run: Run | None, end: End) -> Advanced | Settled | TooLate:
+    def _end(
+        self, world: BatchState, run: Run | None, end: EndTask
+    ) -> Advanced | Settled | TooLate:
         may_end = run is not None and run.status in (RunStatus.RUNNING, RunStatus.CANCELLING)
         if run is None or not may_end:
             now = world.run(self.claim.run_id)
             return TooLate(None if now is None else now.status)
-        is_unread = run.unread_count > len(self.consumed)
+        is_unread = run.unread_count > len(self.consumed_seqs)
         is_put_off = is_unread and end.error is None and run.status is RunStatus.RUNNING
-        run = self._step(world, run)
+        run = self._apply_step(world, run)
         if is_put_off:
             # Its params are not loaded: by a timer that is due it is claimed in another batch.
             run = park(world, run, world.now, attempt=run.attempt)
@@ -108,44 +112,44 @@ class AdvanceFlow:
             details = f',"error":{end.error}'
             moved = world.move(run, Trigger.FAIL, documents={"error": end.error}, details=details)
         assert moved is not None
-        tell_parent(world, moved.id)
+        notify_parent(world, moved.id)
         return Settled(moved.status)
 
-    def _step(self, world: World, run: Run) -> Run:
-        changes: FlowChanges = changes_of(world)
+    def _apply_step(self, world: BatchState, run: Run) -> Run:
+        changes: FlowChanges = flow_changes(world)
         changes.runs_changed.append((run.id, {**self.columns, "updated_at": world.now}))
         changes.shared_added += self.shared_added
         changes.shared_changed += self.shared_changed
         changes.shared_removed += self.shared_removed
-        changes.rows += self.rows
-        for child_id in self.cancelled:
+        changes.rows += self.node_run_rows
+        for child_id in self.cancel_child_ids:
             request_cancel(world, RequestCancel(run_id=child_id, reason=PARENT_ENDED))
         # A step is progress: it resets both counts.
         others: dict[str, Any] = {"death_count": 0, "stop_count": 0}
-        if self.consumed:
-            others["unread_count"] = run.unread_count - len(self.consumed)
+        if self.consumed_seqs:
+            others["unread_count"] = run.unread_count - len(self.consumed_seqs)
             self._consume(world, run)
-        if not self.rows:
+        if not self.node_run_rows:
             return world.update(run, **others)
-        for row in self.rows:
-            run = world.emit(run, EventType.NODE_RUN, _told(row), **others)
+        for row in self.node_run_rows:
+            run = world.emit(run, EventType.NODE_RUN, _encode_node_run(row), **others)
         return run
 
-    def _consume(self, world: World, run: Run) -> None:
-        for seq in self.consumed:
+    def _consume(self, world: BatchState, run: Run) -> None:
+        for seq in self.consumed_seqs:
             item = InboxItem(run.id, seq, "", None, "", "", world.now, run.generation)
-            world.changes.consumed.append(item)
+            world.changes.inbox_items_consumed.append(item)
         if run.id in world.inbox:
             unread, world.inbox[run.id] = world.inbox[run.id], []
-            consumed = world.consumed.setdefault(run.id, [])
+            consumed = world.consumed_items.setdefault(run.id, [])
             for item in unread:
-                (consumed if item.seq in self.consumed else world.inbox[run.id]).append(item)
+                (consumed if item.seq in self.consumed_seqs else world.inbox[run.id]).append(item)
 
 
-def _told(row: NodeRunRow) -> str:
+def _encode_node_run(row: NodeRunRow) -> str:
     """Of values that were checked when they came in; written by hand, once for every step."""
     return (
-        f'{{"seq":{row.seq},"node":{encode(row.node_key)},"branch":{encode(row.branch)},'
-        f'"attempt":{row.attempt},"status":{encode(row.status)},"action":{encode(row.action)},'
-        f'"error":{encode(row.error)},"worker":{encode(row.worker_id)}}}'
+        f'{{"seq":{row.seq},"node":{encode_json(row.node_key)},"branch":{encode_json(row.branch)},'
+        f'"attempt":{row.attempt},"status":{encode_json(row.status)},"action":{encode_json(row.action)},'
+        f'"error":{encode_json(row.error)},"worker":{encode_json(row.worker_id)}}}'
     )

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from headway.core.batch_state import InboxItem, World
-from headway.core.command.protocol import Needs
+from headway.core.batch_state import BatchState, InboxItem
+from headway.core.command.protocol import RowsNeeded
 from headway.core.flow.engine.records import EndedChild, FlowRun
 from headway.core.flow.engine.state import NodeRun
 from headway.core.ids import Instant, RunId
@@ -17,7 +17,7 @@ from headway.core.run.run import Claim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptTask:
+class StoredTask:
     """All that a driver, or a reader of its state, needs of a task, as of one instant."""
 
     flow_run: FlowRun
@@ -33,18 +33,18 @@ class KeptTask:
 class LoadTask:
     claim: Claim
 
-    def need(self, needs: Needs) -> None:
-        needs.run(self.claim.run_id)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_run(self.claim.run_id)
         needs.inbox_run_ids[self.claim.run_id] = None
         needs.task_ids[self.claim.run_id] = None
 
-    def decide(self, world: World) -> KeptTask | Literal[False]:
+    def decide(self, world: BatchState) -> StoredTask | Literal[False]:
         """False: the claim is void."""
-        run = world.held(self.claim)
+        run = world.held_run(self.claim)
         if run is None:
             return False
         tasks = world.tasks
-        return KeptTask(
+        return StoredTask(
             flow_run=tasks.flow_runs[run.id],
             shared=tasks.shared.get(run.id, {}),
             rows=tasks.rows.get(run.id, ()),
@@ -54,29 +54,29 @@ class LoadTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
+class TaskUpdates:
     unread: Sequence[InboxItem]
     """In order."""
-    ended: Mapping[RunId, EndedChild] = field(default_factory=dict)
+    ended_children: Mapping[RunId, EndedChild] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class HearNews:
+class ReadTaskUpdates:
     """What is in the inbox of a task, and which of its children have ended."""
 
     claim: Claim
     child_ids: tuple[RunId, ...] = ()
 
-    def need(self, needs: Needs) -> None:
-        needs.run(self.claim.run_id)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_run(self.claim.run_id)
         needs.inbox_run_ids[self.claim.run_id] = None
         needs.ended_ids |= dict.fromkeys(self.child_ids)
 
-    def decide(self, world: World) -> News | Literal[False]:
+    def decide(self, world: BatchState) -> TaskUpdates | Literal[False]:
         """False: the claim is void."""
-        run = world.held(self.claim)
+        run = world.held_run(self.claim)
         if run is None:
             return False
-        known = world.tasks.ended
+        known = world.tasks.ended_children
         ended = {run_id: known[run_id] for run_id in self.child_ids if run_id in known}
-        return News(unread=tuple(world.inbox[run.id]), ended=ended)
+        return TaskUpdates(unread=tuple(world.inbox[run.id]), ended_children=ended)

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
-from headway.core.batch_state import World
-from headway.core.command.protocol import Changed, Needs, trim_names
-from headway.core.command.run.child import StartAnswer, StartChild
-from headway.core.command.run.submit import Accepted, Submit, SubmitAnswer
+from headway.core.batch_state import BatchState
+from headway.core.command.protocol import RevisionMismatch, RowsNeeded, trim_names
+from headway.core.command.run.child import StartChild, StartChildResult
+from headway.core.command.run.submit import Accepted, Submit, SubmitResult
 from headway.core.document import Document, check_text, encode_document
 from headway.core.errors import InvalidInput
 from headway.core.flow.engine.records import (
@@ -57,49 +57,49 @@ class PublishFlow:
 
     def __post_init__(self) -> None:
         trim_names(self, "name")
-        check_text(self.by, place="by")
+        check_text(self.by, field="by")
         if self.version is not None and not 0 < self.version <= VERSION_MAX:
             raise InvalidInput("version", f"must be 1 to {VERSION_MAX:,}")
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         needs.flows[self.name] = None
 
-    def decide(self, world: World) -> FlowSaved | Changed:
+    def decide(self, world: BatchState) -> FlowSaved | RevisionMismatch:
         found = world.flows.get(self.name)
         revision = 0 if found is None else found.revision
         if self.expected_revision is not None and self.expected_revision != revision:
-            return Changed(revision)
+            return RevisionMismatch(revision)
         flow = found or SavedFlow(self.name, self.flow_id, 0, 0, "", 0, world.now, world.now)
         is_published = self.status is VersionStatus.PUBLISHED
         if self.definition is None:
             if found is not None:
                 return FlowSaved(flow.id, flow.published, "", revision, is_new=False)
         elif is_published and flow.published and flow.digest == self.digest:
-            version_id = version_id_of(flow, flow.published)
+            version_id = make_version_id(flow, flow.published)
             return FlowSaved(flow.id, flow.published, version_id, revision, is_new=False)
         else:
             flow = self._add_version(world, flow, is_published=is_published)
         flow = flow._replace(revision=revision + 1, updated_at=world.now)
-        world.flows[self.name] = changes_of(world).flows[self.name] = flow
+        world.flows[self.name] = flow_changes(world).flows[self.name] = flow
         told = {
             "flow": flow.name,
             "version": flow.latest,
             "revision": flow.revision,
             "by": self.by,
         }
-        world.announce(EventType.FLOW_CHANGED, encode_document(told, place="flow"))
+        world.emit_global(EventType.FLOW_CHANGED, encode_document(told, field="flow"))
         number = 0 if self.definition is None else flow.latest
-        version_id = version_id_of(flow, number)
+        version_id = make_version_id(flow, number)
         return FlowSaved(flow.id, number, version_id, flow.revision, is_new=True)
 
-    def _add_version(self, world: World, flow: SavedFlow, *, is_published: bool) -> SavedFlow:
+    def _add_version(self, world: BatchState, flow: SavedFlow, *, is_published: bool) -> SavedFlow:
         assert self.definition is not None
         number = max(flow.latest + 1, self.version or 1)
-        changes_of(world).versions.append(
+        flow_changes(world).versions.append(
             SavedVersion(
                 self.name,
                 number,
-                version_id_of(flow, number),
+                make_version_id(flow, number),
                 self.definition,
                 self.status.value,
                 self.digest,
@@ -110,7 +110,7 @@ class PublishFlow:
         return flow._replace(published=number, digest=self.digest) if is_published else flow
 
 
-def version_id_of(flow: SavedFlow, version: int) -> str:
+def make_version_id(flow: SavedFlow, version: int) -> str:
     """`ver-…`: it follows from the flow's own id."""
     return f"{VERSION_PREFIX}{flow.id.removeprefix(FLOW_PREFIX)}-{version}"
 
@@ -128,7 +128,7 @@ class FlowStart:
     """With what, as names and values in JSON."""
     rerun_of: RunId | None = None
 
-    def add_to(self, world: World, run_id: RunId) -> None:
+    def add_to(self, world: BatchState, run_id: RunId) -> None:
         pin = encode_document(
             {
                 "flow": self.flow,
@@ -136,11 +136,11 @@ class FlowStart:
                 "is_kept": self.cursor is not None,
                 "parent_id": world.runs[run_id].parent_id,
             },
-            place="flow",
+            field="flow",
         )
         world.changes.runs_added[run_id]["checkpoint"] = pin
         world.checkpoints[run_id] = pin
-        changes = changes_of(world)
+        changes = flow_changes(world)
         changes.runs_added.append(
             FlowRun(
                 run_id,
@@ -166,10 +166,10 @@ class StartFlow:
     def __post_init__(self) -> None:
         assert self.submission.job == FLOW_JOB
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         self.submission.need(needs)
 
-    def decide(self, world: World) -> SubmitAnswer:
+    def decide(self, world: BatchState) -> SubmitResult:
         answer = self.submission.decide(world)
         if isinstance(answer, Accepted):
             self.start.add_to(world, answer.run_id)
@@ -183,17 +183,17 @@ class StartFlowChild:
     child: StartChild
     start: FlowStart
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         self.child.need(needs)
 
-    def decide(self, world: World) -> StartAnswer:
+    def decide(self, world: BatchState) -> StartChildResult:
         answer = self.child.decide(world)
         if isinstance(answer, Accepted):
             self.start.add_to(world, answer.run_id)
         return answer
 
 
-def changes_of(world: World) -> FlowChanges:
+def flow_changes(world: BatchState) -> FlowChanges:
     if world.changes.flow is None:
         world.changes.flow = FlowChanges()
     return world.changes.flow

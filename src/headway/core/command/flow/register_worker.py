@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from headway.core.batch_state import World
-from headway.core.command.flow.publish import changes_of
-from headway.core.command.protocol import Needs, trim_names
+from headway.core.batch_state import BatchState
+from headway.core.command.flow.publish import flow_changes
+from headway.core.command.protocol import RowsNeeded, trim_names
 from headway.core.document import encode_document
 from headway.core.ids import Instant
 from headway.core.run.events import EventType
@@ -25,14 +25,14 @@ class RegisterWorker:
         object.__setattr__(self, "url", check_worker_url(self.url))
         object.__setattr__(self, "services", tuple(check_services(self.services)))
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         needs.workers[self.id] = None
 
-    def decide(self, world: World) -> None:
-        services = encode_document(self.services, place="services")
+    def decide(self, world: BatchState) -> None:
+        services = encode_document(self.services, field="services")
         worker = SavedWorker(self.id, self.url, services, 0, world.now)
         known = world.workers.get(self.id)
-        _put(world, worker)
+        _save_worker(world, worker)
         if (
             known is not None
             and is_alive(known.heartbeat_at, world.now)
@@ -40,11 +40,11 @@ class RegisterWorker:
         ):
             return  # It says so now and then, and nothing is new.
         told = {"id": self.id, "url": self.url, "services": self.services}
-        world.announce(EventType.WORKER_CHANGED, encode_document(told, place="worker"))
+        world.emit_global(EventType.WORKER_CHANGED, encode_document(told, field="worker"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HearWorker:
+class RecordHeartbeat:
     """It lives, and has so much to do. What it says is only believed as far as it can be true."""
 
     id: str
@@ -54,44 +54,44 @@ class HearWorker:
         trim_names(self, "id")
         object.__setattr__(self, "load", max(0, min(self.load, LOAD_MAX)))
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         needs.workers[self.id] = None
 
-    def decide(self, world: World) -> bool:
+    def decide(self, world: BatchState) -> bool:
         """False: nobody knows it."""
         known = world.workers.get(self.id)
         if known is None:
             return False
-        _put(world, known._replace(load=self.load, heartbeat_at=world.now))
+        _save_worker(world, known._replace(load=self.load, heartbeat_at=world.now))
         return True
 
 
 @dataclass(frozen=True, slots=True)
-class ForgetWorkers:
+class PruneWorkers:
     """Forget those who are silent for longer than anybody looks back."""
 
     ids: tuple[str, ...]
-    heard_before: Instant
+    heartbeat_before: Instant
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         needs.workers |= dict.fromkeys(self.ids)
 
-    def decide(self, world: World) -> int:
+    def decide(self, world: BatchState) -> int:
         """How many were forgotten. Who was heard of since is none of them."""
         silent = [
             worker_id
             for worker_id in self.ids
             if (known := world.workers.get(worker_id)) is not None
-            and known.heartbeat_at < self.heard_before
+            and known.heartbeat_at < self.heartbeat_before
         ]
         for worker_id in silent:
             del world.workers[worker_id]
-            changes_of(world).workers_removed[worker_id] = None
+            flow_changes(world).workers_removed[worker_id] = None
         return len(silent)
 
 
-def _put(world: World, worker: SavedWorker) -> None:
-    changes = changes_of(world)
+def _save_worker(world: BatchState, worker: SavedWorker) -> None:
+    changes = flow_changes(world)
     if worker.id not in world.workers or worker.id in changes.workers_added:
         changes.workers_added[worker.id] = worker
     else:

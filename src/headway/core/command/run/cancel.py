@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from headway.core.batch_state import World
-from headway.core.command.protocol import Needs, trim_names
-from headway.core.command.run.notify_parent import tell_parent
+from headway.core.batch_state import BatchState
+from headway.core.command.protocol import RowsNeeded, trim_names
+from headway.core.command.run.notify_parent import notify_parent
 from headway.core.document import Document, encode_document
 from headway.core.duration import check_seconds
-from headway.core.ids import Key, RunId, later
+from headway.core.ids import Key, RunId, add_seconds
 from headway.core.run.events import EventType
-from headway.core.run.run import NO_TOKEN, Claim, Files, Run
+from headway.core.run.run import NO_TOKEN, Claim, FilesOnCancel, Run
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import Trigger
 from headway.core.run.window import Window
@@ -20,11 +20,11 @@ GRACE_S: Final = 30.0
 INTENT_BYTE_COUNT_MAX: Final = 4096
 
 
-class CancelAnswer(StrEnum):
+class CancelResult(StrEnum):
     CANCELED = "canceled"
     """It is over: it never ran, or nobody held it."""
     REQUESTED = "requested"
-    """Its executor has until `cancel_by` to unwind."""
+    """Its executor has until `cancel_deadline_at` to unwind."""
     ALREADY_REQUESTED = "already_requested"
     TOO_LATE = "too_late"
     """It is over, or its loop is, and it comes to its end by itself."""
@@ -34,70 +34,70 @@ class CancelAnswer(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCancel:
     run_id: RunId
-    files: Files = Files.KEEP
+    files: FilesOnCancel = FilesOnCancel.KEEP
     reason: str = ""
     by: str = ""
     grace_s: float = GRACE_S
 
     def __post_init__(self) -> None:
-        check_seconds(self.grace_s, place="grace_s")
-        self.intent()  # Refused here, where the caller is, and not in the middle of a batch.
+        check_seconds(self.grace_s, field="grace_s")
+        self.encode_intent()  # Refused here, where the caller is, and not in the middle of a batch.
 
-    def intent(self) -> Document:
+    def encode_intent(self) -> Document:
         intent = {"files": self.files.value, "reason": self.reason, "by": self.by}
-        return encode_document(intent, place="cancel", byte_count_max=INTENT_BYTE_COUNT_MAX)
+        return encode_document(intent, field="cancel", byte_count_max=INTENT_BYTE_COUNT_MAX)
 
-    def need(self, needs: Needs) -> None:
-        needs.ending(self.run_id)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_ending_run(self.run_id)
 
-    def decide(self, world: World) -> CancelAnswer:
+    def decide(self, world: BatchState) -> CancelResult:
         answer = request_cancel(world, self)
-        if answer is CancelAnswer.CANCELED:
-            tell_parent(world, self.run_id)
+        if answer is CancelResult.CANCELED:
+            notify_parent(world, self.run_id)
         return answer
 
 
-def request_cancel(world: World, wanted: RequestCancel) -> CancelAnswer:
+def request_cancel(world: BatchState, wanted: RequestCancel) -> CancelResult:
     """Without a word to the parent, for whoever is the parent."""
     run = world.run(wanted.run_id)
     if run is None:
-        return CancelAnswer.NOT_FOUND
+        return CancelResult.NOT_FOUND
     if run.status is RunStatus.CANCELLING:
-        return CancelAnswer.ALREADY_REQUESTED
-    if not run.is_active or run.is_interactive == Window.CLOSED:
-        return CancelAnswer.TOO_LATE
+        return CancelResult.ALREADY_REQUESTED
+    if not run.is_active or run.window == Window.CLOSED:
+        return CancelResult.TOO_LATE
     return cancel_run(world, run, wanted)
 
 
-def cancel_run(world: World, run: Run, wanted: RequestCancel) -> CancelAnswer:
+def cancel_run(world: BatchState, run: Run, wanted: RequestCancel) -> CancelResult:
     """Cancel an active run that is not cancelling yet."""
-    intent = wanted.intent()
+    intent = wanted.encode_intent()
     documents = {"cancel": intent}
     if run.status is RunStatus.QUEUED:
         moved = world.move(run, Trigger.CANCEL, details=f',"cancel":{intent}', documents=documents)
         assert moved is not None
-        return CancelAnswer.CANCELED
+        return CancelResult.CANCELED
     moved = world.move(
         run,
         Trigger.CANCEL,
         details=f',"cancel":{intent}',
         documents=documents,
-        cancel_by=later(world.now, seconds=wanted.grace_s),
+        cancel_deadline_at=add_seconds(world.now, seconds=wanted.grace_s),
         queue_rank=None,
         ready_seq=None,
-        is_interactive=0,
-        deletes_files=1 if wanted.files is Files.DELETE else None,
+        window=0,
+        delete_files_on_cancel=1 if wanted.files is FilesOnCancel.DELETE else None,
     )
     assert moved is not None
     if moved.token == NO_TOKEN:  # Parked or orphaned: nobody has to be asked.
         world.move(moved, Trigger.FORCE_CANCEL, generation=moved.generation + 1)
-        return CancelAnswer.CANCELED
-    return CancelAnswer.REQUESTED
+        return CancelResult.CANCELED
+    return CancelResult.REQUESTED
 
 
 class StoppedRun(NamedTuple):
     run_id: RunId
-    answer: CancelAnswer
+    result: CancelResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class StopKey:
     """
 
     key: Key
-    files: Files = Files.KEEP
+    files: FilesOnCancel = FilesOnCancel.KEEP
     reason: str = ""
     by: str = ""
     grace_s: float = GRACE_S
@@ -117,20 +117,20 @@ class StopKey:
     def __post_init__(self) -> None:
         trim_names(self, "key")
         # Refuse invalid arguments here, so that the caller gets the error.
-        self._request(RunId(""))
+        self._make_request(RunId(""))
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         needs.head_keys[self.key] = None
         needs.whole_keys[self.key] = None
 
-    def decide(self, world: World) -> tuple[StoppedRun, ...]:
+    def decide(self, world: BatchState) -> tuple[StoppedRun, ...]:
         """Return the outcome for each active run, the head last. Empty if there is none."""
         return tuple(
-            StoppedRun(run.id, self._request(run.id).decide(world))
-            for run in reversed(list(world.active_of(self.key)))
+            StoppedRun(run.id, self._make_request(run.id).decide(world))
+            for run in reversed(list(world.active_runs(self.key)))
         )
 
-    def _request(self, run_id: RunId) -> RequestCancel:
+    def _make_request(self, run_id: RunId) -> RequestCancel:
         return RequestCancel(
             run_id=run_id,
             files=self.files,
@@ -141,16 +141,16 @@ class StopKey:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmDelivery:
+class ConfirmCancelDelivery:
     """The executor knows that the run is to end, and has told the job."""
 
     claim: Claim
 
-    def need(self, needs: Needs) -> None:
-        needs.run(self.claim.run_id)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_run(self.claim.run_id)
 
-    def decide(self, world: World) -> bool:
-        run = world.held(self.claim)
+    def decide(self, world: BatchState) -> bool:
+        run = world.held_run(self.claim)
         if run is None or run.status is not RunStatus.CANCELLING:
             return False
         world.emit(run, EventType.CANCEL_DELIVERED, "{}")
@@ -163,15 +163,15 @@ class ForceCancel:
 
     run_id: RunId
 
-    def need(self, needs: Needs) -> None:
-        needs.ending(self.run_id)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_ending_run(self.run_id)
 
-    def decide(self, world: World) -> bool:
+    def decide(self, world: BatchState) -> bool:
         run = world.run(self.run_id)
-        if run is None or run.cancel_by is None or run.cancel_by > world.now:
+        if run is None or run.cancel_deadline_at is None or run.cancel_deadline_at > world.now:
             return False
         moved = world.move(
             run, Trigger.FORCE_CANCEL, details=',"forced":true', generation=run.generation + 1
         )
-        tell_parent(world, self.run_id)
+        notify_parent(world, self.run_id)
         return moved is not None

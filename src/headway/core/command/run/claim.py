@@ -4,34 +4,34 @@ from dataclasses import dataclass
 from heapq import heappush
 from typing import Any, Final, NamedTuple
 
-from headway.core.batch_state import World
-from headway.core.command.protocol import ClaimNeed, Needs, trim_names
+from headway.core.batch_state import BatchState
+from headway.core.command.protocol import ClaimRequest, RowsNeeded, trim_names
 from headway.core.errors import InvalidInput
 from headway.core.ids import InstanceId, Instant, Key, LaneName, RunId
 from headway.core.run.events import EventType
-from headway.core.run.run import NO_TOKEN, Mode, Run
+from headway.core.run.run import NO_TOKEN, Run, RunMode
 from headway.core.run.status import RunStatus
 from headway.core.run.transitions import Trigger
 
 CLAIM_COUNT_MAX: Final = 1_000
 
 
-class Claimed(NamedTuple):
+class ClaimedRun(NamedTuple):
     """A run that is the claimer's to execute, or to go on with when it holds it already."""
 
     run_id: RunId
     key: Key
     job: str
-    mode: Mode
+    mode: RunMode
     token: str
     generation: int
     attempt: int
     params: str
     checkpoint: str | None
-    run_by: Instant | None
+    run_deadline_at: Instant | None
     is_resumed: bool
     """The executor had it already, waited without a slot, and has one again."""
-    existing: str | None = None
+    on_existing_output: str | None = None
     """What is to be done with the key's output before the job begins."""
     traceparent: str | None = None
     unread_count: int = 0
@@ -41,7 +41,7 @@ class Claimed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class NotAlive:
+class InstanceLost:
     """The instance is unknown, declared dead, or its lease has run out: it may not claim."""
 
 
@@ -61,19 +61,19 @@ class ClaimRuns:
         if not self.jobs:
             raise InvalidInput("jobs", "must name at least one job")
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         needs.instance_ids[self.instance_id] = None
-        needs.claims[self._need()] += self.count
+        needs.claims[self._to_request()] += self.count
 
-    def _need(self) -> ClaimNeed:
-        return ClaimNeed(self.lane, self.instance_id, self.jobs)
+    def _to_request(self) -> ClaimRequest:
+        return ClaimRequest(self.lane, self.instance_id, self.jobs)
 
-    def decide(self, world: World) -> tuple[Claimed, ...] | NotAlive:
+    def decide(self, world: BatchState) -> tuple[ClaimedRun, ...] | InstanceLost:
         instance = world.instances.get(self.instance_id)
         if instance is None or instance.is_dead or instance.lease_expires_at <= world.now:
-            return NotAlive()
-        queue = world.lanes[self.lane]
-        claimed: list[Claimed] = []
+            return InstanceLost()
+        queue = world.lane_queues[self.lane]
+        claimed: list[ClaimedRun] = []
         passed_over: list[Run] = []
         # Slots that runs of other instances are waiting for, having had one before: they go first.
         kept_count = 0
@@ -87,21 +87,21 @@ class ClaimRuns:
             elif run.job not in self.jobs:
                 passed_over.append(run)
             else:
-                claimed.append(self._take(world, run, f"{self.nonce}-{len(claimed)}"))
+                claimed.append(self._claim(world, run, f"{self.nonce}-{len(claimed)}"))
         for run in passed_over:
             assert run.queue_rank is not None
             assert run.ready_seq is not None
             heappush(queue.ready, (run.queue_rank, run.ready_seq, run.id))
         return tuple(claimed)
 
-    def _take(self, world: World, run: Run, token: str) -> Claimed:
+    def _claim(self, world: BatchState, run: Run, token: str) -> ClaimedRun:
         checkpoint = world.checkpoints.get(run.id)
-        previous_id = world.previous.get(run.id) if checkpoint is None else None
+        previous_id = world.previous_run_ids.get(run.id) if checkpoint is None else None
         changes: dict[str, Any] = {
             "queue_rank": None,
             "ready_seq": None,
             "slot": self.lane,
-            "queue_by": None,
+            "queue_deadline_at": None,
         }
         is_resumed = run.token != NO_TOKEN
         if not is_resumed:
@@ -110,8 +110,8 @@ class ClaimRuns:
                 "generation": run.generation + 1,
                 "instance_id": self.instance_id,
             }
-        if run.run_by is None and run.timeout_us is not None:
-            changes["run_by"] = Instant(world.now + run.timeout_us)
+        if run.run_deadline_at is None and run.timeout_us is not None:
+            changes["run_deadline_at"] = Instant(world.now + run.timeout_us)
         documents = None
         if previous_id is not None:
             # Whoever stood between and never started has nothing to go on from.
@@ -126,7 +126,7 @@ class ClaimRuns:
             after = world.update(run, **changes)
             after = world.emit(after, EventType.RESUMED, f'{{"generation":{after.generation}}}')
         assert after is not None
-        return Claimed(
+        return ClaimedRun(
             run_id=after.id,
             key=after.key,
             job=after.job,
@@ -136,9 +136,9 @@ class ClaimRuns:
             attempt=after.attempt,
             params=world.params[run.id],
             checkpoint=checkpoint,
-            run_by=after.run_by,
+            run_deadline_at=after.run_deadline_at,
             is_resumed=is_resumed,
-            existing=after.existing,
+            on_existing_output=after.on_existing_output,
             traceparent=after.traceparent,
             unread_count=after.unread_count,
             started_at=after.started_at,

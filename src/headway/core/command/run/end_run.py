@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from headway.core.batch_state import World
-from headway.core.command.run.notify_parent import tell_parent
+from headway.core.batch_state import BatchState
+from headway.core.command.run.notify_parent import notify_parent
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Run
 from headway.core.run.transitions import Trigger
@@ -21,7 +21,7 @@ class Ended:
 
 
 def end_with_error(
-    world: World, run: Run, trigger: Trigger, error: str, *, details: str = "", **changes: Any
+    world: BatchState, run: Run, trigger: Trigger, error: str, *, details: str = "", **changes: Any
 ) -> Ended | None:
     """Move the run to its end and notify its parent. Return None if it may not move so.
 
@@ -30,5 +30,5 @@ def end_with_error(
     moved = world.move(
         run, trigger, details=f'{details},"error":{error}', documents={"error": error}, **changes
     )
-    tell_parent(world, run.id)
+    notify_parent(world, run.id)
     return None if moved is None else Ended(run.id, run.key, run.job, error)

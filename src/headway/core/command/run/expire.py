@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from headway.core.batch_state import World
-from headway.core.command.protocol import Needs
+from headway.core.batch_state import BatchState
+from headway.core.command.protocol import RowsNeeded
 from headway.core.command.run.end_run import Ended, end_with_error
-from headway.core.ids import SECOND, Instant, RunId
+from headway.core.ids import SECOND_US, Instant, RunId
 from headway.core.run.deadlines import is_overdue
 from headway.core.run.run import Run
 from headway.core.run.status import RunStatus
@@ -16,10 +16,10 @@ from headway.core.run.transitions import Trigger
 class Expire:
     run_id: RunId
 
-    def need(self, needs: Needs) -> None:
-        needs.ending(self.run_id)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_ending_run(self.run_id)
 
-    def decide(self, world: World) -> Ended | bool:
+    def decide(self, world: BatchState) -> Ended | bool:
         """Return False if the run is not overdue. Its claim is stale after it has ended."""
         run = world.run(self.run_id)
         if run is None or not is_overdue(run, world.now):
@@ -33,8 +33,11 @@ class Expire:
 
 
 def _describe_queue(run: Run, now: Instant) -> str:
-    assert run.queue_by is not None
-    waited_s, limit_s = _seconds(now - run.queued_at), _seconds(run.queue_by - run.queued_at)
+    assert run.queue_deadline_at is not None
+    waited_s, limit_s = (
+        _format_seconds(now - run.queued_at),
+        _format_seconds(run.queue_deadline_at - run.queued_at),
+    )
     return f"waited {waited_s} s in the queue; its queue_timeout_s is {limit_s}"
 
 
@@ -42,8 +45,8 @@ def _describe_execution(run: Run) -> str:
     if run.generation > 1 or run.timeout_us is None:
         # Parking stored only the rest of the limit, so the whole limit is not known here.
         return "its executions together took longer than its timeout_s"
-    return f"executed for longer than its timeout_s, which is {_seconds(run.timeout_us)}"
+    return f"executed for longer than its timeout_s, which is {_format_seconds(run.timeout_us)}"
 
 
-def _seconds(microseconds: int) -> str:
-    return f"{microseconds / SECOND:.10g}"
+def _format_seconds(microseconds: int) -> str:
+    return f"{microseconds / SECOND_US:.10g}"

@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
-from headway.core.batch_state import Remembered, World
+from headway.core.batch_state import BatchState, IdempotencyRecord
 from headway.core.ids import RunId
 
 
@@ -15,13 +15,13 @@ class Repeated:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherRequest:
+class IdempotencyMismatch:
     """The idempotency key was used before, with another request."""
 
     run_id: RunId
 
 
-def fingerprint_of(*said: object) -> str:
+def make_fingerprint(*said: object) -> str:
     """Tells requests apart by what their callers have said, each in words; None: nothing.
 
     Not by what is done: what was not said may be filled in otherwise when the request is repeated.
@@ -30,18 +30,18 @@ def fingerprint_of(*said: object) -> str:
     return hashlib.sha256(repr(words).encode()).hexdigest()
 
 
-def recalled(
-    world: World, idempotency_key: str, fingerprint: str
-) -> Repeated | OtherRequest | None:
+def find_earlier(
+    world: BatchState, idempotency_key: str, fingerprint: str
+) -> Repeated | IdempotencyMismatch | None:
     """What the key has led to; None: nothing yet."""
-    earlier = world.remembered.get(idempotency_key)
+    earlier = world.idempotency_records.get(idempotency_key)
     if earlier is None:
         return None
     is_same = earlier.fingerprint == fingerprint
-    return Repeated(earlier.run_id) if is_same else OtherRequest(earlier.run_id)
+    return Repeated(earlier.run_id) if is_same else IdempotencyMismatch(earlier.run_id)
 
 
-def remember(world: World, idempotency_key: str, fingerprint: str, run_id: RunId) -> None:
-    remembered = Remembered(idempotency_key, run_id, fingerprint, world.now)
-    world.remembered[idempotency_key] = remembered
-    world.changes.remembered[idempotency_key] = remembered
+def save_record(world: BatchState, idempotency_key: str, fingerprint: str, run_id: RunId) -> None:
+    remembered = IdempotencyRecord(idempotency_key, run_id, fingerprint, world.now)
+    world.idempotency_records[idempotency_key] = remembered
+    world.changes.idempotency_records_added[idempotency_key] = remembered

@@ -3,16 +3,27 @@
 from dataclasses import dataclass
 from typing import Final
 
-from headway.core.batch_state import CARRIED, MESSAGE, InboxItem, World, describe_message
-from headway.core.command.protocol import Needs, trim_names
-from headway.core.command.run.idempotency import (
-    OtherRequest,
-    Repeated,
-    fingerprint_of,
-    recalled,
-    remember,
+from headway.core.batch_state import (
+    CARRIED_GENERATION,
+    MESSAGE,
+    BatchState,
+    InboxItem,
+    encode_message,
 )
-from headway.core.command.run.interrupt import CALL_ID_LENGTH_MAX, NotAsked, Unfit, answer_question
+from headway.core.command.protocol import RowsNeeded, trim_names
+from headway.core.command.run.idempotency import (
+    IdempotencyMismatch,
+    Repeated,
+    find_earlier,
+    make_fingerprint,
+    save_record,
+)
+from headway.core.command.run.interrupt import (
+    CALL_ID_LENGTH_MAX,
+    AnswerMismatch,
+    NoOpenInterrupt,
+    answer_interrupt,
+)
 from headway.core.command.run.wait import wake
 from headway.core.document import Document, check_name, check_text, encode_document
 from headway.core.errors import InvalidInput
@@ -21,7 +32,7 @@ from headway.core.ids import RunId
 from headway.core.run.events import EventType
 from headway.core.run.run import Claim, Run
 from headway.core.run.status import RunStatus
-from headway.core.run.window import Delivery, Refusal, Window, refusal_of
+from headway.core.run.window import Delivery, Refusal, Window, message_refusal
 
 ANSWER: Final = "answer"
 """To the question that its `call_id` names."""
@@ -50,7 +61,7 @@ class NotActive:
 
 
 @dataclass(frozen=True, slots=True)
-class NotTaken:
+class MessageNotAccepted:
     """The run is active, and does not accept this message now."""
 
     refusal: Refusal
@@ -58,21 +69,21 @@ class NotTaken:
     """Whether `Delivery.WHEN_LISTENING` would be accepted."""
 
 
-PostAnswer = (
+PostResult = (
     Posted
     | InboxFull
     | UnknownRun
     | NotActive
-    | NotAsked
-    | NotTaken
-    | OtherRequest
+    | NoOpenInterrupt
+    | MessageNotAccepted
+    | IdempotencyMismatch
     | Repeated
-    | Unfit
+    | AnswerMismatch
 )
 
 
 def post(
-    world: World,
+    world: BatchState,
     run: Run,
     *,
     kind: str,
@@ -91,10 +102,10 @@ def post(
     if run.unread_count == 0:  # Its inbox is empty: no query is needed.
         world.inbox.setdefault(run.id, [])
     run = world.update(run, unread_count=run.unread_count + 1)
-    told = f'{{"kind":{encode_document(kind, place="kind")}{details}}}'
+    told = f'{{"kind":{encode_document(kind, field="kind")}{details}}}'
     run = world.emit(run, EventType.MESSAGE_POSTED, told)
     item = InboxItem(run.id, world.seq, kind, call_id, payload, by, world.now, None)
-    world.changes.posted.append(item)
+    world.changes.inbox_items_added.append(item)
     if run.id in world.inbox:
         world.inbox[run.id].append(item)
     if run.is_parked:
@@ -102,7 +113,9 @@ def post(
     return Posted(item.seq)
 
 
-def take_unread(world: World, run: Run, *, to_run_id: RunId, count_max: int) -> list[InboxItem]:
+def take_unread(
+    world: BatchState, run: Run, *, to_run_id: RunId, count_max: int
+) -> list[InboxItem]:
     """Take the unread messages of a run that is replaced, and record where they go.
 
     The caller posts them to the run `to_run_id`. The run reports the others when it ends.
@@ -110,10 +123,12 @@ def take_unread(world: World, run: Run, *, to_run_id: RunId, count_max: int) -> 
     items = world.unread_messages(run)[:count_max]
     if items:
         taken_seqs = {item.seq for item in items}
-        world.changes.consumed.extend(item._replace(consumed_by=CARRIED) for item in items)
+        world.changes.inbox_items_consumed.extend(
+            item._replace(consumed_generation=CARRIED_GENERATION) for item in items
+        )
         world.inbox[run.id] = [item for item in world.inbox[run.id] if item.seq not in taken_seqs]
         run = world.update(run, unread_count=run.unread_count - len(items))
-        told = f'{{"count":{len(items)},"to":{encode_document(to_run_id, place="to")}}}'
+        told = f'{{"count":{len(items)},"to":{encode_document(to_run_id, field="to")}}}'
         world.emit(run, EventType.MESSAGES_CARRIED, told)
     return items
 
@@ -132,37 +147,37 @@ class PostToInbox:
     def __post_init__(self) -> None:
         if self.idempotency_key is not None:
             trim_names(self, "idempotency_key")
-        check_name(self.kind, place="kind", length_max=KIND_LENGTH_MAX)
-        check_text(self.by, place="by")
+        check_name(self.kind, field="kind", length_max=KIND_LENGTH_MAX)
+        check_text(self.by, field="by")
         if self.call_id is None:
             if self.kind == ANSWER:
                 raise InvalidInput("call_id", "must name the question that is answered")
         else:
-            check_name(self.call_id, place="call_id", length_max=CALL_ID_LENGTH_MAX)
+            check_name(self.call_id, field="call_id", length_max=CALL_ID_LENGTH_MAX)
 
-    def need(self, needs: Needs) -> None:
-        needs.run(self.run_id, may_wake=True)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_run(self.run_id, may_wake=True)
         if self.kind == ANSWER:
-            needs.question_run_ids[self.run_id] = None
+            needs.interrupt_run_ids[self.run_id] = None
         if self.idempotency_key is not None:
             needs.idempotency_keys[self.idempotency_key] = None
 
-    def decide(self, world: World) -> PostAnswer:
+    def decide(self, world: BatchState) -> PostResult:
         if self.idempotency_key is None:
             return self._post(world)
         said = [self.kind, self.run_id, self.call_id, self.payload]
         if self.delivery is not Delivery.NOW:  # Stored fingerprints lack this field.
             said.append(self.delivery.value)
-        fingerprint = fingerprint_of(*said)
-        earlier = recalled(world, self.idempotency_key, fingerprint)
+        fingerprint = make_fingerprint(*said)
+        earlier = find_earlier(world, self.idempotency_key, fingerprint)
         if earlier is not None:
             return earlier
         answer = self._post(world)
         if isinstance(answer, Posted):
-            remember(world, self.idempotency_key, fingerprint, self.run_id)
+            save_record(world, self.idempotency_key, fingerprint, self.run_id)
         return answer
 
-    def _post(self, world: World) -> PostAnswer:
+    def _post(self, world: BatchState) -> PostResult:
         """Post the item. The first accepted answer to a question is final."""
         run = world.run(self.run_id)
         if run is None:
@@ -175,7 +190,7 @@ class PostToInbox:
                 return refusal
         if self.kind == ANSWER:
             assert self.call_id is not None
-            misfit = answer_question(
+            misfit = answer_interrupt(
                 world, run, call_id=self.call_id, answer=self.payload, by=self.by
             )
             if misfit is not None:
@@ -184,16 +199,16 @@ class PostToInbox:
             world, run, kind=self.kind, payload=self.payload, by=self.by, call_id=self.call_id
         )
 
-    def _refuse_message(self, run: Run) -> NotTaken | None:
+    def _refuse_message(self, run: Run) -> MessageNotAccepted | None:
         """Return why the run refuses the message, or None if the message will reach its job."""
         if run.job == FLOW_JOB:
-            return NotTaken(Refusal.FLOW_TASK)
+            return MessageNotAccepted(Refusal.FLOW_TASK)
         if run.status is RunStatus.QUEUED and self.delivery is Delivery.NOW:
-            return NotTaken(Refusal.NOT_STARTED, can_wait=True)
-        refusal = refusal_of(run.is_interactive, self.delivery)
+            return MessageNotAccepted(Refusal.NOT_STARTED, can_wait=True)
+        refusal = message_refusal(run.window, self.delivery)
         if refusal is None:
             return None
-        return NotTaken(refusal, can_wait=run.is_interactive != Window.CLOSED)
+        return MessageNotAccepted(refusal, can_wait=run.window != Window.CLOSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,42 +217,44 @@ class ConsumeInbox:
 
     claim: Claim
     kind: str = MESSAGE
-    again_after: int | None = None
+    replay_after_seq: int | None = None
     """Also what this claim has consumed after the item with this `seq`: an answer was lost."""
-    opens_window: bool = False
+    open_window: bool = False
     """Make the run listen, unless the execution has opened or closed a window itself."""
 
-    def need(self, needs: Needs) -> None:
-        needs.run(self.claim.run_id)
-        needs.inbox(self.claim.run_id, self.kind)
-        if self.again_after is not None:
-            needs.consumed(self.claim.run_id, after_seq=self.again_after)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_run(self.claim.run_id)
+        needs.add_inbox(self.claim.run_id, self.kind)
+        if self.replay_after_seq is not None:
+            needs.add_consumed(self.claim.run_id, after_seq=self.replay_after_seq)
 
-    def decide(self, world: World) -> tuple[InboxItem, ...] | None:
-        run = world.held(self.claim)
+    def decide(self, world: BatchState) -> tuple[InboxItem, ...] | None:
+        run = world.held_run(self.claim)
         if run is None:
             return None
-        has_no_window = run.is_interactive == Window.NONE and run.status is RunStatus.RUNNING
-        if self.opens_window and has_no_window:
-            run = world.update(run, is_interactive=int(Window.STREAMING))
+        has_no_window = run.window == Window.NONE and run.status is RunStatus.RUNNING
+        if self.open_window and has_no_window:
+            run = world.update(run, window=int(Window.STREAMING))
         unread = world.inbox[run.id]
         items = tuple(
-            item._replace(consumed_by=run.generation) for item in unread if item.kind == self.kind
+            item._replace(consumed_generation=run.generation)
+            for item in unread
+            if item.kind == self.kind
         )
         world.inbox[run.id] = [item for item in unread if item.kind != self.kind]
         again = tuple(
             item
-            for item in world.consumed.get(run.id, ())
+            for item in world.consumed_items.get(run.id, ())
             if item.kind == self.kind
-            and item.consumed_by == run.generation
-            and item.seq > (self.again_after or 0)
+            and item.consumed_generation == run.generation
+            and item.seq > (self.replay_after_seq or 0)
         )
         if items:
-            world.changes.consumed.extend(items)
-            world.consumed.setdefault(run.id, []).extend(items)
+            world.changes.inbox_items_consumed.extend(items)
+            world.consumed_items.setdefault(run.id, []).extend(items)
             run = world.update(run, unread_count=run.unread_count - len(items))
             run = world.emit(run, EventType.MESSAGES_CONSUMED, f'{{"count":{len(items)}}}')
             for item in items:
                 if item.kind == MESSAGE:
-                    run = world.emit(run, EventType.QUEUED_MESSAGE, describe_message(item))
-        return items if self.again_after is None else again + items
+                    run = world.emit(run, EventType.QUEUED_MESSAGE, encode_message(item))
+        return items if self.replay_after_seq is None else again + items

@@ -4,17 +4,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from headway.core.batch_state import World
-from headway.core.command.protocol import Needs
+from headway.core.batch_state import BatchState
+from headway.core.command.protocol import RowsNeeded
 from headway.core.errors import InvalidInput
 from headway.core.ids import Key, RunId
 from headway.core.run.run import Claim
-from headway.core.stored_file import FilePlace, StoredFile, check_path
+from headway.core.stored_file import FileAddress, StoredFile, check_path
 
-DROP_COUNT_MAX: Final = 1_000
+REMOVE_COUNT_MAX: Final = 1_000
 
 
-class FileAnswer(StrEnum):
+class FileResult(StrEnum):
     NEW = "new"
     """The run had no file at this path before."""
     REPLACED = "replaced"
@@ -41,16 +41,16 @@ class FinishFile:
     def __post_init__(self) -> None:
         check_path(self.path)
 
-    def need(self, needs: Needs) -> None:
-        needs.run(self.claim.run_id)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_run(self.claim.run_id)
         needs.files.setdefault((self.key, self.data_id), {})[self.path] = None
 
-    def decide(self, world: World) -> FileAnswer:
-        run = world.held(self.claim)
+    def decide(self, world: BatchState) -> FileResult:
+        run = world.held_run(self.claim)
         if run is None:
-            return FileAnswer.REFUSED
+            return FileResult.REFUSED
         assert run.key == self.key
-        known = world.files.get(FilePlace(self.key, self.data_id, self.path))
+        known = world.files.get(FileAddress(self.key, self.data_id, self.path))
         world.put_file(
             StoredFile(
                 key=self.key,
@@ -63,11 +63,11 @@ class FinishFile:
             )
         )
         is_new = known is None or known.run_id != run.id
-        return FileAnswer.NEW if is_new else FileAnswer.REPLACED
+        return FileResult.NEW if is_new else FileResult.REPLACED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropFiles:
+class RemoveFileRecords:
     """These files are no more. What another run has made meanwhile stays on the ledger."""
 
     key: Key
@@ -76,37 +76,37 @@ class DropFiles:
     """Each path with the run whose file it was."""
 
     def __post_init__(self) -> None:
-        if len(self.owners) > DROP_COUNT_MAX:
-            raise InvalidInput("owners", f"must be at most {DROP_COUNT_MAX:,}")
+        if len(self.owners) > REMOVE_COUNT_MAX:
+            raise InvalidInput("owners", f"must be at most {REMOVE_COUNT_MAX:,}")
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         wanted = needs.files.setdefault((self.key, self.data_id), {})
         wanted |= dict.fromkeys(path for path, _ in self.owners)
 
-    def decide(self, world: World) -> int:
+    def decide(self, world: BatchState) -> int:
         """How many entries went."""
         count = 0
         for path, run_id in self.owners:
-            place = FilePlace(self.key, self.data_id, path)
+            place = FileAddress(self.key, self.data_id, path)
             known = world.files.get(place)
             if known is not None and known.run_id == run_id:
-                world.drop_file(place)
+                world.remove_file(place)
                 count += 1
         return count
 
 
 @dataclass(frozen=True, slots=True)
-class OutputPrepared:
+class ConfirmOutputPrepared:
     """What was to be done with the key's earlier output is done, once and for all executions."""
 
     claim: Claim
 
-    def need(self, needs: Needs) -> None:
-        needs.run(self.claim.run_id)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_run(self.claim.run_id)
 
-    def decide(self, world: World) -> bool:
-        run = world.held(self.claim)
+    def decide(self, world: BatchState) -> bool:
+        run = world.held_run(self.claim)
         if run is None:
             return False
-        world.update(run, existing=None)
+        world.update(run, on_existing_output=None)
         return True

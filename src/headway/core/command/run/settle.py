@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from headway.core.batch_state import World
-from headway.core.command.protocol import Needs
-from headway.core.command.run.notify_parent import tell_parent
+from headway.core.batch_state import BatchState
+from headway.core.command.protocol import RowsNeeded
+from headway.core.command.run.notify_parent import notify_parent
 from headway.core.document import NULL, Document
 from headway.core.run.run import Claim
 from headway.core.run.status import RunStatus
@@ -29,14 +29,14 @@ _SETTLED: Final = {status: Settled(status) for status in RunStatus}
 
 
 def _settle(
-    world: World, claim: Claim, trigger: Trigger, documents: dict[str, str], details: str
+    world: BatchState, claim: Claim, trigger: Trigger, documents: dict[str, str], details: str
 ) -> Settled | TooLate:
-    run = world.held(claim)
+    run = world.held_run(claim)
     moved = run and world.move(run, trigger, documents=documents, details=details)
     if moved is None:
         run = world.run(claim.run_id)
         return TooLate(None if run is None else run.status)
-    tell_parent(world, moved.id)
+    notify_parent(world, moved.id)
     return _SETTLED[moved.status]
 
 
@@ -47,10 +47,10 @@ class Complete:
     claim: Claim
     result: Document = NULL
 
-    def need(self, needs: Needs) -> None:
-        needs.run(self.claim.run_id, may_end=True)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_run(self.claim.run_id, may_end=True)
 
-    def decide(self, world: World) -> Settled | TooLate:
+    def decide(self, world: BatchState) -> Settled | TooLate:
         return _settle(world, self.claim, Trigger.COMPLETE, {"result": self.result}, "")
 
 
@@ -62,10 +62,10 @@ class Fail:
     traceback: str | None = None
     """The text for readers of the run. Events do not contain it."""
 
-    def need(self, needs: Needs) -> None:
-        needs.ending(self.claim.run_id)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_ending_run(self.claim.run_id)
 
-    def decide(self, world: World) -> Settled | TooLate:
+    def decide(self, world: BatchState) -> Settled | TooLate:
         details = f',"error":{self.error}'
         documents: dict[str, str] = {"error": self.error}
         if self.traceback is not None:
@@ -77,8 +77,8 @@ class Fail:
 class ConfirmCancel:
     claim: Claim
 
-    def need(self, needs: Needs) -> None:
-        needs.ending(self.claim.run_id)
+    def need(self, needs: RowsNeeded) -> None:
+        needs.add_ending_run(self.claim.run_id)
 
-    def decide(self, world: World) -> Settled | TooLate:
+    def decide(self, world: BatchState) -> Settled | TooLate:
         return _settle(world, self.claim, Trigger.CONFIRM_CANCEL, {}, "")

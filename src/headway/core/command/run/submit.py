@@ -3,19 +3,24 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from headway.core.batch_state import MESSAGE, InboxItem, World
-from headway.core.command.protocol import RUN_ID_LENGTH_MAX, Needs, trim_names
+from headway.core.batch_state import MESSAGE, BatchState, InboxItem
+from headway.core.command.protocol import RUN_ID_LENGTH_MAX, RowsNeeded, trim_names
 from headway.core.command.run.cancel import RequestCancel, cancel_run
-from headway.core.command.run.idempotency import OtherRequest, Repeated, recalled, remember
+from headway.core.command.run.idempotency import (
+    IdempotencyMismatch,
+    Repeated,
+    find_earlier,
+    save_record,
+)
 from headway.core.command.run.inbox import UNREAD_COUNT_MAX, InboxFull, Posted, post, take_unread
 from headway.core.document import EMPTY_OBJECT, Document, check_text, encode_document
 from headway.core.duration import check_limit
 from headway.core.flow.engine.records import FLOW_JOB
-from headway.core.ids import MAIN_LANE, SECOND, Instant, Key, LaneName, RunId, later
+from headway.core.ids import MAIN_LANE, SECOND_US, Instant, Key, LaneName, RunId, add_seconds
 from headway.core.lane_row import default_lane
 from headway.core.run.admission import Admission, OnConflict, decide_admission
 from headway.core.run.events import state_payload
-from headway.core.run.run import NO_TOKEN, Existing, Mode, QueueRank, Recovery, Run
+from headway.core.run.run import NO_TOKEN, OnExistingOutput, QueueRank, Recovery, Run, RunMode
 from headway.core.run.status import RunStatus
 
 
@@ -26,7 +31,7 @@ class Accepted:
     run: Run | None = field(default=None, compare=False, repr=False)
     """The run at the end of the batch: a claim in the same batch may have started it."""
 
-    def conclude(self, world: World) -> None:
+    def finalize(self, world: BatchState) -> None:
         self.run = world.run(self.run_id)
 
 
@@ -47,7 +52,7 @@ class Steered:
 
 
 @dataclass(frozen=True, slots=True)
-class NoRoom:
+class LaneQueueFull:
     """The lane has as many queued runs as it takes."""
 
     lane: LaneName
@@ -55,7 +60,7 @@ class NoRoom:
 
 
 @dataclass(frozen=True, slots=True)
-class RowChanged:
+class KeyRowChanged:
     """The key's saved row is no longer the one from which the parameters were taken."""
 
     revision: int
@@ -63,15 +68,23 @@ class RowChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class HasOutput:
+class ExistingOutput:
     """The key has files of earlier runs, and nobody has said what is to become of them."""
 
     file_count: int
     example: str
 
 
-SubmitAnswer = (
-    Accepted | Repeated | Busy | Joined | Steered | NoRoom | OtherRequest | RowChanged | HasOutput
+SubmitResult = (
+    Accepted
+    | Repeated
+    | Busy
+    | Joined
+    | Steered
+    | LaneQueueFull
+    | IdempotencyMismatch
+    | KeyRowChanged
+    | ExistingOutput
 )
 
 
@@ -83,14 +96,14 @@ class Submit:
     params: Document = EMPTY_OBJECT
     row_revision: int | None = None
     """Of the key's saved row, if they were taken from it."""
-    mode: Mode = Mode.START
+    mode: RunMode = RunMode.START
     lane: LaneName = MAIN_LANE
     on_conflict: OnConflict = OnConflict.REJECT
     idempotency_key: str | None = None
     queue_timeout_s: float | None = None
     timeout_s: float | None = None
     recovery: Recovery = Recovery.RESUME
-    existing: Existing = Existing.REPLACE
+    on_existing_output: OnExistingOutput = OnExistingOutput.REPLACE
     """Of no meaning to a run that continues: it goes on with what is there."""
     parent_id: RunId | None = None
     is_unattended: bool = False
@@ -109,81 +122,85 @@ class Submit:
         if self.idempotency_key is not None:
             trim_names(self, "idempotency_key")
             assert self.fingerprint  # Or all requests would be the same.
-        check_text(self.run_id, place="run_id", length_max=RUN_ID_LENGTH_MAX)
-        check_text(self.by, place="by")
+        check_text(self.run_id, field="run_id", length_max=RUN_ID_LENGTH_MAX)
+        check_text(self.by, field="by")
         for place, seconds in (
             ("queue_timeout_s", self.queue_timeout_s),
             ("timeout_s", self.timeout_s),
         ):
-            check_limit(seconds, place=place)
+            check_limit(seconds, field=place)
 
-    def need(self, needs: Needs) -> None:
+    def need(self, needs: RowsNeeded) -> None:
         needs.head_keys[self.key] = None
         needs.lanes[self.lane] = None
         if self.row_revision is not None:
             needs.saved_keys[self.key] = None
         if self.on_conflict is OnConflict.REPLACE:
             needs.whole_keys[self.key] = None
-        if self.mode is Mode.CONTINUE:
+        if self.mode is RunMode.CONTINUE:
             needs.latest_keys[self.key] = None
-        if self._asks:
+        if self._checks_output:
             needs.output_keys[self.key] = None
         if self.idempotency_key is not None:
             needs.idempotency_keys[self.idempotency_key] = None
 
     @property
-    def _asks(self) -> bool:
+    def _checks_output(self) -> bool:
         # A run without a key of its own has its id for it: no other run has been there.
         is_new_key = str(self.key) == str(self.run_id)
-        return self.existing is Existing.ASK and self.mode is Mode.START and not is_new_key
+        return (
+            self.on_existing_output is OnExistingOutput.ASK
+            and self.mode is RunMode.START
+            and not is_new_key
+        )
 
-    def decide(self, world: World) -> SubmitAnswer:
+    def decide(self, world: BatchState) -> SubmitResult:
         if self.idempotency_key is not None:
-            earlier = recalled(world, self.idempotency_key, self.fingerprint)
+            earlier = find_earlier(world, self.idempotency_key, self.fingerprint)
             if earlier is not None:
                 return earlier
         if self.row_revision is not None:
             saved = world.keys.get(self.key)
             revision = 0 if saved is None else saved.revision
             if revision != self.row_revision:
-                return RowChanged(revision)
-        head = world.head_of(self.key)
+                return KeyRowChanged(revision)
+        head = world.head_run(self.key)
         admission = decide_admission(self.on_conflict, head)
         if admission is Admission.INJECT:
             assert head is not None
             posted = post(world, head, kind=MESSAGE, payload=self.params, by=self.by)
             if isinstance(posted, Posted):
-                self._remember(world, head.id)
+                self._save_idempotency(world, head.id)
                 return Steered(head.id, posted.seq)
             assert isinstance(posted, InboxFull)
             admission = Admission.QUEUE
         if admission is Admission.SHARE:
             assert head is not None
-            self._remember(world, head.id)
+            self._save_idempotency(world, head.id)
             return Joined(head.id)
-        refusal = self._refusal(world, admission, head)
+        refusal = self._find_refusal(world, admission, head)
         if refusal is not None:
             if self.is_unattended:
                 self._record_rejected(world, refusal)
             return refusal
         return self._replace(world) if admission is Admission.SUPERSEDE else self._enter(world)
 
-    def _refusal(
-        self, world: World, admission: Admission, head: Run | None
-    ) -> Busy | HasOutput | NoRoom | None:
+    def _find_refusal(
+        self, world: BatchState, admission: Admission, head: Run | None
+    ) -> Busy | ExistingOutput | LaneQueueFull | None:
         if admission is Admission.REFUSE:
             assert head is not None
             return Busy(head.id)
-        if self._asks and self.key in world.outputs:
-            return HasOutput(*world.outputs[self.key])
-        queue = world.lanes.get(self.lane)
+        if self._checks_output and self.key in world.outputs:
+            return ExistingOutput(*world.outputs[self.key])
+        queue = world.lane_queues.get(self.lane)
         if queue is None or queue.lane.max_queued is None:
             return None
         queued_count = queue.queued_count
         if admission is Admission.SUPERSEDE:
             queued_count -= sum(
                 run.status is RunStatus.QUEUED and run.lane == self.lane
-                for run in world.active_of(self.key)
+                for run in world.active_runs(self.key)
             )
         # What finds a free slot does not wait, so it needs no place in the queue; but one that
         # has to wait for its own key does.
@@ -193,19 +210,19 @@ class Submit:
         free_count = max(0, queue.lane.capacity - queue.held_count) if is_free else 0
         if queued_count < queue.lane.max_queued + free_count:
             return None
-        return NoRoom(self.lane, queue.lane.max_queued)
+        return LaneQueueFull(self.lane, queue.lane.max_queued)
 
-    def _replace(self, world: World) -> Accepted:
+    def _replace(self, world: BatchState) -> Accepted:
         """Cancel the active runs of the key, and queue after them with their unread messages."""
         carried: list[InboxItem] = []
         if self.job != FLOW_JOB:  # A flow task reads no messages: the replaced runs report them.
-            for run in world.active_of(self.key):
+            for run in world.active_runs(self.key):
                 count_max = UNREAD_COUNT_MAX - len(carried)
                 carried += take_unread(world, run, to_run_id=self.run_id, count_max=count_max)
         self._cancel_others(world)
         accepted = self._enter(world)
         for item in carried:
-            source = encode_document(item.run_id, place="run_id")
+            source = encode_document(item.run_id, field="run_id")
             post(
                 world,
                 world.runs[self.run_id],
@@ -216,32 +233,34 @@ class Submit:
             )
         return accepted
 
-    def _cancel_others(self, world: World) -> None:
+    def _cancel_others(self, world: BatchState) -> None:
         # From the back, so that nobody becomes head on the way only to be canceled in turn.
-        for run in reversed(list(world.active_of(self.key))):
+        for run in reversed(list(world.active_runs(self.key))):
             if run.status is not RunStatus.CANCELLING:
                 request = RequestCancel(run_id=run.id, reason="replaced", by=self.by)
                 cancel_run(world, run, request)
 
-    def _enter(self, world: World) -> Accepted:
-        if self.lane not in world.known_lanes:
+    def _enter(self, world: BatchState) -> Accepted:
+        if self.lane not in world.lane_rows:
             # Written down on first use, so that it can be seen, limited and locked.
-            world.known_lanes[self.lane] = default_lane(self.lane)
-            world.changes.lanes[self.lane] = world.known_lanes[self.lane]
-        is_head = world.head_of(self.key) is None
+            world.lane_rows[self.lane] = default_lane(self.lane)
+            world.changes.lanes[self.lane] = world.lane_rows[self.lane]
+        is_head = world.head_run(self.key) is None
         rank = QueueRank.READY if is_head else QueueRank.BEHIND
-        accepted = self._add(world, rank)
-        world.accepted.append(accepted)
+        accepted = self._add_run(world, rank)
+        world.deferred_results.append(accepted)
         return accepted
 
-    def _record_rejected(self, world: World, refusal: Busy | HasOutput | NoRoom) -> None:
-        reason = _REASONS[type(refusal)]
-        self._add(world, None, details=f',"reason":"{reason}"')
+    def _record_rejected(
+        self, world: BatchState, refusal: Busy | ExistingOutput | LaneQueueFull
+    ) -> None:
+        reason = _REJECT_REASONS[type(refusal)]
+        self._add_run(world, None, details=f',"reason":"{reason}"')
 
-    def _add(self, world: World, rank: QueueRank | None, details: str = "") -> Accepted:
+    def _add_run(self, world: BatchState, rank: QueueRank | None, details: str = "") -> Accepted:
         status = RunStatus.REJECTED if rank is None else RunStatus.QUEUED
         seq = world.seq + 1
-        queue_by = None if rank is None else self._queue_by(world.now)
+        queue_deadline_at = None if rank is None else self._queue_deadline_at(world.now)
         run = Run(
             seq=seq,
             id=self.run_id,
@@ -261,49 +280,54 @@ class Submit:
             token=NO_TOKEN,
             attempt=1,
             death_count=0,
-            is_interactive=0,
+            window=0,
             unread_count=0,
             queued_at=world.now,
             started_at=None,
             ended_at=world.now if rank is None else None,
-            queue_by=queue_by,
-            timeout_us=None if self.timeout_s is None else round(self.timeout_s * SECOND),
-            run_by=None,
+            queue_deadline_at=queue_deadline_at,
+            timeout_us=None if self.timeout_s is None else round(self.timeout_s * SECOND_US),
+            run_deadline_at=None,
             wake_at=None,
-            cancel_by=None,
-            due_at=queue_by,
+            cancel_deadline_at=None,
+            due_at=queue_deadline_at,
             run_seq=1,
             revision=1,
-            continued_from=world.latest.get(self.key) if self.mode is Mode.CONTINUE else None,
+            continued_from=world.latest_run_ids.get(self.key)
+            if self.mode is RunMode.CONTINUE
+            else None,
             parent_id=self.parent_id,
             child_of=None if rank is None else self.parent_id,
-            existing=self._to_prepare(),
+            on_existing_output=self._output_action(),
             traceparent=self.traceparent,
             updated_at=world.now,
         )
         world.add_run(run, self.params, state_payload(None, status, details))
-        self._note_order(world, run)
-        self._remember(world, run.id)
+        self._update_latest(world, run)
+        self._save_idempotency(world, run.id)
         return Accepted(run.id, seq, run)
 
-    def _note_order(self, world: World, run: Run) -> None:
+    def _update_latest(self, world: BatchState, run: Run) -> None:
         if run.is_active:
-            world.latest[self.key] = run.id
-        if self.mode is Mode.CONTINUE and self.key in world.started:
-            world.previous[run.id] = world.started[self.key]
+            world.latest_run_ids[self.key] = run.id
+        if self.mode is RunMode.CONTINUE and self.key in world.latest_started_ids:
+            world.previous_run_ids[run.id] = world.latest_started_ids[self.key]
 
-    def _queue_by(self, now: Instant) -> Instant | None:
+    def _queue_deadline_at(self, now: Instant) -> Instant | None:
         seconds = self.queue_timeout_s
-        return None if seconds is None else later(now, seconds=seconds)
+        return None if seconds is None else add_seconds(now, seconds=seconds)
 
-    def _to_prepare(self) -> str | None:
-        if self.mode is Mode.CONTINUE or self.existing in (Existing.ASK, Existing.REPLACE):
+    def _output_action(self) -> str | None:
+        if self.mode is RunMode.CONTINUE or self.on_existing_output in (
+            OnExistingOutput.ASK,
+            OnExistingOutput.REPLACE,
+        ):
             return None
-        return self.existing.value
+        return self.on_existing_output.value
 
-    def _remember(self, world: World, run_id: RunId) -> None:
+    def _save_idempotency(self, world: BatchState, run_id: RunId) -> None:
         if self.idempotency_key is not None:
-            remember(world, self.idempotency_key, self.fingerprint, run_id)
+            save_record(world, self.idempotency_key, self.fingerprint, run_id)
 
 
-_REASONS: Final = {Busy: "busy", HasOutput: "output", NoRoom: "no_room"}
+_REJECT_REASONS: Final = {Busy: "busy", ExistingOutput: "output", LaneQueueFull: "no_room"}

@@ -24,7 +24,7 @@ KEY_LENGTH_MAX: Final = 520
 """Of a key of the shared state as JSON text, as which it is stored."""
 
 
-def fault_of_key(key: str) -> str | None:
+def key_problem(key: str) -> str | None:
     """Why nobody may write under `key` of the shared state; None: anybody may."""
     if key == RESERVED_KEY:
         return f"must not be {RESERVED_KEY}, which shows the run state"
@@ -57,12 +57,12 @@ class ErrorPolicy(StrEnum):
     """Its `error` edge, else the task fails. The task first waits for a missing worker."""
 
 
-class Mode(StrEnum):
+class ParallelMode(StrEnum):
     SEQUENTIAL = "sequential"
     CONCURRENT = "concurrent"
 
 
-class Strategy(StrEnum):
+class FailureStrategy(StrEnum):
     FAIL_FAST = "fail_fast"
     """Start no more branches. Those in flight end, and the result is the successful ones.
 
@@ -94,7 +94,7 @@ class Post:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ChoiceCase:
     action: str
     expr: Predicate
 
@@ -123,10 +123,10 @@ class Node:
     timeout_ms: int = 0
     on_error: Mapping[str, str] = field(default_factory=dict)
     parallel_services: tuple[str, ...] = ()
-    parallel_mode: Mode = Mode.SEQUENTIAL
+    parallel_mode: ParallelMode = ParallelMode.SEQUENTIAL
     max_parallel: int = 0
-    failure_strategy: Strategy = Strategy.FAIL_FAST
-    choice_cases: tuple[Case, ...] = ()
+    failure_strategy: FailureStrategy = FailureStrategy.FAIL_FAST
+    choice_cases: tuple[ChoiceCase, ...] = ()
     subflow: "Flow | None" = None
     edges: Mapping[str, str] = field(default_factory=dict)
     """Action to target, of the edges that leave it."""

@@ -4,74 +4,74 @@ import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-FAULT_COUNT_MAX: Final = 1_000
+DIAGNOSTIC_COUNT_MAX: Final = 1_000
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
-_SHOWN_LENGTH_MAX: Final = 60
+_QUOTED_LENGTH_MAX: Final = 60
 
 
-class Fault(NamedTuple):
-    place: str
+class Diagnostic(NamedTuple):
+    path: str
     problem: str
 
 
-class Report:
+class Diagnostics:
     """Collects all of it. What comes after so many of a sort is counted, not kept."""
 
     def __init__(self) -> None:
-        self.fault_count = 0
-        self._faults: list[Fault] = []
+        self.error_count = 0
+        self._errors: list[Diagnostic] = []
         self._warning_count = 0
-        self._warnings: list[Fault] = []
-        self._unknown_count = 0
-        self._unknown_fields: list[Fault] = []
+        self._warnings: list[Diagnostic] = []
+        self._unknown_field_count = 0
+        self._unknown_fields: list[Diagnostic] = []
 
-    def fault(self, place: str, problem: str) -> None:
-        self.fault_count += 1
-        if len(self._faults) < FAULT_COUNT_MAX:
-            self._faults.append(Fault(place, problem))
+    def add_error(self, place: str, problem: str) -> None:
+        self.error_count += 1
+        if len(self._errors) < DIAGNOSTIC_COUNT_MAX:
+            self._errors.append(Diagnostic(place, problem))
 
-    def warn(self, place: str, problem: str) -> None:
+    def add_warning(self, place: str, problem: str) -> None:
         self._warning_count += 1
-        if len(self._warnings) < FAULT_COUNT_MAX:
-            self._warnings.append(Fault(place, problem))
+        if len(self._warnings) < DIAGNOSTIC_COUNT_MAX:
+            self._warnings.append(Diagnostic(place, problem))
 
-    def warn_of_unknown_field(self, place: str) -> None:
+    def add_unknown_field(self, place: str) -> None:
         """Warn of a field that has no effect, and also list it separately."""
         problem = "is unknown, and has no effect"
-        self.warn(place, problem)
-        self._unknown_count += 1
-        if len(self._unknown_fields) < FAULT_COUNT_MAX:
-            self._unknown_fields.append(Fault(place, problem))
+        self.add_warning(place, problem)
+        self._unknown_field_count += 1
+        if len(self._unknown_fields) < DIAGNOSTIC_COUNT_MAX:
+            self._unknown_fields.append(Diagnostic(place, problem))
 
     @property
-    def faults(self) -> tuple[Fault, ...]:
-        return _with_rest(self._faults, self.fault_count)
+    def errors(self) -> tuple[Diagnostic, ...]:
+        return _add_overflow_entry(self._errors, self.error_count)
 
     @property
-    def warnings(self) -> tuple[Fault, ...]:
-        return _with_rest(self._warnings, self._warning_count)
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        return _add_overflow_entry(self._warnings, self._warning_count)
 
     @property
-    def unknown_fields(self) -> tuple[Fault, ...]:
-        return _with_rest(self._unknown_fields, self._unknown_count)
+    def unknown_fields(self) -> tuple[Diagnostic, ...]:
+        return _add_overflow_entry(self._unknown_fields, self._unknown_field_count)
 
 
-def member(place: str, name: str) -> str:
+def join_path(place: str, name: str) -> str:
     """The place of a member: `nodes.a`, or `nodes["a b"]` when the name is not plain."""
     if _PLAIN_NAME.match(name):
         return f"{place}.{name}" if place else name
-    return f"{place}[{shown(name)}]"
+    return f"{place}[{quote_text(name)}]"
 
 
-def shown(text: str) -> str:
+def quote_text(text: str) -> str:
     """Text as a message shows it: in quotes, on one line, not too long."""
-    cut = text if len(text) <= _SHOWN_LENGTH_MAX else f"{text[:_SHOWN_LENGTH_MAX]}…"
+    cut = text if len(text) <= _QUOTED_LENGTH_MAX else f"{text[:_QUOTED_LENGTH_MAX]}…"
     escaped = "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in cut)
     return '"' + escaped.replace('"', '\\"') + '"'
 
 
-def _with_rest(kept: Iterable[Fault], count: int) -> tuple[Fault, ...]:
+def _add_overflow_entry(kept: Iterable[Diagnostic], count: int) -> tuple[Diagnostic, ...]:
     listed = tuple(kept)
     if count == len(listed):
         return listed
-    return (*listed, Fault("definition", f"has {count - len(listed):,} more"))
+    return (*listed, Diagnostic("definition", f"has {count - len(listed):,} more"))

@@ -13,90 +13,90 @@ from headway.core.flow.definition.definition import (
     END,
     ERROR,
     ErrorPolicy,
+    FailureStrategy,
     Flow,
     Kind,
     Node,
-    Strategy,
 )
-from headway.core.flow.definition.diagnostics import Report, member, shown
-from headway.core.flow.definition.graph import all_flows
+from headway.core.flow.definition.diagnostics import Diagnostics, join_path, quote_text
+from headway.core.flow.definition.graph import iter_flows
 from headway.core.flow.definition.paths import BadPath, Path, parse_path
 
-_CALLING: Final = frozenset({Kind.EXECUTOR, Kind.LOCAL, Kind.FLOW_REF, Kind.SUBFLOW})
-_BRANCHING: Final = frozenset({Kind.PARALLEL, Kind.FOREACH})
+_CALLING_KINDS: Final = frozenset({Kind.EXECUTOR, Kind.LOCAL, Kind.FLOW_REF, Kind.SUBFLOW})
+_BRANCHING_KINDS: Final = frozenset({Kind.PARALLEL, Kind.FOREACH})
 _WAIT_KEYS: Final = {Kind.WAIT_EVENT: "signal_key", Kind.APPROVAL: "approval_key"}
 
 
-def check_handling(flow: Flow, report: Report) -> None:
+def check_error_handling(flow: Flow, report: Diagnostics) -> None:
     """Report failures without an edge, and bare names that look like paths."""
     signal_keys = {
         key
-        for _, inside in all_flows(flow)
+        for _, inside in iter_flows(flow)
         for node in inside.nodes.values()
-        for key in _heard(node)
+        for key in _signal_keys(node)
     }
-    for place, inside in all_flows(flow):
+    for place, inside in iter_flows(flow):
         # A signal sets a key of the task's own shared state, whichever subflow waits for it.
-        written = {key for node in inside.nodes.values() for key in _written(node)}
+        written = {key for node in inside.nodes.values() for key in _written_keys(node)}
         known = written if place else written | signal_keys
         for node in inside.nodes.values():
-            at = member(member(place, "nodes"), node.key)
-            _check_names(node, at, known, report, is_strict=flow.fails_on_error)
+            at = join_path(join_path(place, "nodes"), node.key)
+            _check_input_names(node, at, known, report, is_strict=flow.fails_on_error)
             if flow.error_policy is ErrorPolicy.FOLLOW_DEFAULT:
                 _warn_of_swallowed(node, at, report)
             else:
                 _warn_of_dead_actions(node, at, report)
 
 
-def _heard(node: Node) -> Iterator[str]:
+def _signal_keys(node: Node) -> Iterator[str]:
     text = node.params.get(_WAIT_KEYS.get(node.kind, ""))
     if not isinstance(text, str):
         return
     try:
-        key = parse_path(text).sole_key
+        key = parse_path(text).exact_key
     except BadPath:
         return
     if key is not None:
         yield key
 
 
-def _written(node: Node) -> Iterator[str]:
+def _written_keys(node: Node) -> Iterator[str]:
     post = node.post
     yield from (key for key in (post.output_key, post.error_key) if key)
     yield from post.output_map or ()
 
 
-def _check_names(
-    node: Node, place: str, written: set[str], report: Report, *, is_strict: bool
+def _check_input_names(
+    node: Node, place: str, written: set[str], report: Diagnostics, *, is_strict: bool
 ) -> None:
-    prep_place = member(place, "prep")
+    prep_place = join_path(place, "prep")
     inputs: dict[str, Path] = {}
     if node.prep.input_key is not None:
-        inputs[member(prep_place, "input_key")] = node.prep.input_key
+        inputs[join_path(prep_place, "input_key")] = node.prep.input_key
     for name, path in (node.prep.input_map or {}).items():
-        inputs[member(member(prep_place, "input_map"), name)] = path
+        inputs[join_path(join_path(prep_place, "input_map"), name)] = path
     for at, path in inputs.items():
         text = path.text
         if text.startswith("$") or not set(text) & {".", "["} or text in written:
             continue
         problem = (
-            f"is the bare name {shown(text)}, which no node writes: it would be null."
-            f" For a path write {shown(f'$shared.{text}')} or {shown(f'$params.{text}')}"
+            f"is the bare name {quote_text(text)}, which no node writes: it would be null."
+            f" For a path write {quote_text(f'$shared.{text}')} or {quote_text(f'$params.{text}')}"
         )
-        (report.fault if is_strict else report.warn)(at, problem)
+        (report.add_error if is_strict else report.add_warning)(at, problem)
 
 
-def _warn_of_swallowed(node: Node, place: str, report: Report) -> None:
+def _warn_of_swallowed(node: Node, place: str, report: Diagnostics) -> None:
     """Warn if a failure would follow the edge of a success."""
     target = _target_after_failure(node)
     if target is None:
         return
-    where = "ends the task as a success" if target == END else f"continues to {shown(target)}"
-    if node.kind in _BRANCHING:
+    where = "ends the task as a success" if target == END else f"continues to {quote_text(target)}"
+    if node.kind in _BRANCHING_KINDS:
         problem = f'{where} after a failed branch: set on_error, or error_policy to "fail"'
     else:
         problem = f'{where} after a failure too: add an `error` edge, or set error_policy to "fail"'
-    report.warn(place, problem)
+    report.add_warning(place, problem)
 
 
 def _target_after_failure(node: Node) -> str | None:
@@ -104,23 +104,23 @@ def _target_after_failure(node: Node) -> str | None:
     edges = node.edges
     if ANY_ERROR in node.on_error and node.on_error[ANY_ERROR] in edges:
         return None
-    if node.kind in _BRANCHING and node.failure_strategy is Strategy.FAIL_FAST:
+    if node.kind in _BRANCHING_KINDS and node.failure_strategy is FailureStrategy.FAIL_FAST:
         # The task follows its ordinary action; an `error` edge has no effect.
         ordinary = node.post.action_static or node.default_action or DEFAULT
         target = edges.get(ordinary, edges.get(DEFAULT))
         is_ended = target == END and ordinary not in edges
         return None if is_ended else target
     has_timeout = bool(node.timeout_ms or node.params.get("timeout_ms"))
-    may_fail = node.kind in _CALLING or (node.kind in _WAIT_KEYS and has_timeout)
+    may_fail = node.kind in _CALLING_KINDS or (node.kind in _WAIT_KEYS and has_timeout)
     if not may_fail or ERROR in edges:
         return None
     return edges.get(DEFAULT) or None
 
 
-def _warn_of_dead_actions(node: Node, place: str, report: Report) -> None:
+def _warn_of_dead_actions(node: Node, place: str, report: Diagnostics) -> None:
     """Warn of actions after an error that have no edge."""
     for error, action in node.on_error.items():
         if action not in node.edges:
             then = "follows the `error` edge" if ERROR in node.edges else "fails the task"
-            at = member(member(place, "on_error"), error)
-            report.warn(at, f"there is no edge for {shown(action)}: the failure {then}")
+            at = join_path(join_path(place, "on_error"), error)
+            report.add_warning(at, f"there is no edge for {quote_text(action)}: the failure {then}")

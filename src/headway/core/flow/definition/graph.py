@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from headway.core.flow.definition.definition import END, Flow, Kind, Node
-from headway.core.flow.definition.diagnostics import Report, member, shown
+from headway.core.flow.definition.diagnostics import Diagnostics, join_path, quote_text
 
-_WAITING: Final = frozenset({Kind.TIMER, Kind.WAIT_EVENT, Kind.APPROVAL})
+_WAITING_KINDS: Final = frozenset({Kind.TIMER, Kind.WAIT_EVENT, Kind.APPROVAL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offered:
+class AvailableCallees:
     """What there is to be called at the time of publishing."""
 
     services: Collection[str] = ()
@@ -19,23 +19,25 @@ class Offered:
     flows: Collection[str] = ()
 
 
-def warn_of_graph(flow: Flow, report: Report, *, offered: Offered | None) -> None:
-    for place, inside in all_flows(flow):
-        nodes_place = member(place, "nodes")
-        reached = _reached(inside)
+def check_graph(flow: Flow, report: Diagnostics, *, available: AvailableCallees | None) -> None:
+    for place, inside in iter_flows(flow):
+        nodes_place = join_path(place, "nodes")
+        reached = _find_reachable(inside)
         for key in inside.nodes:
             if key not in reached:
-                report.warn(member(nodes_place, key), "is never reached")
-        for loop in _loops(inside, lambda node: node.kind not in _WAITING):
+                report.add_warning(join_path(nodes_place, key), "is never reached")
+        for loop in _find_loops(inside, lambda node: node.kind not in _WAITING_KINDS):
             first = min(loop)
             on = "itself" if len(loop) == 1 else f"{len(loop)} nodes"
-            report.warn(member(nodes_place, first), f"is in a loop over {on} without a wait")
-        if offered is not None:
+            report.add_warning(
+                join_path(nodes_place, first), f"is in a loop over {on} without a wait"
+            )
+        if available is not None:
             for node in inside.nodes.values():
-                _warn_of_missing(node, member(nodes_place, node.key), report, offered)
+                _check_callees(node, join_path(nodes_place, node.key), report, available)
 
 
-def all_flows(flow: Flow) -> Iterator[tuple[str, Flow]]:
+def iter_flows(flow: Flow) -> Iterator[tuple[str, Flow]]:
     """Yield the flow and its subflows, each with its path in the definition."""
     waiting = [("", flow)]
     while waiting:
@@ -43,11 +45,11 @@ def all_flows(flow: Flow) -> Iterator[tuple[str, Flow]]:
         yield place, one
         for node in one.nodes.values():
             if node.subflow is not None:
-                at = member(member(member(place, "nodes"), node.key), "subflow")
+                at = join_path(join_path(join_path(place, "nodes"), node.key), "subflow")
                 waiting.append((at, node.subflow))
 
 
-def _warn_of_missing(node: Node, place: str, report: Report, offered: Offered) -> None:
+def _check_callees(node: Node, place: str, report: Diagnostics, offered: AvailableCallees) -> None:
     services = (node.service, *node.parallel_services)
     wanted: tuple[tuple[str, str, Collection[str]], ...] = (
         *(("service", name, offered.services) for name in services),
@@ -56,10 +58,12 @@ def _warn_of_missing(node: Node, place: str, report: Report, offered: Offered) -
     )
     for what, name, there in wanted:
         if name and name not in there:
-            report.warn(place, f"wants the {what} {shown(name)}, which nobody offers yet")
+            report.add_warning(
+                place, f"wants the {what} {quote_text(name)}, which nobody offers yet"
+            )
 
 
-def _reached(flow: Flow) -> set[str]:
+def _find_reachable(flow: Flow) -> set[str]:
     reached = {flow.start}
     waiting = [flow.start]
     while waiting:
@@ -75,7 +79,7 @@ def _targets(node: Node) -> set[str]:
     return set(node.edges.values()) - {END}
 
 
-def _loops(flow: Flow, is_wanted: Callable[[Node], bool]) -> Iterator[set[str]]:
+def _find_loops(flow: Flow, is_wanted: Callable[[Node], bool]) -> Iterator[set[str]]:
     """The strongly connected parts of these nodes in which one can go round.
 
     Kosaraju's two walks, without recursion: a flow may be a line of two thousand nodes.
@@ -90,15 +94,15 @@ def _loops(flow: Flow, is_wanted: Callable[[Node], bool]) -> Iterator[set[str]]:
         for target in targets:
             backward[target].append(key)
     seen: set[str] = set()
-    ended = [key for root in forward for key in _ended_from(root, forward, seen)]
+    ended = [key for root in forward for key in _finish_order(root, forward, seen)]
     seen.clear()
     for root in reversed(ended):
-        part = set(_ended_from(root, backward, seen))
+        part = set(_finish_order(root, backward, seen))
         if len(part) > 1 or (part and root in forward[root]):
             yield part
 
 
-def _ended_from(root: str, targets: Mapping[str, list[str]], seen: set[str]) -> list[str]:
+def _finish_order(root: str, targets: Mapping[str, list[str]], seen: set[str]) -> list[str]:
     """Depth first from `root`: the nodes that nobody saw before, in the order of leaving them."""
     if root in seen:
         return []

@@ -32,22 +32,22 @@ def _flow_lines(flow: Flow, prefix: str, indent: str) -> Iterator[str]:
         yield from _node_lines(node, ids[node.key], indent)
     for edge in flow.edges:
         target = f"{prefix}end((( )))" if edge.target == END else ids[edge.target]
-        label = "" if edge.action == DEFAULT else f'|"{_escaped(edge.action)}"|'
+        label = "" if edge.action == DEFAULT else f'|"{_escape(edge.action)}"|'
         yield f"{indent}{ids[edge.source]} -->{label} {target}"
 
 
 def _node_lines(node: Node, node_id: str, indent: str) -> Iterator[str]:
     if node.subflow is not None:
-        yield f'{indent}subgraph {node_id}["{_escaped(node.key)}"]'
+        yield f'{indent}subgraph {node_id}["{_escape(node.key)}"]'
         yield from _flow_lines(node.subflow, f"{node_id}_", indent + "  ")
         yield f"{indent}end"
         return
     opened, closed = _SHAPES.get(node.kind, ("[", "]"))
     callee = node.service or node.function or node.flow or ", ".join(node.parallel_services)
     label = f"{node.key}: {callee}" if callee else f"{node.key}: {node.kind.value}"
-    yield f'{indent}{node_id}{opened}"{_escaped(label)}"{closed}'
+    yield f'{indent}{node_id}{opened}"{_escape(label)}"{closed}'
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     cut = text if len(text) <= _LABEL_LENGTH_MAX else f"{text[:_LABEL_LENGTH_MAX]}…"
     return "".join(one if _PLAIN.match(one) else f"#{ord(one)};" for one in cut)

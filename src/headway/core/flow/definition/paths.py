@@ -21,7 +21,7 @@ class Root(StrEnum):
     INPUT = "$input"
 
 
-class Scope(NamedTuple):
+class PathScope(NamedTuple):
     """What a path can point at."""
 
     params: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Path:
         return first if isinstance(first, str) else None
 
     @property
-    def sole_key(self) -> str | None:
+    def exact_key(self) -> str | None:
         """The key of the shared state that it is, and does not only look under."""
         return self.shared_key if len(self.steps) == 1 else None
 
@@ -70,7 +70,7 @@ def parse_path(text: str) -> Path:
     return Path(Root.SHARED, (text,), text)
 
 
-def resolve(path: Path, scope: Scope) -> Any:
+def resolve(path: Path, scope: PathScope) -> Any:
     """What `path` points at; None when there is nothing."""
     value: Any = scope.input
     if path.root is not Root.INPUT:

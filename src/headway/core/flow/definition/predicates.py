@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from headway.core.flow.definition.diagnostics import Report, member, shown
+from headway.core.flow.definition.diagnostics import Diagnostics, join_path, quote_text
 from headway.core.flow.definition.paths import (
     BadPath,
     Path,
-    Scope,
+    PathScope,
     is_reference,
     parse_path,
     resolve,
@@ -23,7 +23,7 @@ from headway.core.flow.definition.paths import (
 
 DEPTH_MAX: Final = 32
 NODE_COUNT_MAX: Final = 1_000
-_JOINTS: Final = ("and", "or")
+_CONNECTIVES: Final = ("and", "or")
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "eq": operator.eq,
     "ne": operator.ne,
@@ -32,7 +32,7 @@ _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "ge": operator.ge,
     "le": operator.le,
 }
-OPERATORS: Final = (*_JOINTS, "not", *_COMPARISONS, "exists", "in", "contains")
+OPERATORS: Final = (*_CONNECTIVES, "not", *_COMPARISONS, "exists", "in", "contains")
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\Z")
 _NUMBER_LENGTH_MAX: Final = 400
 
@@ -51,12 +51,12 @@ class Predicate:
     """The expression as the definition has it."""
     program: tuple[Instruction, ...]
 
-    def holds(self, scope: Scope) -> bool:
+    def evaluate(self, scope: PathScope) -> bool:
         stack: list[bool] = []
         for instruction in self.program:
             arity = instruction.arity
             if not arity:
-                stack.append(_leaf_holds(instruction, scope))
+                stack.append(_evaluate_leaf(instruction, scope))
                 continue
             taken = stack[-arity:]
             del stack[-arity:]
@@ -70,7 +70,7 @@ class Predicate:
         return stack[0]
 
 
-def read_predicate(source: Any, place: str, report: Report) -> Predicate:
+def parse_predicate(source: Any, place: str, report: Diagnostics) -> Predicate:
     """The program of an expression. It is of use only when nothing was reported."""
     backwards: list[Instruction] = []
     waiting: list[tuple[Any, str, int]] = [(source, place, 1)]
@@ -79,68 +79,70 @@ def read_predicate(source: Any, place: str, report: Report) -> Predicate:
         expression, where, depth = waiting.pop()
         node_count += 1
         if node_count > NODE_COUNT_MAX:
-            report.fault(place, f"has more than {NODE_COUNT_MAX:,} operators")
+            report.add_error(place, f"has more than {NODE_COUNT_MAX:,} operators")
             break
         if depth > DEPTH_MAX:
-            report.fault(where, f"is nested deeper than {DEPTH_MAX} operators")
+            report.add_error(where, f"is nested deeper than {DEPTH_MAX} operators")
             continue
-        name, operand = _one_operator(expression, where, report)
-        if name in _JOINTS or name == "not":
-            inner = [operand] if name == "not" else _listed(name, operand, where, report)
-            inside = member(where, name)
+        name, operand = _parse_operator(expression, where, report)
+        if name in _CONNECTIVES or name == "not":
+            inner = [operand] if name == "not" else _parse_list(name, operand, where, report)
+            inside = join_path(where, name)
             for index, one in enumerate(inner):
                 at = inside if name == "not" else f"{inside}[{index}]"
                 waiting.append((one, at, depth + 1))
             backwards.append(Instruction(name, (), len(inner)))
         elif name:
-            operands = _leaf_operands(name, operand, where, report)
+            operands = _parse_leaf(name, operand, where, report)
             backwards.append(Instruction(name, operands, 0))
     # Each operator came before its operands; the machine wants it after them.
     return Predicate(source, tuple(reversed(backwards)))
 
 
-def _one_operator(expression: Any, place: str, report: Report) -> tuple[str, Any]:
+def _parse_operator(expression: Any, place: str, report: Diagnostics) -> tuple[str, Any]:
     if not isinstance(expression, dict) or len(expression) != 1:
-        report.fault(place, 'must be an object with one operator, such as {"eq": [a, b]}')
+        report.add_error(place, 'must be an object with one operator, such as {"eq": [a, b]}')
         return "", None
     [(name, operand)] = expression.items()
     if name not in OPERATORS:
-        report.fault(place, f"has no operator {shown(name)}; there is {', '.join(OPERATORS)}")
+        report.add_error(
+            place, f"has no operator {quote_text(name)}; there is {', '.join(OPERATORS)}"
+        )
         return "", None
     return name, operand
 
 
-def _listed(name: str, operand: Any, place: str, report: Report) -> list[Any]:
+def _parse_list(name: str, operand: Any, place: str, report: Diagnostics) -> list[Any]:
     if isinstance(operand, list) and operand:
         return operand
-    report.fault(member(place, name), "must be a list of one expression or more")
+    report.add_error(join_path(place, name), "must be a list of one expression or more")
     return []
 
 
-def _leaf_operands(name: str, operand: Any, place: str, report: Report) -> tuple[Any, ...]:
-    place = member(place, name)
+def _parse_leaf(name: str, operand: Any, place: str, report: Diagnostics) -> tuple[Any, ...]:
+    place = join_path(place, name)
     if name == "exists":
         if not isinstance(operand, str) or not is_reference(operand):
-            report.fault(place, "must be a path that begins with $params., $shared. or $input")
+            report.add_error(place, "must be a path that begins with $params., $shared. or $input")
             return ()
-        return (_operand(operand, place, report),)
+        return (_parse_operand(operand, place, report),)
     if not isinstance(operand, list) or len(operand) != 2:
-        report.fault(place, "must be a list of two values")
+        report.add_error(place, "must be a list of two values")
         return ()
-    return tuple(_operand(one, f"{place}[{at}]", report) for at, one in enumerate(operand))
+    return tuple(_parse_operand(one, f"{place}[{at}]", report) for at, one in enumerate(operand))
 
 
-def _operand(value: Any, place: str, report: Report) -> Any:
+def _parse_operand(value: Any, place: str, report: Diagnostics) -> Any:
     if not isinstance(value, str) or not is_reference(value):
         return value
     try:
         return parse_path(value)
     except BadPath as error:
-        report.fault(place, str(error))
+        report.add_error(place, str(error))
         return None
 
 
-def _leaf_holds(instruction: Instruction, scope: Scope) -> bool:
+def _evaluate_leaf(instruction: Instruction, scope: PathScope) -> bool:
     values = [resolve(one, scope) if isinstance(one, Path) else one for one in instruction.operands]
     match instruction.operator:
         case "exists":
@@ -195,18 +197,18 @@ def _as_number(value: Any) -> int | float | None:
 
 
 def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else _encode(_plain(value))
+    return value if isinstance(value, str) else _encode(_normalize_numbers(value))
 
 
-def _plain(value: Any) -> Any:
+def _normalize_numbers(value: Any) -> Any:
     """2.0 as 2, within lists and objects too. Documents are never deep, so this may recurse."""
     match value:
         case float():
             return int(value) if value.is_integer() else value
         case list():
-            return [_plain(one) for one in value]
+            return [_normalize_numbers(one) for one in value]
         case dict():
-            return {name: _plain(one) for name, one in value.items()}
+            return {name: _normalize_numbers(one) for name, one in value.items()}
         case _:
             return value
 

@@ -10,10 +10,10 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from headway.core.document import NAME_LENGTH_MAX
-from headway.core.flow.definition.definition import ANY_ERROR, RESERVED_KEY, Case, fault_of_key
-from headway.core.flow.definition.diagnostics import Report, member, shown
+from headway.core.flow.definition.definition import ANY_ERROR, RESERVED_KEY, ChoiceCase, key_problem
+from headway.core.flow.definition.diagnostics import Diagnostics, join_path, quote_text
 from headway.core.flow.definition.paths import BadPath, Path, parse_path
-from headway.core.flow.definition.predicates import OPERATORS, read_predicate
+from headway.core.flow.definition.predicates import OPERATORS, parse_predicate
 
 JsonSchema = dict[str, Any]
 UNSUPPORTED_FIELDS: Final = frozenset({"exec_type", "func", "script"})
@@ -25,17 +25,17 @@ EXEC_TYPE: Final = "http"
 
 
 class Shape(Protocol):
-    def read(self, value: Any, place: str, report: Report) -> Any: ...
+    def parse(self, value: Any, place: str, report: Diagnostics) -> Any: ...
 
-    def write(self, value: Any) -> Any:
+    def to_json(self, value: Any) -> Any:
         """JSON that is read as the same value."""
         ...
 
     def schema(self) -> JsonSchema: ...
 
 
-def members_of(
-    value: Any, fields: Container[str], place: str, report: Report
+def iter_members(
+    value: Any, fields: Container[str], place: str, report: Diagnostics
 ) -> Iterator[tuple[str, Any]]:
     """The fields that are set, under their own names.
 
@@ -44,7 +44,7 @@ def members_of(
     the definition means.
     """
     if not isinstance(value, dict):
-        report.fault(place, "must be an object")
+        report.add_error(place, "must be an object")
         return
     seen: set[str] = set()
     for name, one in value.items():
@@ -52,79 +52,85 @@ def members_of(
         if known not in fields:
             _report_unknown(name, one, place, report)
         elif known in seen:
-            report.fault(member(place, name), f"comes twice, in two spellings of {shown(known)}")
+            report.add_error(
+                join_path(place, name), f"comes twice, in two spellings of {quote_text(known)}"
+            )
         else:
             seen.add(known)
             if one is not None and one != "":
                 yield known, one
 
 
-def _report_unknown(name: str, value: Any, place: str, report: Report) -> None:
+def _report_unknown(name: str, value: Any, place: str, report: Diagnostics) -> None:
     """Refuse a field of another dialect that would change the meaning; warn of any other (R5.15).
 
     An empty value has no effect: some clients always write these fields, as null or an empty list.
     """
     lowered = name.lower()
     if lowered not in UNSUPPORTED_FIELDS and not lowered.endswith(UNSUPPORTED_SUFFIX):
-        report.warn_of_unknown_field(member(place, name))
+        report.add_unknown_field(join_path(place, name))
     elif value in (None, "", [], {}) or (lowered == "exec_type" and value == EXEC_TYPE):
         return
     elif lowered == "exec_type":
-        problem = f"must be {shown(EXEC_TYPE)}: headway calls workers over HTTP only"
-        report.fault(member(place, name), problem)
+        problem = f"must be {quote_text(EXEC_TYPE)}: headway calls workers over HTTP only"
+        report.add_error(join_path(place, name), problem)
     else:
-        report.fault(member(place, name), "is not supported, and would change what the flow does")
+        report.add_error(
+            join_path(place, name), "is not supported, and would change what the flow does"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    is_key: bool = False
+    is_shared_key: bool = False
     """Whether it is a key of the shared state that is written."""
 
-    def read(self, value: Any, place: str, report: Report) -> str:
+    def parse(self, value: Any, place: str, report: Diagnostics) -> str:
         if not isinstance(value, str):
-            report.fault(place, "must be text")
+            report.add_error(place, "must be text")
             return ""
         if len(value) > NAME_LENGTH_MAX:
-            report.fault(place, f"has {len(value):,} characters; the limit is {NAME_LENGTH_MAX}")
-        elif self.is_key and (problem := fault_of_key(value)) is not None:
-            report.fault(place, problem)
+            report.add_error(
+                place, f"has {len(value):,} characters; the limit is {NAME_LENGTH_MAX}"
+            )
+        elif self.is_shared_key and (problem := key_problem(value)) is not None:
+            report.add_error(place, problem)
         return value
 
-    def write(self, value: str) -> str:
+    def to_json(self, value: str) -> str:
         return value
 
     def schema(self) -> JsonSchema:
         told: JsonSchema = {"type": "string", "maxLength": NAME_LENGTH_MAX}
-        return told | ({"not": {"const": RESERVED_KEY}} if self.is_key else {})
+        return told | ({"not": {"const": RESERVED_KEY}} if self.is_shared_key else {})
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    most: int
+    maximum: int
 
-    def read(self, value: Any, place: str, report: Report) -> int:
+    def parse(self, value: Any, place: str, report: Diagnostics) -> int:
         is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-        if isinstance(value, bool) or not is_whole or not 0 <= value <= self.most:
-            report.fault(place, f"must be a whole number from 0 to {self.most:,}")
+        if isinstance(value, bool) or not is_whole or not 0 <= value <= self.maximum:
+            report.add_error(place, f"must be a whole number from 0 to {self.maximum:,}")
             return 0
         return int(value)
 
-    def write(self, value: int) -> int:
+    def to_json(self, value: int) -> int:
         return value
 
     def schema(self) -> JsonSchema:
-        return {"type": "integer", "minimum": 0, "maximum": self.most}
+        return {"type": "integer", "minimum": 0, "maximum": self.maximum}
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    def read(self, value: Any, place: str, report: Report) -> bool:
+    def parse(self, value: Any, place: str, report: Diagnostics) -> bool:
         if not isinstance(value, bool):
-            report.fault(place, "must be true or false")
+            report.add_error(place, "must be true or false")
         return value is True
 
-    def write(self, value: bool) -> bool:
+    def to_json(self, value: bool) -> bool:
         return value
 
     def schema(self) -> JsonSchema:
@@ -132,35 +138,35 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    words: type[StrEnum]
+class EnumValue:
+    enum: type[StrEnum]
 
-    def read(self, value: Any, place: str, report: Report) -> StrEnum | None:
-        if isinstance(value, str) and value in set(self.words):
-            return self.words(value)
-        report.fault(place, f"must be one of: {', '.join(self.words)}")
+    def parse(self, value: Any, place: str, report: Diagnostics) -> StrEnum | None:
+        if isinstance(value, str) and value in set(self.enum):
+            return self.enum(value)
+        report.add_error(place, f"must be one of: {', '.join(self.enum)}")
         return None
 
-    def write(self, value: StrEnum) -> str:
+    def to_json(self, value: StrEnum) -> str:
         return value.value
 
     def schema(self) -> JsonSchema:
-        return {"enum": [word.value for word in self.words]}
+        return {"enum": [word.value for word in self.enum]}
 
 
 @dataclass(frozen=True, slots=True)
 class PathText:
-    def read(self, value: Any, place: str, report: Report) -> Path | None:
+    def parse(self, value: Any, place: str, report: Diagnostics) -> Path | None:
         if not isinstance(value, str):
-            report.fault(place, "must be a path, as text")
+            report.add_error(place, "must be a path, as text")
             return None
         try:
             return parse_path(value)
         except BadPath as error:
-            report.fault(place, str(error))
+            report.add_error(place, str(error))
             return None
 
-    def write(self, value: Path) -> str:
+    def to_json(self, value: Path) -> str:
         return value.text
 
     def schema(self) -> JsonSchema:
@@ -171,13 +177,13 @@ class PathText:
 class NameOrPath:
     """A name in the output or the shared state; or a path, which begins with `$`."""
 
-    def read(self, value: Any, place: str, report: Report) -> str:
-        text = Text().read(value, place, report)
+    def parse(self, value: Any, place: str, report: Diagnostics) -> str:
+        text = Text().parse(value, place, report)
         if text.startswith("$"):
-            PathText().read(text, place, report)
+            PathText().parse(text, place, report)
         return text
 
-    def write(self, value: str) -> str:
+    def to_json(self, value: str) -> str:
         return value
 
     def schema(self) -> JsonSchema:
@@ -186,13 +192,13 @@ class NameOrPath:
 
 @dataclass(frozen=True, slots=True)
 class AnyObject:
-    def read(self, value: Any, place: str, report: Report) -> Mapping[str, Any]:
+    def parse(self, value: Any, place: str, report: Diagnostics) -> Mapping[str, Any]:
         if isinstance(value, dict):
             return value
-        report.fault(place, "must be an object")
+        report.add_error(place, "must be an object")
         return {}
 
-    def write(self, value: Mapping[str, Any]) -> dict[str, Any]:
+    def to_json(self, value: Mapping[str, Any]) -> dict[str, Any]:
         return dict(value)
 
     def schema(self) -> JsonSchema:
@@ -200,70 +206,73 @@ class AnyObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class ListOf:
     """A list of one shape."""
 
-    each: Shape
-    most: int
+    item: Shape
+    count_max: int
 
-    def read(self, value: Any, place: str, report: Report) -> tuple[Any, ...]:
+    def parse(self, value: Any, place: str, report: Diagnostics) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            report.fault(place, "must be a list")
+            report.add_error(place, "must be a list")
             return ()
-        if len(value) > self.most:
-            report.fault(place, f"has {len(value):,} members; the limit is {self.most:,}")
+        if len(value) > self.count_max:
+            report.add_error(place, f"has {len(value):,} members; the limit is {self.count_max:,}")
             return ()
-        return tuple(self.each.read(one, f"{place}[{at}]", report) for at, one in enumerate(value))
+        return tuple(self.item.parse(one, f"{place}[{at}]", report) for at, one in enumerate(value))
 
-    def write(self, value: tuple[Any, ...]) -> list[Any]:
-        return [self.each.write(one) for one in value]
+    def to_json(self, value: tuple[Any, ...]) -> list[Any]:
+        return [self.item.to_json(one) for one in value]
 
     def schema(self) -> JsonSchema:
-        return {"type": "array", "items": self.each.schema(), "maxItems": self.most}
+        return {"type": "array", "items": self.item.schema(), "maxItems": self.count_max}
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class MapOf:
     """An object whose names are free, and whose members have one shape."""
 
-    each: Shape
-    are_keys: bool = False
+    item: Shape
+    has_shared_keys: bool = False
     """Whether its names are keys of the shared state that are written."""
 
-    def read(self, value: Any, place: str, report: Report) -> dict[str, Any]:
+    def parse(self, value: Any, place: str, report: Diagnostics) -> dict[str, Any]:
         if not isinstance(value, dict):
-            report.fault(place, "must be an object")
+            report.add_error(place, "must be an object")
             return {}
-        for name in value if self.are_keys else ():
-            Text(is_key=True).read(name, member(place, name), report)
+        for name in value if self.has_shared_keys else ():
+            Text(is_shared_key=True).parse(name, join_path(place, name), report)
         return {
-            name: self.each.read(one, member(place, name), report) for name, one in value.items()
+            name: self.item.parse(one, join_path(place, name), report)
+            for name, one in value.items()
         }
 
-    def write(self, value: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self.each.write(one) for name, one in value.items()}
+    def to_json(self, value: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self.item.to_json(one) for name, one in value.items()}
 
     def schema(self) -> JsonSchema:
-        told: JsonSchema = {"type": "object", "additionalProperties": self.each.schema()}
-        return told | ({"propertyNames": Text(is_key=True).schema()} if self.are_keys else {})
+        told: JsonSchema = {"type": "object", "additionalProperties": self.item.schema()}
+        return told | (
+            {"propertyNames": Text(is_shared_key=True).schema()} if self.has_shared_keys else {}
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorActions:
     """One action for every error, or an action for each error's text."""
 
-    def read(self, value: Any, place: str, report: Report) -> Mapping[str, str]:
+    def parse(self, value: Any, place: str, report: Diagnostics) -> Mapping[str, str]:
         if isinstance(value, str):
-            return {ANY_ERROR: Text().read(value, place, report)}
+            return {ANY_ERROR: Text().parse(value, place, report)}
         if isinstance(value, dict):
             return {
-                error: Text().read(action, member(place, error), report)
+                error: Text().parse(action, join_path(place, error), report)
                 for error, action in value.items()
             }
-        report.fault(place, "must be an action, or an object that gives errors their actions")
+        report.add_error(place, "must be an action, or an object that gives errors their actions")
         return {}
 
-    def write(self, value: Mapping[str, str]) -> Any:
+    def to_json(self, value: Mapping[str, str]) -> Any:
         return value[ANY_ERROR] if list(value) == [ANY_ERROR] else dict(value)
 
     def schema(self) -> JsonSchema:
@@ -273,22 +282,22 @@ class ErrorActions:
 
 @dataclass(frozen=True, slots=True)
 class CaseShape:
-    def read(self, value: Any, place: str, report: Report) -> Case | None:
+    def parse(self, value: Any, place: str, report: Diagnostics) -> ChoiceCase | None:
         if not isinstance(value, dict):
-            report.fault(place, "must be an object with `action` and `expr`")
+            report.add_error(place, "must be an object with `action` and `expr`")
             return None
-        value = dict(members_of(value, {"action", "expr"}, place, report))
+        value = dict(iter_members(value, {"action", "expr"}, place, report))
         action = value.get("action")
         if not isinstance(action, str) or not action:
-            report.fault(member(place, "action"), "must be the name of an action")
+            report.add_error(join_path(place, "action"), "must be the name of an action")
             action = ""
-        Text().read(action, member(place, "action"), report)
+        Text().parse(action, join_path(place, "action"), report)
         if "expr" not in value:
-            report.fault(member(place, "expr"), "is missing")
+            report.add_error(join_path(place, "expr"), "is missing")
             return None
-        return Case(action, read_predicate(value["expr"], member(place, "expr"), report))
+        return ChoiceCase(action, parse_predicate(value["expr"], join_path(place, "expr"), report))
 
-    def write(self, value: Case) -> dict[str, Any]:
+    def to_json(self, value: ChoiceCase) -> dict[str, Any]:
         return {"action": value.action, "expr": value.expr.source}
 
     def schema(self) -> JsonSchema:

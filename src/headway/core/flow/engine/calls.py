@@ -12,134 +12,136 @@ worker may have done its work, and the next worker does it again: calls are made
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from headway.core.flow.definition.definition import Kind, Mode, Node
+from headway.core.flow.definition.definition import Kind, Node, ParallelMode
 from headway.core.flow.engine.effects import (
+    CallFlow,
     CallFunction,
     CallService,
-    Command,
-    StartChild,
+    Effect,
 )
-from headway.core.flow.engine.inputs import Answered, Failed, Untaken, Worker
-from headway.core.flow.engine.node_handler import Rules
+from headway.core.flow.engine.inputs import Answered, CalleeUnavailable, Failed, WorkerRef
+from headway.core.flow.engine.node_handler import NodeHandler
 from headway.core.flow.engine.state import Branch, Frame, NodeRunStatus
-from headway.core.flow.engine.step_context import MILLISECOND, Walk, has_prep
-from headway.core.ids import SECOND, Instant
+from headway.core.flow.engine.step_context import MILLISECOND, StepContext, has_prep
+from headway.core.ids import SECOND_US, Instant
 
 TIMEOUT: Final = "timeout"
-UNTOLD: Final = "failed"
+UNSPECIFIED_ERROR: Final = "failed"
 """For a failure that does not say why."""
 ERROR_LENGTH_MAX: Final = 4_000
 ANOTHER_FAILED: Final = "another branch failed"
-ASKED_COUNT_MAX: Final = 1_000
+WORKER_COUNT_MAX: Final = 1_000
 """How many workers are called at most within a try without `max_attempts`."""
 OPEN_COUNT_DEFAULT: Final = 100
 """How many branches are open at once in a concurrent node that does not say."""
-UNTAKEN_US_MIN: Final = SECOND
-UNTAKEN_US_MAX: Final = 10 * SECOND
+RETRY_PAUSE_US_MIN: Final = SECOND_US
+RETRY_PAUSE_US_MAX: Final = 10 * SECOND_US
 """How long a call that nobody could make rests, at least and at most, until it is tried again."""
 
 
-class CallRules(Rules):
+class CallHandler(NodeHandler):
     """What the kinds that call have in common; each says what its branches are."""
 
-    def restore(self, frame: Frame) -> None:
+    def resolve_branches(self, frame: Frame) -> None:
         """Find the branches in the node and its input. ValueError says why there are none."""
         raise NotImplementedError
 
-    def settle(
+    def finish_branch(
         self,
-        walk: Walk,
+        walk: StepContext,
         frame: Frame,
         branch: Branch,
         *,
         output: Any,
         error: str,
-        by: Worker | None,
+        worker: WorkerRef | None,
     ) -> None:
         """A branch is decided: record it, and go on."""
         raise NotImplementedError
 
-    def enter(self, walk: Walk, frame: Frame) -> None:
+    def enter(self, walk: StepContext, frame: Frame) -> None:
         try:
-            self.restore(frame)
+            self.resolve_branches(frame)
         except ValueError as error:
             walk.fail_try(frame, str(error), is_final=True)
             return
         if frame.branch_count:
-            self.launch(walk, frame)
+            self.launch_branches(walk, frame)
         else:
-            self.nothing_to_call(walk, frame)
+            self.handle_no_branches(walk, frame)
 
-    def nothing_to_call(self, walk: Walk, frame: Frame) -> None:
+    def handle_no_branches(self, walk: StepContext, frame: Frame) -> None:
         raise NotImplementedError
 
-    def look(self, walk: Walk, frame: Frame) -> None:
+    def handle_wake(self, walk: StepContext, frame: Frame) -> None:
         """Call what is to be called by now, and give up what has taken too long."""
         alarms = frame.alarms  # The frame has others once the node is over.
         while alarms and alarms[0][0] <= walk.now and frame.alarms is alarms:
             at, index = heappop(alarms)
-            branch = frame.open.get(index)
-            if branch is None or branch.rings_at != at:
+            branch = frame.open_branches.get(index)
+            if branch is None or branch.alarm_at != at:
                 continue
-            if branch.due_at is not None and branch.due_at <= walk.now:
+            if branch.deadline_at is not None and branch.deadline_at <= walk.now:
                 walk.cancel_call(frame, branch)
                 if branch.is_issued:
                     self._end_wait(walk, frame, frame.service_of(branch))
-                self._lose(walk, frame, branch, TIMEOUT)
+                self._fail_branch_try(walk, frame, branch, TIMEOUT)
             else:
                 self._call(walk, frame, branch)
 
-    def launch(self, walk: Walk, frame: Frame) -> None:
+    def launch_branches(self, walk: StepContext, frame: Frame) -> None:
         """Start branches, as many as may be open at once."""
         limit = open_count_max(frame.node)
-        while frame.launched < frame.branch_count and len(frame.open) < limit:
-            index = frame.launched
-            frame.launched += 1
-            branch = Branch(index, call_id(frame, index, try_no=1, attempt=1))
-            frame.open[index] = branch
+        while frame.launched_count < frame.branch_count and len(frame.open_branches) < limit:
+            index = frame.launched_count
+            frame.launched_count += 1
+            branch = Branch(index, make_call_id(frame, index, try_no=1, attempt=1))
+            frame.open_branches[index] = branch
             self._call(walk, frame, branch)
 
     # What comes back.
 
-    def answered(self, walk: Walk, frame: Frame, answer: Answered) -> bool:
+    def handle_answer(self, walk: StepContext, frame: Frame, answer: Answered) -> bool:
         """False when nobody waits for it."""
-        branch = branch_of(frame, answer.call_id)
+        branch = find_branch(frame, answer.call_id)
         if branch is None:
             return False
-        del frame.open[branch.index]
+        del frame.open_branches[branch.index]
         self._end_wait(walk, frame, frame.service_of(branch))
-        frame.done[branch.index] = answer.result
-        self.settle(walk, frame, branch, output=answer.result, error="", by=answer.worker)
+        frame.results[branch.index] = answer.result
+        self.finish_branch(
+            walk, frame, branch, output=answer.result, error="", worker=answer.worker
+        )
         return True
 
-    def failed(
-        self, walk: Walk, frame: Frame, failure: Failed, *, is_untaken: bool = False
+    def handle_failure(
+        self, walk: StepContext, frame: Frame, failure: Failed, *, is_unavailable: bool = False
     ) -> bool:
         """Return False if no call waits for it. `is_untaken` if no worker has begun the call."""
-        branch = branch_of(frame, failure.call_id)
+        branch = find_branch(frame, failure.call_id)
         if branch is None:
             return False
         node = frame.node
-        error, worker = failure.error[:ERROR_LENGTH_MAX] or UNTOLD, failure.worker
-        if worker is not None and not is_untaken:
+        error, worker = failure.error[:ERROR_LENGTH_MAX] or UNSPECIFIED_ERROR, failure.worker
+        if worker is not None and not is_unavailable:
             self._end_wait(walk, frame, frame.service_of(branch))
-        is_last = failure.is_final or failure.is_last or is_untaken or frame.is_stopped
+        is_last = failure.is_final or failure.is_last_worker or is_unavailable or frame.is_stopped
         if worker is None and branch.error:
             # The error of the last worker is more useful than that no other worker is left.
             error, worker = branch.error, branch.worker
-        elif worker is not None and not is_last and _may_ask_another(node, branch):
+        elif worker is not None and not is_last and _may_try_another_worker(node, branch):
             branch.excluded = (*branch.excluded, worker.id)
             branch.error, branch.worker = error, worker
             branch.attempt += 1
-            frame.has_asked_another = True
-            self._put_off(walk, frame, branch, node.attempt_delay_ms)
+            frame.has_tried_another_worker = True
+            self._schedule_call(walk, frame, branch, node.attempt_delay_ms)
             return True
-        self._lose(walk, frame, branch, error, by=worker, is_final=failure.is_final)
+        self._fail_branch_try(walk, frame, branch, error, worker=worker, is_final=failure.is_final)
         return True
 
-    def untaken(self, walk: Walk, frame: Frame, call: Untaken) -> bool:
+    def handle_unavailable(self, walk: StepContext, frame: Frame, call: CalleeUnavailable) -> bool:
         """Put it off, each time for about as long as it has been waited for; its time runs on."""
-        branch = branch_of(frame, call.call_id)
+        branch = find_branch(frame, call.call_id)
         if branch is None:
             return False
         if not frame.node.function:
@@ -147,33 +149,40 @@ class CallRules(Rules):
         if branch.started_at is None:
             return False
         if frame.is_stopped:
-            self._lose(walk, frame, branch, call.error, is_final=True)
+            self._fail_branch_try(walk, frame, branch, call.error, is_final=True)
             return True
-        self._rest(frame, branch, Instant(walk.now + rest_us(walk.now - branch.started_at)))
+        self._pause_call(
+            frame, branch, Instant(walk.now + retry_pause_us(walk.now - branch.started_at))
+        )
         return True
 
-    def offered(self, walk: Walk, frame: Frame, service: str) -> bool:
+    def handle_offer(self, walk: StepContext, frame: Frame, service: str) -> bool:
         """Make the calls that wait for this service. Return False if there are none."""
-        waiting = [one for one in frame.open.values() if one.awaited_service == service]
+        waiting = [one for one in frame.open_branches.values() if one.awaited_service == service]
         for branch in waiting:
             self._call(walk, frame, branch)
         if waiting:
             self._end_wait(walk, frame, service)
         return bool(waiting)
 
-    def _end_wait(self, walk: Walk, frame: Frame, service: str) -> None:
+    def _end_wait(self, walk: StepContext, frame: Frame, service: str) -> None:
         """Let the next wait for the service have its whole time, as it has a worker.
 
         If other calls still rest, their wait begins again now.
         """
         if service not in frame.missing_since:
             return
-        if any(one.is_untaken and frame.service_of(one) == service for one in frame.open.values()):
+        if any(
+            one.is_awaiting_callee and frame.service_of(one) == service
+            for one in frame.open_branches.values()
+        ):
             frame.missing_since[service] = walk.now
         else:
             del frame.missing_since[service]
 
-    def _await_worker(self, walk: Walk, frame: Frame, branch: Branch, call: Untaken) -> bool:
+    def _await_worker(
+        self, walk: StepContext, frame: Frame, branch: Branch, call: CalleeUnavailable
+    ) -> bool:
         """Wait for a worker if the flow's policy allows it and time is left, else fail.
 
         Without any live worker the call waits until one registers. A worker that is registered but
@@ -184,7 +193,7 @@ class CallRules(Rules):
         may_wait = flow.fails_on_error and flow.worker_wait_ms and not frame.is_stopped
         failure = Failed(call.call_id, call.error, call.worker)
         if not may_wait or branch.excluded:
-            return self.failed(walk, frame, failure, is_untaken=True)
+            return self.handle_failure(walk, frame, failure, is_unavailable=True)
         service = frame.service_of(branch)
         since = frame.missing_since.setdefault(service, walk.now)
         until = Instant(since + flow.worker_wait_ms * MILLISECOND)
@@ -193,67 +202,71 @@ class CallRules(Rules):
             if call.worker is None:
                 waited = f"none offered {service!r} within {flow.worker_wait_ms / 1_000:g} s"
                 failure = failure._replace(error=f"{call.error}: {waited}")
-            return self.failed(walk, frame, failure, is_untaken=True)
-        branch.started_at = branch.due_at = None
+            return self.handle_failure(walk, frame, failure, is_unavailable=True)
+        branch.started_at = branch.deadline_at = None
         if call.worker is None:
             branch.awaited_service = service
-            self._rest(frame, branch, until)
+            self._pause_call(frame, branch, until)
         else:
-            again_at = Instant(walk.now + rest_us(walk.now - since))
-            self._rest(frame, branch, min(again_at, until))
+            again_at = Instant(walk.now + retry_pause_us(walk.now - since))
+            self._pause_call(frame, branch, min(again_at, until))
         return True
 
-    def _rest(self, frame: Frame, branch: Branch, until: Instant) -> None:
-        branch.is_untaken = True
+    def _pause_call(self, frame: Frame, branch: Branch, until: Instant) -> None:
+        branch.is_awaiting_callee = True
         branch.is_issued = False
         branch.call_at = until
         self.set_alarm(frame, branch)
 
-    def _lose(
+    def _fail_branch_try(
         self,
-        walk: Walk,
+        walk: StepContext,
         frame: Frame,
         branch: Branch,
         error: str,
         *,
-        by: Worker | None = None,
+        worker: WorkerRef | None = None,
         is_final: bool = False,
     ) -> None:
         """This try of the branch is lost."""
         node = frame.node
         if branch.try_no > node.max_retries or is_final or frame.is_stopped:
-            del frame.open[branch.index]
+            del frame.open_branches[branch.index]
             frame.errors[branch.index] = error
-            self.settle(walk, frame, branch, output=None, error=error, by=by)
+            self.finish_branch(walk, frame, branch, output=None, error=error, worker=worker)
             return
         walk.record(
-            frame, NodeRunStatus.ERROR, error=error, branch=branch, worker=by, is_settled=False
+            frame, NodeRunStatus.ERROR, error=error, branch=branch, worker=worker, is_settled=False
         )
         branch.try_no += 1
         branch.attempt = 1
         branch.excluded = ()
         branch.error, branch.worker = "", None
-        branch.started_at = branch.due_at = None
-        branch.is_untaken = False
+        branch.started_at = branch.deadline_at = None
+        branch.is_awaiting_callee = False
         branch.awaited_service = ""
-        self._put_off(walk, frame, branch, node.wait_ms)
+        self._schedule_call(walk, frame, branch, node.wait_ms)
 
-    def abandon(self, walk: Walk, frame: Frame) -> None:
+    def abandon_waiting_calls(self, walk: StepContext, frame: Frame) -> None:
         """What waits to be called again is not called any more.
 
         After a crash, what is to be called at once may be under way already, and is waited for.
         """
-        for branch in list(frame.open.values()):
+        for branch in list(frame.open_branches.values()):
             is_idle = not branch.is_issued
             if branch.call_at is not None and (is_idle or branch.call_at >= walk.now):
-                del frame.open[branch.index]
+                del frame.open_branches[branch.index]
                 walk.record(frame, NodeRunStatus.CANCELED, error=ANOTHER_FAILED, branch=branch)
                 frame.errors[branch.index] = ANOTHER_FAILED
 
     # What goes out.
 
-    def _put_off(self, walk: Walk, frame: Frame, branch: Branch, delay_ms: int) -> None:
-        branch.call_id = call_id(frame, branch.index, try_no=branch.try_no, attempt=branch.attempt)
+    def _schedule_call(
+        self, walk: StepContext, frame: Frame, branch: Branch, delay_ms: int
+    ) -> None:
+        branch.call_id = make_call_id(
+            frame, branch.index, try_no=branch.try_no, attempt=branch.attempt
+        )
         if delay_ms:
             branch.is_issued = False
             branch.call_at = Instant(walk.now + delay_ms * MILLISECOND)
@@ -261,94 +274,99 @@ class CallRules(Rules):
         else:
             self._call(walk, frame, branch)
 
-    def _call(self, walk: Walk, frame: Frame, branch: Branch) -> None:
+    def _call(self, walk: StepContext, frame: Frame, branch: Branch) -> None:
         branch.call_at = None
         branch.is_issued = True
-        branch.is_untaken = False
+        branch.is_awaiting_callee = False
         branch.awaited_service = ""
         if branch.started_at is None:
             branch.started_at = walk.now
             timeout_ms = frame.node.timeout_ms
             if timeout_ms:
-                branch.due_at = Instant(walk.now + timeout_ms * MILLISECOND)
+                branch.deadline_at = Instant(walk.now + timeout_ms * MILLISECOND)
         self.set_alarm(frame, branch)
-        walk.commit.commands.append(self._command(frame, branch))
+        walk.result.effects.append(self._build_effect(frame, branch))
 
     def set_alarm(self, frame: Frame, branch: Branch) -> None:
-        rings_at = branch.rings_at
+        rings_at = branch.alarm_at
         if rings_at is not None:
             heappush(frame.alarms, (rings_at, branch.index))
 
-    def _command(self, frame: Frame, branch: Branch) -> Command:
+    def _build_effect(self, frame: Frame, branch: Branch) -> Effect:
         node = frame.node
         given = frame.input_of(branch)
         if node.flow:
             is_given = node.kind is Kind.FOREACH or has_prep(node)
-            params = {**frame.merged, "input": given} if is_given else frame.merged
-            return StartChild(branch.call_id, node.flow, node.version, params)
+            params = {**frame.merged_params, "input": given} if is_given else frame.merged_params
+            return CallFlow(branch.call_id, node.flow, node.version, params)
         if node.function:
             return CallFunction(
-                branch.call_id, node.function, given, frame.merged, branch.try_no, branch.due_at
+                branch.call_id,
+                node.function,
+                given,
+                frame.merged_params,
+                branch.try_no,
+                branch.deadline_at,
             )
         return CallService(
             branch.call_id,
             frame.service_of(branch),
             given,
-            frame.merged,
+            frame.merged_params,
             branch.try_no,
             branch.attempt,
             branch.excluded,
             node.weighted_by_load,
-            branch.due_at,
-            _may_ask_another(node, branch),
+            branch.deadline_at,
+            _may_try_another_worker(node, branch),
         )
 
 
-class OneCall(CallRules):
+class SingleCallHandler(CallHandler):
     """A node whose result is the result of its one call."""
 
-    def restore(self, frame: Frame) -> None:
+    def resolve_branches(self, frame: Frame) -> None:
         frame.branch_count = 1
 
-    def settle(
+    def finish_branch(
         self,
-        walk: Walk,
+        walk: StepContext,
         frame: Frame,
         branch: Branch,
         *,
         output: Any,
         error: str,
-        by: Worker | None,
+        worker: WorkerRef | None,
     ) -> None:
         if error:
-            walk.fail(frame, error, branch=branch, worker=by)
+            walk.fail(frame, error, branch=branch, worker=worker)
         else:
-            walk.succeed(frame, output, branch=branch, worker=by)
+            walk.succeed(frame, output, branch=branch, worker=worker)
 
 
-def _may_ask_another(node: Node, branch: Branch) -> bool:
-    return branch.attempt < (node.max_attempts or ASKED_COUNT_MAX)
+def _may_try_another_worker(node: Node, branch: Branch) -> bool:
+    return branch.attempt < (node.max_attempts or WORKER_COUNT_MAX)
 
 
-def rest_us(waited_us: int) -> int:
+def retry_pause_us(waited_us: int) -> int:
     """Return the pause of a call that no worker took: the time it has waited, within limits."""
-    return min(max(waited_us, UNTAKEN_US_MIN), UNTAKEN_US_MAX)
+    return min(max(waited_us, RETRY_PAUSE_US_MIN), RETRY_PAUSE_US_MAX)
 
 
 def open_count_max(node: Node) -> int:
-    if node.parallel_mode is Mode.SEQUENTIAL:
+    if node.parallel_mode is ParallelMode.SEQUENTIAL:
         return 1
     return node.max_parallel or OPEN_COUNT_DEFAULT
 
 
-def call_id(frame: Frame, index: int, *, try_no: int, attempt: int) -> str:
+def make_call_id(frame: Frame, index: int, *, try_no: int, attempt: int) -> str:
     """The same after a crash; never the same for another visit, branch, try or worker."""
-    return f"{frame.since}.{index}.{try_no}.{attempt}"
+    return f"{frame.entered_row_count}.{index}.{try_no}.{attempt}"
 
 
-def branch_of(frame: Frame, wanted: str) -> Branch | None:
+def find_branch(frame: Frame, wanted: str) -> Branch | None:
     """The branch that waits for this call, if any does. The id may be anything."""
     parts = wanted.split(".", 2)
     is_index = len(parts) == 3 and parts[1].isdecimal() and len(parts[1]) < 10
-    branch = frame.open.get(int(parts[1])) if is_index else None
+    branch = frame.open_branches.get(int(parts[1])) if is_index else None
     return branch if branch is not None and branch.call_id == wanted else None

@@ -22,11 +22,11 @@ class CallService(NamedTuple):
     """Which worker this is within the try, from 1."""
     excluded: tuple[str, ...]
     """Ids of the workers that have failed within this try."""
-    is_weighted: bool
+    prefers_least_load: bool
     """Whether the worker with the least load goes first."""
-    due_at: Instant | None
+    deadline_at: Instant | None
     """When the engine gives it up by itself; for the driver to pass on."""
-    may_ask_another: bool = True
+    may_try_another_worker: bool = True
     """Whether another worker is asked within this try if the one that is chosen fails."""
 
 
@@ -36,10 +36,10 @@ class CallFunction(NamedTuple):
     input: Any
     params: Mapping[str, Any]
     try_no: int
-    due_at: Instant | None
+    deadline_at: Instant | None
 
 
-class StartChild(NamedTuple):
+class CallFlow(NamedTuple):
     """Start a run of another flow; `call_id` is its idempotency key within this run."""
 
     call_id: str
@@ -59,4 +59,4 @@ class CancelCall(NamedTuple):
     """Whether it is a child run, which goes on wherever it is until somebody cancels it."""
 
 
-Command = CallService | CallFunction | StartChild | CancelCall
+Effect = CallService | CallFunction | CallFlow | CancelCall

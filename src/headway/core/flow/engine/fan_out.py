@@ -4,97 +4,97 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headway.core.document import BYTE_COUNT_MAX, byte_count
-from headway.core.flow.definition.definition import Strategy
-from headway.core.flow.engine.calls import CallRules
-from headway.core.flow.engine.inputs import Worker
-from headway.core.flow.engine.records import encode
+from headway.core.flow.definition.definition import FailureStrategy
+from headway.core.flow.engine.calls import CallHandler
+from headway.core.flow.engine.inputs import WorkerRef
+from headway.core.flow.engine.records import encode_json
 from headway.core.flow.engine.state import Branch, Frame, NodeRunStatus
-from headway.core.flow.engine.step_context import Failure, Walk, choose_action
+from headway.core.flow.engine.step_context import Failure, StepContext, choose_action
 
 TOO_LARGE: Final = f"too_large: what its branches say is more than {BYTE_COUNT_MAX:,} bytes"
 
 
-class Fan(CallRules):
+class FanOutHandler(CallHandler):
     """Each branch is a node run when it is decided; the last one brings the results together."""
 
-    def nothing_to_call(self, walk: Walk, frame: Frame) -> None:
-        walk.succeed(frame, self._gathered(frame))
+    def handle_no_branches(self, walk: StepContext, frame: Frame) -> None:
+        walk.succeed(frame, self._collect_results(frame))
 
-    def settle(
+    def finish_branch(
         self,
-        walk: Walk,
+        walk: StepContext,
         frame: Frame,
         branch: Branch,
         *,
         output: Any,
         error: str,
-        by: Worker | None,
+        worker: WorkerRef | None,
     ) -> None:
         status = NodeRunStatus.ERROR if error else NodeRunStatus.OK
-        walk.record(frame, status, output=output, error=error, branch=branch, worker=by)
-        frame.told_size += told_size(output, error)
-        if frame.told_size > BYTE_COUNT_MAX:
+        walk.record(frame, status, output=output, error=error, branch=branch, worker=worker)
+        frame.result_byte_count += branch_byte_count(output, error)
+        if frame.result_byte_count > BYTE_COUNT_MAX:
             walk.cancel_calls()
             walk.fail(frame, TOO_LARGE)
             return
         is_stopped = frame.is_stopped
         if is_stopped:
             # What is under way is waited for: its result may be there already (R5.12).
-            self.abandon(walk, frame)
+            self.abandon_waiting_calls(walk, frame)
         else:
-            self.launch(walk, frame)
-        if frame.open:
+            self.launch_branches(walk, frame)
+        if frame.open_branches:
             return
         if is_stopped:
-            self._move_on(walk, frame)
+            self._finish_after_failure(walk, frame)
         else:
-            walk.succeed(frame, self._gathered(frame))
+            walk.succeed(frame, self._collect_results(frame))
 
-    def _move_on(self, walk: Walk, frame: Frame) -> None:
+    def _finish_after_failure(self, walk: StepContext, frame: Frame) -> None:
         """Keep the successful results after a failed branch, and follow the resulting action.
 
         That is the action of `on_error`, else `error` if the flow fails on errors, else the
         node's ordinary action. The last branch's node run has it.
         """
         first_error = next(iter(frame.errors.values()))
-        action = walk.note_error(frame, first_error)
-        output = self._gathered(frame)
-        walk.keep(frame, output)
+        action = walk.save_error(frame, first_error)
+        output = self._collect_results(frame)
+        walk.save_output(frame, output)
         if not frame.flow.fails_on_error:
             action = frame.node.action_for(first_error) or choose_action(frame, output)
-        walk.commit.rows[-1] = walk.commit.rows[-1]._replace(action=action)
+        walk.result.rows[-1] = walk.result.rows[-1]._replace(action=action)
         walk.follow(frame, action, failure=Failure(first_error, walk.path_of(frame)))
 
-    def _gathered(self, frame: Frame) -> Any:
+    def _collect_results(self, frame: Frame) -> Any:
         """In the order of the branches, whatever the order of their ends."""
-        if frame.node.failure_strategy is not Strategy.COLLECT_ERRORS:
-            return [frame.done[index] for index in sorted(frame.done)]
+        if frame.node.failure_strategy is not FailureStrategy.COLLECT_ERRORS:
+            return [frame.results[index] for index in sorted(frame.results)]
         return {
-            "results": [frame.done.get(index) for index in range(frame.branch_count)],
-            "errors": _named(frame, frame.errors),
+            "results": [frame.results.get(index) for index in range(frame.branch_count)],
+            "errors": _by_branch_name(frame, frame.errors),
         }
 
     def run_state(self, frame: Frame) -> Mapping[str, Any]:
         node = frame.node
         return {
-            "done": _named(frame, frame.done),
-            "errs": _named(frame, frame.errors),
+            "done": _by_branch_name(frame, frame.results),
+            "errs": _by_branch_name(frame, frame.errors),
             "mode": node.parallel_mode.value,
             "max": node.max_parallel,
             "strategy": node.failure_strategy.value,
         }
 
 
-def told_size(output: Any, error: str) -> int:
+def branch_byte_count(output: Any, error: str) -> int:
     """How many bytes a branch adds to what its node has to bring together, with a comma."""
-    return (byte_count(error) if error else byte_count(encode(output))) + 1
+    return (byte_count(error) if error else byte_count(encode_json(output))) + 1
 
 
-def _named(frame: Frame, by_index: Mapping[int, Any]) -> dict[str, Any]:
-    return {_name_of(frame, index): by_index[index] for index in sorted(by_index)}
+def _by_branch_name(frame: Frame, by_index: Mapping[int, Any]) -> dict[str, Any]:
+    return {_branch_name(frame, index): by_index[index] for index in sorted(by_index)}
 
 
-def _name_of(frame: Frame, index: int) -> str:
+def _branch_name(frame: Frame, index: int) -> str:
     """Its service, with a number from the second time on; or its place in the list."""
     if not frame.services:
         return str(index)

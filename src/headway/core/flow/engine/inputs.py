@@ -4,14 +4,14 @@ from typing import Any, NamedTuple
 
 from headway.core.document import check_name
 from headway.core.errors import InvalidInput
-from headway.core.flow.definition.definition import fault_of_key
+from headway.core.flow.definition.definition import key_problem
 
 
 class Woken(NamedTuple):
     """It is new, or was loaded, or its `wake_at` has come: it goes on from where it is."""
 
 
-class Worker(NamedTuple):
+class WorkerRef(NamedTuple):
     id: str
     url: str
 
@@ -21,7 +21,7 @@ class Answered(NamedTuple):
 
     call_id: str
     result: Any
-    worker: Worker | None = None
+    worker: WorkerRef | None = None
 
 
 class Failed(NamedTuple):
@@ -29,15 +29,15 @@ class Failed(NamedTuple):
 
     call_id: str
     error: str
-    worker: Worker | None = None
+    worker: WorkerRef | None = None
     """None when nobody was asked, such as for want of a worker."""
     is_final: bool = False
     """Whether to try again is of no use."""
-    is_last: bool = False
+    is_last_worker: bool = False
     """Whether no other live worker offers the service."""
 
 
-class Untaken(NamedTuple):
+class CalleeUnavailable(NamedTuple):
     """The call was not taken, and nothing was done: it may be made again.
 
     This program has not registered the function, or no worker for the service could be reached.
@@ -46,7 +46,7 @@ class Untaken(NamedTuple):
     call_id: str
     error: str
     """What is missing, should there be no next time."""
-    worker: Worker | None = None
+    worker: WorkerRef | None = None
     """The last worker that is registered for the service and could not be reached, if any."""
 
 
@@ -67,15 +67,15 @@ class Aborted(NamedTuple):
     error: str
 
 
-Ended = Answered | Failed | Untaken
+CallOutcome = Answered | Failed | CalleeUnavailable
 """What becomes of a call."""
-Happened = Woken | Ended | ServiceOffered | Signalled | Aborted
+FlowInput = Woken | CallOutcome | ServiceOffered | Signalled | Aborted
 
 
 def check_signal_key(key: str) -> str:
     """`key` trimmed, if a signal may set it; else InvalidInput."""
-    trimmed = check_name(key, place="key")
-    problem = fault_of_key(trimmed)
+    trimmed = check_name(key, field="key")
+    problem = key_problem(trimmed)
     if problem is not None:
         raise InvalidInput("key", problem)
     return trimmed

@@ -4,27 +4,27 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headway.core.flow.definition.definition import Node
-from headway.core.flow.definition.diagnostics import Report, member
+from headway.core.flow.definition.diagnostics import Diagnostics, join_path
 from headway.core.flow.engine.state import Frame
-from headway.core.flow.engine.step_context import Walk
+from headway.core.flow.engine.step_context import StepContext
 
 DELAY_MS_MAX: Final = 10 * 366 * 24 * 3_600 * 1_000
 
 
-class Rules:
+class NodeHandler:
     """How nodes of one kind behave. The frame is always the innermost one."""
 
-    short: str = ""
+    state_prefix: str = ""
     """The prefix of its run state in `_rt`; empty if it has none."""
 
-    def check(self, node: Node, place: str, report: Report) -> None:
+    def check(self, node: Node, place: str, report: Diagnostics) -> None:
         """Report what the kind needs and the node has not."""
 
-    def enter(self, walk: Walk, frame: Frame) -> None:
+    def enter(self, walk: StepContext, frame: Frame) -> None:
         """A new try begins."""
         raise NotImplementedError
 
-    def look(self, walk: Walk, frame: Frame) -> None:
+    def handle_wake(self, walk: StepContext, frame: Frame) -> None:
         """The time or the shared state has changed since."""
 
     def run_state(self, frame: Frame) -> Mapping[str, Any]:
@@ -32,9 +32,9 @@ class Rules:
         raise NotImplementedError
 
 
-def need_text(node: Node, name: str, place: str, report: Report) -> None:
+def require_text(node: Node, name: str, place: str, report: Diagnostics) -> None:
     if not getattr(node, name):
-        report.fault(member(place, name), f"is missing; a node of kind {node.kind} needs it")
+        report.add_error(join_path(place, name), f"is missing; a node of kind {node.kind} needs it")
 
 
 def read_delay_ms(params: Mapping[str, Any], name: str) -> float | None:
@@ -48,8 +48,8 @@ def read_delay_ms(params: Mapping[str, Any], name: str) -> float | None:
     return float(value)
 
 
-def check_delay_ms(node: Node, name: str, place: str, report: Report) -> None:
+def check_delay_ms(node: Node, name: str, place: str, report: Diagnostics) -> None:
     try:
         read_delay_ms(node.params, name)
     except ValueError as error:
-        report.fault(member(member(place, "params"), name), str(error))
+        report.add_error(join_path(join_path(place, "params"), name), str(error))

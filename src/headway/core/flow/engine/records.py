@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from headway.core.flow.engine.inputs import Worker
+from headway.core.flow.engine.inputs import WorkerRef
 from headway.core.flow.engine.state import NodeRun, NodeRunStatus
 from headway.core.ids import Instant, RunId
 from headway.core.run.status import RunStatus
@@ -62,7 +62,7 @@ class SavedVersion(NamedTuple):
     created_at: Instant
 
 
-class ListedVersion(NamedTuple):
+class VersionSummary(NamedTuple):
     """A version without its definition, which may be large."""
 
     version: int
@@ -135,7 +135,7 @@ class LoadedTasks:
     """Keys, and values in JSON."""
     rows: dict[RunId, list[NodeRun]] = field(default_factory=dict)
     """Those that the present node of the task needs."""
-    ended: dict[RunId, EndedChild] = field(default_factory=dict)
+    ended_children: dict[RunId, EndedChild] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -159,7 +159,7 @@ _encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).enc
 _CONSTANTS: Final = {None: "null", True: "true", False: "false"}
 
 
-def encode(value: Any) -> str:
+def encode_json(value: Any) -> str:
     """For what was checked when it came in."""
     kind = type(value)
     if kind is int:  # Most values are small: the encoder takes ten times as long for these.
@@ -170,18 +170,18 @@ def encode(value: Any) -> str:
 
 
 @lru_cache(maxsize=4_096)
-def _path(path: tuple[str, ...]) -> str:
+def _encode_path(path: tuple[str, ...]) -> str:
     return _encode(path)
 
 
-def _prep(prep: Mapping[str, Any]) -> str:
+def _encode_prep(prep: Mapping[str, Any]) -> str:
     if len(prep) == 1 and "input_key" in prep:  # Most nodes have nothing else.
-        return _input_key(prep["input_key"])
+        return _encode_input_key(prep["input_key"])
     return _encode(prep) if prep else "{}"
 
 
 @lru_cache(maxsize=4_096)
-def _input_key(text: str) -> str:
+def _encode_input_key(text: str) -> str:
     return _encode({"input_key": text})
 
 
@@ -191,13 +191,13 @@ def to_row(run_id: RunId, row: NodeRun) -> NodeRunRow:
         run_id,
         row.seq,
         row.node_key,
-        _path(row.path),
+        _encode_path(row.path),
         row.branch,
         row.attempt,
         row.status.value,
-        _prep(row.prep),
-        encode(row.input),
-        encode(row.output),
+        _encode_prep(row.prep),
+        encode_json(row.input),
+        encode_json(row.output),
         row.error,
         row.action,
         row.started_at,
@@ -223,6 +223,6 @@ def from_row(row: NodeRunRow) -> NodeRun:
         row.action,
         row.started_at,
         row.finished_at,
-        None if row.worker_id is None else Worker(row.worker_id, row.worker_url or ""),
+        None if row.worker_id is None else WorkerRef(row.worker_id, row.worker_url or ""),
         bool(row.is_settled),
     )

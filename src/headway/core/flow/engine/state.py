@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from headway.core.flow.definition.definition import Flow, Node, Strategy
-from headway.core.flow.engine.effects import Command
-from headway.core.flow.engine.inputs import Worker
+from headway.core.flow.definition.definition import FailureStrategy, Flow, Node
+from headway.core.flow.engine.effects import Effect
+from headway.core.flow.engine.inputs import WorkerRef
 from headway.core.ids import Instant
 from headway.core.run.status import RunStatus
 
@@ -46,7 +46,7 @@ class NodeRun(NamedTuple):
     """The action that was followed; empty if the node was not over."""
     started_at: Instant
     finished_at: Instant
-    worker: Worker | None
+    worker: WorkerRef | None
     is_settled: bool
     """Whether its node or branch is decided, so that there is no further try."""
 
@@ -62,24 +62,24 @@ class Branch:
     excluded: tuple[str, ...] = ()
     error: str = ""
     """The error of the worker that was called last."""
-    worker: Worker | None = None
+    worker: WorkerRef | None = None
     """The worker that was called last."""
     started_at: Instant | None = None
     call_at: Instant | None = None
     """When it is to be called; None while the call is under way."""
-    due_at: Instant | None = None
+    deadline_at: Instant | None = None
     is_issued: bool = False
     """Whether somebody may be at work on `call_id`; after a crash nobody knows better."""
-    is_untaken: bool = False
+    is_awaiting_callee: bool = False
     """Whether nobody could make the call where it was tried last, and it is to be tried again."""
     awaited_service: str = ""
     """The service that no live worker offered. It is called when one does, or at `call_at`."""
 
     @property
-    def rings_at(self) -> Instant | None:
-        if self.call_at is None or self.due_at is None:
-            return self.due_at if self.call_at is None else self.call_at
-        return min(self.call_at, self.due_at)
+    def alarm_at(self) -> Instant | None:
+        if self.call_at is None or self.deadline_at is None:
+            return self.deadline_at if self.call_at is None else self.call_at
+        return min(self.call_at, self.deadline_at)
 
 
 @dataclass(slots=True, eq=False)
@@ -92,31 +92,31 @@ class Frame:
     node: Node
     is_entered: bool = False
     entered_at: Instant = LONG_AGO
-    since: int = 0
+    entered_row_count: int = 0
     """How many node runs there were when it was entered."""
     try_no: int = 1
-    until: Instant | None = None
+    ends_at: Instant | None = None
     """The end of the timer, of the wait, or of the subflow's time."""
-    again_at: Instant | None = None
+    retry_at: Instant | None = None
     """It failed, and is entered again then."""
     input: Any = None
-    merged: Mapping[str, Any] = field(default_factory=dict)
+    merged_params: Mapping[str, Any] = field(default_factory=dict)
     """The node's parameters over those of the flow."""
     services: tuple[str, ...] = ()
     """One for each branch, of a parallel node."""
     items: list[Any] | None = None
     """One for each branch, of a foreach node."""
     branch_count: int = 0
-    launched: int = 0
-    open: dict[int, Branch] = field(default_factory=dict)
-    done: dict[int, Any] = field(default_factory=dict)
+    launched_count: int = 0
+    open_branches: dict[int, Branch] = field(default_factory=dict)
+    results: dict[int, Any] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     """In the order in which they came."""
     alarms: list[tuple[Instant, int]] = field(default_factory=list)
     """A heap of when branches ring; one that was put off stays, and is passed over."""
-    told_size: int = 0
+    result_byte_count: int = 0
     """How many bytes its branches have said, results and errors, as JSON."""
-    has_asked_another: bool = False
+    has_tried_another_worker: bool = False
     """Whether a branch may already call its second worker or a later one."""
     missing_since: dict[str, Instant] = field(default_factory=dict)
     """When a call first found no worker for a service; cleared when there is one.
@@ -127,17 +127,17 @@ class Frame:
     @property
     def is_stopped(self) -> bool:
         """Whether a branch has failed, and no more are to be started."""
-        return bool(self.errors) and self.node.failure_strategy is Strategy.FAIL_FAST
+        return bool(self.errors) and self.node.failure_strategy is FailureStrategy.FAIL_FAST
 
     @property
-    def is_untaken(self) -> bool:
+    def is_awaiting_callee(self) -> bool:
         """Whether there is a call that nobody could make so far."""
-        return any(one.is_untaken for one in self.open.values())
+        return any(one.is_awaiting_callee for one in self.open_branches.values())
 
     @property
     def awaited_services(self) -> set[str]:
         """Return the services for which calls wait until a live worker offers them."""
-        return {one.awaited_service for one in self.open.values() if one.awaited_service}
+        return {one.awaited_service for one in self.open_branches.values() if one.awaited_service}
 
     def service_of(self, branch: Branch) -> str:
         return self.services[branch.index] if self.services else self.node.service
@@ -145,28 +145,28 @@ class Frame:
     def input_of(self, branch: Branch) -> Any:
         return self.input if self.items is None else self.items[branch.index]
 
-    def move(self, node: Node) -> None:
+    def move_to(self, node: Node) -> None:
         """Stand before `node`, with everything of the last one forgotten."""
         self.node = node
         self.is_entered = False
-        self.since = 0
+        self.entered_row_count = 0
         self.try_no = 1
-        self.until = self.again_at = None
-        self.forget()
+        self.ends_at = self.retry_at = None
+        self.reset_try()
 
-    def forget(self) -> None:
+    def reset_try(self) -> None:
         """Of this try, all that was found out."""
         self.input = None
         self.missing_since = {}
         if self.branch_count or self.items is not None:
             self.services, self.items = (), None
-            self.branch_count = self.launched = self.told_size = 0
-            self.open, self.done, self.errors, self.alarms = {}, {}, {}, []
-            self.has_asked_another = False
+            self.branch_count = self.launched_count = self.result_byte_count = 0
+            self.open_branches, self.results, self.errors, self.alarms = {}, {}, {}, []
+            self.has_tried_another_worker = False
 
 
 @dataclass(slots=True)
-class State:
+class FlowState:
     frames: list[Frame]
     row_count: int = 0
     last_action: str = ""
@@ -189,11 +189,11 @@ class State:
 
 
 @dataclass(slots=True)
-class Commit:
+class StepResult:
     """What a step has changed, and wants done. All of it is stored together, or none."""
 
     rows: list[NodeRun] = field(default_factory=list)
-    commands: list[Command] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
     shared_keys: set[str] = field(default_factory=set)
     """The keys of the run's own shared state that were set or, if they are gone, removed."""
     is_inner_changed: bool = False

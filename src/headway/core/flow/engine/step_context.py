@@ -5,10 +5,17 @@ from typing import Any, Final, NamedTuple, TypeGuard
 
 from headway.core.document import NAME_LENGTH_MAX
 from headway.core.flow.definition.definition import DEFAULT, END, ERROR, Flow, Node
-from headway.core.flow.definition.paths import Scope, parse_path, resolve
+from headway.core.flow.definition.paths import PathScope, parse_path, resolve
 from headway.core.flow.engine.effects import CancelCall
-from headway.core.flow.engine.inputs import Worker
-from headway.core.flow.engine.state import Branch, Commit, Frame, NodeRun, NodeRunStatus, State
+from headway.core.flow.engine.inputs import WorkerRef
+from headway.core.flow.engine.state import (
+    Branch,
+    FlowState,
+    Frame,
+    NodeRun,
+    NodeRunStatus,
+    StepResult,
+)
 from headway.core.ids import Instant
 from headway.core.run.status import RunStatus
 
@@ -24,21 +31,21 @@ class Failure(NamedTuple):
     """The path of the node that failed, outermost first."""
 
 
-class Walk:
-    def __init__(self, state: State, now: Instant) -> None:
+class StepContext:
+    def __init__(self, state: FlowState, now: Instant) -> None:
         self.state = state
         self.now = now
-        self.commit = Commit()
+        self.result = StepResult()
 
     def enter(self, frame: Frame) -> None:
         """Begin the node that the frame stands before, up to where its kind takes over."""
         frame.is_entered = True
         frame.entered_at = self.now
-        frame.since = self.state.row_count
-        frame.again_at = None
+        frame.entered_row_count = self.state.row_count
+        frame.retry_at = None
         if frame is self.state.frames[0]:
-            self._thaw()
-        frame.input, frame.merged = given_to(frame)
+            self._unfreeze_input()
+        frame.input, frame.merged_params = resolve_input(frame)
 
     # Successes.
 
@@ -49,17 +56,17 @@ class Walk:
         *,
         action: str | None = None,
         branch: Branch | None = None,
-        worker: Worker | None = None,
+        worker: WorkerRef | None = None,
     ) -> None:
         """The node is done: keep its output, record it, follow its action."""
-        self.keep(frame, output)
+        self.save_output(frame, output)
         chosen = action or choose_action(frame, output)
         self.record(
             frame, NodeRunStatus.OK, output=output, action=chosen, branch=branch, worker=worker
         )
         self.follow(frame, chosen)
 
-    def keep(self, frame: Frame, output: Any) -> None:
+    def save_output(self, frame: Frame, output: Any) -> None:
         post = frame.node.post
         if post.output_map and isinstance(output, dict):
             for key, name in post.output_map.items():
@@ -84,7 +91,7 @@ class Walk:
         if target is not None and target != END:
             self._move(frame, target)
         else:
-            self._end(None if is_meant else failure)
+            self._end_flow(None if is_meant else failure)
 
     # Failures.
 
@@ -100,9 +107,9 @@ class Walk:
             self.record(frame, NodeRunStatus.ERROR, error=error, is_settled=False)
             frame.try_no += 1
             frame.is_entered = False
-            frame.until = None
-            frame.forget()
-            frame.again_at = Instant(self.now + node.wait_ms * MILLISECOND)
+            frame.ends_at = None
+            frame.reset_try()
+            frame.retry_at = Instant(self.now + node.wait_ms * MILLISECOND)
             return
         self.fail(frame, error, path=path)
 
@@ -112,17 +119,17 @@ class Walk:
         error: str,
         *,
         branch: Branch | None = None,
-        worker: Worker | None = None,
+        worker: WorkerRef | None = None,
         path: tuple[str, ...] = (),
     ) -> None:
         """The node has failed for good: record it, follow what its error asks for."""
-        action = self.note_error(frame, error)
+        action = self.save_error(frame, error)
         self.record(
             frame, NodeRunStatus.ERROR, error=error, action=action, branch=branch, worker=worker
         )
         self.follow(frame, action, failure=Failure(error, path or self.path_of(frame)))
 
-    def note_error(self, frame: Frame, error: str) -> str:
+    def save_error(self, frame: Frame, error: str) -> str:
         """The action that a failure asks for. Its text is kept where the node wants it."""
         if frame.node.post.error_key:
             self.set_shared(frame, frame.node.post.error_key, error)
@@ -139,7 +146,7 @@ class Walk:
         error: str = "",
         action: str = "",
         branch: Branch | None = None,
-        worker: Worker | None = None,
+        worker: WorkerRef | None = None,
         is_settled: bool = True,
     ) -> None:
         """A try of the node is over, or of one of its branches."""
@@ -156,7 +163,7 @@ class Walk:
             None if branch is None else branch.index,
             frame.try_no if branch is None else branch.try_no,
             status,
-            _prep_of(frame, path, branch),
+            _describe_prep(frame, path, branch),
             frame.input if branch is None else frame.input_of(branch),
             output,
             error,
@@ -166,7 +173,7 @@ class Walk:
             worker,
             is_settled,
         )
-        self.commit.rows.append(row)
+        self.result.rows.append(row)
 
     def path_of(self, frame: Frame) -> tuple[str, ...]:
         """Return the keys of the nodes from the outermost one to the node of `frame`."""
@@ -175,65 +182,65 @@ class Walk:
 
     def set_shared(self, frame: Frame, key: str, value: Any) -> None:
         frame.shared[key] = value
-        self._touch(frame, key)
+        self._mark_changed(frame, key)
 
     def remove_shared(self, frame: Frame, key: str) -> None:
-        self.freeze(key)
+        self.freeze_input(key)
         del frame.shared[key]
-        self._touch(frame, key)
+        self._mark_changed(frame, key)
 
-    def freeze(self, key: str) -> None:
+    def freeze_input(self, key: str) -> None:
         """Before `key` of the run's shared state changes: the input of its node must not."""
         state, frame = self.state, self.state.frames[0]
         if state.frozen_input is not None or state.is_over:
             return
         if frame.is_entered and reads_shared(frame.node, key):
             state.frozen_input = (frame.input,)
-            self.commit.is_frozen_changed = True
+            self.result.is_frozen_changed = True
 
-    def push(self, frame: Frame, flow: Flow) -> None:
+    def push_subflow(self, frame: Frame, flow: Flow) -> None:
         """Begin a subflow within the node of `frame`."""
-        params = dict(frame.merged)
+        params = dict(frame.merged_params)
         if has_prep(frame.node):
             params["input"] = frame.input
         self.state.frames.append(Frame(flow, params, {}, flow.nodes[flow.start]))
-        self.commit.is_inner_changed = True
+        self.result.is_inner_changed = True
 
-    def cut(self, frame: Frame) -> None:
+    def drop_inner_frames(self, frame: Frame) -> None:
         """Give up everything within the node of `frame`."""
         frames = self.state.frames
         self.cancel_calls()
         while frames[-1] is not frame:
             frames.pop()
-            self.commit.is_inner_changed = True
+            self.result.is_inner_changed = True
 
     def cancel_calls(self) -> None:
         frame = self.state.frames[-1]
-        for branch in frame.open.values():
+        for branch in frame.open_branches.values():
             self.cancel_call(frame, branch)
 
     def cancel_call(self, frame: Frame, branch: Branch) -> None:
         if branch.is_issued:
             cancel = CancelCall(branch.call_id, is_child=bool(frame.node.flow))
-            self.commit.commands.append(cancel)
+            self.result.effects.append(cancel)
 
     def finish(self, status: RunStatus, error: str = "") -> None:
         state = self.state
         if len(state.frames) > 1:
             del state.frames[1:]
-            self.commit.is_inner_changed = True
+            self.result.is_inner_changed = True
         state.status = status
         state.error = error
-        state.frames[0].forget()
-        self._thaw()
+        state.frames[0].reset_try()
+        self._unfreeze_input()
 
     def _move(self, frame: Frame, target: str) -> None:
         if self.state.row_count >= ROW_COUNT_MAX:
             self.finish(RunStatus.FAILED, TOO_MANY_STEPS)
             return
-        frame.move(frame.flow.nodes[target])
+        frame.move_to(frame.flow.nodes[target])
 
-    def _end(self, failure: Failure | None) -> None:
+    def _end_flow(self, failure: Failure | None) -> None:
         frames = self.state.frames
         if len(frames) == 1:
             if failure is None:
@@ -243,28 +250,28 @@ class Walk:
                 self.state.failed_path = failure.path
             return
         inner = frames.pop()
-        self.commit.is_inner_changed = True
+        self.result.is_inner_changed = True
         outer = frames[-1]
         if failure is not None:
             self.fail_try(outer, failure.error, path=failure.path)
         else:
             # Its node runs say it all: the subflow has none of its own (R5.12).
-            self.keep(outer, inner.shared)
+            self.save_output(outer, inner.shared)
             self.follow(outer, choose_action(outer, inner.shared))
 
-    def _touch(self, frame: Frame, key: str) -> None:
+    def _mark_changed(self, frame: Frame, key: str) -> None:
         if frame is self.state.frames[0]:
-            self.commit.shared_keys.add(key)
+            self.result.shared_keys.add(key)
         else:
-            self.commit.is_inner_changed = True
+            self.result.is_inner_changed = True
 
-    def _thaw(self) -> None:
+    def _unfreeze_input(self) -> None:
         if self.state.frozen_input is not None:
             self.state.frozen_input = None
-            self.commit.is_frozen_changed = True
+            self.result.is_frozen_changed = True
 
 
-def given_to(frame: Frame) -> tuple[Any, Mapping[str, Any]]:
+def resolve_input(frame: Frame) -> tuple[Any, Mapping[str, Any]]:
     """The input of the node that the frame stands at, and its parameters over the flow's."""
     node = frame.node
     merged = {**frame.params, **node.params} if node.params else frame.params
@@ -272,7 +279,7 @@ def given_to(frame: Frame) -> tuple[Any, Mapping[str, Any]]:
     if prep.input_map is None and prep.input_key is None:
         return None, merged
     # Before a node has an input, `$input` is what its flow was given.
-    scope = Scope(merged, frame.shared, frame.params.get("input"))
+    scope = PathScope(merged, frame.shared, frame.params.get("input"))
     if prep.input_map is not None:
         return {key: resolve(path, scope) for key, path in prep.input_map.items()}, merged
     assert prep.input_key is not None
@@ -282,16 +289,16 @@ def given_to(frame: Frame) -> tuple[Any, Mapping[str, Any]]:
 def choose_action(frame: Frame, output: Any) -> str:
     """The static action, else the text under `action_key`, else the default (R5.12)."""
     node = frame.node
-    return node.post.action_static or found_action(frame, output) or node.default_action or DEFAULT
+    return node.post.action_static or find_action(frame, output) or node.default_action or DEFAULT
 
 
-def found_action(frame: Frame, output: Any) -> str:
+def find_action(frame: Frame, output: Any) -> str:
     """The text that `action_key` names: in the output, else in the shared state; else empty."""
     key = frame.node.post.action_key
     if not key:
         return ""
     if key.startswith("$"):
-        scope = Scope(frame.merged, frame.shared, frame.input)
+        scope = PathScope(frame.merged_params, frame.shared, frame.input)
         places: tuple[Any, ...] = (resolve(parse_path(key), scope),)
     else:
         in_output = output.get(key) if isinstance(output, dict) else None
@@ -315,7 +322,7 @@ def reads_shared(node: Node, key: str) -> bool:
     return prep.input_key is not None and prep.input_key.shared_key == key
 
 
-def _prep_of(frame: Frame, path: tuple[str, ...], branch: Branch | None) -> dict[str, Any]:
+def _describe_prep(frame: Frame, path: tuple[str, ...], branch: Branch | None) -> dict[str, Any]:
     """Where the input came from, and which branch or inner node it was for."""
     told: dict[str, Any] = {}
     prep = frame.node.prep

@@ -8,17 +8,24 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from headway.core.flow.definition.definition import Flow
-from headway.core.flow.engine.calls import CallRules, call_id
-from headway.core.flow.engine.fan_out import told_size
-from headway.core.flow.engine.inputs import Worker
-from headway.core.flow.engine.kinds import KINDS
-from headway.core.flow.engine.state import LONG_AGO, Branch, Frame, NodeRun, NodeRunStatus, State
-from headway.core.flow.engine.step_context import MILLISECOND, given_to, has_prep
+from headway.core.flow.engine.calls import CallHandler, make_call_id
+from headway.core.flow.engine.fan_out import branch_byte_count
+from headway.core.flow.engine.inputs import WorkerRef
+from headway.core.flow.engine.kinds import HANDLERS
+from headway.core.flow.engine.state import (
+    LONG_AGO,
+    Branch,
+    FlowState,
+    Frame,
+    NodeRun,
+    NodeRunStatus,
+)
+from headway.core.flow.engine.step_context import MILLISECOND, has_prep, resolve_input
 from headway.core.ids import Instant
 from headway.core.run.status import RunStatus
 
 
-class Stored(NamedTuple):
+class StoredState(NamedTuple):
     """Each is JSON. `frozen_input` is a list of one value, or None."""
 
     cursor: Mapping[str, Any]
@@ -27,10 +34,10 @@ class Stored(NamedTuple):
     frozen_input: list[Any] | None
 
 
-def cursor_of(state: State) -> dict[str, Any]:
+def to_cursor(state: FlowState) -> dict[str, Any]:
     """What is stored with every commit."""
     cursor: dict[str, Any] = {
-        "frames": [_frame_document(frame) for frame in state.frames],
+        "frames": [_encode_frame(frame) for frame in state.frames],
         "rows": state.row_count,
         "last": state.last_action,
     }
@@ -55,15 +62,15 @@ def awaited_services(cursor: Mapping[str, Any]) -> set[str]:
 
 
 def load_state(
-    flow: Flow, params: Mapping[str, Any], stored: Stored, rows: Iterable[NodeRun]
-) -> State:
+    flow: Flow, params: Mapping[str, Any], stored: StoredState, rows: Iterable[NodeRun]
+) -> FlowState:
     """The state as it was when it was stored. What was under way then is called again, when woken.
 
     `rows` are those from `first_row_needed` on, in order.
     """
     cursor = stored.cursor
     frozen = stored.frozen_input
-    state = State(
+    state = FlowState(
         [],
         row_count=cursor["rows"],
         last_action=cursor["last"],
@@ -74,57 +81,59 @@ def load_state(
     params = dict(params)
     shareds = [dict(stored.shared), *stored.inner_shared]
     for document, shared in zip(cursor["frames"], shareds, strict=True):
-        frame = _frame(document, flow, params, shared, state)
+        frame = _decode_frame(document, flow, params, shared, state)
         state.frames.append(frame)
         if frame.node.subflow is not None:
             flow = frame.node.subflow
             has_input = frame.is_entered and has_prep(frame.node)
-            params = {**frame.merged, "input": frame.input} if has_input else frame.merged
+            params = (
+                {**frame.merged_params, "input": frame.input} if has_input else frame.merged_params
+            )
     frame = state.frames[-1]
-    rules = KINDS[frame.node.kind]
-    if frame.is_entered and isinstance(rules, CallRules) and not state.is_over:
-        rules.restore(frame)
-        _reopen(frame, rules, rows, cursor["frames"][-1].get("open", {}))
+    rules = HANDLERS[frame.node.kind]
+    if frame.is_entered and isinstance(rules, CallHandler) and not state.is_over:
+        rules.resolve_branches(frame)
+        _restore_branches(frame, rules, rows, cursor["frames"][-1].get("open", {}))
     return state
 
 
-def _frame_document(frame: Frame) -> dict[str, Any]:
+def _encode_frame(frame: Frame) -> dict[str, Any]:
     document: dict[str, Any] = {"node": frame.node.key}
     if frame.try_no > 1:
         document["try"] = frame.try_no
-    if frame.again_at is not None:
-        document["again"] = frame.again_at
+    if frame.retry_at is not None:
+        document["again"] = frame.retry_at
     if frame.is_entered:
-        document |= {"at": frame.entered_at, "since": frame.since}
-    if frame.until is not None:
-        document["until"] = frame.until
+        document |= {"at": frame.entered_at, "since": frame.entered_row_count}
+    if frame.ends_at is not None:
+        document["until"] = frame.ends_at
     if frame.missing_since:
         document["missing"] = frame.missing_since
-    if frame.launched:
-        document["launched"] = frame.launched
-    if _has_more_to_tell(frame):
+    if frame.launched_count:
+        document["launched"] = frame.launched_count
+    if _has_branch_details(frame):
         open_documents = {
-            str(one.index): _branch_document(frame, one) for one in frame.open.values()
+            str(one.index): _encode_branch(frame, one) for one in frame.open_branches.values()
         }
         document["open"] = {index: one for index, one in open_documents.items() if one}
     return document
 
 
-def _has_more_to_tell(frame: Frame) -> bool:
+def _has_branch_details(frame: Frame) -> bool:
     """Whether of a branch that is open there may be more to know than that it is."""
     node = frame.node
-    if frame.has_asked_another or (node.flow and node.timeout_ms):
+    if frame.has_tried_another_worker or (node.flow and node.timeout_ms):
         return True
-    return frame.is_untaken
+    return frame.is_awaiting_callee
 
 
-def _branch_document(frame: Frame, branch: Branch) -> dict[str, Any]:
+def _encode_branch(frame: Frame, branch: Branch) -> dict[str, Any]:
     """What the node runs do not tell of it, which is mostly nothing."""
     document: dict[str, Any] = {}
     if frame.node.flow and frame.node.timeout_ms:
         # A child run goes on while its parent is away, and so does its time.
         document["started"] = branch.started_at
-    if branch.is_untaken:
+    if branch.is_awaiting_callee:
         document |= {"started": branch.started_at, "at": branch.call_at, "untaken": True}
     if branch.awaited_service:
         document["awaits"] = branch.awaited_service
@@ -136,12 +145,12 @@ def _branch_document(frame: Frame, branch: Branch) -> dict[str, Any]:
     return document
 
 
-def _frame(
+def _decode_frame(
     document: Mapping[str, Any],
     flow: Flow,
     params: Mapping[str, Any],
     shared: dict[str, Any],
-    state: State,
+    state: FlowState,
 ) -> Frame:
     frame = Frame(
         flow,
@@ -150,22 +159,22 @@ def _frame(
         flow.nodes[document["node"]],
         is_entered="at" in document,
         entered_at=Instant(document.get("at", 0)),
-        since=document.get("since", 0),
+        entered_row_count=document.get("since", 0),
         try_no=document.get("try", 1),
-        until=document.get("until"),
-        again_at=document.get("again"),
-        launched=document.get("launched", 0),
+        ends_at=document.get("until"),
+        retry_at=document.get("again"),
+        launched_count=document.get("launched", 0),
         missing_since=dict(document.get("missing", {})),
     )
     if frame.is_entered:
-        frame.input, frame.merged = given_to(frame)
+        frame.input, frame.merged_params = resolve_input(frame)
         if not state.frames and state.frozen_input is not None:
             (frame.input,) = state.frozen_input
     return frame
 
 
-def _reopen(
-    frame: Frame, rules: CallRules, rows: Iterable[NodeRun], documents: Mapping[str, Any]
+def _restore_branches(
+    frame: Frame, rules: CallHandler, rows: Iterable[NodeRun], documents: Mapping[str, Any]
 ) -> None:
     """Which branches are done, which have failed, and which are to be called: again, or at last."""
     failed: dict[int, NodeRun] = {}
@@ -173,46 +182,46 @@ def _reopen(
         if row.branch is None:
             continue
         if row.status is NodeRunStatus.OK:
-            frame.done[row.branch] = row.output
-            frame.told_size += told_size(row.output, "")
+            frame.results[row.branch] = row.output
+            frame.result_byte_count += branch_byte_count(row.output, "")
         elif row.is_settled:
             frame.errors[row.branch] = row.error
-            frame.told_size += told_size(None, row.error)
+            frame.result_byte_count += branch_byte_count(None, row.error)
         else:
             failed[row.branch] = row
-    for index in range(frame.launched):
-        if index in frame.done or index in frame.errors:
+    for index in range(frame.launched_count):
+        if index in frame.results or index in frame.errors:
             continue
         lost = failed.get(index)
         try_no = 1 if lost is None else lost.attempt + 1
         call_at = LONG_AGO  # It was called, and is to be called again at once.
         if lost is not None:
             call_at = Instant(lost.finished_at + frame.node.wait_ms * MILLISECOND)
-        branch = _branch(frame, index, try_no, call_at, documents.get(str(index), {}))
-        frame.open[index] = branch
+        branch = _decode_branch(frame, index, try_no, call_at, documents.get(str(index), {}))
+        frame.open_branches[index] = branch
         rules.set_alarm(frame, branch)
 
 
-def _branch(
+def _decode_branch(
     frame: Frame, index: int, try_no: int, call_at: Instant, document: Mapping[str, Any]
 ) -> Branch:
     attempt = document.get("attempt", 1)
-    frame.has_asked_another |= attempt > 1
+    frame.has_tried_another_worker |= attempt > 1
     worker = document.get("worker")
     branch = Branch(
         index,
-        call_id(frame, index, try_no=try_no, attempt=attempt),
+        make_call_id(frame, index, try_no=try_no, attempt=attempt),
         try_no=try_no,
         attempt=attempt,
         excluded=tuple(document.get("excluded", ())),
         error=document.get("error", ""),
-        worker=None if worker is None else Worker(*worker),
+        worker=None if worker is None else WorkerRef(*worker),
         started_at=document.get("started"),
         call_at=document.get("at") or call_at,
         is_issued=document.get("at") is None,
-        is_untaken=document.get("untaken", False),
+        is_awaiting_callee=document.get("untaken", False),
         awaited_service=document.get("awaits", ""),
     )
     if branch.started_at is not None and frame.node.timeout_ms:
-        branch.due_at = Instant(branch.started_at + frame.node.timeout_ms * MILLISECOND)
+        branch.deadline_at = Instant(branch.started_at + frame.node.timeout_ms * MILLISECOND)
     return branch

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from sqlalchemy.engine import Dialect
 
-from headway.adapters.sql.statements import Planned, Query, Row, Write
+from headway.adapters.sql.statements import PlannedWrite, Query, Row, Write
 
 
 class Link(Protocol):
@@ -35,7 +35,7 @@ class Link(Protocol):
         """Run `statement` for every row; how many rows it matched in all."""
         ...
 
-    async def write_all(self, plan: Sequence[Planned]) -> None:
+    async def write_all(self, plan: Sequence[PlannedWrite]) -> None:
         """In this order, and in as few exchanges as can be; GuardFailed: something has changed."""
         ...
 

@@ -12,7 +12,7 @@ from headway.adapters.sql.connect.server_check import RawConnection
 from headway.adapters.sql.statements import (
     Delete,
     Insert,
-    Planned,
+    PlannedWrite,
     Query,
     Row,
     Update,
@@ -57,9 +57,9 @@ class MysqlLink:
             # The driver sends inserts together by itself, and adds up the counts of the rest.
             return int(await cursor.executemany(compile_write(statement, self.dialect), rows))
 
-    async def write_all(self, plan: Sequence[Planned]) -> None:
+    async def write_all(self, plan: Sequence[PlannedWrite]) -> None:
         for one in plan:
-            one.check(await self.write(one.statement, one.rows))
+            one.check_count(await self.write(one.statement, one.rows))
 
     async def close(self) -> None:
         self._connection.close()
@@ -70,7 +70,7 @@ async def _write_joined(cursor: Any, statement: Update | Delete, rows: Sequence[
 
     Return how many rows matched. One statement per row would be a round trip for each of them.
     """
-    head, first, next_one, tail = _joined(statement)
+    head, first, next_one, tail = _compile_join(statement)
     matched_count = 0
     members: list[str] = []
     length = 0
@@ -85,7 +85,7 @@ async def _write_joined(cursor: Any, statement: Update | Delete, rows: Sequence[
 
 
 @lru_cache(maxsize=512)
-def _joined(statement: Update | Delete) -> tuple[str, str, str, str]:
+def _compile_join(statement: Update | Delete) -> tuple[str, str, str, str]:
     quote = MysqlLink.dialect.identifier_preparer.quote
     table = quote(statement.table.name)
     sets = statement.sets if isinstance(statement, Update) else ()

@@ -14,7 +14,7 @@ from headway.adapters.sql.notice import CHANNEL
 from headway.adapters.sql.statements import (
     Delete,
     Insert,
-    Planned,
+    PlannedWrite,
     Query,
     Row,
     Update,
@@ -67,27 +67,27 @@ class PostgresLink:
             )
         else:
             columns = zip(*rows, strict=True)
-            status = await self._connection.execute(_set_based(statement), *columns)
+            status = await self._connection.execute(_compile_array_write(statement), *columns)
         return int(status.rpartition(" ")[2])
 
-    async def write_all(self, plan: Sequence[Planned]) -> None:
-        for together in _groups(plan):
+    async def write_all(self, plan: Sequence[PlannedWrite]) -> None:
+        for together in _group_writes(plan):
             if len(together) == 1:
                 counts = [await self.write(together[0].statement, together[0].rows)]
             else:
-                sql = _all_in_one(tuple(one.statement for one in together))
+                sql = _compile_group(tuple(one.statement for one in together))
                 columns = [column for one in together for column in zip(*one.rows, strict=True)]
                 counts = await self._connection.fetchrow(sql, *columns)
             for one, count in zip(together, counts, strict=True):
-                one.check(count)
+                one.check_count(count)
 
     async def close(self) -> None:
         await self._connection.close(timeout=5)
 
 
-def _groups(plan: Sequence[Planned]) -> list[list[Planned]]:
+def _group_writes(plan: Sequence[PlannedWrite]) -> list[list[PlannedWrite]]:
     """What can travel together: few rows, and no table twice, for none sees what another does."""
-    groups: list[list[Planned]] = []
+    groups: list[list[PlannedWrite]] = []
     tables: set[str] = set()
     for one in plan:
         name = one.statement.table.name
@@ -102,17 +102,17 @@ def _groups(plan: Sequence[Planned]) -> list[list[Planned]]:
 
 
 @lru_cache(maxsize=512)
-def _all_in_one(writes: tuple[Write, ...]) -> str:
+def _compile_group(writes: tuple[Write, ...]) -> str:
     parts: list[str] = []
     place = 1
     for number, write in enumerate(writes):
-        parts.append(f"w{number} AS ({_set_based(write, first=place)} RETURNING 1)")
-        place += len(_columns(write))
+        parts.append(f"w{number} AS ({_compile_array_write(write, first=place)} RETURNING 1)")
+        place += len(_parameter_columns(write))
     counts = ", ".join(f"(SELECT count(*) FROM w{number})" for number in range(len(writes)))
     return f"WITH {', '.join(parts)} SELECT {counts}"
 
 
-def _columns(write: Write) -> tuple[str, ...]:
+def _parameter_columns(write: Write) -> tuple[str, ...]:
     match write:
         case Insert(columns=columns):
             return columns
@@ -123,9 +123,9 @@ def _columns(write: Write) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=512)
-def _set_based(write: Write, first: int = 1) -> str:
+def _compile_array_write(write: Write, first: int = 1) -> str:
     """`first` is the number of its first parameter."""
-    arrays = _arrays(write.table, _columns(write), first)
+    arrays = _unnest_arrays(write.table, _parameter_columns(write), first)
     table = _quote(write.table.name)
     match write:
         case Insert(columns=columns):
@@ -133,14 +133,14 @@ def _set_based(write: Write, first: int = 1) -> str:
             return f"INSERT INTO {table} ({names}) SELECT * FROM {arrays}"
         case Update(sets=sets, guards=guards):
             changes = ", ".join(f"{_quote(name)} = v.c{i}" for i, name in enumerate(sets))
-            where = _matches(table, guards, start=len(sets))
+            where = _guard_condition(table, guards, start=len(sets))
             return f"UPDATE {table} SET {changes} FROM {arrays} WHERE {where}"
-        case Delete(guards=guards, is_prefix=is_prefix):
-            where = _matches(table, guards, operator="<=" if is_prefix else "=")
+        case Delete(guards=guards, is_upper_bound=is_prefix):
+            where = _guard_condition(table, guards, operator="<=" if is_prefix else "=")
             return f"DELETE FROM {table} USING {arrays} WHERE {where}"
 
 
-def _arrays(table: sa.Table, columns: Sequence[str], first: int) -> str:
+def _unnest_arrays(table: sa.Table, columns: Sequence[str], first: int) -> str:
     """`unnest($1::text[], …) AS v(c0, …)`: the rows, as a relation."""
     parameters = ", ".join(
         f"${i}::{'text' if isinstance(table.c[name].type, sa.String) else 'bigint'}[]"
@@ -149,7 +149,7 @@ def _arrays(table: sa.Table, columns: Sequence[str], first: int) -> str:
     return f"unnest({parameters}) AS v({', '.join(f'c{i}' for i in range(len(columns)))})"
 
 
-def _matches(table: str, guards: Sequence[str], start: int = 0, operator: str = "=") -> str:
+def _guard_condition(table: str, guards: Sequence[str], start: int = 0, operator: str = "=") -> str:
     return " AND ".join(
         f"{table}.{_quote(name)} {operator} v.c{i}" for i, name in enumerate(guards, start)
     )

@@ -25,7 +25,7 @@ from headway.adapters.sql.connect.database_file import DatabaseFile
 from headway.adapters.sql.statements import (
     Delete,
     Insert,
-    Planned,
+    PlannedWrite,
     Query,
     Row,
     Update,
@@ -38,8 +38,8 @@ from headway.log import event_log
 
 CHECKPOINT_ROW_COUNT: Final = 10_000
 LOG_BYTE_COUNT_MAX: Final = 16 << 20
-LOG_BYTE_COUNT_KEPT: Final = 8 << 20
-ROW_COUNTS: Final = (128, 32, 8, 2)
+LOG_BYTE_COUNT_RETAINED: Final = 8 << 20
+STATEMENT_ROW_COUNTS: Final = (128, 32, 8, 2)
 """So many rows go in one statement, or one by one. Few sizes: each is a statement to keep."""
 
 log = event_log(__name__)
@@ -52,31 +52,31 @@ class SqliteLink:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        gate: "FileGate | MemoryGate",
+        lock: "FileLock | MemoryLock",
         *,
         file: DatabaseFile | None = None,
     ) -> None:
         """Own `connection` if it has a `file`. The database owns the one in memory."""
         self._connection = connection
         self._file = file
-        self._gate = gate
+        self._lock = lock
         self._row_count = 0
         self._is_closed = False
-        connection.execute(f"PRAGMA journal_size_limit={LOG_BYTE_COUNT_KEPT}")
+        connection.execute(f"PRAGMA journal_size_limit={LOG_BYTE_COUNT_RETAINED}")
         if file is not None:
             file.remember_log()
 
     async def begin(self) -> None:
         if self._is_closed:
             raise ConnectionError("the link is closed")
-        self._gate.acquire()
+        self._lock.acquire()
         try:
             # Under the gate, because another headway that has made a new file also writes under it.
             if self._file is not None:
                 self._file.check()
             self._connection.execute("BEGIN IMMEDIATE")
         except (sqlite3.Error, DatabaseFileLost):
-            self._gate.release()
+            self._lock.release()
             raise
 
     async def commit(self, _notice: str | None = None, /) -> None:
@@ -94,7 +94,7 @@ class SqliteLink:
         except (sqlite3.Error, OSError) as error:
             # The commit stands; only the log stays longer for now (a full disk, say).
             log.warning("checkpoint_failed", extra={"reason": str(error)})
-        self._gate.release()
+        self._lock.release()
 
     async def rollback(self) -> None:
         try:
@@ -102,12 +102,12 @@ class SqliteLink:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         finally:
-            self._gate.release()
+            self._lock.release()
 
     async def fetch(self, query: Query, parameters: Mapping[str, Any]) -> Sequence[Row]:
         compiled = compile_query(query, self.dialect)
         return self._connection.execute(
-            compiled.sql, [_bindable(value) for value in compiled.arguments(parameters)]
+            compiled.sql, [_to_bindable(value) for value in compiled.arguments(parameters)]
         ).fetchall()
 
     async def fetch_each(self, query: Query, many: Sequence[Mapping[str, Any]]) -> Sequence[Row]:
@@ -121,10 +121,10 @@ class SqliteLink:
         self._row_count += len(rows)
         matched_count = first = 0
         if not isinstance(statement, Delete):
-            for row_count in ROW_COUNTS:
+            for row_count in STATEMENT_ROW_COUNTS:
                 while first + row_count <= len(rows):
                     values = tuple(chain.from_iterable(rows[first : first + row_count]))
-                    sql = _of_many_rows(statement, row_count)
+                    sql = _compile_multi_row(statement, row_count)
                     matched_count += self._connection.execute(sql, values).rowcount
                     first += row_count
         if first < len(rows):
@@ -132,28 +132,28 @@ class SqliteLink:
             matched_count += self._connection.executemany(sql, rows[first:]).rowcount
         return matched_count
 
-    async def write_all(self, plan: Sequence[Planned]) -> None:
+    async def write_all(self, plan: Sequence[PlannedWrite]) -> None:
         for one in plan:
-            one.check(await self.write(one.statement, one.rows))
+            one.check_count(await self.write(one.statement, one.rows))
 
     async def close(self) -> None:
         """Safe to call again."""
         if self._is_closed:
             return
         self._is_closed = True
-        self._gate.release()  # After a fault it may still be ours.
+        self._lock.release()  # After a fault it may still be ours.
         # The last connection to close copies the log back, so it too waits for the gate.
-        self._gate.acquire()
+        self._lock.acquire()
         try:
             if self._file is not None:
                 self._connection.close()
         finally:
-            self._gate.release()
-            self._gate.close()
+            self._lock.release()
+            self._lock.close()
 
 
 @lru_cache(maxsize=512)
-def _of_many_rows(write: Insert | Update, row_count: int) -> str:
+def _compile_multi_row(write: Insert | Update, row_count: int) -> str:
     quote = SqliteLink.dialect.identifier_preparer.quote
     table = quote(write.table.name)
     names = write.columns if isinstance(write, Insert) else (*write.sets, *write.guards)
@@ -166,11 +166,11 @@ def _of_many_rows(write: Insert | Update, row_count: int) -> str:
     return f"UPDATE {table} SET {changes} FROM (VALUES {values}) AS v WHERE {where}"
 
 
-def _bindable(value: Any) -> Any:
+def _to_bindable(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list) else value
 
 
-class FileGate:
+class FileLock:
     """One writer at a time over all processes; the kernel opens it when its holder dies.
 
     A child that was forked lets go of it at once. It would hold it with its parent, and for ever
@@ -178,27 +178,27 @@ class FileGate:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._is_held = False
-        _open_gates().add(self)
+        _open_locks().add(self)
 
     def acquire(self) -> None:
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
         self._is_held = True
 
     def release(self) -> None:
         if self._is_held:
             self._is_held = False
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        _open_gates().discard(self)
-        os.close(self._file)
+        _open_locks().discard(self)
+        os.close(self._fd)
 
 
 @cache
-def _open_gates() -> "WeakSet[FileGate]":
-    gates: WeakSet[FileGate] = WeakSet()
+def _open_locks() -> "WeakSet[FileLock]":
+    gates: WeakSet[FileLock] = WeakSet()
 
     def close_all() -> None:
         for gate in list(gates):
@@ -208,7 +208,7 @@ def _open_gates() -> "WeakSet[FileGate]":
     return gates
 
 
-class MemoryGate:
+class MemoryLock:
     """In memory there is one connection for all: whoever uses it keeps the others out."""
 
     def __init__(self, lock: Lock) -> None:

@@ -4,29 +4,29 @@ from collections.abc import Mapping
 from typing import Final
 
 from headway.core.flow.definition.definition import Kind
-from headway.core.flow.engine.kinds.approval import Approval
-from headway.core.flow.engine.kinds.choice import Choice
-from headway.core.flow.engine.kinds.executor import Executor
-from headway.core.flow.engine.kinds.fail import Fail
-from headway.core.flow.engine.kinds.flow_ref import FlowRef
-from headway.core.flow.engine.kinds.foreach import Foreach
-from headway.core.flow.engine.kinds.local import Local
-from headway.core.flow.engine.kinds.parallel import Parallel
-from headway.core.flow.engine.kinds.subflow import Subflow
-from headway.core.flow.engine.kinds.timer import Timer
-from headway.core.flow.engine.kinds.wait_event import WaitEvent
-from headway.core.flow.engine.node_handler import Rules
+from headway.core.flow.engine.kinds.approval import ApprovalHandler
+from headway.core.flow.engine.kinds.choice import ChoiceHandler
+from headway.core.flow.engine.kinds.executor import ExecutorHandler
+from headway.core.flow.engine.kinds.fail import FailHandler
+from headway.core.flow.engine.kinds.flow_ref import FlowRefHandler
+from headway.core.flow.engine.kinds.foreach import ForeachHandler
+from headway.core.flow.engine.kinds.local import LocalHandler
+from headway.core.flow.engine.kinds.parallel import ParallelHandler
+from headway.core.flow.engine.kinds.subflow import SubflowHandler
+from headway.core.flow.engine.kinds.timer import TimerHandler
+from headway.core.flow.engine.kinds.wait_event import WaitEventHandler
+from headway.core.flow.engine.node_handler import NodeHandler
 
-KINDS: Final[Mapping[Kind, Rules]] = {
-    Kind.EXECUTOR: Executor(),
-    Kind.LOCAL: Local(),
-    Kind.FLOW_REF: FlowRef(),
-    Kind.CHOICE: Choice(),
-    Kind.PARALLEL: Parallel(),
-    Kind.FOREACH: Foreach(),
-    Kind.SUBFLOW: Subflow(),
-    Kind.TIMER: Timer(),
-    Kind.WAIT_EVENT: WaitEvent(),
-    Kind.APPROVAL: Approval(),
-    Kind.FAIL: Fail(),
+HANDLERS: Final[Mapping[Kind, NodeHandler]] = {
+    Kind.EXECUTOR: ExecutorHandler(),
+    Kind.LOCAL: LocalHandler(),
+    Kind.FLOW_REF: FlowRefHandler(),
+    Kind.CHOICE: ChoiceHandler(),
+    Kind.PARALLEL: ParallelHandler(),
+    Kind.FOREACH: ForeachHandler(),
+    Kind.SUBFLOW: SubflowHandler(),
+    Kind.TIMER: TimerHandler(),
+    Kind.WAIT_EVENT: WaitEventHandler(),
+    Kind.APPROVAL: ApprovalHandler(),
+    Kind.FAIL: FailHandler(),
 }

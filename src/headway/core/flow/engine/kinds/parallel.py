@@ -3,37 +3,37 @@
 from typing import Any, Final
 
 from headway.core.flow.definition.definition import Node
-from headway.core.flow.definition.diagnostics import Report, member
-from headway.core.flow.engine.fan_out import Fan
+from headway.core.flow.definition.diagnostics import Diagnostics, join_path
+from headway.core.flow.engine.fan_out import FanOutHandler
 from headway.core.flow.engine.fields import PARALLEL_COUNT_MAX
 from headway.core.flow.engine.state import Frame
 
 
-class Parallel(Fan):
-    short = "pl"
+class ParallelHandler(FanOutHandler):
+    state_prefix = "pl"
 
-    def check(self, node: Node, place: str, report: Report) -> None:
+    def check(self, node: Node, place: str, report: Diagnostics) -> None:
         if "" in node.parallel_services:
-            report.fault(member(place, "parallel_services"), "must not have an empty name")
+            report.add_error(join_path(place, "parallel_services"), "must not have an empty name")
         if node.parallel_services:
             return
-        services_place = member(member(place, "params"), "services")
+        services_place = join_path(join_path(place, "params"), "services")
         if "services" not in node.params:
-            report.warn(services_place, "is missing: the run's parameters must have it")
+            report.add_warning(services_place, "is missing: the run's parameters must have it")
         elif not _are_services(node.params["services"]):
-            report.fault(services_place, _WANTED)
+            report.add_error(services_place, _SERVICES_PROBLEM)
 
-    def restore(self, frame: Frame) -> None:
-        services = frame.node.parallel_services or frame.merged.get("services")
+    def resolve_branches(self, frame: Frame) -> None:
+        services = frame.node.parallel_services or frame.merged_params.get("services")
         if services is None or services == []:
             raise ValueError("no services")
         if not isinstance(services, tuple) and not _are_services(services):
-            raise ValueError(f"services {_WANTED}")
+            raise ValueError(f"services {_SERVICES_PROBLEM}")
         frame.services = tuple(services)
         frame.branch_count = len(services)
 
 
-_WANTED: Final = f"must be a list of 1 to {PARALLEL_COUNT_MAX:,} names"
+_SERVICES_PROBLEM: Final = f"must be a list of 1 to {PARALLEL_COUNT_MAX:,} names"
 
 
 def _are_services(value: Any) -> bool:

@@ -4,36 +4,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.core.flow.definition.definition import Node
-from headway.core.flow.definition.diagnostics import Report, member
-from headway.core.flow.engine.node_handler import Rules, check_delay_ms, read_delay_ms
+from headway.core.flow.definition.diagnostics import Diagnostics, join_path
+from headway.core.flow.engine.node_handler import NodeHandler, check_delay_ms, read_delay_ms
 from headway.core.flow.engine.state import Frame
-from headway.core.flow.engine.step_context import MILLISECOND, Walk
+from headway.core.flow.engine.step_context import MILLISECOND, StepContext
 from headway.core.ids import Instant
 
 
-class Timer(Rules):
-    short = "tm"
+class TimerHandler(NodeHandler):
+    state_prefix = "tm"
 
-    def check(self, node: Node, place: str, report: Report) -> None:
+    def check(self, node: Node, place: str, report: Diagnostics) -> None:
         check_delay_ms(node, "delay_ms", place, report)
         if "delay_ms" not in node.params:
-            at = member(member(place, "params"), "delay_ms")
-            report.warn(at, "is missing: the run's parameters must have it")
+            at = join_path(join_path(place, "params"), "delay_ms")
+            report.add_warning(at, "is missing: the run's parameters must have it")
 
-    def enter(self, walk: Walk, frame: Frame) -> None:
+    def enter(self, walk: StepContext, frame: Frame) -> None:
         try:
-            delay_ms = read_delay_ms(frame.merged, "delay_ms")
+            delay_ms = read_delay_ms(frame.merged_params, "delay_ms")
         except ValueError as error:
             walk.fail_try(frame, str(error), is_final=True)
             return
         if delay_ms is None:
             walk.fail_try(frame, "no delay_ms", is_final=True)
             return
-        frame.until = Instant(walk.now + round(delay_ms * MILLISECOND))
-        self.look(walk, frame)
+        frame.ends_at = Instant(walk.now + round(delay_ms * MILLISECOND))
+        self.handle_wake(walk, frame)
 
-    def look(self, walk: Walk, frame: Frame) -> None:
-        if frame.until is not None and frame.until <= walk.now:
+    def handle_wake(self, walk: StepContext, frame: Frame) -> None:
+        if frame.ends_at is not None and frame.ends_at <= walk.now:
             walk.succeed(frame, frame.input)
 
     def run_state(self, frame: Frame) -> Mapping[str, Any]:

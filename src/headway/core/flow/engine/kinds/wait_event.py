@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from headway.core.flow.engine.signal_waits import Wait
+from headway.core.flow.engine.signal_waits import WaitHandler
 
 
-class WaitEvent(Wait):
-    short = "we"
-    key_name = "signal_key"
+class WaitEventHandler(WaitHandler):
+    state_prefix = "we"
+    key_param = "signal_key"
 
-    def has_come(self, value: Any) -> bool:
+    def has_arrived(self, value: Any) -> bool:
         return value is not None and value is not False and value != ""
