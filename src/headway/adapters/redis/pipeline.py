@@ -1,4 +1,4 @@
-"""The way to one server: calls that wait together are sent together, and cost a sixth each."""
+"""Sends calls to one server. Concurrent calls share a pipeline, at a sixth of the cost each."""
 
 import asyncio
 from collections import deque
@@ -16,7 +16,7 @@ CALL_TIMEOUT_S: Final = 5.0
 CONNECT_TIMEOUT_S: Final = 3.0
 BATCH_CALL_COUNT_MAX: Final = 250
 BATCH_COUNT_MAX: Final = 4
-"""On their way at the same time, each over a connection of its own."""
+"""The maximum number of batches in flight, each over its own connection."""
 WAITING_COUNT_MAX: Final = 100_000
 REDIS_ERRORS: Final = (RedisError, RedisClusterException, OSError, TimeoutError)
 
@@ -25,49 +25,49 @@ _Call = tuple[tuple[CommandArgument, ...], asyncio.Future[Any]]
 
 
 class TooManyCalls(RedisError):
-    """More calls wait than the limit allows."""
+    """The number of waiting calls has reached its limit."""
 
 
 class Pipeline:
-    def __init__(self, kind: type[AbstractConnection], **arguments: Any) -> None:
+    def __init__(self, connection_class: type[AbstractConnection], **arguments: Any) -> None:
         self._pool = ConnectionPool(
-            connection_class=kind, max_connections=BATCH_COUNT_MAX + 1, **arguments
+            connection_class=connection_class, max_connections=BATCH_COUNT_MAX + 1, **arguments
         )
         self._waiting: deque[_Call] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._script_locks: dict[str, asyncio.Lock] = {}
         self._is_closed = False
 
-    async def call(self, *words: CommandArgument) -> Any:
-        """The reply, or the fault; one that is cancelled before it was sent is not sent.
+    async def call(self, *command: CommandArgument) -> Any:
+        """Send a command and return its reply, or raise the error.
 
-        It waits for its turn for as long as the server answers others, and then `CALL_TIMEOUT_S`.
+        A call that is canceled before it was sent is not sent. A call waits in the queue for as
+        long as the server answers earlier calls, and then up to `CALL_TIMEOUT_S` for its reply.
         """
         if self._is_closed:
             raise StoreClosed
         if len(self._waiting) >= WAITING_COUNT_MAX:
-            raise TooManyCalls(f"{WAITING_COUNT_MAX:,} calls wait for it already")
+            raise TooManyCalls(f"{WAITING_COUNT_MAX:,} calls are already waiting for the server")
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.append((words, reply))
+        self._waiting.append((command, reply))
         if len(self._tasks) < BATCH_COUNT_MAX:
             task = asyncio.create_task(self._send_batches())
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
         return await reply
 
     async def load_script(self, script: str) -> None:
-        """Teach the server a script; those who want it at the same time share one lesson."""
-        lesson = self._script_locks.get(script)
-        if lesson is None:
-            lesson = self._script_locks[script] = asyncio.Lock()
-        if lesson.locked():
-            async with lesson:
+        """Load a script into the server. Concurrent callers share one `SCRIPT LOAD`."""
+        lock = self._script_locks.get(script)
+        if lock is None:
+            lock = self._script_locks[script] = asyncio.Lock()
+        if lock.locked():
+            async with lock:
                 return
-        async with lesson:
+        async with lock:
             await self.call("SCRIPT", "LOAD", script)
 
     async def close(self) -> None:
-        """Whoever still waits for a reply gets StoreClosed."""
+        """Close all connections. Calls that still wait for a reply raise StoreClosed."""
         self._is_closed = True
         tasks = list(self._tasks)
         for task in tasks:
@@ -77,21 +77,28 @@ class Pipeline:
         await self._pool.aclose()
 
     async def _send_batches(self) -> None:
-        while batch := self._next_batch():
-            try:
-                async with asyncio.timeout(CALL_TIMEOUT_S):
-                    replies = await self._send([words for words, _ in batch])
-            except (TimeoutError, DriverTimeout) as fault:
-                # Nor would it answer those who wait for their turn.
-                _resolve_calls(batch + self._next_batch(count_max=WAITING_COUNT_MAX), fault)
-            except REDIS_ERRORS as fault:
-                _resolve_calls(batch, fault)
-            except asyncio.CancelledError:
-                _resolve_calls(batch, StoreClosed())
-                raise
-            else:
-                for call, reply in zip(batch, replies, strict=True):
-                    _resolve_calls([call], reply)
+        try:
+            while batch := self._next_batch():
+                try:
+                    async with asyncio.timeout(CALL_TIMEOUT_S):
+                        replies = await self._send([command for command, _ in batch])
+                except (TimeoutError, DriverTimeout) as error:
+                    # The server would not answer the queued calls either: fail them at once.
+                    _resolve_calls(batch + self._next_batch(count_max=WAITING_COUNT_MAX), error)
+                except REDIS_ERRORS as error:
+                    _resolve_calls(batch, error)
+                except asyncio.CancelledError:
+                    _resolve_calls(batch, StoreClosed())
+                    raise
+                else:
+                    for call, reply in zip(batch, replies, strict=True):
+                        _resolve_calls([call], reply)
+        finally:
+            # Leave the set in the same step that finds the queue empty. A done callback runs
+            # later: a call made in between would count this task as a sender, and wait forever.
+            task = asyncio.current_task()
+            assert task is not None
+            self._tasks.discard(task)
 
     def _next_batch(self, count_max: int = BATCH_CALL_COUNT_MAX) -> list[_Call]:
         batch: list[_Call] = []
@@ -101,33 +108,33 @@ class Pipeline:
                 batch.append(call)
         return batch
 
-    async def _send(self, calls: list[tuple[CommandArgument, ...]]) -> list[Any]:
+    async def _send(self, commands: list[tuple[CommandArgument, ...]]) -> list[Any]:
         connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
-        try:  # A connection that is left in the middle of this is closed by the driver.
-            await connection.send_packed_command(encode_commands(calls), check_health=False)
-            return [await _read_reply(connection) for _ in calls]
+        try:  # If this is interrupted, the driver closes the connection.
+            await connection.send_packed_command(encode_commands(commands), check_health=False)
+            return [await _read_reply(connection) for _ in commands]
         finally:
             await self._pool.release(connection)
 
 
 async def _read_reply(connection: AbstractConnection) -> Any:
-    """What the server says, also when it refuses."""
+    """Return the server's reply. An error reply is returned, not raised."""
     try:
         return await connection.read_response()
-    except ResponseError as refusal:
-        return refusal
+    except ResponseError as error:
+        return error
 
 
-def encode_commands(calls: Iterable[tuple[CommandArgument, ...]]) -> bytes:
-    """Calls as the server reads them."""
-    return b"".join(pack_command(words) for words in calls)  # type: ignore[arg-type]  # Any length.
+def encode_commands(commands: Iterable[tuple[CommandArgument, ...]]) -> bytes:
+    """Encode commands in the Redis protocol (RESP)."""
+    return b"".join(pack_command(command) for command in commands)  # type: ignore[arg-type]
 
 
 def _resolve_calls(calls: list[_Call], reply: Any) -> None:
-    for _, waiting in calls:
-        if waiting.done():
+    for _, future in calls:
+        if future.done():
             continue
         if isinstance(reply, Exception):
-            waiting.set_exception(reply)
+            future.set_exception(reply)
         else:
-            waiting.set_result(reply)
+            future.set_result(reply)
