@@ -3,7 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { answerOf, reasonOf } from "../api";
-import { type LaneView, setLane } from "../client";
+import { type LaneResponse, setLane } from "../client";
 import { live, useLive } from "../live";
 import { Empty } from "../parts/Empty";
 import type { LiveRun } from "../stream/model";
@@ -33,12 +33,12 @@ export function Lanes() {
   );
 }
 
-function byUse(one: LaneView, other: LaneView): number {
+function byUse(one: LaneResponse, other: LaneResponse): number {
   if (one.name === "main" || other.name === "main") return one.name === "main" ? -1 : 1;
   return one.name.localeCompare(other.name, "en", { numeric: true });
 }
 
-function Lane({ lane }: { lane: LaneView }) {
+function Lane({ lane }: { lane: LaneResponse }) {
   const pausing = useMutation({
     mutationFn: (paused: boolean) => answerOf(setLane({ path: { name: lane.name }, body: { paused } })),
     onSuccess: (view) => live.putLane(view),

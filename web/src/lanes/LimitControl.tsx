@@ -2,7 +2,7 @@
 import { ActionIcon, NumberInput, Tooltip } from "@mantine/core";
 import { useState } from "react";
 import { answerOf, reasonOf } from "../api";
-import { type LaneBody, type LaneView, setLane } from "../client";
+import { type LaneBody, type LaneResponse, setLane } from "../client";
 import { live } from "../live";
 import classes from "./LimitControl.module.css";
 
@@ -11,16 +11,8 @@ const QUEUED_MAX = 1_000_000;
 const LIFTED = -1;
 
 /** How many run at once: typed, or one more, or one fewer. */
-export function LimitControl({ lane }: { lane: LaneView }) {
-  const [wanted, setWanted] = useState<number | null>(null);
-  const { reason, change } = useChange(lane);
-  const limit = wanted ?? lane.max_concurrent;
-  async function set(max_concurrent: number) {
-    setWanted(max_concurrent);
-    await change({ max_concurrent });
-    // The last click decides: an earlier answer does not take its number back.
-    setWanted((now) => (now === max_concurrent ? null : now));
-  }
+export function LimitControl({ lane }: { lane: LaneResponse }) {
+  const { shown: limit, reason, set } = useLimit(lane.max_concurrent, (max_concurrent) => saveLane(lane, { max_concurrent }));
   return (
     <span className={classes.place}>
       <span className={classes.control} role="group" aria-label={`How many run at once in ${lane.name}`}>
@@ -43,13 +35,13 @@ export function LimitControl({ lane }: { lane: LaneView }) {
 }
 
 /** How many may be queued; left empty, as many as come. */
-export function QueueLimitControl({ lane }: { lane: LaneView }) {
-  const { reason, change } = useChange(lane);
+export function QueueLimitControl({ lane }: { lane: LaneResponse }) {
+  const { shown, reason, set } = useLimit<number | null>(lane.max_queued, (limit) => saveLane(lane, { max_queued: limit ?? LIFTED }));
   return (
     <span className={classes.place}>
       <label className={classes.control}>
         <span className={classes.unit}>At most</span>
-        <Typed label={`How many may be queued in ${lane.name}`} value={lane.max_queued} most={QUEUED_MAX} placeholder="any" onSet={(value) => void change({ max_queued: value ?? LIFTED })} />
+        <Typed label={`How many may be queued in ${lane.name}`} value={shown} most={QUEUED_MAX} placeholder="any" onSet={(value) => void set(value)} />
         <span className={classes.unit}>queued</span>
       </label>
       <Refused reason={reason} />
@@ -57,17 +49,27 @@ export function QueueLimitControl({ lane }: { lane: LaneView }) {
   );
 }
 
-function useChange(lane: LaneView) {
+async function saveLane(lane: LaneResponse, body: LaneBody): Promise<void> {
+  live.putLane(await answerOf(setLane({ path: { name: lane.name }, body })));
+}
+
+/** A limit that shows what was entered until the server has answered, so that it can be changed again meanwhile. */
+function useLimit<Limit extends number | null>(saved: Limit, save: (limit: Limit) => Promise<void>) {
+  const [entered, setEntered] = useState<{ limit: Limit } | null>(null);
   const [reason, setReason] = useState<string | null>(null);
-  async function change(body: LaneBody): Promise<void> {
+  async function set(limit: Limit): Promise<void> {
+    const latest = { limit };
+    setEntered(latest);
     setReason(null);
     try {
-      live.putLane(await answerOf(setLane({ path: { name: lane.name }, body })));
+      await save(limit);
     } catch (error) {
       setReason(reasonOf(error));
     }
+    // The last entry decides: the answer to an earlier one does not replace it.
+    setEntered((now) => (now === latest ? null : now));
   }
-  return { reason, change };
+  return { shown: entered === null ? saved : entered.limit, reason, set };
 }
 
 function Refused({ reason }: { reason: string | null }) {
